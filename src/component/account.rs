@@ -45,6 +45,9 @@ const MEASURE_AFTER: Duration = Duration::from_millis(1);
 /// connections, on nobody's account.
 const WAITING_SHARE: usize = 16;
 
+/// They count with so much at least: even who wants little fills the window of a stream.
+const WAITING_BYTES: usize = 128 << 10;
+
 /// How often the process is measured where no memory limiter says.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
@@ -469,6 +472,7 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     /// `None`: too many wait already.
     fn of(account: &'a Account, bytes: usize) -> Option<Self> {
+        let bytes = bytes.max(WAITING_BYTES);
         let most = account.limit() / WAITING_SHARE;
         let wanted = |wanted: usize| {
             let sum = wanted.saturating_add(bytes);

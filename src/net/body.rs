@@ -80,10 +80,6 @@ pub async fn begin_body(held: &mut Held, promised: Option<usize>) -> Result<(), 
     held.begin(promised.unwrap_or(0), claim(promised, 0)).await
 }
 
-/// A piece of so many bytes that is a whole body is kept as it is. It may keep the buffer alive that its connection read
-/// into, which is not much larger then.
-const WHOLE_BYTES: usize = 128 << 10;
-
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -152,29 +148,22 @@ pub fn promised<B: Body>(body: &B) -> Option<usize> {
     (promised > 0).then(|| usize::try_from(promised).unwrap_or(usize::MAX))
 }
 
-/// The pieces of a body as one run of bytes. A large body that comes in one piece is not copied.
+/// The pieces of a body as one run of bytes. Every piece is copied: it keeps the whole buffer alive that its connection
+/// read into, and nobody knows how large that is.
 #[derive(Default)]
 pub struct Run {
-    /// The only piece so far.
-    first: Bytes,
-    /// All of them, where there are several.
-    all: BytesMut,
+    bytes: BytesMut,
 }
 
 impl Run {
     /// Appends a piece, of a body that is to have `promised` bytes.
     pub fn push(&mut self, piece: Bytes, promised: usize) {
-        if self.is_empty() {
-            self.first = piece;
-            return;
-        }
         let arrived = self.len() + piece.len();
-        if arrived > self.all.capacity() {
+        if arrived > self.bytes.capacity() {
             let wanted = promised.min(arrived.saturating_mul(AHEAD)).max(arrived);
-            self.all.reserve(wanted - self.all.len());
+            self.bytes.reserve(wanted - self.bytes.len());
         }
-        self.all.extend_from_slice(&std::mem::take(&mut self.first));
-        self.all.extend_from_slice(&piece);
+        self.bytes.extend_from_slice(&piece);
     }
 
     /// The same with room for it, which is waited for shortly.
@@ -191,7 +180,7 @@ impl Run {
         let claim = claim(promised, arrived);
         // The old buffer stays resident for a while beside the larger one. A body that fits only without the old one is taken
         // all the same.
-        let copied = if arrived > self.all.capacity() {
+        let copied = if arrived > self.bytes.capacity() {
             self.len()
         } else {
             0
@@ -210,29 +199,22 @@ impl Run {
 
     /// Bytes so far.
     pub fn len(&self) -> usize {
-        self.as_slice().len()
+        self.bytes.len()
     }
 
     /// Whether nothing has come yet.
     pub fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
+        self.bytes.is_empty()
     }
 
     /// What has come so far.
     pub fn as_slice(&self) -> &[u8] {
-        match self.first.is_empty() {
-            true => &self.all,
-            false => &self.first,
-        }
+        &self.bytes
     }
 
     /// The whole.
     pub fn freeze(self) -> Bytes {
-        match self.first.len() {
-            0 => self.all.freeze(),
-            WHOLE_BYTES.. => self.first,
-            _ => Bytes::copy_from_slice(&self.first),
-        }
+        self.bytes.freeze()
     }
 }
 

@@ -36,12 +36,13 @@ use super::server::{Connection, ConnectionLimits, Ended, Server, count_ended};
 use super::stream::Peer;
 use crate::component::{Ceiling, Context};
 
-/// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
-pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
-/// A full frame may be on the way in one stream before the sender must wait: a request of most senders.
-pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Larger frames than HTTP/2's default of 16 KiB make a hop cheaper. A frame is read as a whole before anything of it is
+/// on the account: half a frame costs a connection no more than half a head ([`MAX_HEAD_BYTES`]).
+pub const HTTP2_FRAME_BYTES: u32 = 64 << 10;
+/// A request of most senders. A body that waits for room waits with so much, on nobody's account.
+pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// What all streams of a connection may have on the way: the most that an unread connection costs.
-pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
+pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 /// Readers send forms and small messages.
 const READER_WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
 /// Streams at a time unless configured. SDKs use one; gateways a few dozen.
@@ -192,10 +193,14 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let config = Arc::new(config);
-    Server::start(listener, limits, move |connection| {
+    let memory = config.served_by.memory.clone();
+    let limits = limits.within(memory.limit());
+    let server = Server::start(listener, limits, move |connection| {
         let (config, service) = (config.clone(), service.clone());
         async move { serve(connection, &config, service).await }
-    })
+    });
+    server.close_unused_while_over(memory);
+    server
 }
 
 /// Answers the requests of a connection until the peer closes it or the server stops; then requests that have begun
@@ -212,6 +217,7 @@ where
         peer,
         stopping,
         crowd,
+        over_memory,
         is_proxied,
         endpoint,
     } = connection;
@@ -234,6 +240,7 @@ where
         if has_readers && !request.body().is_end_stream() {
             request.extensions_mut().insert(Unfinished(requests.clone()));
         }
+        heads::copy_path(&mut request);
         let head = heads::hold(&request, requests.unanswered(), &requests.served_by, sender);
         let refusal = host::refusal(&request, hosts.as_deref())
             .or_else(|| head.is_err().then(|| heads::refusal(&request)));
@@ -276,7 +283,7 @@ where
         ended = Behind::new(serving.as_mut()) => outcome = Some(ended),
         () = stopping.cancelled() => {}
         () = sleep(config.max_age) => grace = Some(age_grace),
-        of_idle = activity.idle(config, &crowd) => (grace, grace_of_requests) = (Some(of_idle), age_grace),
+        of_idle = activity.idle(config, &crowd, &over_memory) => (grace, grace_of_requests) = (Some(of_idle), age_grace),
         () = answers::stalled(answers.as_deref(), config.max_stall) => {
             tracing::debug!(?peer, "takes nothing of its answer: the connection is cut");
             return count_ended(&endpoint, Ended::Stalled);
@@ -414,8 +421,9 @@ impl Activity {
         }
     }
 
-    /// Returns when there has been no request for too long, and how long the peer gets to go.
-    async fn idle(&self, config: &HttpConfig, crowd: &Notify) -> Duration {
+    /// Returns when there has been no request for too long, and how long the peer gets to go. Where memory is short there
+    /// is no request now.
+    async fn idle(&self, config: &HttpConfig, crowd: &Notify, over_memory: &Notify) -> Duration {
         loop {
             let expendable_after = self.expendable_after(config);
             let limit = match self.has_begun() {
@@ -426,19 +434,27 @@ impl Activity {
             if limit.is_some_and(|limit| idle >= limit) {
                 return IDLE_GRACE;
             }
-            if idle < expendable_after {
-                let left = limit.map_or(expendable_after, |limit| limit - idle);
-                tokio::time::sleep(left.min(expendable_after - idle)).await;
-                continue;
-            }
+            let is_expendable = idle >= expendable_after;
             let left = limit.map(|limit| limit - idle);
+            let again = match is_expendable {
+                true => left,
+                false => Some(left.unwrap_or(expendable_after).min(expendable_after - idle)),
+            };
             tokio::select! {
-                () = sleep(left) => {}
-                () = crowd.notified() => match self.idle_for() >= self.expendable_after(config) {
-                    true => return CROWDED_GRACE,
-                    // It has work again: another one is to go.
-                    false => crowd.notify_one(),
-                },
+                () = sleep(again) => {}
+                () = crowd.notified(), if is_expendable => {
+                    match self.idle_for() >= self.expendable_after(config) {
+                        true => return CROWDED_GRACE,
+                        // It has work again: another one is to go.
+                        false => crowd.notify_one(),
+                    }
+                }
+                // A first request may be on its way for a moment.
+                () = over_memory.notified() => {
+                    if !self.is_busy() && (self.has_begun() || self.idle_for() >= EXPENDABLE_AFTER) {
+                        return CROWDED_GRACE;
+                    }
+                }
             }
         }
     }

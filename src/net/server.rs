@@ -17,6 +17,7 @@ use super::listener::Listener;
 use super::peers::{self, Peers, PerPeer};
 use super::stream::{Peer, Stream};
 use super::tls::TlsServer;
+use crate::component::{Account, Ceiling};
 use crate::telemetry::Every;
 
 /// A TLS handshake that takes longer is given up: it holds a connection slot.
@@ -36,6 +37,21 @@ const COMPLAIN: Duration = Duration::from_secs(60);
 
 /// The part of a listener's connections that one address may have, unless configured.
 const SHARE_OF_A_PEER: usize = 4;
+
+/// A connection may take so much before anything of it is on the account: half a head, or half a frame.
+const BYTES_OF_A_CONNECTION: usize = 64 << 10;
+
+/// All connections of a listener may take this part of the memory limit so.
+const SHARE_OF_CONNECTIONS: usize = 4;
+
+/// A listener has so many connections however low the memory limit is.
+const FEW_CONNECTIONS: usize = 64;
+
+/// While memory is over its limit, so many connections without a request are closed...
+const CLOSED_AT_ONCE: usize = 16;
+
+/// ...at intervals of this.
+const CLOSE_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a server demands of its connections.
 #[derive(Clone, Debug)]
@@ -67,6 +83,21 @@ impl ConnectionLimits {
         Self::new(max_connections, None)
     }
 
+    /// The same, and no more connections than can have unfinished heads at once in a part of `memory` bytes.
+    pub fn within(mut self, memory: usize) -> Self {
+        let most = (memory / SHARE_OF_CONNECTIONS / BYTES_OF_A_CONNECTION).max(FEW_CONNECTIONS);
+        if most < self.max_connections {
+            let per_peer = &mut self.max_per_peer;
+            per_peer.connections = match per_peer.connections >= self.max_connections {
+                // That of a proxy has them all.
+                true => most,
+                false => per_peer.connections.min(most / SHARE_OF_A_PEER),
+            };
+            self.max_connections = most;
+        }
+        self
+    }
+
     /// The same over TLS, where there is one.
     pub fn over(self, tls: Option<Arc<TlsServer>>) -> Self {
         Self { tls, ..self }
@@ -84,6 +115,8 @@ pub struct Connection {
     pub stopping: CancellationToken,
     /// Wakes one connection without work when others wait for its place.
     pub crowd: Arc<Notify>,
+    /// Wakes a connection that is to go if it has no request: memory is over its limit.
+    pub over_memory: Arc<Notify>,
     /// Whether one address may have all connections of the server, as that of a proxy.
     pub is_proxied: bool,
     /// Where it was accepted, as a label.
@@ -122,6 +155,7 @@ pub struct Server {
     stopping: CancellationToken,
     abandon: CancellationToken,
     tasks: TaskTracker,
+    over_memory: Arc<Notify>,
 }
 
 impl Server {
@@ -136,11 +170,13 @@ impl Server {
             stopping: CancellationToken::new(),
             abandon: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            over_memory: Arc::default(),
         };
         let accept = AcceptLoop {
             endpoint: listener.local().to_string().into(),
             listener,
             slots: Slots::new(limits.max_connections),
+            over_memory: server.over_memory.clone(),
             peers: Arc::default(),
             max_per_peer: limits.max_per_peer,
             is_proxied: limits.max_per_peer.connections >= limits.max_connections,
@@ -152,6 +188,23 @@ impl Server {
         };
         server.tasks.spawn(accept.run(handler));
         server
+    }
+
+    /// While `memory` is over its hard limit, closes connections that have no request, some at a time. What libraries keep
+    /// for a connection is on nobody's account: their buffers, and tables of headers.
+    pub fn close_unused_while_over(&self, memory: Arc<Account>) {
+        let over_memory = self.over_memory.clone();
+        let watch = async move {
+            loop {
+                sleep(CLOSE_AGAIN).await;
+                if memory.is_over(Ceiling::Hard) {
+                    (0..CLOSED_AT_ONCE).for_each(|_| over_memory.notify_one());
+                }
+            }
+        };
+        let stopping = self.stopping.clone();
+        self.tasks
+            .spawn(async move { stopping.run_until_cancelled(watch).await });
     }
 
     /// Where it listens.
@@ -263,6 +316,7 @@ struct AcceptLoop {
     /// Where it listens.
     endpoint: Arc<str>,
     slots: Slots,
+    over_memory: Arc<Notify>,
     peers: Arc<Peers>,
     max_per_peer: PerPeer,
     is_proxied: bool,
@@ -310,6 +364,7 @@ impl AcceptLoop {
         };
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());
         let (crowd, is_proxied) = (self.slots.crowd.clone(), self.is_proxied);
+        let over_memory = self.over_memory.clone();
         let endpoint = self.endpoint.clone();
         let serve = async move {
             let secured = stopping
@@ -326,6 +381,7 @@ impl AcceptLoop {
                 peer,
                 stopping: stopping.clone(),
                 crowd,
+                over_memory,
                 is_proxied,
                 endpoint,
             })
@@ -397,6 +453,22 @@ async fn in_time<T>(handshake: impl Future<Output = T>, crowd: &Notify) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_has_connections_for_the_memory_that_there_is() {
+        let within = |limits: ConnectionLimits, memory| {
+            let limits = limits.within(memory);
+            (limits.max_connections, limits.max_per_peer.connections)
+        };
+        let usual = ConnectionLimits::plain(8192);
+        assert_eq!(within(usual.clone(), usize::MAX), (8192, 2048));
+        assert_eq!(within(usual.clone(), 256 << 20), (1024, 256));
+        assert_eq!(within(usual, 1 << 20), (64, 16));
+        let few = ConnectionLimits::new(8192, NonZeroUsize::new(10));
+        assert_eq!(within(few, 256 << 20), (1024, 10));
+        let proxied = ConnectionLimits::new(8192, NonZeroUsize::new(8192));
+        assert_eq!(within(proxied, 256 << 20), (1024, 1024));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_handshake_makes_room_after_2_s_where_others_wait() {

@@ -129,7 +129,7 @@ async fn a_body_of_unknown_length_waits_for_as_much_as_a_window_holds() {
         let mut held = Held::new(account.clone());
         tokio::spawn(async move { held.begin(promised, bytes).await })
     };
-    for (promised, wanted) in [(0, 256 << 10), (300, 300)] {
+    for (promised, wanted) in [(0, 256 << 10), (300, WAITING_BYTES), (1 << 20, 1 << 20)] {
         let body = waiting(promised, 0);
         tokio::task::yield_now().await;
         assert_eq!(account.wanted.load(Relaxed), wanted);
@@ -306,9 +306,9 @@ async fn a_large_request_that_waits_keeps_no_room_from_a_small_one() {
 
 #[tokio::test(start_paused = true)]
 async fn few_wait_and_the_others_are_refused_at_once() {
-    let account = account(16_000);
-    let mut rest = Held::new(account.clone());
-    rest.try_grow(12_800).unwrap();
+    // However little they want, they count with what a stream may have on its way.
+    let account = account(64 * WAITING_BYTES);
+    account.note(account.limit_under(Ceiling::Soft));
     let waiting: Vec<_> = (0..10)
         .map(|_| {
             let mut held = Held::new(account.clone());

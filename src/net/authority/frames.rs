@@ -14,7 +14,7 @@ const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
 
 /// The frames of a header block may be so long together. h2 refuses lists of more than 64 KiB, counted decoded.
-const MAX_BLOCK_BYTES: usize = 128 << 10;
+const MAX_BLOCK_BYTES: usize = 64 << 10;
 /// Frames that continue a block. h2 takes 5.
 const MAX_CONTINUATIONS: usize = 8;
 
@@ -178,7 +178,7 @@ impl Head {
         Some((priority, &rest[..fragment]))
     }
 
-    /// A frame that holds the whole of a block. We take frames of 1 MiB, so that it always fits one.
+    /// A frame that holds the whole of a block. We take frames as long as the longest block.
     fn whole(&self, priority: &[u8], block: &[u8]) -> Vec<u8> {
         let length = (priority.len() + block.len()) as u32;
         let flags = self.flags & !PADDED | END_HEADERS;

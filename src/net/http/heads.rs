@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri, Version, uri};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -32,6 +32,25 @@ const RETRY: Duration = Duration::from_secs(1);
 
 const WHY: &str =
     "the gateway is over its memory limit: it takes no large heads, nor many requests of a connection";
+
+/// Copies the path and the authority of a request over HTTP/2. As they come they keep the buffer alive that their frame was
+/// read into, which may be much larger.
+pub(super) fn copy_path<B>(request: &mut Request<B>) {
+    if request.version() != Version::HTTP_2 {
+        return;
+    }
+    let uri = request.uri();
+    let mut parts = uri::Parts::default();
+    parts.scheme = uri.scheme().cloned();
+    // What was read once can be read again.
+    parts.authority = uri.authority().and_then(|known| known.as_str().try_into().ok());
+    parts.path_and_query = uri
+        .path_and_query()
+        .and_then(|known| known.as_str().try_into().ok());
+    if let Ok(copied) = Uri::from_parts(parts) {
+        *request.uri_mut() = copied;
+    }
+}
 
 /// Reserves room for a request until it is answered, where its head is large or its connection has many `requests`.
 ///
@@ -125,6 +144,21 @@ mod tests {
         assert!(hold(&usual, 1, &by, None).unwrap().is_none());
         assert!(hold(&usual, FREE_REQUESTS, &by, None).unwrap().is_none());
         assert!(hold(&usual, FREE_REQUESTS + 1, &by, None).is_err());
+    }
+
+    #[test]
+    fn the_path_of_a_request_keeps_no_buffer_alive() {
+        let read = Bytes::from("http://gateway:4317/v1/metrics?a=b".to_owned());
+        let uri = Uri::from_maybe_shared(read.clone()).unwrap();
+        let mut request = Request::builder()
+            .uri(uri)
+            .version(Version::HTTP_2)
+            .body(())
+            .unwrap();
+        assert!(!read.is_unique());
+        copy_path(&mut request);
+        assert!(read.is_unique());
+        assert_eq!(*request.uri(), *"http://gateway:4317/v1/metrics?a=b");
     }
 
     #[test]

@@ -366,6 +366,38 @@ async fn a_large_head_without_room_is_refused_before_its_body_is_waited_for() {
 }
 
 #[tokio::test]
+async fn connections_without_a_request_go_while_memory_is_over_its_limit() {
+    let memory = Arc::new(Account::default());
+    memory.set_default_limit(1 << 30);
+    let served_by = ServedBy::component("test", memory.clone());
+    let config = HttpConfig {
+        served_by: served_by.into(),
+        ..Default::default()
+    };
+    let server = server(config, 100).await;
+    let mut idle = Vec::new();
+    for _ in 0..2 * 16 {
+        idle.push(answered(&server).await);
+    }
+    let mut busy = connect(&server).await;
+    busy.write_all(b"GET /stream/20 HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    memory.note(2 << 30);
+    for mut stream in idle {
+        let read = timeout(SOON, stream.read_to_end(&mut Vec::new())).await;
+        read.expect("it is closed").unwrap();
+    }
+    memory.note(0);
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"0\r\n\r\n") {
+        let read = timeout(SOON, busy.read_buf(&mut answer)).await.unwrap().unwrap();
+        assert!(read > 0, "a request is answered to its end");
+    }
+    assert_eq!(answer.windows(5).filter(|part| part == b"beat ").count(), 20);
+}
+
+#[tokio::test]
 async fn a_host_is_demanded_and_a_local_page_answers_to_no_other_name() {
     let open = server(HttpConfig::default(), 8).await;
     let status = async |server: &Server, host: &str| {
@@ -404,6 +436,7 @@ async fn sender_of_a_request_from(peer: &str) -> Option<std::net::IpAddr> {
         peer: Peer::Tcp(peer.parse().unwrap()),
         stopping: Default::default(),
         crowd: Default::default(),
+        over_memory: Default::default(),
         is_proxied: false,
         endpoint: "".into(),
     };
