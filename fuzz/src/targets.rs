@@ -375,9 +375,10 @@ fn log(data: &[u8]) {
     for file in std::fs::read_dir(&directory).expect("our own directory") {
         std::fs::remove_file(file.expect("our own file").path()).expect("our own file");
     }
-    let seal = match data.len() % 2 {
+    let seal = match data.len() % 3 {
         0 => Seal::fresh(7),
-        _ => Seal::reused(7),
+        1 => Seal::reused(7),
+        _ => Seal::plain(7),
     };
     let (mut segment, mut number, mut written) = (Vec::new(), 1, Vec::new());
     let mut flush = |segment: &mut Vec<u8>, number: u64| {

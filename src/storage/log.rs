@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::pieces::Pieces;
 use super::record::{self, Head, Kind, Seal};
-use super::recovery::{Recovered, lock, recover};
+use super::recovery::{Recovered, Replay, lock, recover};
 use super::segment::Segment;
 use super::spare::Spares;
 use super::unsynced::Unsynced;
@@ -82,15 +82,10 @@ impl Log {
             .create(directory)?;
         let lock = lock(directory)?;
         let covered = state.map(|state| snapshot::read(directory, state));
-        let mut replay = Vec::new();
-        let (segments, recovered) = recover(directory, &mut |seq, payload| {
-            if covered.is_some_and(|covered| seq > covered) {
-                replay.push((seq, payload.to_vec()));
-            }
-        })?;
-        replay.sort_unstable_by_key(|(seq, _)| *seq);
-        for (_, payload) in replay {
-            state.into_iter().for_each(|state| state.replay(&payload));
+        let mut replay = Replay::after(covered);
+        let (segments, recovered) = recover(directory, &mut replay)?;
+        if let Some(state) = state {
+            replay.give_to(state);
         }
         let newest = segments.back();
         // All segments may be gone while a snapshot remembers their numbers: new data must not look as if it had it.

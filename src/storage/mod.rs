@@ -8,6 +8,7 @@ pub mod log;
 mod pieces;
 pub mod record;
 mod recovery;
+mod rescue;
 mod segment;
 pub mod snapshot;
 mod spare;

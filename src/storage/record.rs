@@ -2,7 +2,7 @@
 //!
 //! | segment head | bytes | | record | bytes |
 //! | --- | --- | --- | --- | --- |
-//! | magic `tidelog`, version 1 or 2 | 8 | | mark | 4 |
+//! | magic `tidelog`, version 1, 2 or 3 | 8 | | mark | 4 |
 //! | number of its first record | 8 | | CRC-32 of all that follows, begun with the salt | 4 |
 //! | salt | 4 | | length of the payload | 4 |
 //! | CRC-32 of the 20 bytes before | 4 | | kind: 1 data, 2 settled, 3 data of a state | 1 |
@@ -15,8 +15,11 @@
 //! The salt is random for each segment: nobody who sends telemetry can make a payload that reads as a record when
 //! what stands before it is damaged. The payload of `settled` is a list of ranges, first and last number of each.
 //!
-//! Version 1 is a file that was empty. Version 2 is one that was written over: what stands behind its last record may be
-//! of its former use. Its marks are salted too, so that nothing there looks like the beginning of a record.
+//! Version 3 is a file that was empty. Version 2 is one that was written over: what stands behind its last record may be
+//! of its former use. Marks are salted too, so that neither what is left there nor a payload looks like the beginning of a
+//! record. Version 1 is a file that an earlier version of the gateway began: its marks are the same in all such files.
+
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
@@ -34,11 +37,16 @@ pub const RECORD_HEAD: usize = 28;
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
 /// No log counts so far: larger numbers are not ours.
-const MAX_SEQ: u64 = 1 << 62;
+pub const MAX_SEQ: u64 = 1 << 62;
 
-const CRC_FROM: usize = 8;
+/// How many owners' tags are told apart: one a signal.
+pub const TAGS: usize = 3;
 
-/// Where the salt stands in the head of a segment.
+/// Where the bytes of a record begin that its checksum is of.
+pub const CRC_FROM: usize = 8;
+
+/// Where the version and the salt stand in the head of a segment.
+const VERSION_AT: usize = 7;
 const SALT_AT: usize = 16;
 
 /// What a record is.
@@ -93,39 +101,45 @@ pub struct Stored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     salt: u32,
-    is_reused: bool,
+    layout: Layout,
+}
+
+/// Versions of segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    Plain = 1,
+    Reused = 2,
+    Fresh = 3,
 }
 
 impl Seal {
     /// Of a file that is new.
     pub const fn fresh(salt: u32) -> Self {
-        let is_reused = false;
-        Self { salt, is_reused }
+        let layout = Layout::Fresh;
+        Self { salt, layout }
     }
 
     /// Of a file that holds records of another segment still.
     pub const fn reused(salt: u32) -> Self {
-        let is_reused = true;
-        Self { salt, is_reused }
+        let layout = Layout::Reused;
+        Self { salt, layout }
     }
 
-    /// Whether what stands behind the last record may be of another segment.
-    pub fn is_reused(self) -> bool {
-        self.is_reused
+    /// Of a file whose marks are not salted, which an earlier version of the gateway made.
+    pub const fn plain(salt: u32) -> Self {
+        let layout = Layout::Plain;
+        Self { salt, layout }
     }
 
-    fn version(self) -> u8 {
-        1 + u8::from(self.is_reused)
-    }
-
-    fn mark(self) -> [u8; 4] {
-        match self.is_reused {
-            true => (u32::from_le_bytes(MARK) ^ self.salt).to_le_bytes(),
-            false => MARK,
+    fn mark(self) -> [u8; MARK_LENGTH] {
+        match self.layout {
+            Layout::Plain => MARK,
+            Layout::Reused | Layout::Fresh => (u32::from_le_bytes(MARK) ^ self.salt).to_le_bytes(),
         }
     }
 
-    fn hasher(self) -> crc32fast::Hasher {
+    /// The checksum of a record, before its first byte.
+    pub fn checksum(self) -> crc32fast::Hasher {
         crc32fast::Hasher::new_with_initial(self.salt)
     }
 }
@@ -134,7 +148,7 @@ impl Seal {
 pub fn segment_head(first_seq: u64, seal: Seal) -> [u8; SEGMENT_HEAD] {
     let mut head = [0; SEGMENT_HEAD];
     head[..7].copy_from_slice(&SEGMENT_MAGIC);
-    head[7] = seal.version();
+    head[VERSION_AT] = seal.layout as u8;
     head[8..16].copy_from_slice(&first_seq.to_le_bytes());
     head[16..20].copy_from_slice(&seal.salt.to_le_bytes());
     let crc = crc32fast::hash(&head[..20]);
@@ -147,62 +161,32 @@ pub fn read_segment_head(bytes: &[u8]) -> Option<(u64, Seal)> {
     let head = bytes.get(..SEGMENT_HEAD)?;
     let sound = head.starts_with(&SEGMENT_MAGIC) && crc32fast::hash(&head[..20]) == u32_at(head, 20)?;
     let (first, salt) = (u64_at(head, 8)?, u32_at(head, SALT_AT)?);
-    let seal = match head[7] {
-        1 => Seal::fresh(salt),
+    let seal = match head[VERSION_AT] {
+        1 => Seal::plain(salt),
         2 => Seal::reused(salt),
+        3 => Seal::fresh(salt),
         _ => return None,
     };
     Some((first, seal)).filter(|_| sound && first <= MAX_SEQ)
 }
 
-/// The seal of a segment whose head is damaged, by what is left of the head and by its records. Nobody who sends
-/// telemetry chooses what is looked at: the salt that stands in the head, and the first record.
-pub fn seal_without_head(bytes: &[u8]) -> Option<Seal> {
-    let written = u32_at(bytes, SALT_AT).into_iter();
-    let written = written.flat_map(|salt| [Seal::fresh(salt), Seal::reused(salt)]);
-    let mut is_it = written.filter(|seal| find(bytes, SEGMENT_HEAD, *seal).is_some());
-    let first = bytes.get(SEGMENT_HEAD..)?;
-    is_it
-        .next()
-        .or_else(|| seal_of_reused(first))
-        .or_else(|| seal_of_fresh(first))
+/// The salt that stands in a head, be it sound or damaged.
+pub fn written_salt(head: &[u8]) -> Option<u32> {
+    u32_at(head, SALT_AT)
 }
 
-/// A file that was written over has the salt in its marks.
-fn seal_of_reused(first: &[u8]) -> Option<Seal> {
-    let seal = Seal::reused(u32_at(first, 0)? ^ u32::from_le_bytes(MARK));
-    read(first, seal).map(|_| seal)
+/// The salt of a mark, if it is that of a record in a file whose marks are salted.
+pub fn salt_of_mark(record: &[u8]) -> Option<u32> {
+    Some(u32_at(record, 0)? ^ u32::from_le_bytes(MARK))
 }
 
-/// The salt that a record's checksum was begun with, which the record behind it confirms.
-fn seal_of_fresh(first: &[u8]) -> Option<Seal> {
-    let end = RECORD_HEAD + promised_length(first, Seal::fresh(0))?;
-    let salt = salt_of(first.get(CRC_FROM..end)?, u32_at(first, 4)?);
-    let seal = Seal::fresh(salt);
-    read(first.get(end..)?, seal).map(|_| seal)
-}
-
-/// With which initial value these bytes have this CRC-32: its steps are undone from the last byte to the first.
-fn salt_of(bytes: &[u8], crc: u32) -> u32 {
-    /// The polynomial of CRC-32, reflected.
-    const POLYNOMIAL: u32 = 0xEDB8_8320;
-    let step_of = |byte: u32| {
-        (0..8).fold(byte, |value, _| match value & 1 {
-            1 => POLYNOMIAL ^ (value >> 1),
-            _ => value >> 1,
-        })
-    };
-    // No two bytes have the same top byte in the table.
-    let mut by_top = [(0, 0); 256];
-    for byte in 0..=u8::MAX {
-        let step = step_of(u32::from(byte));
-        by_top[(step >> 24) as usize] = (byte, step);
+/// The seal of a file whose marks have this salt. Where its damaged head does not say that it was new, it may have been
+/// written over.
+pub fn salted(salt: u32, head: &[u8]) -> Seal {
+    match head.get(VERSION_AT) {
+        Some(3) => Seal::fresh(salt),
+        _ => Seal::reused(salt),
     }
-    let before = |state: u32, byte: &u8| {
-        let (index, step) = by_top[(state >> 24) as usize];
-        (state ^ step) << 8 | u32::from(index ^ byte)
-    };
-    !bytes.iter().rev().fold(!crc, before)
 }
 
 /// What stands before a payload that comes in pieces.
@@ -223,7 +207,7 @@ pub fn head<'a>(
     (bytes[12], bytes[13]) = (kind, head.tag);
     bytes[16..24].copy_from_slice(&head.seq.to_le_bytes());
     bytes[24..].copy_from_slice(&head.items.to_le_bytes());
-    let mut hasher = seal.hasher();
+    let mut hasher = seal.checksum();
     hasher.update(&bytes[CRC_FROM..]);
     payload.for_each(|piece| hasher.update(piece));
     bytes[4..CRC_FROM].copy_from_slice(&hasher.finalize().to_le_bytes());
@@ -236,8 +220,57 @@ pub fn write(to: &mut Vec<u8>, seal: Seal, head: Head, payload: &[u8]) {
     to.extend(payload);
 }
 
-/// The length of the payload that a record's head promises, if it is a head at all.
-pub fn promised_length(head: &[u8], seal: Seal) -> Option<usize> {
+/// What the head of a record says before anybody has computed its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// What is to stand before the payload.
+    pub head: Head,
+    /// The checksum that the record is to have.
+    pub crc: u32,
+    length: usize,
+}
+
+impl Promise {
+    /// What these bytes say, if they can be the head of a record.
+    pub fn read(bytes: &[u8], seal: Seal) -> Option<Self> {
+        let bytes = bytes.get(..RECORD_HEAD)?;
+        let length = promised_length(bytes, seal)?;
+        let head = Head {
+            kind: Kind::of(bytes[12])?,
+            tag: bytes[13],
+            seq: u64_at(bytes, 16)?,
+            items: u32_at(bytes, 24)?,
+        };
+        let promise = Self {
+            head,
+            crc: u32_at(bytes, 4)?,
+            length,
+        };
+        (bytes[14..16] == [0, 0]).then_some(promise)
+    }
+
+    /// Bytes of the whole record.
+    pub fn bytes(&self) -> usize {
+        RECORD_HEAD + self.length
+    }
+
+    /// Whether a record of a log can have this head where data with one of these `numbers` comes next.
+    pub fn is_plausible(&self, numbers: &RangeInclusive<u64>) -> bool {
+        let Head {
+            kind,
+            tag,
+            seq,
+            items,
+        } = self.head;
+        match kind {
+            Kind::Settled => (tag, seq, items) == (0, 0, 0),
+            Kind::Data | Kind::State => usize::from(tag) < TAGS && numbers.contains(&seq),
+        }
+    }
+}
+
+/// The length of the payload that a record's head promises, if it has a mark.
+fn promised_length(head: &[u8], seal: Seal) -> Option<usize> {
     let length = u32_at(head, 8)? as usize;
     (head.starts_with(&seal.mark()) && length <= MAX_PAYLOAD).then_some(length)
 }
@@ -246,46 +279,26 @@ pub fn promised_length(head: &[u8], seal: Seal) -> Option<usize> {
 /// of them.
 pub fn torn(head: &[u8], rest: u64, seal: Seal) -> u64 {
     let promised = || promised_length(head, seal).map_or(0, |length| (RECORD_HEAD + length) as u64);
-    match seal.is_reused {
-        true => promised().min(rest),
-        false => rest,
+    match seal.layout {
+        Layout::Reused => promised().min(rest),
+        Layout::Plain | Layout::Fresh => rest,
     }
 }
 
 /// The record at the beginning of `bytes` and its length, if it is whole and sound.
 pub fn read(bytes: &[u8], seal: Seal) -> Option<(Head, &[u8], usize)> {
-    let end = RECORD_HEAD + promised_length(bytes, seal)?;
-    let record = bytes.get(..end)?;
-    let mut hasher = seal.hasher();
-    hasher.update(&record[CRC_FROM..]);
-    if hasher.finalize() != u32_at(record, 4)? {
-        return None;
-    }
-    let head = Head {
-        kind: Kind::of(record[12])?,
-        tag: record[13],
-        seq: u64_at(record, 16)?,
-        items: u32_at(record, 24)?,
-    };
-    Some((head, &record[RECORD_HEAD..], end))
+    let promise = Promise::read(bytes, seal)?;
+    let record = bytes.get(..promise.bytes())?;
+    let mut checksum = seal.checksum();
+    checksum.update(&record[CRC_FROM..]);
+    let is_sound = checksum.finalize() == promise.crc;
+    is_sound.then(|| (promise.head, &record[RECORD_HEAD..], promise.bytes()))
 }
 
 /// Where the next mark begins.
 pub fn find_mark(bytes: &[u8], seal: Seal) -> Option<usize> {
     let mark = seal.mark();
     bytes.windows(MARK_LENGTH).position(|window| window == mark)
-}
-
-/// Where the next sound record begins, at or after `from`.
-pub fn find(bytes: &[u8], from: usize, seal: Seal) -> Option<usize> {
-    let mut at = from;
-    loop {
-        at += find_mark(bytes.get(at..)?, seal)?;
-        if read(&bytes[at..], seal).is_some() {
-            return Some(at);
-        }
-        at += 1;
-    }
 }
 
 /// What `settled` says, as it is written.
@@ -306,29 +319,4 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn the_salt_of_a_segment_follows_from_its_records(
-            salt: u32,
-            is_reused: bool,
-            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 2..5),
-            damage: [u8; SEGMENT_HEAD],
-        ) {
-            let seal = if is_reused { Seal::reused(salt) } else { Seal::fresh(salt) };
-            let mut bytes = damage.to_vec();
-            for (number, payload) in payloads.iter().enumerate() {
-                let head = Head { kind: Kind::Data, tag: 0, seq: number as u64 + 1, items: 1 };
-                write(&mut bytes, seal, head, payload);
-            }
-            prop_assert_eq!(seal_without_head(&bytes), Some(seal));
-        }
-    }
 }

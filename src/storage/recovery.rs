@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use bytes::Bytes;
 use rustix::fs::FlockOperation;
 
-use super::segment::{Segment, TAGS};
-use super::{record, spare};
+use super::record::{RECORD_HEAD, TAGS};
+use super::segment::{Segment, most_records};
+use super::{State, spare};
 use crate::component::files;
 
 /// What a former run left.
@@ -20,7 +22,7 @@ pub struct Recovered {
     pub records: u64,
     /// Records that stood where files are damaged now.
     pub lost_records: u64,
-    /// Bytes of damage between sound records.
+    /// Bytes of damage between sound records, and of what is given up behind damage.
     pub damaged_bytes: u64,
     /// Bytes of records that were being written when the process ended: nobody had been told that they were kept.
     pub torn_bytes: u64,
@@ -53,6 +55,43 @@ impl Recovered {
     }
 }
 
+/// Data that a former run's state is made of and that no snapshot covers.
+#[derive(Debug)]
+pub(super) struct Replay {
+    /// The last number that the snapshot covers. `None`: there is no state.
+    covered: Option<u64>,
+    /// Numbers, and whole records.
+    records: Vec<(u64, Bytes)>,
+}
+
+impl Replay {
+    /// None yet.
+    pub(super) fn after(covered: Option<u64>) -> Self {
+        Self {
+            covered,
+            records: Vec::new(),
+        }
+    }
+
+    /// Whether data of this number is part of it.
+    pub(super) fn wants(&self, seq: u64) -> bool {
+        self.covered.is_some_and(|covered| seq > covered)
+    }
+
+    /// Takes a whole record.
+    pub(super) fn take(&mut self, seq: u64, record: Vec<u8>) {
+        self.records.push((seq, record.into()));
+    }
+
+    /// Hands the data to the state, in its order.
+    pub(super) fn give_to(mut self, state: &dyn State) {
+        self.records.sort_unstable_by_key(|(seq, _)| *seq);
+        for (_, record) in self.records {
+            state.replay(record.get(RECORD_HEAD..).unwrap_or_default());
+        }
+    }
+}
+
 /// One process a directory.
 pub(super) fn lock(directory: &Path) -> io::Result<File> {
     let mut options = File::options();
@@ -66,10 +105,7 @@ pub(super) fn lock(directory: &Path) -> io::Result<File> {
 }
 
 /// The segments of a directory, oldest first.
-pub(super) fn recover(
-    directory: &Path,
-    each: &mut dyn FnMut(u64, &[u8]),
-) -> io::Result<(VecDeque<Segment>, Recovered)> {
+pub(super) fn recover(directory: &Path, replay: &mut Replay) -> io::Result<(VecDeque<Segment>, Recovered)> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -83,19 +119,16 @@ pub(super) fn recover(
     paths.sort_unstable();
     let (mut segments, mut recovered, mut settled) = (VecDeque::new(), Recovered::default(), Vec::new());
     for path in paths.into_iter().rev() {
-        let (segment, scan) = match Segment::recover(path.clone(), &mut settled, each) {
+        let next = segments.front().map(|next: &Segment| next.first);
+        let (segment, scan) = match Segment::recover(path.clone(), next, &mut settled, replay) {
             // A copy of another, say: its numbers are taken.
-            Ok(Some((segment, _)))
-                if segments
-                    .front()
-                    .is_some_and(|next: &Segment| next.first <= segment.last()) =>
-            {
+            Ok(Some((segment, _))) if next.is_some_and(|next| next <= segment.last()) => {
                 recovered.damaged_bytes += put_aside(&path);
                 continue;
             }
             Ok(Some(found)) => found,
             Ok(None) => {
-                recovered.lost_records += lost_in(&path, segments.front(), &settled);
+                recovered.lost_records += lost_in(&path, next, &settled);
                 recovered.damaged_bytes += put_aside(&path);
                 continue;
             }
@@ -117,16 +150,30 @@ pub(super) fn recover(
 
 /// How many records a file of which nothing can be read must have had: the numbers from its name to the next file that
 /// newer files do not call settled. Of the newest file nobody knows.
-fn lost_in(path: &Path, next: Option<&Segment>, settled: &[(u64, u64)]) -> u64 {
-    let is_empty = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
-    let (Some(first), Some(next), false) = (Segment::named(path), next, is_empty) else {
+fn lost_in(path: &Path, next: Option<u64>, settled: &[(u64, u64)]) -> u64 {
+    let (Some(first), Some(next)) = (Segment::named(path), next) else {
         return 0;
     };
-    let is_settled = |seq: &u64| settled.iter().any(|(from, to)| (*from..=*to).contains(seq));
     // A name can be anything, and a record takes some bytes.
-    let most = std::fs::metadata(path).map_or(0, |file| file.len() / record::RECORD_HEAD as u64);
-    let last = next.first.min(first.saturating_add(most));
-    (first..last).filter(|seq| !is_settled(seq)).count() as u64
+    let most = std::fs::metadata(path).map_or(0, |file| most_records(file.len()));
+    unsettled(first, next.min(first.saturating_add(most)), settled)
+}
+
+/// How many numbers from one on and before another are in none of these ranges.
+pub(super) fn unsettled(from: u64, to: u64, settled: &[(u64, u64)]) -> u64 {
+    let within = |(first, last): &(u64, u64)| (*first.max(&from), last.saturating_add(1).min(to));
+    let mut ranges: Vec<_> = settled
+        .iter()
+        .map(within)
+        .filter(|(first, end)| first < end)
+        .collect();
+    ranges.sort_unstable();
+    let (mut at, mut count) = (from, 0);
+    for (first, end) in ranges {
+        count += first.saturating_sub(at);
+        at = at.max(end);
+    }
+    count + to.saturating_sub(at)
 }
 
 /// A file whose head is damaged is kept for people, out of the way of a new one of the same name. Gives its length.
@@ -138,4 +185,19 @@ fn put_aside(path: &Path) -> u64 {
         _ => std::fs::rename(path, path.with_extension("damaged")),
     };
     length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_no_range_are_counted_once() {
+        let ranges = [(7, 8), (1, 2), (2, 4), (8, 8), (30, u64::MAX)];
+        // 5, 6, 9 to 29.
+        assert_eq!(unsettled(2, 100, &ranges), 23);
+        assert_eq!(unsettled(10, 12, &ranges), 2);
+        assert_eq!(unsettled(12, 10, &ranges), 0);
+        assert_eq!(unsettled(3, 5, &ranges), 0);
+    }
 }

@@ -7,18 +7,14 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::record::{self, Head, Kind, MAX_PAYLOAD, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored};
-use super::window::{Window, read_at};
+use super::record::{self, Head, Kind, MAX_SEQ, Promise, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored, TAGS};
+use super::recovery::{Replay, unsettled};
+use super::rescue::seal_without_head;
+use super::window::{PIECE, Search, Window, read_at};
 use crate::component::files;
 
 /// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of what is settled.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;
-
-/// A file with a damaged head is looked at as a whole, up to this. A segment without many notes is not larger.
-const MAX_WHOLE_BYTES: u64 = (2 * MAX_PAYLOAD + (64 << 20)) as u64;
-
-/// How many owners' tags are told apart: one a signal.
-pub(super) const TAGS: usize = 3;
 
 /// A set of small numbers.
 #[derive(Debug, Default)]
@@ -61,6 +57,12 @@ pub(super) struct Segment {
     /// While it is recovered: number, tag and items of its data.
     items: Vec<(u64, u8, u32)>,
     reader: Option<File>,
+    /// The reader has come past all data before this number.
+    passed: u64,
+    /// Where the reader found a long record to be sound, for which there was no room yet.
+    sound_at: Option<u64>,
+    /// Bytes whose checksum was wrong when the reader looked for records.
+    wasted: u64,
 }
 
 /// What the reader finds at an offset.
@@ -69,6 +71,8 @@ pub(super) enum Found {
     Record(Stored, u64),
     /// Nothing that is wanted; go on there.
     Skip(u64),
+    /// A record that is wanted, but memory has no room for it.
+    NoRoom,
     /// The file ends.
     End,
 }
@@ -78,7 +82,7 @@ pub(super) enum Found {
 pub(super) struct Scan {
     /// Data that must have stood where damage is.
     pub(super) lost_records: u64,
-    /// Bytes of damage between sound records.
+    /// Bytes of damage between sound records, and of what is given up behind damage.
     pub(super) damaged_bytes: u64,
     /// Bytes behind the last sound record.
     pub(super) torn_bytes: u64,
@@ -133,18 +137,23 @@ impl Segment {
             unread: [0; TAGS],
             items: Vec::new(),
             reader: None,
+            passed: first,
+            sound_at: None,
+            wasted: 0,
         }
     }
 
     /// Looks through a file of a former run. `settled` has the ranges that newer files call settled; what is left in
-    /// it concerns older ones. `each` is shown all data, settled or not. `None`: it is no segment.
+    /// it concerns older ones. `replay` takes the data that it wants, settled or not. `next` is the first number of the next
+    /// file. `None`: it is no segment.
     ///
     /// # Errors
     /// The file can't be read, is not a regular file, or is larger than a segment ever gets.
     pub(super) fn recover(
         path: PathBuf,
+        next: Option<u64>,
         settled: &mut Vec<(u64, u64)>,
-        each: &mut dyn FnMut(u64, &[u8]),
+        replay: &mut Replay,
     ) -> io::Result<Option<(Self, Scan)>> {
         let file = files::open(&path)?;
         let length = bounded_length(&file, MAX_FILE_BYTES)?;
@@ -152,7 +161,7 @@ impl Segment {
         let head = window.get(0, SEGMENT_HEAD)?.and_then(record::read_segment_head);
         let found = match head {
             Some(found) => Some(found),
-            None => Self::rescue(&path, &file)?,
+            None => Self::rescue(&path, &mut window, length)?,
         };
         let Some((first, seal)) = found else {
             return Ok(None);
@@ -161,28 +170,43 @@ impl Segment {
         if head.is_none() {
             scan.damaged_bytes += SEGMENT_HEAD as u64;
         }
-        let mut data = Vec::new();
+        let (mut data, mut numbers) = (Vec::new(), first..=first + most_records(length));
+        let mut given_up = 0;
         let mut at = SEGMENT_HEAD as u64;
         while at < length {
-            if let Some((head, payload, taken)) = window.record(at, seal)? {
-                at += taken as u64;
-                segment.len = at;
+            if let Some(promise) = window.record(at, seal)? {
+                let head = promise.head;
                 match head.kind {
-                    Kind::Settled => settled.extend(record::ranges(payload)),
+                    Kind::Settled => window.payload(at, &promise, |piece| {
+                        settled.extend(record::ranges(piece));
+                    })?,
                     Kind::Data | Kind::State => {
-                        each(head.seq, payload);
+                        if replay.wants(head.seq) {
+                            replay.take(head.seq, window.whole(at, &promise, seal)?);
+                        }
+                        if numbers.contains(&head.seq) {
+                            numbers = head.seq + 1..=*numbers.end();
+                        }
                         data.push(head);
                     }
                 }
+                at += promise.bytes() as u64;
+                segment.len = at;
                 continue;
             }
-            match window.find(at + 1, seal)? {
-                Some(next) => {
+            match window.find(at + 1..length, seal, &numbers)? {
+                Search::Found(next) => {
                     scan.damaged_bytes += next - at;
                     at = next;
                 }
-                None => {
+                Search::Missing => {
                     scan.torn_bytes = window.torn(at, seal)?;
+                    break;
+                }
+                Search::GivenUp => {
+                    given_up = length - at;
+                    scan.damaged_bytes += given_up;
+                    tell_given_up(&segment.path, given_up);
                     break;
                 }
             }
@@ -191,28 +215,28 @@ impl Segment {
         for head in data {
             scan.lost_records += segment.recall(head);
         }
+        if let (Some(next), true) = (next, given_up > 0) {
+            let from = first + segment.count;
+            scan.lost_records += unsettled(from, next.min(from + most_records(given_up)), settled);
+        }
         segment.settle_all(settled);
         Ok(Some((segment, scan)))
     }
 
     /// Number and seal of a file whose head is damaged: by its name and its records.
-    fn rescue(path: &Path, file: &File) -> io::Result<Option<(u64, Seal)>> {
-        let Some(first) = Self::named(path) else {
+    fn rescue(path: &Path, window: &mut Window<'_>, length: u64) -> io::Result<Option<(u64, Seal)>> {
+        let Some(first) = Self::named(path).filter(|first| *first <= MAX_SEQ) else {
             return Ok(None);
         };
-        let length = bounded_length(file, MAX_WHOLE_BYTES)?;
-        let mut window = Window::new(file, length);
-        let bytes = window.get(0, usize::try_from(length).unwrap_or(usize::MAX))?;
-        Ok(bytes
-            .and_then(record::seal_without_head)
-            .map(|seal| (first, seal)))
+        let seal = seal_without_head(window, &(first..=first + most_records(length)))?;
+        Ok(seal.map(|seal| (first, seal)))
     }
 
     /// Notes a record of a former run; gives how many must have stood before it and are gone.
     fn recall(&mut self, head: Head) -> u64 {
         let expected = self.first + self.count;
         // More than fit into the file are not lost but made up.
-        let fits = |seq: &u64| seq - self.first <= self.len / RECORD_HEAD as u64;
+        let fits = |seq: &u64| seq - self.first <= most_records(self.len);
         let seq = Some(head.seq).filter(|seq| *seq >= expected).filter(fits);
         let Some(lost) = seq.map(|seq| seq - expected) else {
             return 0;
@@ -291,8 +315,9 @@ impl Segment {
         }
     }
 
-    /// Reads on at `offset`. A record that is given is claimed.
-    pub(super) fn read(&mut self, offset: u64) -> io::Result<Found> {
+    /// Reads on at `offset`. A record that is given is claimed; `has_room` says whether memory has room for one of so many
+    /// bytes.
+    pub(super) fn read(&mut self, offset: u64, has_room: &mut dyn FnMut(usize) -> bool) -> io::Result<Found> {
         if offset >= self.len {
             return Ok(Found::End);
         }
@@ -303,22 +328,42 @@ impl Segment {
             return Ok(Found::End);
         };
         let mut head = [0; RECORD_HEAD];
-        let sound = match read_at(file, &mut head, offset)? {
-            true => record::promised_length(&head, self.seal),
+        let promise = match read_at(file, &mut head, offset)? {
+            true => Promise::read(&head, self.seal),
             false => None,
         };
         // A record is no longer than the file was when it was written or looked through.
-        let end = sound.map(|length| offset + (RECORD_HEAD + length) as u64);
-        let Some(end) = end.filter(|end| *end <= self.len) else {
+        let promise = promise.filter(|promise| promise.bytes() as u64 <= self.len - offset);
+        let Some(promise) = promise else {
             return self.skip_damage(offset);
         };
-        let mut bytes = vec![0; (end - offset) as usize];
-        if !read_at(file, &mut bytes, offset)? {
-            return self.skip_damage(offset);
+        let end = offset + promise.bytes() as u64;
+        // Memory for a long one is asked for when the record is known to be sound.
+        if promise.bytes() > PIECE && self.sound_at != Some(offset) {
+            if Window::new(file, self.len).record(offset, self.seal)?.is_none() {
+                self.wasted = self.wasted.saturating_add(promise.bytes() as u64);
+                return self.skip_damage(offset);
+            }
+            self.sound_at = Some(offset);
         }
-        let Some((head, _, _)) = record::read(&bytes, self.seal) else {
+        let is_wanted = promise.head.kind == Kind::Data && self.is_wanted(promise.head.seq);
+        if promise.bytes() > PIECE && !is_wanted {
+            self.pass(promise.head);
+            return Ok(Found::Skip(end));
+        }
+        if is_wanted && !has_room(promise.bytes()) {
+            return Ok(Found::NoRoom);
+        }
+        let mut bytes = vec![0; promise.bytes()];
+        let sound = match read_at(file, &mut bytes, offset)? {
+            true => record::read(&bytes, self.seal).map(|(head, ..)| head),
+            false => None,
+        };
+        let Some(head) = sound else {
+            self.wasted = self.wasted.saturating_add(promise.bytes() as u64);
             return self.skip_damage(offset);
         };
+        self.pass(head);
         if head.kind != Kind::Data || !self.is_wanted(head.seq) {
             return Ok(Found::Skip(end));
         }
@@ -335,16 +380,32 @@ impl Segment {
         Ok(Found::Record(stored, end))
     }
 
+    /// The reader has come past a sound record.
+    fn pass(&mut self, head: Head) {
+        if head.kind != Kind::Settled && self.holds(head.seq) {
+            self.passed = self.passed.max(head.seq + 1);
+        }
+    }
+
     /// Damage that came since the file was written or recovered. What is unread at the end of the file was in it.
-    fn skip_damage(&self, offset: u64) -> io::Result<Found> {
-        let next = match &self.reader {
-            Some(file) => {
-                let end = self.len.min(file.metadata()?.len());
-                Window::new(file, end).find(offset + 1, self.seal)?
-            }
-            None => None,
+    fn skip_damage(&mut self, offset: u64) -> io::Result<Found> {
+        let Some(file) = &self.reader else {
+            return Ok(Found::Skip(self.len));
         };
-        Ok(Found::Skip(next.unwrap_or(self.len)))
+        let end = self.len.min(file.metadata()?.len());
+        let mut window = Window::new(file, end).go_on(self.wasted, self.weight());
+        let numbers = self.passed..=self.last();
+        let found = window.find(offset + 1..end, self.seal, &numbers)?;
+        self.wasted = window.wasted();
+        let next = match found {
+            Search::Found(next) => next,
+            Search::Missing => self.len,
+            Search::GivenUp => {
+                tell_given_up(&self.path, self.len.saturating_sub(offset));
+                self.len
+            }
+        };
+        Ok(Found::Skip(next))
     }
 
     /// Gives up what could not be read: records that nobody has and nobody will. Gives their number and items by tag.
@@ -354,6 +415,19 @@ impl Segment {
         lost.iter().for_each(|seq| self.settle(*seq));
         (lost.len() as u64, std::mem::take(&mut self.unread))
     }
+}
+
+/// The most records that so many bytes can have.
+pub(super) fn most_records(bytes: u64) -> u64 {
+    bytes / RECORD_HEAD as u64
+}
+
+fn tell_given_up(path: &Path, bytes: u64) {
+    tracing::warn!(
+        path = %path.display(),
+        bytes,
+        "a stored segment is damaged, and too much behind the damage looks like records: the rest of it is not read"
+    );
 }
 
 /// The length of a file that may have so many bytes.

@@ -1,16 +1,21 @@
-//! A file that is read piece by piece: only a piece of it is in memory, or its longest record.
+//! A file that is read piece by piece: only a piece of it is in memory. No length is believed before its checksum.
 
 use std::fs::File;
 use std::io;
+use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::FileExt;
 
-use super::record::{self, Head, RECORD_HEAD, Seal};
+use super::record::{self, CRC_FROM, Promise, RECORD_HEAD, Seal};
 
 /// The first piece. Damage is often shorter than that.
 const FIRST_PIECE: usize = 16 << 10;
 
 /// Each piece has twice as many bytes as the one before, up to this.
-const PIECE: usize = 1 << 20;
+pub(super) const PIECE: usize = 1 << 20;
+
+/// The search for a sound record is over when checksums of so many times the length of the file were wrong. Otherwise a
+/// payload full of marks, each with a length, would cost the square of its size.
+const MOST_WASTED: u64 = 4;
 
 /// A file and the piece of it that is in memory.
 pub(super) struct Window<'a> {
@@ -21,6 +26,20 @@ pub(super) struct Window<'a> {
     start: u64,
     bytes: Vec<u8>,
     next_piece: usize,
+    /// Bytes whose checksum was wrong.
+    wasted: u64,
+    most_wasted: u64,
+}
+
+/// What the search for a record came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    /// A sound record begins there.
+    Found(u64),
+    /// There is none.
+    Missing,
+    /// Too much looks like a record and is none.
+    GivenUp,
 }
 
 impl<'a> Window<'a> {
@@ -32,10 +51,24 @@ impl<'a> Window<'a> {
             start: 0,
             bytes: Vec::new(),
             next_piece: FIRST_PIECE,
+            wasted: 0,
+            most_wasted: end.saturating_mul(MOST_WASTED),
         }
     }
 
-    /// So many bytes at an offset. `None`: there are fewer.
+    /// The same, where checksums of so many bytes of a file of this length were wrong before.
+    pub(super) fn go_on(mut self, wasted: u64, length: u64) -> Self {
+        self.wasted = wasted;
+        self.most_wasted = length.saturating_mul(MOST_WASTED);
+        self
+    }
+
+    /// Bytes whose checksum was wrong so far.
+    pub(super) fn wasted(&self) -> u64 {
+        self.wasted
+    }
+
+    /// So many bytes at an offset, at most [`PIECE`]. `None`: there are fewer.
     pub(super) fn get(&mut self, at: u64, length: usize) -> io::Result<Option<&[u8]>> {
         if self.buffered(at).len() < length && !self.fill(at, length)? {
             return Ok(None);
@@ -43,37 +76,93 @@ impl<'a> Window<'a> {
         Ok(self.buffered(at).get(..length))
     }
 
-    /// The record at an offset, if it is whole and sound, and its length.
-    pub(super) fn record(&mut self, at: u64, seal: Seal) -> io::Result<Option<(Head, &[u8], usize)>> {
+    /// What the head of a record at an offset says, if the file is long enough for it.
+    pub(super) fn promise(&mut self, at: u64, seal: Seal) -> io::Result<Option<Promise>> {
         let head = self.get(at, RECORD_HEAD)?;
-        let Some(length) = head.and_then(|head| record::promised_length(head, seal)) else {
-            return Ok(None);
-        };
-        let whole = self.get(at, RECORD_HEAD + length)?;
-        Ok(whole.and_then(|whole| record::read(whole, seal)))
+        let promise = head.and_then(|head| Promise::read(head, seal));
+        let rest = self.end.saturating_sub(at);
+        Ok(promise.filter(|promise| promise.bytes() as u64 <= rest))
     }
 
-    /// Where the next sound record begins, at or after an offset.
-    pub(super) fn find(&mut self, from: u64, seal: Seal) -> io::Result<Option<u64>> {
-        let mut at = from;
-        loop {
+    /// The record at an offset, if it is whole and sound.
+    pub(super) fn record(&mut self, at: u64, seal: Seal) -> io::Result<Option<Promise>> {
+        match self.promise(at, seal)? {
+            Some(promise) if self.is_sound(at, &promise, seal)? => Ok(Some(promise)),
+            _ => Ok(None),
+        }
+    }
+
+    /// All bytes of a record that is known to be sound.
+    ///
+    /// # Errors
+    /// The file can't be read, or has changed since.
+    pub(super) fn whole(&mut self, at: u64, promise: &Promise, seal: Seal) -> io::Result<Vec<u8>> {
+        let length = promise.bytes();
+        let bytes = match self.buffered(at).get(..length) {
+            Some(buffered) => buffered.to_vec(),
+            None => {
+                let mut bytes = vec![0; length];
+                // Too few bytes are no record.
+                read_at(self.file, &mut bytes, at)?;
+                bytes
+            }
+        };
+        match record::read(&bytes, seal).is_some() {
+            true => Ok(bytes),
+            false => Err(has_changed()),
+        }
+    }
+
+    /// Shows the payload of a record that is known to be sound, in pieces of [`PIECE`] bytes, the last one shorter.
+    ///
+    /// # Errors
+    /// The file can't be read, or is shorter than it was.
+    pub(super) fn payload(
+        &mut self,
+        at: u64,
+        promise: &Promise,
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        let end = at + promise.bytes() as u64;
+        match self.pieces(at + RECORD_HEAD as u64, end, &mut each)? {
+            true => Ok(()),
+            false => Err(has_changed()),
+        }
+    }
+
+    /// Where the next sound record begins in a range, of those that these `numbers` may follow.
+    pub(super) fn find(
+        &mut self,
+        range: Range<u64>,
+        seal: Seal,
+        numbers: &RangeInclusive<u64>,
+    ) -> io::Result<Search> {
+        let mut at = range.start;
+        while at < range.end {
+            if self.wasted > self.most_wasted {
+                return Ok(Search::GivenUp);
+            }
             // Shorter than a mark: the rest of a piece, or of the file.
             if self.buffered(at).len() < record::MARK_LENGTH && !self.fill(at, record::MARK_LENGTH)? {
-                return Ok(None);
+                break;
             }
             let piece = self.buffered(at);
-            match record::find_mark(piece, seal) {
-                Some(place) => {
-                    at += place as u64;
-                    if self.record(at, seal)?.is_some() {
-                        return Ok(Some(at));
-                    }
-                    at += 1;
-                }
+            let Some(place) = record::find_mark(piece, seal) else {
                 // A mark may go over the end of the piece.
-                None => at += (piece.len() - record::MARK_LENGTH + 1) as u64,
+                at += (piece.len() - record::MARK_LENGTH + 1) as u64;
+                continue;
+            };
+            at += place as u64;
+            let promise = self.promise(at, seal)?;
+            let promise = promise.filter(|promise| promise.is_plausible(numbers));
+            if let Some(promise) = promise
+                && self.is_sound(at, &promise, seal)?
+            {
+                return Ok(Search::Found(at));
             }
+            at += 1;
         }
+        Ok(Search::Missing)
     }
 
     /// How many bytes from an offset on were to be a record of this segment.
@@ -82,6 +171,38 @@ impl<'a> Window<'a> {
         let head = usize::try_from(rest).map_or(RECORD_HEAD, |rest| rest.min(RECORD_HEAD));
         let head = self.get(at, head)?.unwrap_or_default();
         Ok(record::torn(head, rest, seal))
+    }
+
+    /// Whether a record has the checksum that its head says.
+    fn is_sound(&mut self, at: u64, promise: &Promise, seal: Seal) -> io::Result<bool> {
+        let end = at + promise.bytes() as u64;
+        // One that fits is in memory as a whole: a search that goes on in it does not read it again.
+        if promise.bytes() <= PIECE && self.get(at, promise.bytes())?.is_none() {
+            return Ok(false);
+        }
+        let mut checksum = seal.checksum();
+        let is_whole = self.pieces(at + CRC_FROM as u64, end, &mut |piece| checksum.update(piece))?;
+        #[cfg(test)]
+        counts::note_checked(promise.bytes());
+        let is_sound = is_whole && checksum.finalize() == promise.crc;
+        if !is_sound {
+            self.wasted = self.wasted.saturating_add(promise.bytes() as u64);
+        }
+        Ok(is_sound)
+    }
+
+    /// Shows what is between two offsets, piece by piece. False: the file is shorter.
+    fn pieces(&mut self, from: u64, to: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+        let mut at = from;
+        while at < to {
+            let length = usize::try_from(to - at).map_or(PIECE, |length| length.min(PIECE));
+            let Some(piece) = self.get(at, length)? else {
+                return Ok(false);
+            };
+            each(piece);
+            at += length as u64;
+        }
+        Ok(true)
     }
 
     /// What is in memory from an offset on.
@@ -113,6 +234,8 @@ impl<'a> Window<'a> {
 
 /// Whether there was as much to read.
 pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<bool> {
+    #[cfg(test)]
+    counts::note_read(to.len());
     match file.read_exact_at(to, offset) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -120,16 +243,72 @@ pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<boo
     }
 }
 
+fn has_changed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the file has changed while it was read",
+    )
+}
+
+/// What reading costs, on the thread of a test.
+#[cfg(test)]
+pub(super) mod counts {
+    use std::cell::Cell;
+
+    thread_local! {
+        static READ: Cell<u64> = const { Cell::new(0) };
+        static LONGEST_READ: Cell<usize> = const { Cell::new(0) };
+        static CHECKED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(in super::super) fn reset() {
+        READ.set(0);
+        LONGEST_READ.set(0);
+        CHECKED.set(0);
+    }
+
+    /// Bytes that were read.
+    pub(in super::super) fn read() -> u64 {
+        READ.get()
+    }
+
+    /// The most bytes that were read at one go.
+    pub(in super::super) fn longest_read() -> usize {
+        LONGEST_READ.get()
+    }
+
+    /// Bytes whose checksum was computed.
+    pub(in super::super) fn checked() -> u64 {
+        CHECKED.get()
+    }
+
+    pub(super) fn note_read(bytes: usize) {
+        READ.set(READ.get() + bytes as u64);
+        LONGEST_READ.set(LONGEST_READ.get().max(bytes));
+    }
+
+    pub(super) fn note_checked(bytes: usize) {
+        CHECKED.set(CHECKED.get() + bytes as u64);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, Write};
+    use std::io::Write;
 
     use proptest::prelude::*;
 
-    use super::super::record::Kind;
+    use super::super::record::{Head, Kind};
     use super::*;
 
-    const SEAL: Seal = Seal::fresh(7);
+    const SEAL: Seal = Seal::plain(7);
+    const ANY: RangeInclusive<u64> = 0..=u64::MAX;
+
+    /// Where the next sound record begins, all at once.
+    fn find(bytes: &[u8], from: usize) -> Search {
+        let found = (from..bytes.len()).find(|at| record::read(&bytes[*at..], SEAL).is_some());
+        found.map_or(Search::Missing, |at| Search::Found(at as u64))
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
@@ -153,17 +332,19 @@ mod tests {
             }
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();
-            file.rewind().unwrap();
-            let mut window = Window::new(&file, bytes.len() as u64);
+            let end = bytes.len() as u64;
+            let mut window = Window::new(&file, end);
             let mut at = from.index(bytes.len() + 1);
-            while let Some(next) = window.find(at as u64, SEAL).unwrap() {
-                prop_assert_eq!(Some(next as usize), record::find(&bytes, at, SEAL));
-                let (head, payload, length) = window.record(next, SEAL).unwrap().unwrap();
-                let expected = record::read(&bytes[next as usize..], SEAL);
-                prop_assert_eq!(Some((head, payload, length)), expected);
+            while let Search::Found(next) = window.find(at as u64..end, SEAL, &ANY).unwrap() {
+                prop_assert_eq!(Search::Found(next), find(&bytes, at));
+                let promise = window.record(next, SEAL).unwrap().unwrap();
+                let (head, payload, length) = record::read(&bytes[next as usize..], SEAL).unwrap();
+                prop_assert_eq!((promise.head, promise.bytes()), (head, length));
+                let whole = window.whole(next, &promise, SEAL).unwrap();
+                prop_assert_eq!(&whole[RECORD_HEAD..], payload);
                 at = next as usize + length;
             }
-            prop_assert_eq!(record::find(&bytes, at, SEAL), None);
+            prop_assert_eq!(find(&bytes, at), Search::Missing);
         }
     }
 
@@ -172,7 +353,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mut window = Window::new(&file, 1 << 20);
         assert_eq!(window.get(0, 100).unwrap(), None);
-        assert_eq!(window.find(0, SEAL).unwrap(), None);
+        assert_eq!(window.find(0..1 << 20, SEAL, &ANY).unwrap(), Search::Missing);
         assert!(window.record(0, SEAL).unwrap().is_none());
     }
 }

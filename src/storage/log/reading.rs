@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::super::record::{self, Stored};
-use super::super::segment::{Found, TAGS};
+use super::super::record::{self, Stored, TAGS};
+use super::super::segment::Found;
 use super::Log;
 
 /// Where reading goes on: an offset in the segment of this first number.
@@ -22,22 +22,41 @@ pub struct ReadBack {
     pub lost_records: u64,
     /// Their items, by tag.
     pub lost_items: [u64; TAGS],
+    /// Whether memory had no room for the next record.
+    pub is_short: bool,
 }
 
 impl Log {
     /// Reads on, about as much as `max_bytes`; an empty answer means that there is no more.
     pub fn read(&mut self, max_bytes: usize) -> io::Result<ReadBack> {
-        let (mut back, mut bytes) = (ReadBack::default(), 0);
+        self.read_within(max_bytes, &mut |_, _| true)
+    }
+
+    /// The same, for a caller that has reserved `max_bytes`. Where a record goes beyond them, `has_room` is asked whether
+    /// memory has room for so many bytes that were read, and for so many more.
+    pub fn read_within(
+        &mut self,
+        max_bytes: usize,
+        has_room: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> io::Result<ReadBack> {
+        let (mut back, mut bytes) = (ReadBack::default(), 0_usize);
         while bytes < max_bytes {
             let Some(at) = self.segment_of_cursor() else { break };
             let is_newest = at + 1 == self.segments.len();
-            match self.segments[at].read(self.cursor.offset)? {
+            let before = bytes;
+            let mut fits = |more: usize| before.saturating_add(more) <= max_bytes || has_room(before, more);
+            let found = self.segments[at].read(self.cursor.offset, &mut fits)?;
+            match found {
                 Found::Record(stored, next) => {
                     bytes += stored.payload.len();
                     back.stored.push(stored);
                     self.cursor.offset = next;
                 }
                 Found::Skip(next) => self.cursor.offset = next,
+                Found::NoRoom => {
+                    back.is_short = true;
+                    break;
+                }
                 Found::End => {
                     let (records, items) = self.segments[at].give_up_unread();
                     back.lost_records += records;

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::*;
 
+mod damage;
 mod foreign;
 mod reuse;
 mod snapshots;
