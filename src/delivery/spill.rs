@@ -5,7 +5,7 @@
 //! behind it: what came first is sent first. A batch on disk is settled when its last piece is delivered or dropped.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
@@ -18,7 +18,7 @@ use super::ticket::{Claimed, Ticket};
 use crate::batch::{Batch, Signal};
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::storage::{
-    Append, Done, Outbox, Purpose, READ_BYTES, Recovered, Share, State, Storage, Store, snapshot,
+    Append, Done, Outbox, Purpose, READ_BYTES, ReadRoom, Recovered, Share, State, Storage, Store, snapshot,
 };
 
 /// A queue's log, and when it is used.
@@ -32,8 +32,6 @@ pub(super) struct Spill {
     first_seq: u64,
     /// Where the conversion's places are kept at the stop, when they are not with every batch.
     at_stop: Option<(PathBuf, Arc<Conversion>)>,
-    /// Room in memory for what was asked for, until it is collected.
-    asked: Mutex<Option<Held>>,
 }
 
 /// How a batch is appended.
@@ -104,7 +102,6 @@ impl Spill {
             claimed: Claimed::default(),
             former: Claimed::default(),
             at_stop,
-            asked: Mutex::default(),
         };
         let found = recovered.items.iter().sum::<u64>();
         spill.former.add(usize::try_from(found).unwrap_or(usize::MAX));
@@ -190,33 +187,28 @@ impl Spill {
     /// Asks for what comes next, once there is room in memory for it. A queue that `is_empty` goes on without: what is on
     /// disk must not wait for ever.
     pub(super) fn ask(&self, memory: &Arc<Account>, is_empty: bool) {
-        let mut asked = self.asked();
-        let mut held = asked.take().unwrap_or_else(|| Held::ours(memory.clone()));
-        let missing = READ_BYTES.saturating_sub(held.bytes());
-        if held.try_grow_quietly(missing).is_err() && !is_empty {
+        if !self.store.can_ask() {
             return;
         }
-        *asked = Some(held);
-        self.store.ask();
-    }
-
-    fn asked(&self) -> MutexGuard<'_, Option<Held>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut held = Held::ours(memory.clone());
+        if held.try_grow_quietly(READ_BYTES).is_err() && !is_empty {
+            return;
+        }
+        self.store.ask(Some(ReadRoom::new(held, is_empty)));
     }
 
     /// What was read back or could not be written, since it was asked last.
     pub(super) fn collect(&self) -> Post {
         let Outbox {
             read,
-            has_read,
+            room,
             failed,
             items,
         } = self.store.collect();
         let mut post = Post {
             items,
             lost: read.lost_items,
-            // What the thread still reads needs the room that was asked for.
-            _room: if has_read { self.asked().take() } else { None },
+            _room: room,
             ..Post::default()
         };
         for stored in read.stored {
@@ -284,5 +276,5 @@ pub(super) struct Post {
     /// How many of them are on disk still.
     claimed: usize,
     /// Room for all of this, until it is where it belongs.
-    _room: Option<Held>,
+    _room: Option<ReadRoom>,
 }

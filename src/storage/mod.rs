@@ -29,7 +29,7 @@ use std::time::Duration;
 pub use log::Log;
 pub use record::Stored;
 pub use recovery::Recovered;
-pub use store::{Append, Done, Outbox, READ_BYTES, Store};
+pub use store::{Append, Done, Outbox, READ_BYTES, ReadRoom, Store};
 
 /// When written data is made to survive a loss of power. What is written survives the end of the process at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use super::recovery::Recovered;
 use super::syncer::Syncer;
 use super::worker::Worker;
 use super::{Fsync, Purpose, Quota, Rules, Share, State};
+use crate::component::Held;
 
 /// An answer to a question for what comes next has about so many bytes, and one record more.
 pub const READ_BYTES: usize = 4 << 20;
@@ -56,13 +57,41 @@ impl Append {
     }
 }
 
+/// Room in memory for what is read back.
+#[derive(Debug)]
+pub struct ReadRoom {
+    held: Held,
+    goes_on: bool,
+}
+
+impl ReadRoom {
+    /// [`READ_BYTES`] are reserved, unless it `goes_on` without: then the first record is read in any case, since what is on
+    /// disk must not wait for ever.
+    pub fn new(held: Held, goes_on: bool) -> Self {
+        Self { held, goes_on }
+    }
+
+    /// Whether there is room for so many bytes that were read, and for a record of so many more.
+    pub(super) fn grow(&mut self, read: usize, more: usize) -> bool {
+        let missing = read.saturating_add(more).saturating_sub(self.held.bytes());
+        if self.held.try_grow_quietly(missing).is_ok() {
+            return true;
+        }
+        let goes_on = self.goes_on && read == 0;
+        if goes_on {
+            self.held.promise(missing);
+        }
+        goes_on
+    }
+}
+
 /// What the thread has for the owner.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// What was read back.
     pub read: ReadBack,
-    /// Whether the thread has read back since it was asked, even if there was nothing.
-    pub has_read: bool,
+    /// Room for what was read back.
+    pub room: Option<ReadRoom>,
     /// Unread data that could not be written: its owner has it again.
     pub failed: Vec<Append>,
     /// How many items all of this is, which count as backlog until [`Store::taken`].
@@ -96,6 +125,8 @@ pub(super) struct Post {
     pub(super) next_seq: u64,
     pub(super) settled: Vec<u64>,
     pub(super) reading: Reading,
+    /// Room for what is asked for.
+    pub(super) room: Option<ReadRoom>,
     pub(super) closing: bool,
     /// A snapshot was written, or could not be.
     pub(super) snapshot_ended: bool,
@@ -203,12 +234,18 @@ impl Store {
         self.inner.come.notify_one();
     }
 
-    /// Asks for what comes next in the log; the answer comes by the outbox.
-    pub fn ask(&self) {
+    /// Whether it is time to ask for what comes next in the log.
+    pub fn can_ask(&self) -> bool {
+        self.inner.post().can_ask()
+    }
+
+    /// Asks for what comes next in the log; the answer comes by the outbox, with the `room` for it. Without one, nobody counts
+    /// what is read.
+    pub fn ask(&self, room: Option<ReadRoom>) {
         let mut post = self.inner.post();
-        let rests = post.unread_until.is_some_and(|until| Instant::now() < until);
-        if post.reading == Reading::Idle && !rests {
+        if post.can_ask() {
             post.reading = Reading::Asked;
+            post.room = room;
             drop(post);
             self.inner.come.notify_one();
         }
@@ -228,13 +265,11 @@ impl Store {
     /// then whatever comes goes behind it.
     pub fn collect(&self) -> Outbox {
         let mut post = self.inner.post();
-        let has_read = post.reading == Reading::Answered;
-        if has_read {
+        if post.reading == Reading::Answered {
             post.reading = Reading::Idle;
         }
         let mut outbox = std::mem::take(&mut post.outbox);
         drop(post);
-        outbox.has_read = has_read;
         let stored = outbox.read.stored.iter().map(|stored| u64::from(stored.items));
         let failed = outbox.failed.iter().map(|append| append.items as u64);
         outbox.items = stored.chain(failed).chain(outbox.read.lost_items).sum();
@@ -273,6 +308,13 @@ impl Drop for Store {
 /// Larger than the whole quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeverFits;
+
+impl Post {
+    fn can_ask(&self) -> bool {
+        let rests = self.unread_until.is_some_and(|until| Instant::now() < until);
+        self.reading == Reading::Idle && !rests
+    }
+}
 
 impl Inner {
     pub(super) fn post(&self) -> MutexGuard<'_, Post> {

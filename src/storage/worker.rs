@@ -218,8 +218,15 @@ impl Worker {
     }
 
     fn read(&mut self) {
-        let read = self.log.read(READ_BYTES);
-        let unread_until = read.is_err().then(|| Instant::now() + RETRY);
+        let mut room = self.inner.post().room.take();
+        let mut has_room = |read, more| room.as_mut().is_none_or(|room| room.grow(read, more));
+        let read = self.log.read_within(READ_BYTES, &mut has_room);
+        // Neither a disk that fails nor memory that is short is asked again at once.
+        let rests = match &read {
+            Ok(back) => back.is_short && back.stored.is_empty(),
+            Err(_) => true,
+        };
+        let unread_until = rests.then(|| Instant::now() + RETRY);
         let back = read.unwrap_or_else(|error| {
             self.complain("read", &error);
             ReadBack::default()
@@ -230,6 +237,7 @@ impl Worker {
         let mut post = self.inner.post();
         (post.reading, post.unread_until) = (Reading::Answered, unread_until);
         post.outbox.read = back;
+        post.outbox.room = room;
         drop(post);
         self.inner.notify.notify_one();
     }

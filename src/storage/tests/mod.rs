@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::{Notify, oneshot};
 
 use super::*;
+use crate::component::{Account, Held, Limit};
 
 mod damage;
 mod foreign;
@@ -418,7 +419,7 @@ async fn whoever_appends_is_told_when_it_is_kept_and_a_new_run_reads_what_was_no
     let (store, recovered, notify) = self::store(&directory, Fsync::Never, u64::MAX);
     assert_eq!((recovered.records, recovered.items), (1, [7, 0, 0]));
     assert_eq!(store.backlog(), 7);
-    store.ask();
+    store.ask(None);
     notify.notified().await;
     let outbox = store.collect();
     let texts: Vec<_> = outbox.read.stored.iter().map(|stored| &*stored.payload).collect();
@@ -438,10 +439,10 @@ async fn an_answer_that_nobody_has_collected_yet_is_not_written_over() {
         kept.await.unwrap().unwrap();
     };
     append("first").await;
-    store.ask();
+    store.ask(None);
     notify.notified().await;
     append("second").await;
-    store.ask();
+    store.ask(None);
     // By the time the last of these is written, whatever was asked for before it has been done.
     append("third").await;
     append("fourth").await;
@@ -453,13 +454,55 @@ async fn an_answer_that_nobody_has_collected_yet_is_not_written_over() {
                 read.iter()
                     .map(|stored| String::from_utf8_lossy(&stored.payload).into_owned()),
             );
-            store.ask();
+            store.ask(None);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     let in_time = tokio::time::timeout(Duration::from_secs(10), everything).await;
     assert!(in_time.is_ok(), "only {texts:?}");
     assert_eq!(texts, ["first", "second", "third", "fourth"]);
+}
+
+#[test]
+fn a_long_record_is_on_the_account_and_only_the_first_goes_on_without_room() {
+    let account = Arc::new(Account::default());
+    account.add_limit(Limit::of(1));
+    account.note(2);
+    let mut waits = ReadRoom::new(Held::ours(account.clone()), false);
+    assert!(!waits.grow(0, 100));
+    let mut goes_on = ReadRoom::new(Held::ours(account.clone()), true);
+    assert!(!goes_on.grow(1, 100), "another was read");
+    assert!(goes_on.grow(0, 100));
+    assert_eq!(account.reserved_bytes(), 100);
+    drop(goes_on);
+    assert_eq!(account.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_long_record_without_room_stays_on_disk_and_is_not_asked_for_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _, notify) = store(&directory, Fsync::Never, u64::MAX);
+    let (append, kept) = data(&"x".repeat(READ_BYTES + 1), false);
+    store.append(append);
+    kept.await.unwrap().unwrap();
+    let account = Arc::new(Account::default());
+    account.add_limit(Limit::of(1));
+    account.note(2);
+    let room = |goes_on| Some(ReadRoom::new(Held::ours(account.clone()), goes_on));
+    store.ask(room(false));
+    notify.notified().await;
+    assert!(store.collect().read.stored.is_empty());
+    assert!(!store.can_ask());
+    while !store.can_ask() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    store.ask(room(true));
+    notify.notified().await;
+    let outbox = store.collect();
+    assert_eq!(outbox.read.stored.len(), 1);
+    assert!(account.reserved_bytes() > READ_BYTES);
+    drop(outbox);
+    assert_eq!(account.reserved_bytes(), 0);
 }
 
 #[tokio::test]
