@@ -164,17 +164,18 @@ impl Drop for Session {
     }
 }
 
-/// What the kinds and the source of a batch take when they are kept, about.
+/// What the kinds and the source of a batch take when they are kept, about. Messages are weighed before they are decoded.
+#[cfg(test)]
 pub(super) fn weight(batch: &proto::EventBatch) -> usize {
     let kinds = batch.kinds.iter().map(of_kind);
     kinds.sum::<usize>() + batch.source.as_ref().map_or(0, of_source)
 }
 
 /// What a kind, or a source, takes beside its text and attributes.
-const FIXED_BYTES: usize = 300;
+pub(super) const FIXED_BYTES: usize = 300;
 
 /// What an attribute, or an element of one, takes beside its text.
-const ELEMENT_BYTES: usize = 100;
+pub(super) const ELEMENT_BYTES: usize = 100;
 
 fn of_kind(kind: &proto::Kind) -> usize {
     FIXED_BYTES + 2 * kind.encoded_len() + ELEMENT_BYTES * elements(&kind.attributes)

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::config::StreamConfig;
 use super::outlet::{LIGHT_EVENTS, MEMORY_POLL, Outlet};
 use super::proto::{EventAck, EventBatch};
-use super::session::{Session, SessionError, Taken, weight};
-use super::weigh::{Weighed, weigh};
+use super::session::{Session, SessionError, Taken};
+use super::weigh::{Weighed, columns, count_events, weigh};
 use crate::component::account::{Arriving, Late, Pauses};
 use crate::component::unix_now;
 use crate::component::worker::Slot;
@@ -32,6 +32,9 @@ const INLINE_MAX_BYTES: usize = 256 << 10;
 
 /// ...and so do kinds and sources of so many bytes, which may have an attribute in every two of them.
 const INLINE_MAX_DECLARED: usize = 16 << 10;
+
+/// A message that comes to no more is decoded at once: those of 512 connections take 8 MiB.
+const FREE_BYTES: usize = 16 << 10;
 
 /// A wait for so many bytes in all has an end; for less, the sender keeps its events until there is room.
 const LARGE: usize = 1 << 20;
@@ -66,6 +69,9 @@ enum StreamError {
     Session(#[from] SessionError),
     #[error("no room for a message of so many bytes: {0}")]
     NoRoom(usize),
+    /// Of a message that has come whole, and so many events in it.
+    #[error("{why}")]
+    Undecoded { events: usize, why: Box<StreamError> },
     #[error("a message stopped coming half-way for {:?}", PAUSES.usual)]
     Paused,
     #[error("memory is short, and a message stopped coming half-way for {:?}", PAUSES.while_short)]
@@ -105,7 +111,8 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
         Ok(()) => {}
         Err(StreamError::Io(error)) => tracing::debug!(?peer, %error, "event connection broke"),
         Err(error @ StreamError::Stopping) => tracing::debug!(?peer, %error, "event connection ends"),
-        Err(error @ StreamError::StoppedWaiting) => outlet.lose(1, "memory", &error),
+        // A message without events counts as one.
+        Err(StreamError::Undecoded { events, why }) => outlet.lose(events.max(1), "memory", &why),
         Err(error @ (StreamError::NoRoom(_) | StreamError::TooSlow)) => outlet.lose(1, "memory", &error),
         Err(error) => outlet.lose(1, "malformed", &error),
     }
@@ -144,13 +151,9 @@ impl Serving {
             };
             let Decoded {
                 batch,
-                declares,
                 decoding,
                 slot,
             } = self.decode(frame).await?;
-            // What it declares again takes no more: that is known only behind it.
-            let declared = self.session.bytes() + declares;
-            let slot = make_room_in(slot, &mut self.declared, declared, &stopping).await?;
             let taken = self.take(batch, slot).await;
             self.declared.settle(self.session.bytes());
             taken?;
@@ -162,39 +165,48 @@ impl Serving {
     }
 
     /// Decodes a message, where there is room for what comes out.
-    async fn decode(&self, frame: Bytes) -> Result<Decoded, StreamError> {
-        let mut decoding = self.outlet.hold();
-        let mut slot = place_if(frame.len() > INLINE_MAX_BYTES).await?;
+    async fn decode(&mut self, frame: Bytes) -> Result<Decoded, StreamError> {
+        let slot = place_if(frame.len() > INLINE_MAX_BYTES).await?;
         let weigh = move || (weigh(&frame), frame);
-        let ((weighed, frame), kept) = work(slot, weigh).await?;
-        slot = kept;
-        let Weighed {
-            kinds,
-            declared,
-            decoded,
-        } = weighed.map_err(StreamError::NoMessage)?;
-        if kinds > self.max_kinds {
+        let ((weighed, frame), slot) = work(slot, weigh).await?;
+        let weighed = weighed.map_err(StreamError::NoMessage)?;
+        if weighed.kinds > self.max_kinds {
             return Err(SessionError::too_many_kinds(self.max_kinds).into());
         }
-        if frame.len() > INLINE_MAX_DECLARED {
-            // The sender keeps what comes behind it meanwhile.
-            slot = make_room_in(slot, &mut decoding, decoded, &self.stopping).await?;
-        }
+        let room = self.room_for(&weighed, slot).await;
+        let (mut decoding, mut slot) = room.map_err(|why| undecoded(why, &frame))?;
         if slot.is_none() {
-            slot = place_if(declared > INLINE_MAX_DECLARED).await?;
+            slot = place_if(weighed.declared > INLINE_MAX_DECLARED).await?;
         }
-        let decode = move || {
-            let batch = EventBatch::decode(frame)?;
-            Ok::<_, DecodeError>((weight(&batch), batch))
-        };
-        let (decoded, slot) = work(slot, decode).await?;
-        let (declares, batch) = decoded?;
+        let (batch, slot) = work(slot, move || EventBatch::decode(frame)).await?;
+        let batch = batch?;
+        if decoding.bytes() > 0 {
+            // Most numbers take less than they could.
+            let takes = weighed.decoded_declared + columns(&batch);
+            decoding.settle(decoding.bytes().min(takes));
+        }
         Ok(Decoded {
             batch,
-            declares,
             decoding,
             slot,
         })
+    }
+
+    /// Makes room for what a message comes to, and for what is kept of it. Meanwhile the message waits as it came, and the
+    /// sender keeps those behind it.
+    async fn room_for(
+        &mut self,
+        weighed: &Weighed,
+        mut slot: Option<Slot>,
+    ) -> Result<(Held, Option<Slot>), StreamError> {
+        let mut decoding = self.outlet.hold();
+        if weighed.decoded > FREE_BYTES {
+            slot = make_room_in(slot, &mut decoding, weighed.decoded, &self.stopping).await?;
+        }
+        // What it declares again takes no more: that is known only behind it.
+        let declared = self.session.bytes() + weighed.kept;
+        slot = make_room_in(slot, &mut self.declared, declared, &self.stopping).await?;
+        Ok((decoding, slot))
     }
 
     /// Takes a batch into the session, in the place that it has, or in one of its own where it has many events.
@@ -315,12 +327,21 @@ fn rejection(events: usize, message: String) -> EventAck {
 /// A message as it is decoded.
 struct Decoded {
     batch: EventBatch,
-    /// What the kinds and the source take that it declares.
-    declares: usize,
     /// Room for all of it.
     decoding: Held,
     /// Where it was decoded, if that took long: for what comes next.
     slot: Option<Slot>,
+}
+
+/// Why a message is given up that has come whole, and what is lost with it where memory is the reason.
+fn undecoded(why: StreamError, message: &[u8]) -> StreamError {
+    if !matches!(why, StreamError::NoRoom(_) | StreamError::StoppedWaiting) {
+        return why;
+    }
+    StreamError::Undecoded {
+        events: count_events(message),
+        why: Box::new(why),
+    }
 }
 
 /// A place for long work. Connections are limited in number, so they wait as long as it takes.

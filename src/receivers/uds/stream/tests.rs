@@ -1,8 +1,12 @@
 //! Messages of a stream, and the room for them.
 
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use proptest::prelude::*;
 
+use super::super::proto::Kind;
 use super::*;
+use crate::batch::Signal;
+use crate::component::testing::{Sink, context};
 use crate::component::{Account, Ceiling};
 
 #[test]
@@ -119,6 +123,81 @@ async fn a_message_that_has_come_waits_30_s_for_room() {
     drop(others);
     assert!(make_room_in(None, &mut held, MESSAGE, &stopping).await.is_ok());
     assert_eq!(account.reserved_bytes(), MESSAGE);
+}
+
+/// A connection, and the account.
+fn serving() -> (Serving, tokio::net::UnixStream, Arc<Account>) {
+    let (mut frames, peer, _) = frames();
+    let base = context("receivers", "uds");
+    let account = base.shared.memory.clone();
+    let outlet = Outlet::new(
+        &base,
+        Sink::new().entry(Signal::Metrics),
+        Duration::from_secs(300),
+    );
+    frames.held = outlet.hold();
+    let serving = Serving {
+        stopping: frames.stopping.clone(),
+        frames,
+        session: Session::new(None, 100, outlet.source_timeout),
+        declared: outlet.hold(),
+        max_kinds: 100,
+        outlet: Arc::new(outlet),
+    };
+    (serving, peer, account)
+}
+
+const ATTRIBUTES: usize = 4000;
+
+/// Five events, and a kind of 8 KiB that takes a quarter of a mebibyte when it is decoded.
+fn declaration() -> Bytes {
+    let kind = Kind {
+        name: "a".to_owned(),
+        attributes: vec![KeyValue::default(); ATTRIBUTES],
+        ..Default::default()
+    };
+    let batch = EventBatch {
+        kinds: vec![kind],
+        events: vec![0; 5],
+        integers: vec![1; 5],
+        ..Default::default()
+    };
+    batch.encode_to_vec().into()
+}
+
+#[tokio::test]
+async fn a_short_declaration_has_room_for_its_decoded_form_and_what_is_kept() {
+    let (mut serving, _peer, account) = serving();
+    let decoded = serving.decode(declaration()).await.unwrap();
+    assert!(decoded.decoding.bytes() >= ATTRIBUTES * size_of::<KeyValue>());
+    assert!(serving.declared.bytes() > ATTRIBUTES * 100);
+    drop(decoded);
+    assert_eq!(account.reserved_bytes(), serving.declared.bytes());
+    let few = EventBatch {
+        events: vec![0; 100],
+        integers: vec![1; 100],
+        ..Default::default()
+    };
+    let decoded = serving.decode(few.encode_to_vec().into()).await.unwrap();
+    assert_eq!(decoded.decoding.bytes(), 0, "few numbers need none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declaration_without_room_waits_undecoded_and_its_events_are_counted() {
+    const LIMIT: usize = 16 << 20;
+    let (mut serving, _peer, account) = serving();
+    account.add_limit(crate::component::Limit::of(LIMIT));
+    account.hold(LIMIT);
+    let began = Instant::now();
+    let refused = serving.decode(declaration()).await.err();
+    assert!(
+        matches!(refused, Some(StreamError::Undecoded { events: 5, .. })),
+        "{refused:?}"
+    );
+    assert_eq!(began.elapsed().as_secs(), LONGEST_HOLD.as_secs());
+    assert_eq!(account.reserved_bytes(), LIMIT, "nothing else is there");
+    account.release(LIMIT);
+    assert!(serving.decode(declaration()).await.is_ok());
 }
 
 proptest! {
