@@ -125,7 +125,7 @@ pub struct Connection {
 
 /// Why a connection ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// It could not be accepted.
     Accept,
     /// Its TLS handshake failed.
@@ -134,15 +134,21 @@ pub(super) enum Ended {
     SlowHandshake,
     /// Its peer took nothing of an answer.
     Stalled,
+    /// Its peer declared nothing that it could send.
+    Undeclared,
+    /// It was silent, and others waited for its place.
+    Crowded,
 }
 
 /// Counts a connection that ends before its time.
-pub(super) fn count_ended(endpoint: &Arc<str>, why: Ended) {
+pub(crate) fn count_ended(endpoint: &Arc<str>, why: Ended) {
     let reason = match why {
         Ended::Accept => "accept",
         Ended::Handshake => "tls",
         Ended::SlowHandshake => "tls_timeout",
         Ended::Stalled => "stalled",
+        Ended::Undeclared => "undeclared",
+        Ended::Crowded => "crowded",
     };
     metrics::counter!("tidegate_connections_ended_total", "endpoint" => endpoint.clone(), "reason" => reason)
         .increment(1);

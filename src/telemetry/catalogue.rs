@@ -193,7 +193,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_shm_series" ["{series}"] "Series in cells.";
     Normal Gauge "tidegate_shm_unread_files" ["{file}"] "Files of cells that can't be read now.";
     Normal Counter "tidegate_shm_folded_processes_total" ["{process}"] "Ended processes whose totals were folded.";
-    Normal Counter "tidegate_connections_ended_total" ["{connection}"] "Connections that could not be accepted or secured, or whose peers took nothing of an answer, by reason.";
+    Normal Counter "tidegate_connections_ended_total" ["{connection}"] "Connections that could not be accepted or secured, whose peers took nothing of an answer or declared nothing, or that made room for others, by reason.";
     Normal Counter "tidegate_connections_turned_away_total" ["{connection}"] "Connections of addresses that have `max_connections_per_peer` already.";
     Normal Counter "tidegate_socket_turned_away_total" ["{connection}"] "Connections of processes that a Unix socket does not allow.";
     Normal Gauge "tidegate_storage_bytes" ["By"] "Bytes on disk.";

@@ -42,7 +42,8 @@ crate::options! {
         pub allowed_gids: Vec<u32> = Vec::new(),
         /// Largest message. A sender of a larger one is disconnected.
         pub max_frame_size: ByteSize = ByteSize::mib(4),
-        /// Connections at a time; further ones wait.
+        /// Connections at a time; further ones wait. Meanwhile a connection that has been silent for 60 s makes room for them,
+        /// or for 2 s if it has declared no kind. One that declares no kind for 60 s is closed in any case.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
         /// Kinds that a connection may declare.
         pub max_kinds: NonZeroU16 = MAX_KINDS,

@@ -11,6 +11,7 @@ mod kinds;
 mod outlet;
 pub mod proto;
 mod session;
+mod silence;
 mod source;
 mod statsd;
 mod stream;

@@ -96,6 +96,11 @@ impl Session {
             .for_each(|(_, source)| source.lease.touch(now));
     }
 
+    /// Whether it has declared kinds.
+    pub(super) fn has_kinds(&self) -> bool {
+        !self.schema.kinds.is_empty()
+    }
+
     /// What the kinds and sources take that it has declared, about.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

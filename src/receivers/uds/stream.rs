@@ -16,12 +16,14 @@ use super::config::StreamConfig;
 use super::outlet::{LIGHT_EVENTS, MEMORY_POLL, Outlet};
 use super::proto::{EventAck, EventBatch};
 use super::session::{Session, SessionError, Taken};
+use super::silence::Silence;
 use super::weigh::{Weighed, columns, count_events, weigh};
 use crate::component::account::{Arriving, Late, Pauses};
 use crate::component::unix_now;
 use crate::component::worker::Slot;
 use crate::component::{Held, Refused, Verdict};
 use crate::net::http::READER_STALL;
+use crate::net::server::{Ended, count_ended};
 use crate::net::{Connection, Peer, Stream};
 
 /// Room for reading when no more is known to be needed.
@@ -76,6 +78,8 @@ enum StreamError {
     Paused,
     #[error("memory is short, and a message stopped coming half-way for {:?}", PAUSES.while_short)]
     TooSlow,
+    #[error("the connection is silent: {0:?}")]
+    Silent(Ended),
     #[error("the receiver stops")]
     Stopping,
     #[error("the receiver stops while a message waits for room")]
@@ -99,12 +103,14 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             held: outlet.hold(),
             went_on: Instant::now(),
             arriving: None,
+            silence: Silence::new(connection.crowd),
             stopping: connection.stopping.clone(),
         },
         session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
         declared: outlet.hold(),
         max_kinds: config.max_kinds.get().into(),
         outlet: outlet.clone(),
+        endpoint: connection.endpoint,
         stopping: connection.stopping,
     };
     match serving.run().await {
@@ -125,6 +131,8 @@ struct Serving {
     declared: Held,
     max_kinds: usize,
     outlet: Arc<Outlet>,
+    /// Where it was accepted, as a label.
+    endpoint: Arc<str>,
     stopping: CancellationToken,
 }
 
@@ -136,7 +144,7 @@ impl Serving {
         loop {
             let closed = self.frames.closed;
             let next = tokio::select! {
-                next = self.frames.next() => next?,
+                next = self.frames.next() => next,
                 () = stopping.cancelled(), if !closed => {
                     self.frames.close()?;
                     continue;
@@ -145,6 +153,15 @@ impl Serving {
                     self.session.touch(unix_now());
                     continue;
                 }
+            };
+            let next = match next {
+                Err(StreamError::Silent(why)) => {
+                    count_ended(&self.endpoint, why);
+                    // The peer may have sent something at this moment.
+                    self.frames.close()?;
+                    continue;
+                }
+                next => next?,
             };
             let Some(frame) = next else {
                 return Ok(());
@@ -161,6 +178,9 @@ impl Serving {
             stopping
                 .run_until_cancelled(self.outlet.memory_is_available())
                 .await;
+            self.frames.silence.has_declared = self.session.has_kinds();
+            // Until now it was not the peer's turn.
+            self.frames.went_on = Instant::now();
         }
     }
 
@@ -417,10 +437,11 @@ struct Frames {
     closed: bool,
     /// The read buffer, on the gateway's account.
     held: Held,
-    /// When a message began or more of it came.
+    /// When a message began or more of it came, or the last one was dealt with.
     went_on: Instant,
     /// While part of a message is there: its room goes to others if it does not go on.
     arriving: Option<Arriving>,
+    silence: Silence,
     stopping: CancellationToken,
 }
 
@@ -476,16 +497,31 @@ impl Frames {
         Ok(())
     }
 
-    /// Reads what there is. A message that has begun has to go on.
+    /// Reads what there is. A message that has begun has to go on, and a connection may be silent only so long.
     async fn read(&mut self) -> Result<usize, StreamError> {
-        let read = self.stream.read_buf(&mut self.buffer);
-        let Some(arriving) = &self.arriving else {
-            return Ok(read.await?);
+        let (went_on, is_closed) = (self.went_on, self.closed);
+        let Self {
+            stream,
+            buffer,
+            arriving,
+            silence,
+            ..
+        } = self;
+        let read = stream.read_buf(buffer);
+        let read = async move {
+            let Some(arriving) = arriving else {
+                return Ok::<_, StreamError>(read.await?);
+            };
+            match arriving.wait_for(read, went_on, PAUSES).await {
+                Ok(read) => Ok(read?),
+                Err(Late::TimedOut) => Err(StreamError::Paused),
+                Err(Late::WhileShort) => Err(StreamError::TooSlow),
+            }
         };
-        match arriving.wait_for(read, self.went_on, PAUSES).await {
-            Ok(read) => Ok(read?),
-            Err(Late::TimedOut) => Err(StreamError::Paused),
-            Err(Late::WhileShort) => Err(StreamError::TooSlow),
+        tokio::select! {
+            biased;
+            read = read => read,
+            why = silence.too_long(went_on), if !is_closed => Err(StreamError::Silent(why)),
         }
     }
 

@@ -3,10 +3,13 @@
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use proptest::prelude::*;
 
+use super::super::FACTORY;
+use super::super::config::Config;
 use super::super::proto::Kind;
+use super::super::silence::{CROWDED, CROWDED_DECLARED, UNDECLARED};
 use super::*;
 use crate::batch::Signal;
-use crate::component::testing::{Sink, context};
+use crate::component::testing::{Sink, context, settings};
 use crate::component::{Account, Ceiling};
 
 #[test]
@@ -35,6 +38,7 @@ fn frames() -> (Frames, tokio::net::UnixStream, Arc<Account>) {
         held: Held::under(Ceiling::Soft, account.clone()),
         went_on: Instant::now(),
         arriving: None,
+        silence: Silence::new(Arc::default()),
         stopping: CancellationToken::new(),
     };
     (frames, peer, account)
@@ -78,9 +82,10 @@ async fn half_a_message_loses_its_room_where_memory_is_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_without_a_message_waits_for_ever_and_keeps_no_large_buffer() {
+async fn a_connection_with_kinds_waits_for_ever_and_keeps_no_large_buffer() {
     const LARGE_MESSAGE: usize = 1 << 20;
     let (mut frames, mut peer, account) = frames();
+    frames.silence.has_declared = true;
     let mut message = Vec::new();
     prost::encoding::encode_varint(LARGE_MESSAGE as u64, &mut message);
     message.resize(message.len() + LARGE_MESSAGE, 7);
@@ -143,8 +148,69 @@ fn serving() -> (Serving, tokio::net::UnixStream, Arc<Account>) {
         declared: outlet.hold(),
         max_kinds: 100,
         outlet: Arc::new(outlet),
+        endpoint: "events.sock".into(),
     };
     (serving, peer, account)
+}
+
+/// How long it takes until the connection is to end, and why. Signs of life interrupt it as they do in a connection.
+async fn silence(frames: &mut Frames) -> (Ended, Duration) {
+    let began = Instant::now();
+    loop {
+        match timeout(Duration::from_millis(700), frames.next()).await {
+            Ok(Err(StreamError::Silent(why))) => return (why, began.elapsed()),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => assert!(began.elapsed() < Duration::from_secs(600)),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_declares_nothing_ends_after_60_s() {
+    let (mut frames, _peer, _) = frames();
+    let (why, after) = silence(&mut frames).await;
+    assert_eq!((why, after.as_secs()), (Ended::Undeclared, UNDECLARED.as_secs()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_makes_room_where_others_wait() {
+    for (has_declared, expected) in [(false, CROWDED), (true, CROWDED_DECLARED)] {
+        let (mut frames, mut peer, _) = frames();
+        let crowd = Arc::new(tokio::sync::Notify::new());
+        frames.silence = Silence::new(crowd.clone());
+        frames.silence.has_declared = has_declared;
+        crowd.notify_one();
+        let (why, after) = silence(&mut frames).await;
+        assert_eq!((why, after.as_secs()), (Ended::Crowded, expected.as_secs()));
+        // What the peer has sent by then is taken.
+        peer.write_all(&[1, 7]).await.unwrap();
+        frames.close().unwrap();
+        assert_eq!(&*frames.next().await.unwrap().unwrap(), &[7]);
+        assert!(frames.next().await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn senders_find_a_place_although_others_connect_and_are_silent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("events.sock");
+    let yaml = format!("stream: {{path: {}, max_connections: 4}}", path.display());
+    let sink = Sink::new();
+    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("uds")).unwrap();
+    receiver.start().await.unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..4 {
+        silent.push(tokio::net::UnixStream::connect(&path).await.unwrap());
+    }
+    let mut sender = tokio::net::UnixStream::connect(&path).await.unwrap();
+    let batch = EventBatch {
+        acknowledge: true,
+        ..EventBatch::default()
+    };
+    let message = batch.encode_length_delimited_to_vec();
+    sender.write_all(&message).await.unwrap();
+    let answered = timeout(3 * CROWDED, sender.read_u8()).await;
+    assert!(answered.is_ok_and(|answer| answer.is_ok()));
 }
 
 const ATTRIBUTES: usize = 4000;
