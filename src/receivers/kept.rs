@@ -9,6 +9,10 @@ use crate::component::{Account, Held};
 /// Why files, and series in files, are refused that have no room.
 pub(super) const MEMORY: &str = "memory";
 
+/// One file may take this part of the limit, or a mebibyte where that is more: others have room beside it.
+const SHARE_OF_A_FILE: usize = 16;
+const LEAST_SHARE: usize = 1 << 20;
+
 /// After a lack of room, nothing new is taken for so long.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -28,6 +32,12 @@ impl Kept {
             used: 0,
             retry: None,
         }
+    }
+
+    /// What one file may take.
+    pub(super) fn share_of_a_file(&self) -> usize {
+        let limit = self.held.account().limit_under(self.held.ceiling());
+        (limit / SHARE_OF_A_FILE).max(LEAST_SHARE)
     }
 
     /// Takes so many bytes for something new. False: it has no room now.
@@ -79,6 +89,18 @@ pub(super) fn no_room(path: &Path) -> String {
 mod tests {
     use super::*;
     use crate::component::{Ceiling, Limit};
+
+    #[test]
+    fn a_file_may_take_a_sixteenth_of_the_limit_or_a_mebibyte() {
+        let memory = Arc::new(Account::default());
+        let kept = Kept::new(&memory);
+        for (limit, share) in [(1 << 30, 64 << 20), (1 << 20, 1 << 20)] {
+            let limit = Limit::of(limit);
+            memory.add_limit(limit);
+            assert_eq!(kept.share_of_a_file(), share);
+            memory.remove_limit(limit);
+        }
+    }
 
     #[test]
     fn what_is_new_needs_room_and_what_is_kept_has_it() {

@@ -1,8 +1,11 @@
 //! Files that have no room are left for later, and nothing that is read falls meanwhile.
 
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidegate_cells::layout::{HEADER_SIZE, MAX_SEGMENT_SIZE, header};
 use tidegate_cells::{Directory, Family, FamilySpec, Follower, Kind, Limits, Options, Store, Value};
 
 fn none(_: usize) -> bool {
@@ -239,4 +242,90 @@ fn a_folded_file_that_can_not_be_read_for_a_while_is_not_counted_twice() {
     let mut follower = follower(temporary.path());
     follower.look();
     assert_eq!(total(&follower, "a"), Some(11));
+}
+
+fn file_of(directory: &Path, store: &Store) -> PathBuf {
+    directory.join(format!("{}.cells", store.identity().unwrap()))
+}
+
+/// Adds a segment of values to a file, and a series of its first family at the end of it. All before it is a hole.
+fn stretch(path: &Path) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, at as u64).unwrap();
+        u64::from_le_bytes(word)
+    };
+    let put = |at: usize, word: u64| file.write_all_at(&word.to_le_bytes(), at as u64).unwrap();
+    let (segments, records) = (word(header::SEGMENTS), word(header::DESCRIPTORS));
+    let (mut end, mut end_of_records) = (HEADER_SIZE as u64, None);
+    for at in 0..segments as usize {
+        let entry = word(header::TABLE + at * 8);
+        let (kind, length) = (entry >> 56, entry & (u64::MAX >> 8));
+        if kind == 1 && end_of_records.is_none() {
+            assert!(records + 100 < length);
+            end_of_records = Some(end + records);
+        }
+        end += length;
+    }
+    end += MAX_SEGMENT_SIZE;
+    file.set_len(end).unwrap();
+    let mut checked = vec![3];
+    checked.extend(0_u32.to_le_bytes());
+    checked.extend((end / 8 - 1).to_le_bytes());
+    checked.extend([0, 1, 0, 3, 0]);
+    checked.extend(b"far");
+    let length = checked.len() as u32 - 1;
+    let checksum = crc32fast::hash(&checked);
+    let record = [&length.to_le_bytes()[..], &checksum.to_le_bytes(), &checked].concat();
+    file.write_all_at(&record, end_of_records.unwrap()).unwrap();
+    put(header::TABLE + segments as usize * 8, 2 << 56 | MAX_SEGMENT_SIZE);
+    put(header::SEGMENTS, segments + 1);
+    put(header::DESCRIPTORS, records + record.len() as u64);
+}
+
+#[test]
+fn a_file_with_holes_takes_its_share_and_what_is_known_of_it_is_read() {
+    const SHARE: usize = 1 << 20;
+    let temporary = tempfile::tempdir().unwrap();
+    let (sparse, family) = store(temporary.path());
+    count(&family, "a", 1);
+    stretch(&file_of(temporary.path(), &sparse));
+    let (_other, of_other) = store(temporary.path());
+    count(&of_other, "a", 10);
+    let mut follower = follower(temporary.path());
+    follower.limit_files(SHARE);
+    let mut asked = 0;
+    let changes = follower.look_within(&mut |bytes| {
+        asked += bytes;
+        true
+    });
+    assert!(asked < SHARE && follower.bytes() < SHARE, "{asked}");
+    assert_eq!((total(&follower, "a"), follower.without_room()), (Some(11), 1));
+    assert_eq!(changes.problems.len(), 1);
+    assert!(changes.problems[0].why.contains("more memory than one file may"));
+    count(&family, "a", 1);
+    follower.look();
+    assert_eq!((total(&follower, "a"), total(&follower, "far")), (Some(12), None));
+    follower.limit_files(usize::MAX);
+    follower.look();
+    assert_eq!((total(&follower, "far"), follower.without_room()), (Some(0), 0));
+}
+
+#[test]
+fn a_retained_file_with_holes_is_damaged() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (dead, family) = store(temporary.path());
+    count(&family, "a", 1);
+    drop((dead, family));
+    follower(temporary.path()).fold(Duration::ZERO).unwrap();
+    let mut sound = follower(temporary.path());
+    sound.look();
+    assert_eq!(total(&sound, "a"), Some(1));
+    stretch(&temporary.path().join("retained.cells"));
+    let mut follower = follower(temporary.path());
+    let changes = follower.look();
+    assert_eq!(changes.problems.len(), 1);
+    assert!(changes.problems[0].why.starts_with("damaged record"));
+    assert!(follower.bytes() < MAX_SEGMENT_SIZE as usize);
 }

@@ -112,6 +112,7 @@ impl Cells {
         if self.retry.is_some_and(|at| now < at) {
             return;
         }
+        self.follower.limit_files(kept.share_of_a_file());
         let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
         match changes.all {

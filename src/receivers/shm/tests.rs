@@ -265,6 +265,40 @@ fn files_and_series_without_room_wait_and_known_ones_are_read() {
     });
 }
 
+#[test]
+fn a_large_file_leaves_room_to_others_and_is_counted() {
+    let (recorder, page) = recorder("[]");
+    metrics::with_local_recorder(&recorder, || {
+        let directory = tempfile::tempdir().unwrap();
+        let sink = Sink::new();
+        let config = settings::<Config>("{fold: false}").get::<Config>();
+        let base = context("receivers", "shm");
+        // One file may take a mebibyte of it.
+        base.shared.memory.add_limit(Limit::of(16 << 20));
+        let patterns = vec![directory.path().display().to_string()];
+        let mut directories = Directories::new(config, patterns, &base, sink.entry(Signal::Metrics));
+        let large = Options {
+            max_series: 5000,
+            ..Options::default()
+        };
+        let large = Store::create(directory.path(), large).unwrap();
+        (0..3000).for_each(|number| count(&large, &format!("large {number}"), 1));
+        let others = [store(directory.path()), store(directory.path())];
+        others.iter().for_each(|other| count(other, "a", 1));
+        directories.look(Instant::now());
+        assert_eq!(of_model(&sink, "a"), Some(Value::Int(2)));
+        assert_eq!(of_model(&sink, "large 0"), Some(Value::Int(1)));
+        assert_eq!(of_model(&sink, "large 2999"), None);
+        let refused = page.series("tidegate_shm_refused");
+        let of_memory = refused.iter().find(|(labels, _)| labels.contains("\"memory\""));
+        assert_eq!(of_memory.map(|(_, count)| *count), Some(1.0));
+        // What is known of it is read on.
+        count(&large, "large 0", 1);
+        directories.look(Instant::now() + Duration::from_secs(2));
+        assert_eq!(of_model(&sink, "large 0"), Some(Value::Int(2)));
+    });
+}
+
 /// The newest value of the requests of a model.
 fn of_model(sink: &Sink, model: &str) -> Option<Value> {
     let is = |point: &&Point| {

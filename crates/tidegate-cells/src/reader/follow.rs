@@ -60,6 +60,12 @@ impl Follower {
         }
     }
 
+    /// From now on, new series of a file are left out where it would take more than so many bytes
+    /// ([`Limits::max_kept_bytes`](super::Limits::max_kept_bytes)). Known ones are read on.
+    pub fn limit_files(&mut self, bytes: usize) {
+        self.directory.limits.max_kept_bytes = bytes;
+    }
+
     /// Reads all files, and merges again what has changed in them.
     pub fn look(&mut self) -> Changes {
         self.look_within(&mut |_| true)

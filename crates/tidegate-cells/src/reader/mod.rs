@@ -43,6 +43,9 @@ pub struct Limits {
     pub max_families: usize,
     /// Series of a file. Default 200,000.
     pub max_series: usize,
+    /// Bytes that are kept of the file of a process, and of its series by those who show them: an estimate. Default: any
+    /// number.
+    pub max_kept_bytes: usize,
 }
 
 impl Default for Limits {
@@ -52,6 +55,7 @@ impl Default for Limits {
             max_file_bytes: 256 * 1024 * 1024,
             max_families: 10_000,
             max_series: 200_000,
+            max_kept_bytes: usize::MAX,
         }
     }
 }
@@ -282,9 +286,15 @@ impl Directory {
                 Ok(source) => {
                     if source.is_short() {
                         self.without_room += 1;
+                        let why = match source.is_large() {
+                            true => {
+                                "it takes more memory than one file may; the rest of its series is not read"
+                            }
+                            false => "memory is short; the rest of its series is read later",
+                        };
                         problems.push(Problem {
                             path,
-                            why: "memory is short; the rest of its series is read later".to_owned(),
+                            why: why.to_owned(),
                         });
                     }
                     self.sources.insert(source.header.identity, source);

@@ -24,6 +24,9 @@ const ATTEMPTS: usize = 3;
 /// Bytes of records that are read at one go. The longest record is shorter.
 const PIECE: u64 = 2 * MAX_PAYLOAD as u64;
 
+/// Values of a retained file stand one behind the other. Only at the end of a segment there is less room than a value takes.
+const RETAINED_GAP: usize = 64 * 1024;
+
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
@@ -48,12 +51,16 @@ pub(crate) struct Source {
     parsed: u64,
     /// The records behind them have no room.
     is_short: bool,
+    /// They would take more than one file may.
+    is_large: bool,
     /// Of those records, which end series that are known: up to here.
     looked_to: u64,
     /// How many have ended so.
     ended: usize,
     /// What is kept of the records, in bytes.
     weight: usize,
+    /// What those who show its series keep of them, in bytes.
+    shown: usize,
     pub(crate) resource: Vec<(String, String)>,
     pub(crate) families: Vec<Arc<FamilySpec>>,
     /// Names of their labels, which all their series share.
@@ -100,9 +107,11 @@ impl Source {
             changing: Changing::default(),
             parsed: 0,
             is_short: false,
+            is_large: false,
             looked_to: 0,
             ended: 0,
             weight: 0,
+            shown: 0,
             resource: Vec::new(),
             families: Vec::new(),
             label_names: Vec::new(),
@@ -141,6 +150,11 @@ impl Source {
     /// Whether there was no room for all of its records.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short
+    }
+
+    /// Whether the rest of them would take more than one file may.
+    pub(crate) fn is_large(&self) -> bool {
+        self.is_short && self.is_large
     }
 
     /// Whether none of its records has been taken in.
@@ -233,11 +247,30 @@ impl Source {
     /// Notes that a known series has ended, although what stands before has no room.
     fn end_early(&mut self, record: &Record) {
         if let Record::End { slot } = record
-            && let Some(series) = self.series.remove(slot)
+            && self.forget(*slot)
         {
-            self.weight -= weight::series(&series);
             self.ended += 1;
         }
+    }
+
+    /// Forgets a series. False: it is not known.
+    fn forget(&mut self, slot: u64) -> bool {
+        let Some(series) = self.series.remove(&slot) else {
+            return false;
+        };
+        self.weight -= weight::series(&series);
+        self.shown -= weight::shown(&series, series.words);
+        true
+    }
+
+    /// Whether the file may take so many bytes more, and has room for them.
+    fn has_room(&mut self, bytes: usize, limits: &Limits, room: Room<'_>) -> bool {
+        let values = 2 * self.values.len().max(self.values_end());
+        let kept = weight::FILE + self.weight + self.shown + values;
+        // The retained file is read as a whole or not at all.
+        let is_limited = self.header.role == Role::Process;
+        self.is_large = is_limited && kept.saturating_add(bytes) > limits.max_kept_bytes;
+        !self.is_large && room(bytes)
     }
 
     /// Bytes of the stream of records.
@@ -268,7 +301,7 @@ impl Source {
         match record {
             Record::Resource(resource) => {
                 let bytes = weight::resource(&resource);
-                if !room(bytes) {
+                if !self.has_room(bytes, limits, room) {
                     return Ok(false);
                 }
                 self.weight += bytes;
@@ -280,7 +313,7 @@ impl Source {
             }
             Record::Family(spec) => {
                 let bytes = weight::family(&spec);
-                if !room(bytes) {
+                if !self.has_room(bytes, limits, room) {
                     return Ok(false);
                 }
                 self.weight += bytes;
@@ -300,24 +333,25 @@ impl Source {
                 let series = self.place(family, slot, role, values).ok_or(bad)?;
                 let bytes = weight::series(&series);
                 let shown = weight::shown(&series, series.words);
-                if !room(bytes + shown + self.growth(&series)) {
+                if !self.has_room(bytes + shown + self.growth(&series), limits, room) {
                     return Ok(false);
                 }
                 self.weight += bytes;
+                self.shown += shown;
                 self.series.insert(slot, series);
             }
-            Record::End { slot } => match self.series.remove(&slot) {
-                Some(series) => self.weight -= weight::series(&series),
-                // Noted already.
-                None if at < self.looked_to => {}
-                None => return Err(bad),
-            },
+            Record::End { slot } => {
+                let is_noted = at < self.looked_to;
+                if !self.forget(slot) && !is_noted {
+                    return Err(bad);
+                }
+            }
             Record::Folded { .. } if self.header.role != Role::Retained => return Err(bad),
             Record::Folded { .. } if self.folded.len() >= limits.max_files => {
                 return Err(Reject::Limit("dead processes"));
             }
             Record::Folded { identity, at_ns } => {
-                if !room(weight::FOLDED) {
+                if !self.has_room(weight::FOLDED, limits, room) {
                     return Ok(false);
                 }
                 self.weight += weight::FOLDED;
@@ -356,6 +390,10 @@ impl Source {
             if *kind == SegmentKind::Values {
                 if (*offset..offset + len).contains(&start) && end <= offset + len && !overlaps {
                     let position = usize::try_from(position + (start - offset)).ok()?;
+                    let is_retained = self.header.role == Role::Retained;
+                    if is_retained && position > self.values_end() + RETAINED_GAP {
+                        return None;
+                    }
                     return Some(SourceSeries {
                         family,
                         role,
