@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use super::attacks::Attack;
 use super::beside::{POINTS, SHOWN, Seen, Try};
 use super::field::{Field, LIMIT_MIB, Role, Size};
 use super::wire::Harm;
@@ -85,7 +86,7 @@ impl Verdict {
     }
 
     pub(super) fn new(
-        name: &'static str,
+        attack: &Attack,
         field: &Field,
         role: Role,
         harm: Result<Harm, Error>,
@@ -102,7 +103,7 @@ impl Verdict {
         let pushes = within(&seen.pushes, times.ended);
         let well = pushes.iter().filter(|push| push.went_well).count();
         let verdict = Self {
-            name,
+            name: attack.name,
             peak_mib: seen.peak_mib,
             was_ended: seen.was_ended,
             health: milliseconds(&within(&seen.health, until), 0.99),
@@ -112,10 +113,17 @@ impl Verdict {
             recovered: times.recovered,
             lines: Vec::new(),
         };
-        verdict.judged(field, role, harm, seen)
+        verdict.judged(attack, field, role, harm, seen)
     }
 
-    fn judged(mut self, field: &Field, role: Role, harm: Result<Harm, Error>, seen: &Seen) -> Self {
+    fn judged(
+        mut self,
+        attack: &Attack,
+        field: &Field,
+        role: Role,
+        harm: Result<Harm, Error>,
+        seen: &Seen,
+    ) -> Self {
         let bounds = field.pick(
             Bounds {
                 health: 100.0,
@@ -166,7 +174,7 @@ impl Verdict {
         match (harm, role) {
             (Ok(harm), Role::Tidegate) => {
                 self.lines.extend(settled(|| {
-                    Ok([shown(field, seen)?, books(field, &harm, seen)?].concat())
+                    Ok([shown(field, seen)?, books(attack, field, &harm, seen)?].concat())
                 }));
                 self.lines.extend(harm.lines);
             }
@@ -257,7 +265,7 @@ fn shown(field: &Field, seen: &Seen) -> Result<Vec<Line>, Error> {
 }
 
 /// Whether the gateway says of itself what was seen from outside.
-fn books(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
+fn books(attack: &Attack, field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     let page = own.get()?;
     let accepted = counted(page, |name, labels| {
@@ -268,35 +276,23 @@ fn books(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
     }) as u64;
     let least = seen.total * POINTS + harm.accepted;
     let most = least + harm.uncertain + seen.unanswered * POINTS;
-    let refusals = counted(page, |name, _| {
-        (name.contains("refus")
-            || name.contains("unauthenticated")
-            || name.starts_with("otelcol_receiver_failed"))
-            && !name.contains("memory_limiter")
-    }) as u64;
-    let refused = harm.refused + seen.refused;
-    Ok(vec![
-        Line::new(
-            "what was accepted is counted",
-            format!("{accepted} counted, {least} to {most} accepted"),
-            (least..=most).contains(&accepted),
-        ),
-        Line::new(
-            "refusals are counted",
-            format!("{refusals} counted, {refused} refused"),
-            refusals >= refused,
-        ),
-    ])
+    let mut lines = attack.refusals.lines(page, harm, seen);
+    lines.push(Line::new(
+        "what was accepted is counted",
+        format!("{accepted} counted, {least} to {most} accepted"),
+        (least..=most).contains(&accepted),
+    ));
+    Ok(lines)
 }
 
-/// The same of the gateway's own metrics.
+/// The sum of samples of the gateway's own metrics.
 pub(super) fn counted_by(field: &Field, is_meant: impl Fn(&str, &str) -> bool) -> Result<f64, Error> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     Ok(counted(own.get()?, is_meant))
 }
 
 /// The sum of samples that are chosen by name and labels.
-fn counted(page: &str, is_meant: impl Fn(&str, &str) -> bool) -> f64 {
+pub(super) fn counted(page: &str, is_meant: impl Fn(&str, &str) -> bool) -> f64 {
     let samples = page.lines().filter(|line| !line.starts_with('#'));
     let samples = samples.filter_map(|line| {
         let (series, value) = line.rsplit_once(' ')?;

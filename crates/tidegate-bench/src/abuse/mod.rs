@@ -11,6 +11,7 @@ mod h2;
 mod judge;
 mod peers;
 mod proto;
+mod refusals;
 mod table;
 mod wire;
 
@@ -173,7 +174,7 @@ fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Siz
             },
         )
     });
-    let verdict = Verdict::new(attack.name, &field, role, harm, &times, &seen);
+    let verdict = Verdict::new(attack, &field, role, harm, &times, &seen);
     if !verdict.holds() {
         let of = match role {
             Role::Tidegate => "",

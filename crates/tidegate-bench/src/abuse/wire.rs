@@ -139,8 +139,10 @@ pub(super) struct Harm {
     pub(super) accepted: u64,
     /// Points of which the answer is not known, or that a partial success named.
     pub(super) uncertain: u64,
-    /// Requests with data that were refused: 400, 413, 429, 503.
+    /// Requests with data that memory or processors were too short for: 413, 429, 503.
     pub(super) refused: u64,
+    /// Requests that could not be read or taken: 400.
+    pub(super) malformed: u64,
     /// Requests without an answer.
     pub(super) unanswered: u64,
     /// What this attack demands beyond what all do.
@@ -163,7 +165,8 @@ impl Tally {
                 harm.accepted += points - rejected.min(points);
                 harm.uncertain += rejected;
             }
-            Ok(answer) if matches!(answer.status, 400 | 413 | 429 | 503) => harm.refused += 1,
+            Ok(answer) if matches!(answer.status, 413 | 429 | 503) => harm.refused += 1,
+            Ok(answer) if answer.status == 400 => harm.malformed += 1,
             Ok(_) => {}
             Err(_) => {
                 harm.unanswered += 1;
@@ -218,6 +221,8 @@ mod tests {
         let tally = Tally::default();
         tally.note(answer(200), 7);
         tally.note(answer(503), 7);
+        tally.note(answer(400), 7);
+        tally.note(answer(400), 7);
         tally.note(answer(401), 7);
         tally.note(Err("it broke".into()), 5);
         let harm = tally.finish();
@@ -225,5 +230,6 @@ mod tests {
             (harm.accepted, harm.uncertain, harm.refused, harm.unanswered),
             (7, 5, 1, 1)
         );
+        assert_eq!(harm.malformed, 2);
     }
 }

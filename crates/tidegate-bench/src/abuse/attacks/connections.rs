@@ -8,7 +8,8 @@ use super::many::seed;
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
 use crate::abuse::h2;
-use crate::abuse::judge::{Line, counted_by};
+use crate::abuse::judge::{Line, counted_by, settled};
+use crate::abuse::refusals::{STALLED, counted_of};
 use crate::abuse::wire::{ATTACKER, Harm, connected, head, once};
 
 /// Where no more files can be opened than usual.
@@ -201,12 +202,21 @@ pub(super) fn zero_window(field: &Field) -> Result<Harm, Error> {
     }
     let (count, until) = (held.len(), Instant::now() + time);
     let cut = held.into_iter().filter(|stream| is_closed(stream, until)).count();
+    let mut lines = settled(|| {
+        let counted = counted_of(field, STALLED)?;
+        Ok(vec![Line::new(
+            "connections that are cut off are counted",
+            format!("{counted} counted, {cut} cut"),
+            counted >= cut as f64,
+        )])
+    });
+    lines.push(Line::new(
+        "connections whose peers take nothing are cut off",
+        format!("{cut} of {count}"),
+        cut == count,
+    ));
     Ok(Harm {
-        lines: vec![Line::new(
-            "connections whose peers take nothing are cut off",
-            format!("{cut} of {count}"),
-            cut == count,
-        )],
+        lines,
         ..Harm::default()
     })
 }

@@ -122,7 +122,7 @@ fn writes(field: &Field, headers: &str, bodies: &[Vec<u8>]) -> Result<Harm, Erro
     });
     let mut harm = tally.finish();
     // A histogram beside the sample is another point, and of what is refused a part may have been taken.
-    harm.uncertain += harm.accepted + 2 * harm.refused;
+    harm.uncertain += harm.accepted + 2 * (harm.refused + harm.malformed);
     Ok(harm)
 }
 

@@ -12,6 +12,7 @@ mod senders;
 mod sockets;
 
 use super::field::{Field, Setup};
+use super::refusals::{CHECKED, OTLP, Refusals, WRITE};
 use super::wire::Harm;
 use crate::Error;
 
@@ -22,6 +23,8 @@ pub(super) struct Attack {
     pub(super) setup: Setup,
     /// Whether it is made with OTLP alone, so that it can be made against the Collector too.
     pub(super) is_otlp: bool,
+    /// The counters of what is refused to the attacker.
+    pub(super) refusals: &'static Refusals,
     pub(super) run: fn(&Field) -> Result<Harm, Error>,
 }
 
@@ -36,6 +39,7 @@ const fn otlp(
         about,
         setup,
         is_otlp: true,
+        refusals: OTLP,
         run,
     }
 }
@@ -52,20 +56,27 @@ const fn other(
     }
 }
 
+impl Attack {
+    /// The same, whose refusals are counted elsewhere.
+    const fn counted(self, refusals: &'static Refusals) -> Self {
+        Self { refusals, ..self }
+    }
+}
+
 /// In the order in which they are made.
 #[rustfmt::skip]
 pub(super) const ATTACKS: &[Attack] = &[
     otlp("elements", "points of 30 M empty attributes, 5 KB of zstd each", Setup::AGGREGATE, elements::over_http),
     otlp("elements-grpc", "the same over gRPC", Setup::AGGREGATE, elements::over_grpc),
     otlp("elements-json", "15 M empty points as JSON", Setup::PLAIN, elements::as_json),
-    other("elements-write", "a remote write of millions of empty labels", Setup::WRITE, elements::in_a_write),
+    other("elements-write", "a remote write of millions of empty labels", Setup::WRITE, elements::in_a_write).counted(WRITE),
     otlp("buckets", "points of millions of buckets and of exemplars", Setup::AGGREGATE, elements::buckets),
-    other("write-parts", "remote writes of millions of exemplars and of histogram buckets", Setup::WRITE, elements::parts),
-    other("symbols", "remote writes 2.0 that refer to long symbols again and again", Setup::WRITE, elements::symbols),
+    other("write-parts", "remote writes of millions of exemplars and of histogram buckets", Setup::WRITE, elements::parts).counted(WRITE),
+    other("symbols", "remote writes 2.0 that refer to long symbols again and again", Setup::WRITE, elements::symbols).counted(WRITE),
     otlp("pieces", "requests of a million empty metrics whose resource comes in pieces", Setup::PLAIN, elements::pieces),
     otlp("gzip", "100 bodies of 300 KB that unpack to 63 MiB each", Setup::PLAIN, packed::gzip),
     otlp("zstd", "the same in zstd", Setup::PLAIN, packed::zstd),
-    other("snappy", "the same as remote writes, in snappy", Setup::WRITE, packed::snappy),
+    other("snappy", "the same as remote writes, in snappy", Setup::WRITE, packed::snappy).counted(WRITE),
     other("subqueries", "subqueries within subqueries that never end", Setup::PLAIN, queries::nested),
     other("hang-ups", "the same from clients that hang up at once", Setup::PLAIN, queries::hang_ups),
     other("unread", "150 clients that ask for megabytes and read nothing", Setup::PLAIN, queries::unread),
@@ -102,7 +113,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     other("half-events", "event streams that stop within messages of 4 MiB", sockets::SETUP, sockets::halves),
     other("statsd", "a flood of StatsD lines with new names", sockets::SETUP, sockets::statsd),
     other("spellings", "a StatsD line in thousands of spellings of 56 KB", sockets::SETUP, sockets::spellings),
-    otlp("passwords", "a flood of wrong passwords", senders::PASSWORDS, senders::passwords),
+    otlp("passwords", "a flood of wrong passwords", senders::PASSWORDS, senders::passwords).counted(CHECKED),
     other("slow-answers", "a destination that answers slowly, with megabytes", senders::DESTINATION, senders::slow_answers),
     other("both", "elements and subqueries at once", Setup::AGGREGATE, senders::both),
 ];

@@ -2,13 +2,15 @@
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::many::seed;
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
-use crate::abuse::judge::Line;
-use crate::abuse::wire::{ATTACKER, Harm, connected, get, head, once, receive};
+use crate::abuse::judge::{Line, settled};
+use crate::abuse::refusals::{QUERIES, counted_of};
+use crate::abuse::wire::{ATTACKER, Answer, Harm, connected, get, head, once, receive};
 
 /// With a composite of the honest sender.
 pub(super) const COMPOSITE: Setup = Setup {
@@ -34,6 +36,33 @@ pub(super) fn endless(number: usize) -> &'static str {
     ENDLESS[number % ENDLESS.len()]
 }
 
+/// How many queries were refused.
+#[derive(Default)]
+struct Asked(AtomicU64);
+
+impl Asked {
+    fn note(&self, answer: Result<Answer, Error>) {
+        if answer.is_ok_and(|answer| matches!(answer.status, 429 | 503)) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Demands that they are counted.
+    fn judged(self, field: &Field, harm: Harm) -> Harm {
+        let refused = self.0.into_inner();
+        let mut lines = settled(|| {
+            let counted = counted_of(field, QUERIES)?;
+            Ok(vec![Line::new(
+                "refused queries are counted",
+                format!("{counted} counted, {refused} refused"),
+                counted >= refused as f64,
+            )])
+        });
+        lines.extend(harm.lines);
+        Harm { lines, ..harm }
+    }
+}
+
 /// Series that queries look at.
 fn seeded(field: &Field) -> Result<Harm, Error> {
     seed(field, "abuse", field.pick(20_000, 1_000))
@@ -41,11 +70,12 @@ fn seeded(field: &Field) -> Result<Harm, Error> {
 
 pub(super) fn nested(field: &Field) -> Result<Harm, Error> {
     let harm = seeded(field)?;
+    let asked = Asked::default();
     field.crowd(field.pick(20, 6), |thread, turn| {
         // Whatever comes: answers in time are no matter here.
-        let _ = field.ask(endless(thread + turn), field.patience());
+        asked.note(field.ask(endless(thread + turn), field.patience()));
     });
-    Ok(harm)
+    Ok(asked.judged(field, harm))
 }
 
 pub(super) fn hang_ups(field: &Field) -> Result<Harm, Error> {
@@ -122,9 +152,10 @@ pub(super) fn match_all(field: &Field) -> Result<Harm, Error> {
         "/api/v1/explain",
         "/api/v1/metadata",
     ];
+    let asked = Asked::default();
     field.crowd(field.pick(20, 6), |thread, turn| {
         let page = PAGES[(thread + turn) % PAGES.len()];
-        let _ = field.ask(&format!("{page}?{selectors}"), field.patience());
+        asked.note(field.ask(&format!("{page}?{selectors}"), field.patience()));
     });
-    Ok(harm)
+    Ok(asked.judged(field, harm))
 }

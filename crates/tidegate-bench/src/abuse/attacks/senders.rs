@@ -122,6 +122,7 @@ pub(super) fn both(field: &Field) -> Result<Harm, Error> {
     harm.accepted += bombs.accepted;
     harm.uncertain += bombs.uncertain;
     harm.refused += bombs.refused;
+    harm.malformed += bombs.malformed;
     harm.unanswered += bombs.unanswered;
     Ok(harm)
 }
