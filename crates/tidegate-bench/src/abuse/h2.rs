@@ -28,6 +28,23 @@ pub(super) fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(0x1, 0x5, stream, &block)
 }
 
+/// GET of a path on a stream; the table of HPACK keeps the path.
+pub(super) fn get_kept(stream: u32, path: &str) -> Vec<u8> {
+    // By the static table: GET, http, the path as a literal that is kept, and the authority as one that is not.
+    let mut block = vec![0x82, 0x86, 0x44, path.len() as u8];
+    block.extend(path.as_bytes());
+    block.extend([0x01, 9]);
+    block.extend(b"127.0.0.1");
+    // END_STREAM and END_HEADERS.
+    frame(0x1, 0x5, stream, &block)
+}
+
+/// The head of a POST on a stream, whose body is to come.
+pub(super) fn post_head_frame(stream: u32, path: &str, content_type: &str) -> Vec<u8> {
+    // END_HEADERS.
+    frame(0x1, 0x4, stream, &post_head(path, content_type))
+}
+
 /// The beginning of a connection that takes no byte of any answer.
 pub(super) fn without_window() -> Vec<u8> {
     // SETTINGS_INITIAL_WINDOW_SIZE is 0; the other side's settings are acknowledged.
@@ -37,9 +54,8 @@ pub(super) fn without_window() -> Vec<u8> {
 
 /// POST of a body on a stream, which ends with it or does not end.
 pub(super) fn post(stream: u32, path: &str, content_type: &str, body: &[u8], ends: bool) -> Vec<u8> {
-    let block = post_head(path, content_type);
-    // END_HEADERS; END_STREAM with the last piece.
-    let mut bytes = frame(0x1, 0x4, stream, &block);
+    // END_STREAM with the last piece.
+    let mut bytes = post_head_frame(stream, path, content_type);
     let mut pieces = body.chunks(FRAME).peekable();
     while let Some(piece) = pieces.next() {
         let is_last = ends && pieces.peek().is_none();
@@ -92,11 +108,48 @@ fn post_head(path: &str, content_type: &str) -> Vec<u8> {
     block
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = payload.len() as u32;
+/// Bytes of the head of a frame.
+pub(super) const HEAD: usize = 9;
+
+/// A frame.
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = head(payload.len() as u32, kind, flags, stream);
+    bytes.extend(payload);
+    bytes
+}
+
+/// The head of a frame that promises so many bytes.
+pub(super) fn head(length: u32, kind: u8, flags: u8, stream: u32) -> Vec<u8> {
     let mut bytes = length.to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
     bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
     bytes
+}
+
+/// The error code of the first GOAWAY among these frames.
+pub(super) fn goaway(mut bytes: &[u8]) -> Option<u32> {
+    loop {
+        let (head, rest) = bytes.split_at_checked(HEAD)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let (payload, next) = rest.split_at_checked(length)?;
+        if head[3] == 0x7 {
+            // After the last stream that was looked at.
+            return Some(u32::from_be_bytes(payload.get(4..8)?.try_into().ok()?));
+        }
+        bytes = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_goaway_is_found_behind_other_frames() {
+        let goaway_frame = frame(0x7, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 6]);
+        let all = [frame(0x4, 0, 0, &[0; 6]), goaway_frame].concat();
+        assert_eq!(goaway(&all), Some(6));
+        assert_eq!(goaway(&all[..all.len() - 1]), None);
+        assert_eq!(goaway(&[]), None);
+    }
 }

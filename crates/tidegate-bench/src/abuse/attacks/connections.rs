@@ -29,8 +29,13 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Addresses of attackers that come from everywhere.
 const ADDRESSES: usize = 249;
 
+/// The address of this connection of attackers that come from everywhere.
+pub(super) fn address(number: usize) -> u8 {
+    2 + (number % ADDRESSES) as u8
+}
+
 /// Opens so many connections that send this first, those that the gateway lets in.
-fn opened(port: u16, count: usize, from: impl Fn(usize) -> u8, first: &[u8]) -> Vec<TcpStream> {
+pub(super) fn opened(port: u16, count: usize, from: impl Fn(usize) -> u8, first: &[u8]) -> Vec<TcpStream> {
     let open = |number| -> Option<TcpStream> {
         let mut stream = connected(from(number), port, PATIENCE).ok()?;
         stream.write_all(first).ok()?;
@@ -63,7 +68,7 @@ pub(super) fn idle_from_one(field: &Field) -> Result<Harm, Error> {
 }
 
 pub(super) fn idle_from_many(field: &Field) -> Result<Harm, Error> {
-    idle(field, |number| 2 + (number % ADDRESSES) as u8)
+    idle(field, address)
 }
 
 pub(super) fn half_forms(field: &Field) -> Result<Harm, Error> {

@@ -4,6 +4,7 @@ mod bodies;
 mod clocks;
 mod connections;
 mod elements;
+mod frames;
 mod many;
 mod packed;
 mod queries;
@@ -98,6 +99,10 @@ pub(super) const ATTACKS: &[Attack] = &[
     otlp("descriptors", "1,100 half requests where 1,024 files may be open", connections::FEW, connections::descriptors),
     otlp("headers", "2,000 connections with headers that do not end", Setup::PLAIN, connections::headers),
     other("heads", "HTTP/2 requests with the largest heads allowed, whose bodies do not come", Setup::PLAIN, connections::heads),
+    otlp("half-frames", "HTTP/2 connections that stop a byte before the end of a frame", Setup::PLAIN, frames::half_frames),
+    otlp("half-heads", "HTTP/1.1 heads of 63 KiB that do not end, from 249 addresses", Setup::PLAIN, frames::half_heads),
+    other("paths", "HTTP/2 requests whose paths stay in the HPACK table, each in its read buffer", Setup::PLAIN, frames::paths),
+    otlp("byte-frames", "gRPC messages in DATA frames of a byte, each behind a frame of 16 KiB", Setup::PLAIN, frames::byte_frames),
     otlp("promises", "promises of 64 MiB of which nothing comes", Setup::PLAIN, bodies::promises),
     otlp("promises-kept", "promises of 64 MiB that are all kept at once, late", Setup::PLAIN, bodies::kept_late),
     otlp("broken-off", "clients that hang up at every stage of a request", Setup::PLAIN, bodies::broken_off),
