@@ -43,6 +43,13 @@ pub(super) fn gauge(points: &[u8]) -> Vec<u8> {
     field(5, points)
 }
 
+/// The data of a cumulative counter, from its points one after the other.
+pub(super) fn counter(points: &[u8]) -> Vec<u8> {
+    /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
+    const CUMULATIVE: u64 = 2;
+    field(7, [points, &number(2, CUMULATIVE), &number(3, 1)].concat())
+}
+
 /// A point with a time, a value and an attribute.
 pub(super) fn point(time: u64, key: &str, value: &str) -> Vec<u8> {
     let attribute = [field(1, key), field(2, field(1, value))].concat();
@@ -74,5 +81,7 @@ mod tests {
         assert_eq!(walk::points(&request), Some(2));
         let numbers = walk::numbers(&request).unwrap();
         assert_eq!((numbers.times.len(), numbers.integers.len()), (2, 2));
+        let request = super::request("abuse", &counter(&points));
+        assert_eq!(walk::points(&request), Some(2));
     }
 }

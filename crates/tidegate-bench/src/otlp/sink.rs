@@ -54,7 +54,16 @@ impl Sink {
 
     /// Over gRPC asks for HTTP/2 frames of at most so many bytes.
     pub(crate) async fn serve(protocol: Protocol, frame: u32) -> Result<Self, Error> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        Self::listen(0, protocol, frame).await
+    }
+
+    /// At a port, over gRPC.
+    pub(crate) async fn on(port: u16) -> Result<Self, Error> {
+        Self::listen(port, Protocol::Grpc, FRAME).await
+    }
+
+    async fn listen(port: u16, protocol: Protocol, frame: u32) -> Result<Self, Error> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let port = listener.local_addr()?.port();
         let seen = Arc::new(Seen {
             requests: AtomicU64::new(0),

@@ -52,7 +52,7 @@ fn total(field: &Field) -> Result<u64, Error> {
 }
 
 /// The composite of the honest sender must say what it pushes.
-fn with_rate(field: &Field, harm: Harm) -> Harm {
+pub(super) fn with_rate(field: &Field, harm: Harm) -> Harm {
     let rate = rate(field);
     let line = match rate {
         Ok(rate) => Line::new(

@@ -5,11 +5,13 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::clocks::with_rate;
 use super::now;
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
-use crate::abuse::proto::{field as part, gauge, point, request};
+use crate::abuse::proto::{counter, field as part, gauge, point, request};
 use crate::abuse::wire::{ATTACKER, Harm, Tally, once, post, protobuf};
+use crate::otlp::Sink;
 
 /// With a limit for each source.
 pub(super) const SOURCES: Setup = Setup {
@@ -71,6 +73,42 @@ pub(super) fn labels(field: &Field) -> Result<Harm, Error> {
         std::thread::sleep(PAUSE);
     });
     Ok(tally.finish())
+}
+
+/// With a destination that takes deltas, and composites of the attacker's counters and of the honest one.
+pub(super) const DELTAS: Setup = Setup {
+    processors: (
+        concat!(
+            "  composite: {composites: [",
+            "{name: honest_rate, metric: honest.pushes, function: rate, window: 5s}, ",
+            "{name: abuse_rate, metric: abuse.deltas, function: rate, window: 5s, by: [random]}]}",
+        ),
+        ", composite",
+    ),
+    exporters: (
+        "  otlp: {endpoint: '127.0.0.1:SINK', tls: {insecure: true}, temporality: delta, sending_queue: {on_full: drop}}",
+        ", otlp",
+    ),
+    ..Setup::PLAIN
+};
+
+/// Counters with long labels, of which deltas are made, and a rate for each label.
+pub(super) fn deltas(field: &Field) -> Result<Harm, Error> {
+    let count = field.pick(500, 100);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let _sink = runtime.block_on(Sink::on(field.ports.sink))?;
+    let tally = Tally::default();
+    field.crowd(2, |thread, turn| {
+        let mut rng = rng(thread, turn);
+        let points = points(count, |_| format!("{:020000}", rng.random::<u64>()));
+        let body = request("abuse.deltas", &counter(&points));
+        field.push(&protobuf(""), &body, count as u64, &tally);
+        std::thread::sleep(PAUSE);
+    });
+    Ok(with_rate(field, tally.finish()))
 }
 
 pub(super) fn names(field: &Field) -> Result<Harm, Error> {

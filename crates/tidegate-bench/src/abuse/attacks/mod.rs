@@ -86,6 +86,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     other("watchers", "watchers of a composite that read nothing", queries::COMPOSITE, queries::watchers),
     otlp("cardinality", "1.5 M streams by a random attribute", Setup::AGGREGATE, many::streams),
     otlp("labels", "label values of 20 KB", Setup::PLAIN, many::labels),
+    other("deltas", "counters with label values of 20 KB, for an exporter of deltas and a composite", many::DELTAS, many::deltas),
     otlp("names", "metric names of 64 KiB", Setup::PLAIN, many::names),
     otlp("sources", "many sources and addresses, each within its limit", many::SOURCES, many::sources),
     otlp("future", "a point of the honest stream from tomorrow", queries::COMPOSITE, clocks::future),
@@ -120,6 +121,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     other("spellings", "a StatsD line in thousands of spellings of 56 KB", sockets::SETUP, sockets::spellings),
     otlp("passwords", "a flood of wrong passwords", senders::PASSWORDS, senders::passwords).counted(CHECKED),
     other("slow-answers", "a destination that answers slowly, with megabytes", senders::DESTINATION, senders::slow_answers),
+    other("byte-answers", "a destination that answers 1 MiB in chunks of a byte", senders::DESTINATION, senders::byte_answers),
     other("both", "elements and subqueries at once", Setup::AGGREGATE, senders::both),
 ];
 

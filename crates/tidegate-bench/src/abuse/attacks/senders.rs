@@ -53,6 +53,19 @@ pub(super) fn passwords(field: &Field) -> Result<Harm, Error> {
 }
 
 pub(super) fn slow_answers(field: &Field) -> Result<Harm, Error> {
+    to_a_destination(field, babble)
+}
+
+/// Bodies of 1 MiB in chunks of a byte.
+pub(super) fn byte_answers(field: &Field) -> Result<Harm, Error> {
+    to_a_destination(field, crumble)
+}
+
+/// Pushes that the gateway delivers to a destination, which takes requests and answers each in this way.
+fn to_a_destination(
+    field: &Field,
+    answer: impl Fn(&mut TcpStream, &AtomicBool) -> std::io::Result<()> + Sync,
+) -> Result<Harm, Error> {
     let listener = TcpListener::bind(("127.0.0.1", field.ports.sink))?;
     listener.set_nonblocking(true)?;
     let over = AtomicBool::new(false);
@@ -64,7 +77,8 @@ pub(super) fn slow_answers(field: &Field) -> Result<Harm, Error> {
                     std::thread::sleep(PAUSE);
                     continue;
                 };
-                scope.spawn(|| babble(stream, &over));
+                let (answer, over) = (&answer, &over);
+                scope.spawn(move || serve(stream, over, answer));
             }
         });
         let points: Vec<u8> = (0..1_000)
@@ -80,33 +94,63 @@ pub(super) fn slow_answers(field: &Field) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-/// Takes requests, and answers each with 1 GB at leisure.
-fn babble(stream: TcpStream, over: &AtomicBool) -> std::io::Result<()> {
+/// Takes requests, and answers each.
+fn serve(
+    stream: TcpStream,
+    over: &AtomicBool,
+    answer: &dyn Fn(&mut TcpStream, &AtomicBool) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
     let mut stream = BufReader::new(stream);
-    let (mut length, mut line) = (0, String::new());
-    while line != "\r\n" {
-        line.clear();
-        if stream.read_line(&mut line)? == 0 {
-            return Ok(());
+    while !over.load(Relaxed) {
+        let (mut length, mut line) = (0, String::new());
+        while line != "\r\n" {
+            line.clear();
+            if stream.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap_or(0);
+            }
         }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().unwrap_or(0);
-        }
+        std::io::copy(&mut (&mut stream).take(length), &mut std::io::sink())?;
+        answer(stream.get_mut(), over)?;
     }
-    std::io::copy(&mut (&mut stream).take(length), &mut std::io::sink())?;
+    Ok(())
+}
+
+/// An answer of 1 GB at leisure.
+fn babble(stream: &mut TcpStream, over: &AtomicBool) -> std::io::Result<()> {
     let head =
         "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 1000000000\r\n\r\n";
-    stream.get_mut().write_all(head.as_bytes())?;
+    stream.write_all(head.as_bytes())?;
     while !over.load(Relaxed) {
-        stream.get_mut().write_all(&[0x0a; 1 << 20])?;
+        stream.write_all(&[0x0a; 1 << 20])?;
         std::thread::sleep(PAUSE);
     }
     Ok(())
+}
+
+/// An answer of 1 MiB, each byte of which is a chunk.
+fn crumble(stream: &mut TcpStream, over: &AtomicBool) -> std::io::Result<()> {
+    const BYTES: usize = 1 << 20;
+    /// Chunks that are written at once.
+    const PORTION: usize = 1 << 12;
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes())?;
+    let portion = b"1\r\n\x0a\r\n".repeat(PORTION);
+    for _ in 0..BYTES / PORTION {
+        if over.load(Relaxed) {
+            break;
+        }
+        stream.write_all(&portion)?;
+    }
+    stream.write_all(b"0\r\n\r\n")
 }
 
 pub(super) fn both(field: &Field) -> Result<Harm, Error> {
