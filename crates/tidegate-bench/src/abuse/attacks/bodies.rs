@@ -9,21 +9,34 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::now;
 use crate::Error;
 use crate::abuse::field::Field;
+use crate::abuse::h2 as h2_bytes;
 use crate::abuse::proto::{field as part, fixed, gauge, point, request};
-use crate::abuse::wire::{ATTACKER, Harm, Tally, connected, exchange, head, post, protobuf, receive};
+use crate::abuse::wire::{
+    ATTACKER, Answer, Harm, Tally, WRITE, connected, exchange, head, post, protobuf, receive,
+};
 use crate::otlp::codec::METHOD;
 
 const LARGEST: usize = 64 << 20;
 const PATH: &str = "/v1/metrics";
+/// One whose promise is let in waits so long.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two small portions.
 const TRICKLE: Duration = Duration::from_millis(100);
 
 pub(super) fn promises(field: &Field) -> Result<Harm, Error> {
+    promised(field, field.ports.otlp, PATH, &protobuf(""))
+}
+
+pub(super) fn promised_writes(field: &Field) -> Result<Harm, Error> {
+    promised(field, field.ports.write, "/api/v1/write", WRITE)
+}
+
+/// Heads that promise a body of which nothing comes.
+fn promised(field: &Field, port: u16, path: &str, headers: &str) -> Result<Harm, Error> {
     let tally = Tally::default();
     field.crowd(40, |thread, turn| {
-        let length = LARGEST >> ((thread + turn) % 11);
-        let promise = head(PATH, &protobuf(""), length);
-        let Ok(stream) = connected(ATTACKER, field.ports.otlp, Duration::from_secs(2)) else {
+        let promise = head(path, headers, LARGEST >> ((thread + turn) % 11));
+        let Ok(stream) = connected(ATTACKER, port, PATIENCE) else {
             return;
         };
         // Where it is let in, nothing is answered, and it goes.
@@ -33,6 +46,24 @@ pub(super) fn promises(field: &Field) -> Result<Harm, Error> {
         std::thread::sleep(TRICKLE);
     });
     Ok(tally.finish())
+}
+
+/// Calls over gRPC that say how long their message is, and send nothing of it.
+pub(super) fn promised_messages(field: &Field) -> Result<Harm, Error> {
+    field.crowd(40, |thread, turn| {
+        let length = LARGEST as u32 >> ((thread + turn) % 11);
+        let prefix = framed(0, length, &[]);
+        let call = h2_bytes::post(1, METHOD, "application/grpc", &prefix, false);
+        let Ok(mut stream) = connected(ATTACKER, field.ports.grpc, PATIENCE) else {
+            return;
+        };
+        if stream.write_all(&[h2_bytes::preface(), call].concat()).is_ok() {
+            // Where it is let in, no end comes, and it goes.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+        std::thread::sleep(TRICKLE);
+    });
+    Ok(Harm::default())
 }
 
 pub(super) fn kept_late(field: &Field) -> Result<Harm, Error> {
@@ -157,7 +188,7 @@ pub(super) fn json(field: &Field) -> Result<Harm, Error> {
 }
 
 /// A message with a length of its own choosing.
-fn framed(flag: u8, length: u32, message: &[u8]) -> Bytes {
+pub(super) fn framed(flag: u8, length: u32, message: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(message.len() + 5);
     framed.put_u8(flag);
     framed.put_u32(length);
@@ -184,19 +215,25 @@ pub(super) fn grpc_lengths(field: &Field) -> Result<Harm, Error> {
         many,
         framed(0, length, &message).slice(..3),
     ];
+    let patience = field.pick(Duration::from_secs(1), Duration::from_millis(300));
     let tally = Tally::default();
     field.crowd(8, |thread, turn| {
         let body = bodies[(thread + turn) % bodies.len()].clone();
         // Whatever is answered, of these nobody can say how many points were taken.
-        let _ = call(field, body);
+        let _ = call(field, "identity", body, patience);
         tally.note(Err("of no length".into()), 1_000);
         std::thread::sleep(Duration::from_millis(5));
     });
     Ok(tally.finish())
 }
 
-/// A call with this body, on a connection of its own; it waits for the headers of the answer.
-fn call(field: &Field, body: Bytes) -> Result<(), Error> {
+/// A call with this body, whose message has this coding, on a connection of its own; the answer as HTTP would say it.
+pub(super) fn call(
+    field: &Field,
+    coding: &'static str,
+    body: Bytes,
+    patience: Duration,
+) -> Result<Answer, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -208,13 +245,32 @@ fn call(field: &Field, body: Bytes) -> Result<(), Error> {
         tokio::spawn(connection);
         let head = http::Request::post(format!("http://127.0.0.1{METHOD}"))
             .header("content-type", "application/grpc")
+            .header("grpc-encoding", coding)
             .header("te", "trailers")
             .body(())?;
         let (response, mut stream) = sender.ready().await?.send_request(head, false)?;
         stream.send_data(body, true)?;
-        response.await?;
-        Ok::<_, Error>(())
+        let response = response.await?;
+        let mut code = response.headers().get("grpc-status").cloned();
+        if code.is_none() {
+            let mut body = response.into_body();
+            while let Some(data) = body.data().await {
+                body.flow_control().release_capacity(data?.len())?;
+            }
+            let trailers = body.trailers().await?.unwrap_or_default();
+            code = trailers.get("grpc-status").cloned();
+        }
+        let code = code.ok_or("an answer without a status")?;
+        Ok::<_, Error>(Answer {
+            status: match code.as_bytes() {
+                b"0" => 200,
+                // Deadline exceeded, resource exhausted, unavailable.
+                b"4" | b"8" | b"14" => 503,
+                _ => 400,
+            },
+            retry_after: None,
+            body: Vec::new(),
+        })
     };
-    let patience = field.pick(Duration::from_secs(1), Duration::from_millis(300));
     runtime.block_on(async { tokio::time::timeout(patience, called).await })?
 }

@@ -5,12 +5,14 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::many::seed;
+use super::now;
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
 use crate::abuse::h2;
 use crate::abuse::judge::{Line, counted_by, settled};
+use crate::abuse::proto::{sample, written};
 use crate::abuse::refusals::{STALLED, counted_of};
-use crate::abuse::wire::{ATTACKER, Harm, connected, head, once};
+use crate::abuse::wire::{ATTACKER, HONEST, Harm, Tally, WRITE, connected, head, once, post};
 
 /// Where no more files can be opened than usual.
 pub(super) const FEW: Setup = Setup {
@@ -69,6 +71,33 @@ pub(super) fn idle_from_one(field: &Field) -> Result<Harm, Error> {
 
 pub(super) fn idle_from_many(field: &Field) -> Result<Harm, Error> {
     idle(field, address)
+}
+
+/// Connections to remote write, beside which an honest write is taken.
+pub(super) fn idle_writes(field: &Field) -> Result<Harm, Error> {
+    /// An honest write is answered by then.
+    const SOON: Duration = Duration::from_secs(10);
+    let port = field.ports.write;
+    let count = field.pick(1_000, 100);
+    let mut held = opened(port, count, address, &h2::preface());
+    // They say nothing at all.
+    held.extend(opened(port, count, address, &[]));
+    std::thread::sleep(field.time());
+    let series = written(&[("__name__", "honest_write")], &sample(now() / 1_000_000));
+    let packed = snap::raw::Encoder::new().compress_vec(&series)?;
+    let answer = once(HONEST, port, SOON, &post("/api/v1/write", WRITE, &packed));
+    let said = match &answer {
+        Ok(answer) => answer.status.to_string(),
+        Err(error) => error.to_string(),
+    };
+    let is_taken = answer.as_ref().is_ok_and(|answer| answer.status / 100 == 2);
+    drop(held);
+    let tally = Tally::default();
+    tally.note(answer, 1);
+    Ok(Harm {
+        lines: vec![Line::new("a write beside them is taken", said, is_taken)],
+        ..tally.finish()
+    })
 }
 
 pub(super) fn half_forms(field: &Field) -> Result<Harm, Error> {

@@ -68,7 +68,7 @@ pub(super) fn over_grpc(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Sends a message over gRPC on a connection of its own; the answer as HTTP would say it.
-fn grpc(field: &Field, compression: Compression, body: Bytes) -> Result<Answer, Error> {
+pub(super) fn grpc(field: &Field, compression: Compression, body: Bytes) -> Result<Answer, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::bodies::{call, framed};
 use crate::Error;
 use crate::abuse::field::Field;
 use crate::abuse::wire::{Harm, Tally, WRITE, protobuf};
@@ -28,6 +29,17 @@ fn bombs(field: &Field, compression: Compression) -> Result<Harm, Error> {
 
 pub(super) fn gzip(field: &Field) -> Result<Harm, Error> {
     bombs(field, Compression::Gzip)
+}
+
+pub(super) fn gzip_over_grpc(field: &Field) -> Result<Harm, Error> {
+    let packed = Compression::Gzip.pack(zeros(field, 63 << 20))?;
+    let message = framed(1, packed.len() as u32, &packed);
+    let tally = Tally::default();
+    field.crowd(field.pick(100, 12), |_, _| {
+        tally.note(call(field, "gzip", message.clone(), field.patience()), 0);
+        std::thread::sleep(PAUSE);
+    });
+    Ok(tally.finish())
 }
 
 pub(super) fn zstd(field: &Field) -> Result<Harm, Error> {

@@ -47,10 +47,10 @@ pub(super) const LISTED: Setup =
     beside_a_good_target!("http_sd_configs: [{url: 'http://127.0.0.1:EVIL/', refresh_interval: 1s}]");
 
 /// Answers a request with a page of its own making. An error is the gateway's way to say that it has had enough.
-type Page<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
+pub(super) type Page<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
 
 /// Serves pages until it is over, a thread for each connection.
-fn serve(port: u16, over: &AtomicBool, page: Page<'_>) -> Result<(), Error> {
+pub(super) fn serve(port: u16, over: &AtomicBool, page: Page<'_>) -> Result<(), Error> {
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;
     std::thread::scope(|scope| {

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What an attempt gives at last.
-fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, Error> {
+pub(super) fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, Error> {
     let begun = Instant::now();
     loop {
         match attempt() {
@@ -55,6 +55,52 @@ fn batch(rng: &mut SmallRng, kinds: usize) -> Vec<u8> {
     let values = vec![1; kinds];
     let batch = [declared, part(5, events), part(7, values)].concat();
     [varint(batch.len() as u64), batch].concat()
+}
+
+/// Instruments of events.
+const COUNTER: u64 = 1;
+pub(super) const GAUGE: u64 = 3;
+
+/// A message with one event of a kind: its instrument, its value, and its time where it has one.
+pub(super) fn event(name: &str, instrument: u64, value: u64, time: Option<u64>) -> Vec<u8> {
+    let kind = part(4, [part(1, name), number(4, instrument)].concat());
+    let time = time.map_or_else(Vec::new, |time| part(8, time.to_le_bytes()));
+    let batch = [kind, part(5, varint(0)), part(7, varint(value)), time].concat();
+    [varint(batch.len() as u64), batch].concat()
+}
+
+/// As many silent connections as the gateway takes, after which an honest sender comes.
+pub(super) fn idle(field: &Field) -> Result<Harm, Error> {
+    const CONNECTIONS: usize = 512;
+    /// The honest event is on the page by then.
+    const SOON: Duration = Duration::from_secs(10);
+    let path = field.directory.join("events.sock");
+    at_last(|| UnixStream::connect(&path))?;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS {
+        held.push(UnixStream::connect(&path)?);
+    }
+    std::thread::sleep(field.time());
+    let begun = Instant::now();
+    let mut honest = UnixStream::connect(&path)?;
+    honest.set_write_timeout(Some(SOON))?;
+    honest.write_all(&event("honest.events", COUNTER, 1, None))?;
+    let is_shown = || field.shown("honest_events_total").is_ok_and(|shown| shown >= 1.0);
+    let mut is_taken = is_shown();
+    while !is_taken && begun.elapsed() < SOON {
+        std::thread::sleep(PAUSE);
+        is_taken = is_shown();
+    }
+    let took = begun.elapsed().as_secs_f64();
+    drop(held);
+    Ok(Harm {
+        lines: vec![Line::new(
+            "an event beside them is taken",
+            format!("{is_taken} after {took:.1} of {} s", SOON.as_secs()),
+            is_taken,
+        )],
+        ..Harm::default()
+    })
 }
 
 pub(super) fn events(field: &Field) -> Result<Harm, Error> {
