@@ -1,6 +1,6 @@
-use proptest::prelude::*;
-
 use super::*;
+
+mod steps;
 
 fn account(limit: usize) -> Arc<Account> {
     let account = Arc::new(Account::default());
@@ -153,78 +153,6 @@ async fn a_body_is_refused_at_once_where_nobody_could_lose_room_for_it() {
     assert_eq!(held.begin(40, 10).await, Ok(()));
     drop((held, arriving));
     assert!(is_at_rest(&account));
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Promise(usize, usize),
-    Arrive(usize, usize),
-    Surprise(usize, usize),
-    Shrink(usize, usize),
-    Settle(usize, usize),
-    HangUp(usize),
-    Measure,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let who = 0..6_usize;
-    let bytes = 0..400_usize;
-    prop_oneof![
-        3 => (who.clone(), bytes.clone()).prop_map(|(who, bytes)| Step::Promise(who, bytes)),
-        3 => (who.clone(), bytes.clone()).prop_map(|(who, bytes)| Step::Arrive(who, bytes)),
-        1 => (who.clone(), 0..50_usize).prop_map(|(who, bytes)| Step::Surprise(who, bytes)),
-        1 => (who.clone(), bytes.clone()).prop_map(|(who, bytes)| Step::Shrink(who, bytes)),
-        1 => (who.clone(), bytes).prop_map(|(who, bytes)| Step::Settle(who, bytes)),
-        1 => who.prop_map(Step::HangUp),
-        1 => Just(Step::Measure),
-    ]
-}
-
-proptest! {
-    /// Whatever is promised, arrives and is given up: the process never uses more than the account says, room is given
-    /// only within the limit, and at rest nothing is reserved.
-    #[test]
-    fn the_account_never_says_less_than_what_is_there(
-        own in 0..500_usize,
-        steps in prop::collection::vec(step(), 0..60),
-    ) {
-        const LIMIT: usize = 1500;
-        let account = account(LIMIT);
-        account.note(own);
-        let mut all: Vec<Held> = (0..6).map(|_| Held::new(account.clone())).collect();
-        for step in steps {
-            match step {
-                Step::Promise(who, bytes) => {
-                    let before = account.reserved_bytes();
-                    match all[who].try_grow(bytes) {
-                        Ok(()) => prop_assert!(bytes == 0 || account.used_bytes() <= LIMIT),
-                        Err(NoRoom) => prop_assert_eq!(account.reserved_bytes(), before),
-                    }
-                }
-                Step::Arrive(who, bytes) => {
-                    let there = (all[who].filled + bytes).min(all[who].reserved);
-                    all[who].fill_to(there);
-                }
-                Step::Surprise(who, bytes) => all[who].grow(bytes),
-                Step::Shrink(who, bytes) => all[who].shrink(bytes),
-                Step::Settle(who, bytes) => {
-                    let bytes = bytes.min(all[who].reserved);
-                    all[who].settle(bytes);
-                    prop_assert_eq!((all[who].reserved, all[who].filled), (bytes, bytes));
-                }
-                Step::HangUp(who) => drop(all[who].take()),
-                Step::Measure => account.note(own + account.filled_bytes()),
-            }
-            let reserved: usize = all.iter().map(|held| held.reserved).sum();
-            let filled: usize = all.iter().map(|held| held.filled).sum();
-            prop_assert_eq!((account.reserved_bytes(), account.filled_bytes()), (reserved, filled));
-            prop_assert!(all.iter().all(|held| held.filled <= held.reserved));
-            prop_assert!(account.used_bytes() >= own + filled);
-        }
-        drop(all);
-        prop_assert!(is_at_rest(&account));
-        prop_assert!(account.used_bytes() <= own.max(account.counters.measured()));
-    }
 }
 
 /// Threads that promise, fill and hang up at once never get more than there is.
