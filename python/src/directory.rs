@@ -17,6 +17,7 @@ const LIMITS: Limits = Limits {
     max_file_bytes: 1 << 30,
     max_families: 100_000,
     max_series: 2_000_000,
+    max_kept_bytes: usize::MAX,
 };
 
 /// A directory of cells, read as a whole.
