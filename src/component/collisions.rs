@@ -39,10 +39,10 @@ pub struct Starts {
 
 impl Starts {
     /// Notes a point. True once: an older run says more after a newer one has spoken, so both are alive. What came late
-    /// says nothing of that.
-    pub fn note(&self, start: UnixNanos, time: UnixNanos) -> bool {
+    /// says nothing of that. Nor does a point later than `latest`: until its time every point would be late.
+    pub fn note(&self, start: UnixNanos, time: UnixNanos, latest: UnixNanos) -> bool {
         let newest = self.newest.load(Relaxed);
-        if start == 0 {
+        if start == 0 || time > latest {
             return false;
         }
         if start < newest {
@@ -105,7 +105,9 @@ mod tests {
 
     fn seen(points: &[(u64, u64)]) -> usize {
         let starts = Starts::default();
-        let found = points.iter().filter(|(start, time)| starts.note(*start, *time));
+        let found = points
+            .iter()
+            .filter(|(start, time)| starts.note(*start, *time, 100));
         found.count()
     }
 
@@ -113,6 +115,12 @@ mod tests {
     fn runs_that_alternate_are_told_once() {
         assert_eq!(seen(&[(1, 10), (2, 11), (1, 12), (2, 13), (1, 14)]), 1);
         assert_eq!(seen(&[(1, 10), (2, 11), (3, 12), (1, 13), (2, 14), (3, 15)]), 1);
+    }
+
+    #[test]
+    fn points_from_the_future_hide_no_collision() {
+        assert_eq!(seen(&[(1, 10), (2, 101), (2, 11), (1, 12)]), 1);
+        assert_eq!(seen(&[(2, 11), (1, 101)]), 0);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Default for Future {
 impl Future {
     /// The latest time that a point may have which arrives at `now`. For an hour after the wall clock was set nobody knows
     /// which of its times was right: the later one counts. Then senders have been set as well.
-    pub(crate) fn latest(&self, now: UnixNanos) -> UnixNanos {
+    pub fn latest(&self, now: UnixNanos) -> UnixNanos {
         let wall = clock::wall(now);
         let latest = match clock::was_set_lately(now) {
             true => wall.max(now),

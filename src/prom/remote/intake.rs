@@ -23,7 +23,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{
-    AttributesBuilder, Exemplar, Key, KeyHasher, Point, Resource, Series as Stream, Value,
+    AttributesBuilder, Exemplar, Future, FutureAction, Key, KeyHasher, Point, Rejection, Resource,
+    Series as Stream, UnixNanos, Value, clock,
 };
 
 use super::Version;
@@ -31,7 +32,7 @@ use super::generations::{Generations, SERIES_BYTES, most};
 use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
 use super::series::Kind;
 use crate::component::collisions::Starts;
-use crate::component::{Account, Reason};
+use crate::component::{Account, Reason, unix_now};
 use crate::prom::model::{MAX_LABELS, MAX_TEXT_BYTES, NAME, exemplar, is_stale, nanos, number};
 use family::Families;
 use resolve::Shape;
@@ -47,6 +48,7 @@ const MAX_POINTS: usize = 1_000_000;
 pub(crate) struct Intake {
     /// Whose limit bounds what is kept.
     memory: Arc<Account>,
+    future: Future,
     known: [Mutex<Generations<Known>>; SHARDS],
     families: Families,
     resources: Resources,
@@ -96,10 +98,18 @@ impl Intake {
         }
     }
 
+    /// The same; this becomes of samples whose time lies too far ahead.
+    pub(crate) fn with_future(self, future: Future) -> Self {
+        Self { future, ..self }
+    }
+
     /// The points of a request. An error: nothing of it is taken.
     pub(crate) fn take(&self, version: Version, request: &[u8]) -> Result<Taken, ReadError> {
+        let now = unix_now();
         let mut taking = Taking {
             intake: self,
+            arrived: clock::wall(now),
+            latest: self.future.latest(now),
             most: most(&self.memory) / SHARDS,
             version,
             builder: AttributesBuilder::default(),
@@ -123,6 +133,10 @@ impl Intake {
 /// A request that is being read.
 struct Taking<'a> {
     intake: &'a Intake,
+    /// When the request came, as the wall clock has it.
+    arrived: UnixNanos,
+    /// The latest time that a sample may have.
+    latest: UnixNanos,
     /// What a part of the cache may weigh.
     most: usize,
     version: Version,
@@ -264,6 +278,12 @@ impl Taking<'_> {
             });
             return false;
         };
+        let Some(time) = self.settle_future(time) else {
+            self.drop_samples(Reason::Future, 1, || {
+                format!("`{}`: {}", name(series), Rejection::Future)
+            });
+            return false;
+        };
         if self.taken.points.len() >= MAX_POINTS {
             self.drop_samples(Reason::Limit, 1, || {
                 format!("a request has at most {MAX_POINTS} samples")
@@ -282,7 +302,7 @@ impl Taking<'_> {
             });
         }
         let start = nanos(start).filter(|start| *start <= time).unwrap_or(0);
-        if starts.note(start, time) {
+        if starts.note(start, time, self.latest) {
             self.taken.colliding.push(stream.clone());
         }
         self.keys.push(labels.key());
@@ -294,6 +314,16 @@ impl Taking<'_> {
             exemplars: Vec::new(),
         });
         true
+    }
+
+    /// The time that a sample is taken with; `None`: it lies too far ahead. Until then, everything of its series would come
+    /// too late.
+    fn settle_future(&self, time: UnixNanos) -> Option<UnixNanos> {
+        match (time > self.latest, self.intake.future.action) {
+            (false, _) => Some(time),
+            (true, FutureAction::Arrival) => Some(self.arrived),
+            (true, FutureAction::Refuse) => None,
+        }
     }
 
     /// What the series is in OTLP.

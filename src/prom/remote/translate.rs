@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
-use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, UnixNanos};
+use tidegate_engine::{Data, Exemplar, Future, Key, Sample, Series as Stream, UnixNanos};
 
 use super::generations::most;
 use super::histogram::Native;
@@ -23,7 +23,7 @@ use super::known::{Cache, Known, Runs};
 use super::series::{self, Family, Group, Identity, Series};
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, convert, wire};
-use crate::component::{Account, Reason};
+use crate::component::{Account, Reason, unix_now};
 use crate::prom::labels::LabelSources;
 use crate::prom::name::{Naming, Spelling};
 use crate::prom::render::exemplar;
@@ -101,6 +101,7 @@ impl Translator {
         let mut building = Building {
             settings: &self.settings,
             most: most(&self.memory),
+            latest: Future::default().latest(unix_now()),
             state: &mut state,
             index: HashMap::default(),
             targets: Vec::new(),
@@ -127,6 +128,8 @@ struct Building<'a> {
     settings: &'a Settings,
     /// What the cache may weigh.
     most: usize,
+    /// Later points say nothing of collisions.
+    latest: UnixNanos,
     state: &'a mut State,
     /// Where a group stands, by its hash.
     index: HashMap<u64, usize, foldhash::fast::RandomState>,
@@ -212,7 +215,7 @@ impl Building<'_> {
             return self.drop_points(reason, 1, || format!("`{name}`: {why}"));
         }
         let (data, spelling) = (known.data, known.spelling);
-        if counts(data) && known.starts.note(sample.start, sample.time) {
+        if counts(data) && known.starts.note(sample.start, sample.time, self.latest) {
             self.out.colliding.push(family.name.clone());
         }
         cache.grow(grown);

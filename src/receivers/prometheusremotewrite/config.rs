@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use crate::component::future::FutureConfig;
 use crate::config::{ByteSize, Node, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::body::{LITTLE_MEMORY_BYTES, MAX_BODY_OF_LITTLE_MEMORY};
@@ -46,6 +47,8 @@ crate::options! {
         pub response_headers: Headers = Headers::new(),
         /// Which headers of a request stay with its data, for `headers_setter`: `true`, or a list of names.
         pub include_metadata: IncludeMetadata = IncludeMetadata::None,
+        /// What becomes of samples whose time lies too far ahead of the gateway's clock.
+        pub future: FutureConfig = FutureConfig::default(),
         /// Who may send; unset: everybody who can connect.
         pub auth: Option<AuthConfig> = None,
     }

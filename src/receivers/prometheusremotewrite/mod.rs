@@ -50,7 +50,9 @@ pub static FACTORY: ReceiverFactory = Factory {
         let door = Door::of(config.auth.as_ref(), &cx.base)?;
         let taker = Taker {
             response_headers: headers::build(&config.response_headers),
-            intake: Arc::new(Intake::within(cx.base.shared.memory.clone())),
+            intake: Arc::new(
+                Intake::within(cx.base.shared.memory.clone()).with_future((&config.future).into()),
+            ),
             alternating: Alternating::new(("receiver", cx.base.id.to_string())),
             config,
             base: cx.base,

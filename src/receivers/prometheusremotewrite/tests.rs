@@ -237,6 +237,38 @@ async fn what_is_invalid_is_said_and_the_rest_is_written() {
 }
 
 #[tokio::test]
+async fn samples_from_the_future_are_cut_out_and_the_rest_is_written() {
+    let now = i64::try_from(crate::component::wall_now() / 1_000_000).unwrap();
+    let day = 86_400_000;
+    for version in [Version::One, Version::Two] {
+        let gateway = Gateway::start("").await;
+        let samples = [(now, 0.5), (now + day, 1.5), (now + 300_000, 2.5)];
+        let answer = gateway.write(version, &[gauge("a", &samples)]).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert_eq!(answer.headers.get(RETRY_AFTER), None);
+        assert!(
+            answer.text().starts_with("1 not written: `a`: "),
+            "{}",
+            answer.text()
+        );
+        let values: Vec<f64> = gateway.points().iter().map(|(_, _, value)| *value).collect();
+        assert_eq!(values, [0.5, 2.5]);
+        gateway.receiver.stop(Instant::now()).await;
+    }
+    let gateway = Gateway::start(", future: {tolerance: 2m, action: arrival}").await;
+    let answer = gateway
+        .write(Version::Two, &[gauge("a", &[(now + 300_000, 0.5)])])
+        .await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    let (_, time, _) = gateway.points().remove(0);
+    assert!(
+        i64::try_from(time).unwrap() < now + 120_000,
+        "that of its arrival"
+    );
+    gateway.receiver.stop(Instant::now()).await;
+}
+
+#[tokio::test]
 async fn small_bodies_are_weighed_by_what_their_references_lead_to() {
     let gateway = Gateway::start("").await;
     let long: Arc<str> = "y".repeat(20 << 10).into();

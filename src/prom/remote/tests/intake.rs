@@ -473,6 +473,31 @@ proptest! {
 }
 
 #[test]
+fn a_sample_from_the_future_is_counted_and_hides_no_collision() {
+    let now = i64::try_from(crate::component::wall_now() / MS).unwrap();
+    let hits = |start: i64, time: i64| {
+        let mut hits = series(&[("__name__", "hits_total")], Kind::Counter, &[(time, 1.0)]);
+        hits.samples[0].start = start;
+        hits
+    };
+    let intake = Intake::default();
+    let all = [
+        hits(5, now - 3_000),
+        hits(9, now + 86_400_000),
+        hits(9, now - 2_000),
+        hits(5, now - 1_000),
+    ];
+    let taken = taken(&intake, TWO, &all);
+    assert_eq!((taken.points.len(), taken.samples), (3, 3));
+    let dropped = taken
+        .dropped
+        .iter()
+        .map(|(reason, samples, _)| (*reason, *samples));
+    assert_eq!(dropped.collect::<Vec<_>>(), [(Reason::Future, 1)]);
+    assert_eq!(taken.colliding.len(), 1);
+}
+
+#[test]
 fn what_is_kept_of_series_is_bounded_by_the_memory_limit_and_what_goes_is_counted() {
     let memory = Arc::<crate::component::Account>::default();
     memory.add_limit(crate::component::Limit::of(1 << 20));
