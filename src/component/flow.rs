@@ -17,6 +17,8 @@ pub struct Refused {
     pub reason: String,
     /// When it is worth trying again; `None` = never, the data itself is what is refused.
     pub retry_after: Option<Duration>,
+    /// Whether only its size is refused: parts of it may be taken.
+    pub is_too_large: bool,
 }
 
 impl Refused {
@@ -25,6 +27,7 @@ impl Refused {
         Self {
             reason: reason.into(),
             retry_after: Some(retry_after),
+            is_too_large: false,
         }
     }
 
@@ -33,6 +36,15 @@ impl Refused {
         Self {
             reason: reason.into(),
             retry_after: None,
+            is_too_large: false,
+        }
+    }
+
+    /// There is never room for so much at a time.
+    pub fn too_large(reason: impl Into<String>) -> Self {
+        Self {
+            is_too_large: true,
+            ..Self::permanent(reason)
         }
     }
 }

@@ -414,8 +414,8 @@ impl<A: Attempt> Inner<A> {
     }
 
     fn refuse_for_good(&self, batch: &Batch) -> Refused {
-        Refused::permanent(format!(
-            "{}: a batch of {} {} in {} bytes does not fit its sending queue even when that is empty",
+        Refused::too_large(format!(
+            "{}: a batch of {} {} in {} bytes does not fit its sending queue even when that is empty: send smaller ones",
             self.context.path,
             batch.items(),
             batch.signal().items(),

@@ -228,7 +228,8 @@ async fn a_batch_that_never_fits_is_refused_for_good() {
     let mut config = delivery();
     config.queue.max_bytes = crate::config::ByteSize(9);
     let setup = setup(&config, |_| Outcome::Done);
-    assert_eq!(setup.push(1).unwrap_err().retry_after, None);
+    let refused = setup.push(1).unwrap_err();
+    assert_eq!((refused.retry_after, refused.is_too_large), (None, true));
     assert_eq!(setup.held_bytes(), 0);
 }
 

@@ -106,7 +106,7 @@ impl Journal {
                 Ok(())
             }
             Ok(None) => Err(refuse("full, or it fails")),
-            Err(_) => Err(Refused::permanent(format!(
+            Err(_) => Err(Refused::too_large(format!(
                 "{}: storage: {bytes} bytes are more than it may hold",
                 self.owner
             ))),

@@ -150,6 +150,11 @@ impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
         match refused.retry_after {
             Some(delay) => Self::busy(refused.reason, delay),
+            // Its items are counted as refused.
+            None if refused.is_too_large => Self {
+                why: None,
+                ..Self::too_large(refused.reason)
+            },
             None => Self::invalid(refused.reason),
         }
     }
@@ -213,6 +218,19 @@ mod tests {
             Failure::busy("full", Duration::ZERO).retry_after_seconds(),
             Some(1)
         );
+    }
+
+    #[test]
+    fn a_batch_that_no_queue_has_room_for_is_too_large_and_not_retryable() {
+        let failure = Failure::from(Refused::too_large("full"));
+        assert_eq!(
+            (failure.code, failure.http),
+            (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE)
+        );
+        assert_eq!((failure.retry_after_seconds(), failure.why), (None, None));
+        assert!(failure.status().get_error_details().retry_info().is_none());
+        let failure = Failure::from(Refused::permanent("never"));
+        assert_eq!(failure.http, StatusCode::BAD_REQUEST);
     }
 
     #[test]

@@ -110,6 +110,8 @@ impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
         match refused.retry_after {
             Some(delay) => Self::busy(refused.reason, delay),
+            // Its items are counted as refused.
+            None if refused.is_too_large => Self::new(StatusCode::PAYLOAD_TOO_LARGE, refused.reason),
             None => Self::new(StatusCode::BAD_REQUEST, refused.reason),
         }
     }

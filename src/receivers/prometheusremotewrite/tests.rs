@@ -213,6 +213,20 @@ async fn who_finds_no_room_is_told_when_to_come_back() {
     gateway.receiver.stop(Instant::now()).await;
 }
 
+#[test]
+fn a_request_that_no_queue_has_room_for_is_too_large() {
+    use crate::component::Refused;
+    let status = |refused: Refused| {
+        let answer = Refusal::from(refused).answer();
+        (answer.status(), answer.headers().contains_key(RETRY_AFTER))
+    };
+    assert_eq!(
+        status(Refused::too_large("x")),
+        (StatusCode::PAYLOAD_TOO_LARGE, false)
+    );
+    assert_eq!(status(Refused::permanent("x")), (StatusCode::BAD_REQUEST, false));
+}
+
 #[tokio::test]
 async fn what_is_invalid_is_said_and_the_rest_is_written() {
     let gateway = Gateway::start("").await;
