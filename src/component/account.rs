@@ -304,6 +304,15 @@ impl Account {
         })
     }
 
+    /// How many of so many bytes could be reserved now without using more than `most`.
+    pub(crate) fn room_for(&self, bytes: usize, most: usize) -> usize {
+        let room = || most.saturating_sub(self.used_bytes()).min(bytes);
+        if room() < bytes {
+            self.measure_again();
+        }
+        room()
+    }
+
     /// Nobody is refused for what was given back to the system since the last measurement.
     fn holds_again(&self, mut condition: impl FnMut() -> bool) -> bool {
         condition() || (self.measure_again() && condition())

@@ -465,6 +465,8 @@ pub(crate) struct Request {
     pub(crate) came: Instant,
     /// How long its answer is waited for.
     pub(crate) patience: Patience,
+    /// What its answer may take while it is made.
+    pub(crate) max_bytes: usize,
 }
 
 impl Request {
@@ -477,6 +479,7 @@ impl Request {
             client: None,
             came: Instant::now(),
             patience: Patience::default(),
+            max_bytes: usize::MAX,
         }
     }
 

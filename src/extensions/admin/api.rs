@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::numbers::{NoNumbers, Partial};
 use super::composites::{self, COMPOSITES};
 use super::lanes::{Kind, Lanes, NotComputed};
+use super::memory::{QueryMemory, SAMPLE_BYTES};
 use super::{QueryConfig, explain};
 use crate::component::shared::Phase;
 use crate::component::{Ceiling, Shared};
@@ -36,6 +37,9 @@ const MAX_LIGHT: usize = 100_000;
 /// The kind of error of a query that took longer than it may.
 const TIMEOUT: &str = "timeout";
 
+/// The kind of error of a query that has no memory for now.
+const MEMORY: &str = "memory";
+
 /// What stands in front of the paths of the API.
 const API: &str = "/api/v1/";
 
@@ -45,6 +49,8 @@ pub(super) struct Api {
     view: Arc<View>,
     limits: QueryConfig,
     lanes: Lanes,
+    /// What heavy queries take.
+    memory: QueryMemory,
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
     started: SystemTime,
@@ -55,6 +61,8 @@ struct Failure {
     status: StatusCode,
     kind: &'static str,
     why: String,
+    /// It asks for more than it may have.
+    is_too_much: bool,
 }
 
 impl From<QueryError> for Failure {
@@ -71,6 +79,7 @@ impl From<QueryError> for Failure {
             status,
             kind,
             why: error.to_string(),
+            is_too_much: matches!(error, QueryError::TooMuch(_)),
         }
     }
 }
@@ -82,6 +91,17 @@ impl Failure {
             status: StatusCode::BAD_REQUEST,
             kind: "bad_data",
             why: why.into(),
+            is_too_much: false,
+        }
+    }
+
+    /// There is too little memory for the query.
+    fn memory() -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: MEMORY,
+            why: NotComputed::Memory.to_string(),
+            is_too_much: false,
         }
     }
 
@@ -265,6 +285,16 @@ impl Api {
         self.limits.max_samples(self.shared.memory.limit())
     }
 
+    /// The same of the query of a request.
+    fn max_samples_of(&self, request: &Request) -> usize {
+        self.max_samples().min(request.max_bytes / SAMPLE_BYTES)
+    }
+
+    /// What a heavy query may take.
+    fn max_bytes(&self) -> usize {
+        self.max_samples().saturating_mul(SAMPLE_BYTES)
+    }
+
     pub(super) fn new(
         component: &Arc<str>,
         shared: Arc<Shared>,
@@ -273,6 +303,7 @@ impl Api {
         stopping: CancellationToken,
     ) -> Self {
         Self {
+            memory: QueryMemory::of(shared.memory.clone()),
             shared,
             view,
             lanes: Lanes::of(component, limits.timeout),
@@ -385,9 +416,12 @@ impl Api {
         asked.map_or(most, |millis| Duration::from_millis(millis).min(most))
     }
 
-    /// The answer that says why there is no page. It counts a query that took too long; it is called once for each
-    /// request, on the side of the client.
+    /// The answer that says why there is no page. It counts a query that took too long or has no memory; it is called once
+    /// for each request, on the side of the client.
     fn refusal(&self, failure: &Failure) -> Answer {
+        if failure.kind == MEMORY {
+            return pages::busy(&self.lanes.refused(NotComputed::Memory).to_string());
+        }
         if failure.is_timeout() {
             self.lanes.refused(NotComputed::Timeout);
         }
@@ -396,11 +430,25 @@ impl Api {
 
     /// The page; `None`: it is a query that looks at `most` series or samples, or more.
     fn page(&self, route: &Route, request: &Request, most: usize) -> Option<Result<Answer, Failure>> {
+        let is_heavy = most == usize::MAX && route.cost != Cost::Diagnosis;
+        let wanted = if is_heavy { self.max_bytes() } else { 0 };
+        let Some(grant) = self.memory.take(wanted) else {
+            return Some(Err(Failure::memory()));
+        };
+        let limited = (grant.bytes() < wanted).then(|| Request {
+            max_bytes: grant.bytes(),
+            ..request.clone()
+        });
+        let request = limited.as_ref().unwrap_or(request);
         // While it waited for its place its client may have gone.
         let page = match (request.patience.check(), route.cost) {
             (Err(why), _) => Err(why.into()),
             (Ok(()), Cost::Query) => self.instant(request, most).transpose()?,
             (Ok(()), Cost::Much | Cost::Diagnosis | Cost::Little) => (route.page)(self, request),
+        };
+        let page = match page {
+            Err(failure) if failure.is_too_much && limited.is_some() => Err(Failure::memory()),
+            page => page,
         };
         Some(page.map(|page| match page {
             Page::Data(said) => pages::bytes("application/json", said.page().into()),
@@ -430,6 +478,7 @@ impl Api {
                     status: StatusCode::UNPROCESSABLE_ENTITY,
                     kind: "execution",
                     why: format!("the composite `{name}` has no value: {error}"),
+                    is_too_much: false,
                 });
             }
             let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
@@ -443,6 +492,7 @@ impl Api {
                         "the composite `{name}` is {} and has no value; use `or` or `absent` to give one",
                         states.into_iter().collect::<Vec<_>>().join(", ")
                     ),
+                    is_too_much: false,
                 });
             }
         }

@@ -10,6 +10,7 @@ mod composites;
 mod explain;
 mod grpc;
 mod lanes;
+mod memory;
 mod sampler;
 
 use std::num::NonZeroUsize;

@@ -222,6 +222,31 @@ async fn a_point_can_be_asked_for_at_once_and_its_past_a_little_later() {
 }
 
 #[tokio::test]
+async fn a_heavy_query_without_memory_is_refused_and_takes_none_from_senders() {
+    let (admin, table) = with_table("").await;
+    for job in ["a", "b", "c", "d"] {
+        table.observe(&point("level", Data::Gauge, job, 7), unix_now());
+    }
+    let end = unix_now() / 1_000_000_000 + 2;
+    let range = |seconds: u64| {
+        let start = end - seconds;
+        format!("/api/v1/query_range?query=level&start={start}&end={end}&step=1")
+    };
+    let memory = &admin.base.shared.memory;
+    memory.add_limit(crate::component::Limit::of(64 << 20));
+    assert_eq!(get(&admin, &range(10_000)).await.0, 200);
+    memory.hold(49 << 20);
+    let (status, answer) = get(&admin, &range(10_000)).await;
+    assert_eq!((status, &answer["errorType"]), (503, &json!("unavailable")));
+    assert_eq!(get(&admin, &range(10)).await.0, 200, "little is there");
+    assert_eq!(get(&admin, "/api/v1/labels").await.0, 200);
+    assert_eq!(memory.reserved_bytes(), 49 << 20);
+    memory.release(49 << 20);
+    assert_eq!(get(&admin, &range(10_000)).await.0, 200);
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
 async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() {
     let (admin, table) = with_table("history: {enabled: false}").await;
     table.observe(&point("level", Data::Gauge, "web", 7), unix_now());

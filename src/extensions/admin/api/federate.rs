@@ -22,7 +22,7 @@ impl Api {
                 .refresh_for(now, &query.selections(), &request.patience)?;
             let options = Options {
                 patience: request.patience.clone(),
-                max_samples: self.max_samples(),
+                max_samples: self.max_samples_of(request),
                 ..Options::default()
             };
             let at = millis(clock::wall(now));

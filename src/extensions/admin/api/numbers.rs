@@ -6,7 +6,7 @@ use std::time::{Duration, Instant as Clock};
 use tidegate_engine::query::{Instant, Options, Patience, Query, QueryError, Selection};
 use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
 
-use super::{Api, MAX_LIGHT};
+use super::{Api, MAX_LIGHT, SAMPLE_BYTES};
 use crate::component::account::SenderKey;
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::lanes::{Kind, NotComputed};
@@ -101,6 +101,15 @@ impl Api {
 
     fn compute(&self, query: &str, patience: Patience, most: usize) -> Result<Numbers, NoNumbers> {
         let query = Query::parse(query).map_err(NoNumbers::failed)?;
+        let no_memory = || NoNumbers::failed(self.lanes.refused(NotComputed::Memory));
+        let wanted = if most > MAX_LIGHT { self.max_bytes() } else { 0 };
+        let grant = self.memory.take(wanted).ok_or_else(no_memory)?;
+        let is_limited = grant.bytes() < wanted;
+        let most = if is_limited {
+            grant.bytes() / SAMPLE_BYTES
+        } else {
+            most
+        };
         let options = Options {
             patience,
             max_samples: most.min(self.max_samples()),
@@ -110,6 +119,7 @@ impl Api {
         let asked = self.view.ask(now, &query.selections());
         let value = query.instant_with(&asked, millis(clock::wall(now)), &options);
         let (value, _) = value.map_err(|error| match error {
+            QueryError::TooMuch(_) if is_limited => no_memory(),
             QueryError::TooMuch(why) => NoNumbers::TooMuch(why),
             QueryError::Timeout => NoNumbers::Timeout,
             error => NoNumbers::failed(error),

@@ -27,7 +27,7 @@ impl Api {
         let began = Clock::now();
         let limit = params::limit(request)?;
         let time = params::optional_time(request, "time")?;
-        let max_samples = self.max_samples();
+        let max_samples = self.max_samples_of(request);
         let options = options(request, max_samples.min(most))?;
         let query = parse(request)?;
         let selections = query.selections();
@@ -72,7 +72,7 @@ impl Api {
             ));
         }
         let step = step(request, (start, end))?;
-        let options = options(request, self.max_samples())?;
+        let options = options(request, self.max_samples_of(request))?;
         let query = parse(request)?;
         let now = unix_now();
         let asked = match end >= millis(clock::wall(now)) - NOW_MS {

@@ -10,6 +10,9 @@ use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::escaping::unescape;
 
+/// The labels of a series take so much while they are listed.
+const SERIES_BYTES: usize = 512;
+
 impl Api {
     /// The selectors of `match[]`, for the time between `start` and `end`.
     pub(super) fn selections(request: &Request) -> Result<Vec<Selection>, Failure> {
@@ -35,6 +38,10 @@ impl Api {
         }
         self.view
             .refresh_for(unix_now(), &selections, &request.patience)?;
+        let most = request.max_bytes / SERIES_BYTES;
+        if request.max_bytes < usize::MAX && self.view.cost(&selections, most + 1) > most {
+            return Err(Failure::memory());
+        }
         Ok(self.view.labels(&selections, &request.patience)?)
     }
 

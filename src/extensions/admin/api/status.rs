@@ -75,6 +75,7 @@ impl Api {
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: "unavailable",
             why: "the gateway is starting".to_owned(),
+            is_too_much: false,
         })?;
         Ok(json!({"yaml": overview.config}).into())
     }

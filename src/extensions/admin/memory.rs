@@ -1,0 +1,98 @@
+//! Memory for heavy queries. It is no part of the account: nobody who sends is refused for what a query has not used yet.
+//! What it uses is measured as everything else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::component::{Account, Ceiling};
+
+/// Bytes that a sample takes: 16, and as much again while it is computed.
+pub(super) const SAMPLE_BYTES: usize = 32;
+
+/// This part of the soft limit is left to those who send.
+const SPARED: usize = 4;
+
+/// A query that takes no more gets it from that part, too.
+const SMALL: usize = 1 << 20;
+
+/// What heavy queries may take together.
+pub(super) struct QueryMemory {
+    account: Arc<Account>,
+    taken: Arc<AtomicUsize>,
+}
+
+/// What one query may take, until this is dropped.
+pub(super) struct Grant {
+    taken: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Grant {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl QueryMemory {
+    pub(super) fn of(account: Arc<Account>) -> Self {
+        let taken = Arc::default();
+        Self { account, taken }
+    }
+
+    /// So many bytes, or as many as there are for now; `None`: there are none.
+    pub(super) fn take(&self, wanted: usize) -> Option<Grant> {
+        let soft = self.account.limit_under(Ceiling::Soft);
+        let mut bytes = 0;
+        let taken = self.taken.fetch_update(Relaxed, Relaxed, |taken| {
+            let all = taken.saturating_add(wanted);
+            let room = |most| self.account.room_for(all, most).saturating_sub(taken);
+            bytes = room(soft - soft / SPARED).max(room(soft).min(SMALL));
+            (bytes >= wanted.min(SMALL)).then(|| taken + bytes)
+        });
+        taken.ok()?;
+        let taken = self.taken.clone();
+        Some(Grant { taken, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::{Held, Limit};
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn queries_leave_a_quarter_to_those_who_send_and_refuse_none_of_them() {
+        let account = Arc::<Account>::default();
+        account.add_limit(Limit::of(64 * MIB));
+        let memory = QueryMemory::of(account.clone());
+        let take = |mib: usize| memory.take(mib * MIB).map(|grant| (grant.bytes() / MIB, grant));
+        let (bytes, _first) = take(40).unwrap();
+        assert_eq!(bytes, 40);
+        let (bytes, second) = take(40).unwrap();
+        assert_eq!(bytes, 8, "three quarters in all");
+        let (bytes, _small) = take(40).unwrap();
+        assert_eq!(bytes, 1, "a small one");
+        assert_eq!(account.reserved_bytes(), 0);
+        let mut body = Held::new(account.clone());
+        body.try_grow(40 * MIB).unwrap();
+        assert!(take(40).is_none(), "those who send come first");
+        body.shrink(40 * MIB);
+        drop(second);
+        let (bytes, _again) = take(40).unwrap();
+        assert_eq!(bytes, 7);
+    }
+
+    #[test]
+    fn without_a_limit_a_query_has_all_it_wants() {
+        let memory = QueryMemory::of(Arc::default());
+        assert_eq!(memory.take(640 * MIB).unwrap().bytes(), 640 * MIB);
+    }
+}
