@@ -29,7 +29,7 @@ pub(crate) use self::answers::{
 };
 use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
 use self::room::Room;
-pub(crate) use self::room::count_refusal;
+pub(crate) use self::room::{count_refusal, max_answer_bytes};
 use crate::component::account::SenderKey;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
@@ -64,9 +64,6 @@ const MAX_STREAMS: u32 = 16;
 /// Time for a form, or a gRPC request, to come.
 const FORM_TIME: Duration = Duration::from_secs(10);
 
-/// What all answers of a server that are on their way may take, unless configured.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
-
 /// What a page of another origin may send whatever is configured.
 const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE];
 
@@ -84,8 +81,8 @@ pub(crate) struct ServerConfig<'a> {
     pub(crate) max_connections: usize,
     /// Of one address; unset: a quarter of them.
     pub(crate) max_connections_per_peer: Option<NonZeroUsize>,
-    /// What all answers that are on their way may take.
-    pub(crate) max_answer_bytes: usize,
+    /// What all answers that are on their way may take; unset: a sixteenth of the memory limit, 64 MiB at most.
+    pub(crate) max_answer_bytes: Option<usize>,
     /// Headers of every answer.
     pub(crate) headers: HeaderMap,
     /// How connections are served; `max_concurrent_streams` is what the pages say.
@@ -103,7 +100,7 @@ impl<'a> ServerConfig<'a> {
             allowed_hosts: &[],
             max_connections: MAX_CONNECTIONS,
             max_connections_per_peer: None,
-            max_answer_bytes: MAX_ANSWER_BYTES,
+            max_answer_bytes: None,
             headers: HeaderMap::new(),
             serving: HttpConfig::pages(),
         }
@@ -167,7 +164,7 @@ impl PageServer {
     ) -> Result<(), ComponentError> {
         let handler = Handler {
             door: Door::of(config.auth, base)?,
-            room: Room::of(&base.id, config.max_answer_bytes),
+            room: Room::of(&base.id, config.max_answer_bytes, base.shared.memory.clone()),
             served_by: ServedBy::component(base.id.clone(), base.shared.memory.clone()),
             pages,
         };
@@ -208,7 +205,7 @@ pub(crate) async fn serve(
 ) -> Result<Server, StartError> {
     let handler = Handler {
         door: Door::default(),
-        room: Room::of(id, config.max_answer_bytes),
+        room: Room::of(id, config.max_answer_bytes, memory.clone()),
         served_by: ServedBy::component(id.clone(), memory),
         pages,
     };

@@ -223,7 +223,12 @@ impl Lifecycle for Prometheus {
             Senders::of(&self.base.shared),
         );
         let pages = Arc::new(pages);
-        let scrapes = Arc::new(Scrapes::of(&self.config, self.base.id.clone(), pages.clone()));
+        let scrapes = Arc::new(Scrapes::of(
+            &self.config,
+            self.base.id.clone(),
+            pages.clone(),
+            self.base.shared.memory.clone(),
+        ));
         self.server
             .start(&self.base, server::config(&self.config), scrapes)
             .await?;

@@ -183,6 +183,11 @@ impl Pages {
         self.unread.load(Relaxed)
     }
 
+    /// How many formats are kept, each with its newest content.
+    pub(super) fn formats(&self) -> usize {
+        self.faces().len()
+    }
+
     /// What is left out of every format that is asked for, and why, at this moment. Blocks.
     pub(super) fn debug(&self) -> serde_json::Value {
         let found = self.presses().iter().map(|press| press.found()).collect();

@@ -10,6 +10,7 @@ use http::{HeaderMap, StatusCode};
 use super::config::{Config, DEBUG_PATH};
 use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
+use crate::component::Account;
 use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
 use crate::net::accept::{self, joined};
@@ -17,9 +18,14 @@ use crate::net::headers;
 use crate::net::pages::{self, Answer, Request, ServerConfig, Takes};
 use crate::net::shares::{Most, NoShare, Share, Shares};
 
-/// The exporter holds at most this many bytes of different unread pages, or this many times the newest page, whichever is more.
+/// The exporter holds at most this many bytes of different unread pages...
 const MAX_UNREAD_BYTES: usize = 64 << 20;
-const MAX_UNREAD_PAGES: usize = 8;
+
+/// ...and no more than this part of the memory limit...
+const OF_MEMORY: usize = 8;
+
+/// ...but two of each format in any case.
+const UNREAD_PAGES: usize = 2;
 
 /// One scraper leaves the others so large a part of it.
 const LEFT_TO_OTHERS: usize = 4;
@@ -32,6 +38,7 @@ pub(super) struct Scrapes {
     path: String,
     with_openmetrics: bool,
     pages: Arc<Pages>,
+    memory: Arc<Account>,
     /// What each scraper has not read, by the bytes of pages as they are before compression.
     unread: Arc<Shares>,
 }
@@ -49,14 +56,22 @@ impl AsRef<[u8]> for Unread {
 }
 
 impl Scrapes {
-    pub(super) fn of(config: &Config, exporter: Arc<str>, pages: Arc<Pages>) -> Self {
+    pub(super) fn of(config: &Config, exporter: Arc<str>, pages: Arc<Pages>, memory: Arc<Account>) -> Self {
         Self {
             exporter,
             path: config.path.clone(),
             with_openmetrics: config.enable_open_metrics,
             pages,
+            memory,
             unread: Arc::default(),
         }
+    }
+
+    /// What unread pages may take where the newest has so many bytes. The one before may have had a little more.
+    fn max_unread_bytes(&self, page: usize) -> usize {
+        let most = MAX_UNREAD_BYTES.min(self.memory.limit() / OF_MEMORY);
+        let pages = page.saturating_mul(UNREAD_PAGES).saturating_add(page / 4);
+        most.max(pages.saturating_mul(self.pages.formats()))
     }
 
     async fn debug(&self) -> Answer {
@@ -74,7 +89,7 @@ impl Scrapes {
         let Some(page) = self.pages.page(agreed.format, agreed.escaping()).await else {
             return unrendered();
         };
-        let most = MAX_UNREAD_BYTES.max(page.bytes().saturating_mul(MAX_UNREAD_PAGES));
+        let most = self.max_unread_bytes(page.bytes());
         // Scrapers share pages: together they are counted by what is there, in `unread_bytes`.
         let of_client = Most {
             of_all: usize::MAX,
@@ -140,7 +155,7 @@ pub(super) fn config(config: &Config) -> ServerConfig<'_> {
         max_connections: config.max_connections.max(1) as usize,
         max_connections_per_peer: config.max_connections_per_peer,
         // Scrapers share pages, which are counted once.
-        max_answer_bytes: usize::MAX,
+        max_answer_bytes: Some(usize::MAX),
         headers: headers::build(&config.response_headers),
         serving: config.serving(),
         ..ServerConfig::at(&config.endpoint, &config.socket)
@@ -186,7 +201,8 @@ mod tests {
             "prometheus".into(),
             Arc::default(),
         );
-        let scrapes = Scrapes::of(&config, "prometheus".into(), Arc::new(pages));
+        let memory = Arc::<Account>::default();
+        let scrapes = Scrapes::of(&config, "prometheus".into(), Arc::new(pages), memory.clone());
         let ask = async |client: &str| {
             let request = Request {
                 client: Some(SenderKey::of(client)),
@@ -209,5 +225,11 @@ mod tests {
         assert_eq!(ask("reader").await.status(), StatusCode::OK);
         drop(unread);
         assert_eq!(ask("lazy").await.status(), StatusCode::OK);
+        // An eighth of it is less than a page.
+        memory.add_limit(crate::component::Limit::of(8 << 20));
+        let unread = ask("lazy").await;
+        assert_eq!(unread.status(), StatusCode::OK);
+        assert_eq!(ask("lazy").await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ask("reader").await.status(), StatusCode::OK);
     }
 }

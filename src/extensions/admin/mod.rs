@@ -34,7 +34,7 @@ use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::http::HTTP2_MAX_STREAMS;
-use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes};
+use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 use crate::prom::catalog::{HistoryRule, View, max_samples_within};
 
@@ -100,9 +100,7 @@ impl QueryConfig {
 
     /// The same of the bytes of answers.
     fn max_answer_bytes(&self, memory: usize) -> usize {
-        const USUAL: usize = 64 << 20;
-        const LEAST: usize = 1 << 20;
-        let derived = (memory / 16).clamp(LEAST, USUAL);
+        let derived = max_answer_bytes(memory);
         self.max_answer_bytes.map_or(derived, ByteSize::as_usize)
     }
 }
@@ -260,10 +258,7 @@ impl Lifecycle for Admin {
             auth: self.config.auth.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
             max_connections_per_peer: self.config.max_connections_per_peer,
-            max_answer_bytes: self
-                .config
-                .query
-                .max_answer_bytes(self.base.shared.memory.limit()),
+            max_answer_bytes: self.config.query.max_answer_bytes.map(ByteSize::as_usize),
             ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
         let cors = self.config.cors.clone();

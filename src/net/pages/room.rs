@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::component::Account;
 use crate::component::account::SenderKey;
 use crate::net::shares::{Most, NoShare, Share, Shares};
 
@@ -15,7 +16,9 @@ const SHORT: usize = 64 << 10;
 pub(crate) struct Room {
     /// Whose answers they are.
     component: Arc<str>,
-    bytes: usize,
+    /// Unset: by the limit of `memory`.
+    configured: Option<usize>,
+    memory: Arc<Account>,
     shares: Arc<Shares>,
 }
 
@@ -30,13 +33,27 @@ pub(crate) fn count_refusal(component: &Arc<str>) {
     metrics::counter!("tidegate_answers_refused_total", "component" => component.clone()).increment(1);
 }
 
+/// What all answers of a server that are on their way may take where the memory limit is so many bytes, unless configured.
+pub(crate) fn max_answer_bytes(memory: usize) -> usize {
+    const USUAL: usize = 64 << 20;
+    const LEAST: usize = 1 << 20;
+    (memory / 16).clamp(LEAST, USUAL)
+}
+
 impl Room {
-    pub(crate) fn of(component: &Arc<str>, bytes: usize) -> Arc<Self> {
+    pub(crate) fn of(component: &Arc<str>, configured: Option<usize>, memory: Arc<Account>) -> Arc<Self> {
         Arc::new(Self {
             component: component.clone(),
-            bytes,
+            configured,
+            memory,
             shares: Arc::default(),
         })
+    }
+
+    /// Memory limiters come and go.
+    fn bytes(&self) -> usize {
+        let configured = self.configured;
+        configured.unwrap_or_else(|| max_answer_bytes(self.memory.limit()))
     }
 
     /// Counts an answer that is refused because there is no room for it.
@@ -50,16 +67,17 @@ impl Room {
     /// # Errors
     /// There is no room, or the client has not read what it was sent before.
     pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes, client: Option<SenderKey>) -> Result<Bytes, NoShare> {
-        let quarter = self.bytes / 4;
+        let room = self.bytes();
+        let quarter = room / 4;
         let most = if bytes.len() <= SHORT {
             Most {
-                of_all: self.bytes.saturating_add(quarter),
-                of_one: self.bytes,
+                of_all: room.saturating_add(quarter),
+                of_one: room,
             }
         } else {
             Most {
-                of_all: self.bytes,
-                of_one: self.bytes - quarter,
+                of_all: room,
+                of_one: room - quarter,
             }
         };
         let share = self.shares.take(bytes.len(), client, most)?;
@@ -77,13 +95,29 @@ impl AsRef<[u8]> for Held {
 mod tests {
     use super::*;
 
+    fn of_mib() -> Arc<Room> {
+        Room::of(&"admin".into(), Some(1 << 20), Arc::default())
+    }
+
     fn answer(bytes: usize) -> Bytes {
         Bytes::from(vec![b'x'; bytes])
     }
 
     #[test]
+    fn a_room_is_a_sixteenth_of_the_memory_limit_and_64_mib_at_most() {
+        let memory = Arc::<Account>::default();
+        let room = Room::of(&"zpages".into(), None, memory.clone());
+        assert_eq!(room.bytes(), 64 << 20);
+        memory.add_limit(crate::component::Limit::of(64 << 20));
+        assert_eq!(room.bytes(), 4 << 20);
+        assert!(room.hold(answer(5 << 20), None).is_err());
+        memory.add_limit(crate::component::Limit::of(1 << 20));
+        assert_eq!(room.bytes(), 1 << 20);
+    }
+
+    #[test]
     fn answers_take_room_until_the_last_piece_of_them_is_gone() {
-        let room = Room::of(&"admin".into(), 1 << 20);
+        let room = of_mib();
         let mut first = room.hold(answer(900 << 10), None).unwrap();
         assert!(room.hold(answer(200 << 10), None).is_err());
         let piece = first.split_to(10);
@@ -99,7 +133,7 @@ mod tests {
 
     #[test]
     fn short_answers_have_room_of_their_own() {
-        let room = Room::of(&"admin".into(), 1 << 20);
+        let room = of_mib();
         let _large = room.hold(answer(1 << 20), None).unwrap();
         let short = || room.hold(Bytes::from_static(b"{}"), None);
         assert!(short().is_ok());
@@ -111,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_client_that_reads_nothing_leaves_room_to_others() {
-        let room = Room::of(&"admin".into(), 1 << 20);
+        let room = of_mib();
         let [lazy, reader] = ["lazy", "reader"].map(|name| Some(SenderKey::of(name)));
         let unread = || room.hold(answer(100 << 10), lazy).ok();
         let unread: Vec<_> = std::iter::from_fn(unread).collect();
