@@ -52,6 +52,30 @@ pub(crate) fn in_background<T: Send + 'static>(
     }
 }
 
+/// Work in the background that clients ask for as often as they like: so much of it at a time, the rest waits its turn. What
+/// nobody waits for any more keeps its turn until it is done.
+pub(crate) struct Turns(Semaphore);
+
+impl Turns {
+    pub(crate) const fn of(at_a_time: usize) -> Self {
+        Self(Semaphore::const_new(at_a_time))
+    }
+
+    /// As [`in_background`] does it. `None`: it panicked.
+    pub(crate) async fn in_background<T: Send + 'static>(
+        &'static self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        // Never closed.
+        let turn = self.0.acquire().await.ok()?;
+        let work = move || {
+            let _until_done = turn;
+            work()
+        };
+        in_background(work).await.ok()
+    }
+}
+
 /// So much work on what came in waits for a slot at most...
 const MAX_WAITING: usize = 256;
 
@@ -268,6 +292,27 @@ mod tests {
         let slot = Slot::get_unless(&mut kept, &of).await.unwrap();
         assert_eq!((one, slot.run(|| 2).await), (1, Ok(2)));
         assert!(kept.is_none() && Slot::soon_of(&ONE).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn work_in_turns_keeps_its_turn_until_it_is_done() {
+        static TURNS: Turns = Turns::of(2);
+        static WORKING: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        let work = || {
+            MOST.fetch_max(WORKING.fetch_add(1, Relaxed) + 1, Relaxed);
+            std::thread::sleep(Duration::from_millis(5));
+            WORKING.fetch_sub(1, Relaxed);
+        };
+        // Nobody waits for these.
+        for _ in 0..4 {
+            let _ = timeout(Duration::from_millis(1), TURNS.in_background(work)).await;
+        }
+        let all: Vec<_> = (0..8).map(|_| tokio::spawn(TURNS.in_background(work))).collect();
+        for one in all {
+            assert_eq!(one.await.unwrap(), Some(()));
+        }
+        assert!(MOST.load(Relaxed) <= 2);
     }
 
     #[tokio::test]

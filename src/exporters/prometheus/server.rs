@@ -12,7 +12,7 @@ use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
 use crate::component::Account;
 use crate::component::account::SenderKey;
-use crate::component::worker::in_background;
+use crate::component::worker::Turns;
 use crate::net::accept::{self, joined};
 use crate::net::headers;
 use crate::net::pages::{self, Answer, Request, ServerConfig, Takes};
@@ -26,6 +26,9 @@ const OF_MEMORY: usize = 8;
 
 /// ...but two of each format in any case.
 const UNREAD_PAGES: usize = 2;
+
+/// Debug pages that are made at a time.
+static DEBUGGING: Turns = Turns::of(2);
 
 /// One scraper leaves the others so large a part of it.
 const LEFT_TO_OTHERS: usize = 4;
@@ -76,9 +79,12 @@ impl Scrapes {
 
     async fn debug(&self) -> Answer {
         let pages = self.pages.clone();
-        match in_background(move || format!("{:#}\n", pages.debug())).await {
-            Ok(found) => pages::text(StatusCode::OK, "application/json", found),
-            Err(_) => failed("what is left out could not be found out\n"),
+        match DEBUGGING
+            .in_background(move || format!("{:#}\n", pages.debug()))
+            .await
+        {
+            Some(found) => pages::text(StatusCode::OK, "application/json", found),
+            None => failed("what is left out could not be found out\n"),
         }
     }
 

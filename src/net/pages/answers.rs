@@ -16,7 +16,7 @@ use tokio_stream::{Stream, StreamExt};
 use super::Takes;
 use super::room::Room;
 use crate::component::account::SenderKey;
-use crate::component::worker::in_background;
+use crate::component::worker::Turns;
 use crate::net::{Coding, compress};
 
 /// A body, whole or a stream.
@@ -28,6 +28,9 @@ pub(crate) type Answer = Response<Body>;
 
 /// A shorter body is sent as it is: it fits into one packet.
 const MIN_COMPRESSED: u64 = 1400;
+
+/// Answers that are compressed at a time.
+static COMPRESSING: Turns = Turns::of(2);
 
 /// Compresses a whole body that is worth it, off the threads that move data.
 pub(crate) async fn compressed(
@@ -50,8 +53,8 @@ pub(crate) async fn compressed(
     };
     let plain = plain.to_bytes();
     let kept = plain.clone();
-    let coded = in_background(move || compress(coding, &plain)).await;
-    let coded = coded.ok().and_then(Result::ok);
+    let coded = COMPRESSING.in_background(move || compress(coding, &plain)).await;
+    let coded = coded.and_then(Result::ok);
     let Some(coded) = coded.and_then(|coded| room.hold(coded.into(), client).ok()) else {
         return Response::from_parts(head, whole(kept));
     };
