@@ -485,7 +485,7 @@ service:
             ("content-encoding", "snappy"),
         ];
         // The body is not valid snappy. The gateway notices that only if the body is not too large.
-        let body = vec![0xff; 24 * MIB];
+        let body = vec![0xff; 40 * MIB];
         let answer = http::request("POST", port, "/api/v1/write", &headers, &body).expect("an answer");
         assert_eq!(answer.status, status, "{limit_mib} MiB: {}", answer.text());
         let labels = ["receiver=\"prometheusremotewrite\"", "reason=\"too_large\""];

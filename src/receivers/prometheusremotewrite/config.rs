@@ -16,7 +16,7 @@ use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8192).expect("not zero");
 
 /// Prometheus sends far less; so may those who collect from many.
-const MAX_BODY_BYTES: usize = 32 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;
 
 crate::options! {
     /// Options of the `prometheusremotewrite` receiver.
@@ -29,7 +29,7 @@ crate::options! {
         pub socket: SocketFileConfig = SocketFileConfig::default(),
         /// Path that senders write to.
         pub path: String = "/api/v1/write".to_owned(),
-        /// Largest body, before and after decompression; unset: 32 MiB, or 20 MiB where the gateway may use less than 1 GiB of
+        /// Largest body, before and after decompression; unset: 64 MiB, or 20 MiB where the gateway may use less than 1 GiB of
         /// memory.
         pub max_request_body_size: Option<ByteSize> = None,
         /// Connections at a time; further ones wait.
@@ -81,5 +81,18 @@ impl Config {
             max_stall: Some(READER_STALL),
             ..HttpConfig::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::settings;
+
+    #[test]
+    fn bodies_may_be_as_large_as_those_of_otlp() {
+        let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get::<Config>();
+        let of = |memory| config.max_body_bytes(memory) >> 20;
+        assert_eq!((of((1 << 30) - 1), of(1 << 30)), (20, 64));
     }
 }
