@@ -181,6 +181,17 @@ impl Config {
                 .help("give both the same `tls` and `socket`, or ports of their own")
                 .error("gRPC and HTTP share this endpoint, but not its `tls` and `socket` options");
         }
+        if let Some((grpc, http)) = self.protocols.shared()
+            && grpc.serving().max_idle != http.serving().max_idle
+        {
+            let http = at.child("protocols").child("http");
+            cx.at(http.child("idle_timeout"))
+                .help("set both to the same time, or give the protocols ports of their own")
+                .error(
+                    "gRPC and HTTP share this endpoint, but `http::idle_timeout` is not \
+                     `grpc::keepalive::server_parameters::max_connection_idle`",
+                );
+        }
         if self.protocols.grpc.is_none() && self.protocols.http.is_none() {
             cx.at(at)
                 .help("for example `protocols: {grpc: {}, http: {}}`")
@@ -316,6 +327,29 @@ mod tests {
             (grpc.max_message_bytes(0) >> 20, http.max_body_bytes(0) >> 20),
             (7, 9)
         );
+    }
+
+    #[test]
+    fn protocols_that_share_a_port_have_one_idle_time() {
+        use crate::component::testing::options;
+        let of = |grpc: &str, http: &str| {
+            let grpc = format!("grpc: {{endpoint: 'localhost:4317', {grpc}}}");
+            options::<Config>(&format!(
+                "{{protocols: {{{grpc}, http: {{endpoint: 'localhost:4317', {http}}}}}}}"
+            ))
+        };
+        let none = "transport: tcp";
+        let of_grpc = "keepalive: {server_parameters: {max_connection_idle: 60s}}";
+        assert!(of(none, none).is_ok());
+        assert!(of(of_grpc, "idle_timeout: 60s").is_ok());
+        for (grpc, http) in [
+            (of_grpc, none),
+            (none, "idle_timeout: 60s"),
+            (none, "idle_timeout: 0s"),
+        ] {
+            let problems = of(grpc, http).err().unwrap();
+            assert!(problems.contains("max_connection_idle"), "{problems}");
+        }
     }
 
     #[test]

@@ -125,6 +125,9 @@ impl Otlp {
         let serving = HttpConfig {
             http2_only: false,
             header_timeout: http.header_timeout(),
+            // Idle times are the same.
+            max_stall: http.serving().max_stall,
+            keeps_alive: http.keep_alives_enabled,
             ..grpc.serving()
         };
         let serving = serving.of_receiver(&self.base, self.ingest.ceiling(), &listener, &limits);
