@@ -1,18 +1,20 @@
 //! What the commands that ask a running gateway share: where it is, how it is asked, and how answers are shown.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Http;
-use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
 use super::Failure;
-use crate::net::client::{Connector, UseTls};
+use crate::component::Held;
+use crate::net::client::{Connector, UseTls, http_client};
+use crate::net::read_answer;
 use crate::net::tls::{ALPN_HTTP, TlsClientConfig};
 
 /// A longer answer is not read.
@@ -64,7 +66,7 @@ impl Client {
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         };
         Ok(Self {
-            http: Http::builder(TokioExecutor::new()).build(connector),
+            http: http_client().build(connector),
             base: match socket {
                 Some(_) => "http://localhost".to_owned(),
                 None => base(&place.endpoint),
@@ -150,9 +152,9 @@ fn unreachable_at(base: &str, error: &dyn std::error::Error) -> Failure {
 }
 
 async fn read(body: Incoming) -> Result<Bytes, Failure> {
-    let read = Limited::new(body, MAX_ANSWER).collect().await;
-    let read = read.map_err(|error| Failure::Message(format!("the answer broke off: {error}")))?;
-    Ok(read.to_bytes())
+    let mut held = Held::ours(Arc::default());
+    let read = read_answer(body, MAX_ANSWER, &mut held).await;
+    read.map_err(|error| Failure::Message(format!("the answer can't be read: {error}")))
 }
 
 /// What an error page says.

@@ -1,16 +1,16 @@
 //! A configuration from a web server: `--config https://...`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ACCEPT;
 use http::{Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Empty;
 
-use crate::net::TlsClientConfig;
-use crate::net::client::{Connector, UseTls};
+use crate::component::Held;
+use crate::net::client::{Connector, UseTls, http_client};
 use crate::net::tls::ALPN_HTTP;
+use crate::net::{TlsClientConfig, read_answer};
 
 /// A server that takes longer for a small file has trouble.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub(super) fn text(url: &str) -> Result<String, String> {
 
 async fn get(url: Uri) -> Result<String, String> {
     let connector = Connector::new(None, UseTls::ByScheme, &TlsClientConfig::default(), ALPN_HTTP);
-    let client = Client::builder(TokioExecutor::new()).build(connector.map_err(|error| error.to_string())?);
+    let client = http_client().build(connector.map_err(|error| error.to_string())?);
     let request = Request::get(url)
         .header(ACCEPT, "application/yaml, text/yaml, */*")
         .body(Empty::<bytes::Bytes>::new());
@@ -39,8 +39,9 @@ async fn get(url: Uri) -> Result<String, String> {
     if answer.status() != StatusCode::OK {
         return Err(format!("the server answers {}", answer.status()));
     }
-    let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    let mut held = Held::ours(Arc::default());
+    let body = read_answer(answer.into_body(), MAX_BYTES, &mut held).await;
+    let body = body.map_err(|error| error.to_string())?;
     String::from_utf8(body.into()).map_err(|_| "the answer is not UTF-8".to_owned())
 }
 

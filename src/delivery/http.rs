@@ -12,23 +12,20 @@ use bytes::Bytes;
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Limited};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
 use super::answer::MAX_ANSWER_BYTES;
 use super::{INLINE_BYTES, Making, Outcome, apart};
 use crate::batch::ClientMetadata;
 use crate::component::auth::Credentials;
-use crate::component::{ComponentError, Context, Shared};
-use crate::net::TlsClientConfig;
+use crate::component::{ComponentError, Context, Held, Shared};
 use crate::net::auth::AuthConfig;
-use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
+use crate::net::client::{Connector, UseTls, http_client};
 use crate::net::measured::Measured;
-use crate::net::retry_after;
 use crate::net::tls::{ALPN_HTTP, ALPN_HTTP1};
 use crate::net::url::Url;
 use crate::net::via::Proxy;
+use crate::net::{BodyError, TlsClientConfig, read_answer, retry_after};
 
 /// Between two HTTP/2 pings while requests are under way, and how long an answer may take.
 pub(crate) const PING: Duration = Duration::from_secs(10);
@@ -158,7 +155,9 @@ pub(crate) struct HttpAnswer {
     /// When it wants to be asked again.
     pub(crate) after: Option<Duration>,
     /// The body, or why it can't be had.
-    pub(crate) body: Result<Bytes, Box<dyn std::error::Error + Send + Sync>>,
+    pub(crate) body: Result<Bytes, BodyError>,
+    /// The room of the body.
+    _held: Held,
 }
 
 impl HttpAnswer {
@@ -192,19 +191,15 @@ impl HttpClient {
             shared: cx.shared.clone(),
             proxy: connections.proxy.cloned(),
             turns: (connections.max > 0).then(|| Semaphore::new(connections.max)),
-            http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            http: http_client()
                 .pool_idle_timeout(options.idle_conn_timeout)
                 .pool_max_idle_per_host(match connections.are_kept {
                     true => options.max_idle_conns,
                     false => 0,
                 })
                 // A peer that is gone without a word is found out, where requests share a connection.
-                .timer(TokioTimer::new())
-                .pool_timer(TokioTimer::new())
                 .http2_keep_alive_interval(ping_interval)
                 .http2_keep_alive_timeout(connections.ping_timeout)
-                .http1_max_buf_size(MAX_HEAD_BYTES as usize)
-                .http2_max_header_list_size(MAX_HEAD_BYTES)
                 .build(connector),
             credentials: options.auth.map(|auth| auth.credentials(cx)).transpose()?,
             is_measured: cx.shared.wants_details(),
@@ -281,12 +276,14 @@ impl HttpClient {
         let (head, body) = response
             .map_err(|error| Outcome::retry(error_chain(&error)))?
             .into_parts();
-        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+        let mut held = Held::ours(self.shared.memory.clone());
+        let body = read_answer(body, MAX_ANSWER_BYTES, &mut held).await;
         Ok(HttpAnswer {
             status: head.status,
             after: retry_after::parse(&head.headers, SystemTime::now()),
             headers: head.headers,
-            body: body.map(|body| body.to_bytes()),
+            body,
+            _held: held,
         })
     }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::{Builder, Client};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
@@ -28,6 +29,17 @@ const UNACKNOWLEDGED_TIMEOUT_MS: u32 = 20_000;
 
 /// The longest head of an answer over HTTP or gRPC, in bytes.
 pub const MAX_HEAD_BYTES: u32 = 64 << 10;
+
+/// A builder of HTTP clients. They refuse heads of answers that have more than [`MAX_HEAD_BYTES`], and their timeouts work.
+pub fn http_client() -> Builder {
+    let mut client = Client::builder(TokioExecutor::new());
+    client
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http1_max_buf_size(MAX_HEAD_BYTES as usize)
+        .http2_max_header_list_size(MAX_HEAD_BYTES);
+    client
+}
 
 /// Which URLs get TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,5 +188,33 @@ mod tests {
             assert_eq!(host(&uri.parse().unwrap()).unwrap(), expected);
         }
         assert!(host(&"/path".parse().unwrap()).is_err());
+    }
+
+    #[tokio::test]
+    async fn the_head_of_an_answer_may_have_64_kib() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: Uri = format!("http://{}/", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
+        let served = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 1024];
+                let read = stream.read(&mut request).await.unwrap();
+                let long = request[..read].starts_with(b"GET /long ");
+                let value = "x".repeat(if long { 70 << 10 } else { 40 << 10 });
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\na: {value}\r\n\r\n"
+                );
+                // A client that has read enough closes the connection.
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let connector = Connector::new(None, UseTls::Never, &TlsClientConfig::default(), &[]);
+        let client: Client<_, http_body_util::Empty<bytes::Bytes>> = http_client().build(connector.unwrap());
+        assert!(client.get(url.clone()).await.is_ok());
+        let long = format!("{url}long").parse().unwrap();
+        assert!(client.get(long).await.is_err());
+        served.abort();
     }
 }

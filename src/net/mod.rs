@@ -33,7 +33,7 @@ pub mod unix;
 pub mod url;
 pub mod via;
 
-pub use body::{BodyError, BodyLimits, read_body};
+pub use body::{BodyError, BodyLimits, read_answer, read_body};
 pub use client::Connector;
 pub(crate) use compression::unpack;
 pub use compression::{Coding, DecompressError, compress, compress_at, decompress};

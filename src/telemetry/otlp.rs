@@ -2,11 +2,11 @@
 //! declarative configuration, which the Collector uses here too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{
     Compression, LogExporter, MetricExporter, Protocol as Wire, SpanExporter, WithExportConfig,
@@ -17,11 +17,12 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 
 use super::config::NoEffect;
+use crate::component::Held;
 use crate::config::{Decode, Node, Problems, Secret, TypeHelp, wrong_type};
-use crate::net::Connector;
-use crate::net::client::UseTls;
+use crate::net::client::{MAX_HEAD_BYTES, UseTls, http_client};
 use crate::net::headers::{self, Headers};
 use crate::net::tls::{ALPN_GRPC, ALPN_HTTP, TlsClientConfig};
+use crate::net::{Connector, read_answer};
 
 /// An answer to a push says little; more than this is not read.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -285,7 +286,8 @@ impl Otlp {
         // tonic refuses `https` unless it does the TLS itself; ours is done by the connector.
         let endpoint =
             Endpoint::from_shared(format!("http://{authority}")).map_err(|error| error.to_string())?;
-        Ok(endpoint.origin(url).connect_with_connector_lazy(connector))
+        let endpoint = endpoint.origin(url).http2_max_header_list_size(MAX_HEAD_BYTES);
+        Ok(endpoint.connect_with_connector_lazy(connector))
     }
 
     fn connector(&self, use_tls: UseTls, alpn: &[&[u8]]) -> Result<Connector, String> {
@@ -312,7 +314,7 @@ impl Client {
     fn new(config: &Otlp) -> Result<Self, String> {
         let connector = config.connector(UseTls::ByScheme, ALPN_HTTP)?;
         Ok(Self {
-            http: hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector),
+            http: http_client().build(connector),
             runtime: tokio::runtime::Handle::current(),
             timeout: config.timeout.0,
         })
@@ -331,11 +333,48 @@ impl HttpClient for Client {
         let Self { http, timeout, .. } = self.clone();
         let exchange = async move {
             let (head, body) = http.request(request.map(Full::new)).await?.into_parts();
-            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?;
-            Ok::<_, HttpError>(http::Response::from_parts(head, body.to_bytes()))
+            // One answer at a time, which is small: it needs no account.
+            let mut held = Held::ours(Arc::default());
+            let body = read_answer(body, MAX_ANSWER_BYTES, &mut held).await?;
+            Ok::<_, HttpError>(http::Response::from_parts(head, body))
         };
         self.runtime
             .spawn(async move { tokio::time::timeout(timeout, exchange).await? })
             .await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::component::testing::options;
+
+    #[tokio::test]
+    async fn the_answer_to_a_push_is_read_in_pieces_and_its_head_is_bounded() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1/logs", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            for head_bytes in [1_usize, 70 << 10] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 1024]).await;
+                let value = "x".repeat(head_bytes);
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\na: {value}\r\n\r\n"
+                );
+                let body = "1\r\ny\r\n".repeat(10_000) + "0\r\n\r\n";
+                // A client that has read enough closes the connection.
+                let _ = stream.write_all((head + &body).as_bytes()).await;
+            }
+        });
+        let yaml = format!("{{endpoint: \"{url}\", protocol: http/protobuf}}");
+        let client = Client::new(&options::<Otlp>(&yaml).unwrap()).unwrap();
+        let push = || http::Request::post(&*url).body(Bytes::new()).unwrap();
+        let answer = client.send_bytes(push()).await.unwrap();
+        assert_eq!(answer.body().len(), 10_000);
+        assert!(client.send_bytes(push()).await.is_err());
+        served.await.unwrap();
     }
 }

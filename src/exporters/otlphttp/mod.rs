@@ -18,8 +18,8 @@ use crate::component::{
 use crate::delivery::answer::{USER_AGENT, address, of_http, quote};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions, Pieces};
 use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
-use crate::net::headers;
 use crate::net::url::Url;
+use crate::net::{BodyError, headers};
 use body::{Compression, Encoding};
 use config::Config;
 
@@ -119,10 +119,11 @@ impl Client {
             headers,
             after,
             body,
+            ..
         } = answer;
         let body = match body {
             Ok(body) => body,
-            Err(error) => return unreadable(status, after, &*error),
+            Err(error) => return unreadable(status, after, &error),
         };
         let encoding = Encoding::of_answer(&headers).unwrap_or(self.encoding);
         match status.is_success() {
@@ -158,17 +159,14 @@ fn shown(config: &Config) -> String {
 
 /// The answer broke off or was too large. The status decides, except that a peer that broke off a success may
 /// have failed half way.
-fn unreadable(
-    status: StatusCode,
-    after: Option<std::time::Duration>,
-    error: &(dyn std::error::Error + Send + Sync + 'static),
-) -> Outcome {
-    match status.is_success() {
-        true if error.is::<http_body_util::LengthLimitError>() => Outcome::Accepted {
+fn unreadable(status: StatusCode, after: Option<std::time::Duration>, error: &BodyError) -> Outcome {
+    match (status.is_success(), error) {
+        (true, BodyError::TooLarge { .. }) => Outcome::Accepted {
             note: body::UNREAD.to_owned(),
         },
-        true => Outcome::retry(format!("the answer broke off: {error}")),
-        false => of_http(status, after, &error.to_string()),
+        (true, BodyError::Broken(why)) => Outcome::retry(format!("the answer broke off: {why}")),
+        (true, error) => Outcome::retry(error.to_string()),
+        (false, error) => of_http(status, after, &error.to_string()),
     }
 }
 

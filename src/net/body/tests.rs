@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use http_body::Frame;
@@ -44,6 +45,74 @@ async fn a_body_is_on_the_books_while_it_is_held() {
     assert_eq!((account.reserved_bytes(), account.filled_bytes()), (5, 5));
     drop(held);
     assert_eq!((account.reserved_bytes(), account.filled_bytes()), (0, 0));
+}
+
+/// So many bytes, each in a piece of its own, which notes how many pieces are there at a time.
+struct Bytewise {
+    left: usize,
+    alive: Arc<AtomicUsize>,
+    most_alive: Arc<AtomicUsize>,
+}
+
+/// The only byte of a piece.
+struct Alive([u8; 1], Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for Alive {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Body for Bytewise {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        let alive = self.alive.fetch_add(1, Relaxed) + 1;
+        self.most_alive.fetch_max(alive, Relaxed);
+        let piece = Bytes::from_owner(Alive([b'x'], self.alive.clone()));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_pieces_of_a_byte_is_one_buffer_and_none_of_them_stays() {
+    const BYTES: usize = 100_000;
+    let account = Arc::new(Account::default());
+    for (limit, is_read) in [(BYTES, true), (BYTES - 1, false)] {
+        let most_alive = Arc::new(AtomicUsize::new(0));
+        let body = Bytewise {
+            left: BYTES,
+            alive: Arc::default(),
+            most_alive: most_alive.clone(),
+        };
+        let mut held = Held::ours(account.clone());
+        match read_answer(body, limit, &mut held).await {
+            Ok(whole) => {
+                assert!(is_read && whole.len() == BYTES && whole.iter().all(|byte| *byte == b'x'));
+                assert_eq!(held.bytes(), BYTES, "it is on the account");
+            }
+            Err(error) => {
+                assert!(!is_read, "{error}");
+                assert!(matches!(error, BodyError::TooLarge { limit_bytes } if limit_bytes == limit));
+            }
+        }
+        assert_eq!(most_alive.load(Relaxed), 1, "pieces at a time");
+    }
+    assert_eq!(account.reserved_bytes(), 0);
 }
 
 proptest! {

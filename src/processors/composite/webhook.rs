@@ -7,24 +7,25 @@ use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use http_body_util::Full;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::task::JoinHandle;
 
 use crate::batch::{Batch, Encoded, Signal};
-use crate::component::{ComponentError, Consumer, Context, ExporterContext, Flow, Ledger, Lifecycle, Reason};
+use crate::component::{
+    Account, ComponentError, Consumer, Context, ExporterContext, Flow, Held, Ledger, Lifecycle, Reason,
+};
 use crate::config::{Node, Problems};
 use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, address, of_http, quote};
 use crate::delivery::{
     Attempt, Delivery, Destination, Outcome, Parcel, QueueConfig, RetryConfig, Shape, Speaks,
     TemporalityChoice,
 };
-use crate::net::client::{Connector, UseTls};
+use crate::net::client::{Connector, UseTls, http_client};
 use crate::net::headers::{self, Headers};
 use crate::net::tls::ALPN_HTTP;
 use crate::net::url::Url;
-use crate::net::{TlsClientConfig, retry_after};
+use crate::net::{TlsClientConfig, read_answer, retry_after};
 use crate::watch::{Crossing, Watched, json};
 
 crate::options! {
@@ -76,6 +77,8 @@ struct Post {
     /// The address, for people.
     shown: String,
     labels: [(&'static str, String); 2],
+    /// The account that answers are on.
+    memory: Arc<Account>,
 }
 
 impl Post {
@@ -92,10 +95,7 @@ impl Post {
         all.extend(headers::build(&config.headers));
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self {
-            http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .pool_timer(TokioTimer::new())
-                .build(connector),
+            http: http_client().build(connector),
             url: config.endpoint.exact(),
             headers: all,
             retry: config.retry_on_failure.clone(),
@@ -104,6 +104,7 @@ impl Post {
                 None => address(&config.endpoint.exact()),
             },
             labels,
+            memory: cx.shared.memory.clone(),
         })
     }
 
@@ -121,8 +122,9 @@ impl Post {
             return Outcome::Done;
         }
         let after = retry_after::parse(&head.headers, SystemTime::now());
-        let said = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-        let said = said.map(|body| body.to_bytes()).unwrap_or_default();
+        let mut held = Held::ours(self.memory.clone());
+        let said = read_answer(body, MAX_ANSWER_BYTES, &mut held).await;
+        let said = said.unwrap_or_default();
         let said = String::from_utf8_lossy(said.get(..said.len().min(4096)).unwrap_or_default());
         let outcome = self
             .retry

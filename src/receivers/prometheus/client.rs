@@ -7,7 +7,6 @@ use http::header::{AUTHORIZATION, CONTENT_ENCODING, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::Empty;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::config::http::HttpOptions;
 use super::credentials::{Credentials, Value, header_value};
@@ -15,7 +14,7 @@ use crate::component::{Account, Ceiling, Held, NoRoom};
 use crate::config::Secret;
 use crate::delivery::answer::shorten;
 use crate::net::body::Chunks;
-use crate::net::client::{MAX_HEAD_BYTES, UseTls};
+use crate::net::client::{UseTls, http_client};
 use crate::net::compression::unpack_now;
 use crate::net::compression::{Coding, DecompressError};
 use crate::net::tls::ALPN_HTTP;
@@ -98,13 +97,9 @@ impl Client {
             &[b"http/1.1".as_slice()]
         };
         let connector = Connector::new(None, UseTls::ByScheme, &options.tls.client(), alpn)?;
-        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        let http = http_client()
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .http1_max_buf_size(MAX_HEAD_BYTES as usize)
-            .http2_max_header_list_size(MAX_HEAD_BYTES)
             .build(connector);
         let mut headers = Vec::new();
         for (name, values) in options.http_headers.iter() {
