@@ -1,5 +1,6 @@
 //! The endpoints that there are now: a destination each, made and unmade as names say.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,10 @@ pub(super) type Shares = SmallVec<[(Arc<Peer>, Batch); 2]>;
 /// How long an endpoint that went may take to finish what is under way.
 const LEAVE: Duration = Duration::from_secs(5);
 
+/// Most addresses of a name that are used. Each has a queue, connections, and series of the gateway's own metrics. A name
+/// that somebody else answers for could have thousands.
+pub(super) const MAX_ADDRESSES: usize = 1024;
+
 /// When a sender should come back that came before there was any endpoint.
 const NOBODY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -31,6 +36,8 @@ pub(super) struct Peers {
     config: Arc<Config>,
     cx: ExporterContext,
     current: RwLock<Arc<Current>>,
+    /// Whether the name had more than [`MAX_ADDRESSES`] at the last look.
+    has_too_many: AtomicBool,
 }
 
 /// In the order of their names.
@@ -52,6 +59,7 @@ impl Peers {
             config,
             cx,
             current: RwLock::new(Current::new(Vec::new())),
+            has_too_many: AtomicBool::new(false),
         };
         // What is wrong with the options is told before anything starts.
         peers.make("localhost:4317")?;
@@ -113,10 +121,8 @@ impl Peers {
         let (component, hostname) = (&*self.cx.base.path, &*dns.hostname);
         match tokio::time::timeout(dns.timeout, lookup).await {
             Ok(Ok(addresses)) => {
-                let mut endpoints: Vec<_> = addresses.map(|address| address.to_string()).collect();
-                endpoints.sort_unstable();
-                endpoints.dedup();
-                Some(endpoints)
+                let endpoints = addresses.map(|address| address.to_string()).collect();
+                Some(self.bounded(hostname, endpoints))
             }
             Ok(Err(error)) => {
                 warn!(component, hostname, %error, "the name can't be looked up");
@@ -127,6 +133,25 @@ impl Peers {
                 None
             }
         }
+    }
+
+    /// In their order, the first of the addresses of a name: the same ones at every look. It warns once while there are more.
+    pub(super) fn bounded(&self, hostname: &str, mut endpoints: Vec<String>) -> Vec<String> {
+        endpoints.sort_unstable();
+        endpoints.dedup();
+        let has_too_many = endpoints.len() > MAX_ADDRESSES;
+        let had_too_many = self.has_too_many.swap(has_too_many, Relaxed);
+        if has_too_many && !had_too_many {
+            warn!(
+                component = &*self.cx.base.path,
+                hostname,
+                addresses = endpoints.len(),
+                used = MAX_ADDRESSES,
+                "the name has more addresses than the exporter uses: send to several names, by an exporter each"
+            );
+        }
+        endpoints.truncate(MAX_ADDRESSES);
+        endpoints
     }
 
     /// Goes over to these endpoints; what those that go still hold goes to the others.

@@ -13,7 +13,7 @@ use tonic::Status;
 use super::*;
 use crate::batch::wire;
 use crate::component::testing::settings;
-use crate::delivery::testing::{balance_when, exporter_context, ledgers};
+use crate::delivery::testing::{Log, balance_when, exporter_context, ledgers};
 use crate::exporters::testing::{Bench, Sink, grpc_failure, grpc_ok};
 use crate::telemetry::testing::{Values, recorder};
 
@@ -279,6 +279,25 @@ async fn the_addresses_of_a_name_are_the_endpoints() {
     // `localhost` may have an address where nobody listens; it must not cost more than its share.
     balance_when(&bench.ledgers[1], |balance| balance.left > 0).await;
     assert!(!spans(&sink).is_empty());
+}
+
+#[tokio::test]
+async fn of_a_name_with_thousands_of_addresses_the_same_1_024_are_used() {
+    let config = settings::<Config>("{resolver: {dns: {hostname: a}}}");
+    let (log, _guard) = Log::capture();
+    let peers = Peers::new(config.get(), exporter_context("exporters::loadbalancing")).unwrap();
+    let addresses = |count: usize| (0..count).map(|number| format!("10.0.0.1:{number:05}"));
+    let warnings = || log.lines("the name has more addresses").len();
+    assert_eq!(peers.bounded("a", addresses(1024).collect()).len(), 1024);
+    assert_eq!(warnings(), 0);
+    for all in [addresses(3000).collect(), addresses(3000).rev().collect()] {
+        let used = peers.bounded("a", all);
+        assert!(used.into_iter().eq(addresses(1024)));
+        assert_eq!(warnings(), 1, "one of all looks");
+    }
+    assert_eq!(peers.bounded("a", addresses(2).collect()).len(), 2);
+    peers.bounded("a", addresses(3000).collect());
+    assert_eq!(warnings(), 2, "it had fewer in between");
 }
 
 #[tokio::test]

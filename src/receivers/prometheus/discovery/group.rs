@@ -56,6 +56,14 @@ const LABEL_BYTES: usize = 80;
 /// target has them; they are copied once more while targets are compared.
 const COPIES: usize = 5;
 
+/// What a target of DNS takes beside its labels, about: the loop that scrapes it, its client, its state.
+const TARGET_BYTES: usize = 8 << 10;
+
+/// Bytes of a label with a value of so many bytes.
+pub(super) fn label_bytes(name: &str, value_bytes: usize) -> usize {
+    LABEL_BYTES + name.len() + value_bytes
+}
+
 /// The targets of a list, and their room.
 #[derive(Debug)]
 pub(super) struct Listed {
@@ -108,10 +116,35 @@ impl Listed {
         let groups = language.read(name, text).map_err(ListError::Wrong)?;
         let weight = groups.iter().map(|group| group.weight(meta));
         let weight = weight.fold(0, usize::saturating_add);
-        let all = weight.saturating_mul(COPIES);
-        grow(&mut held, all)?;
         let labelled = |group: Group| group.into_labels(meta);
-        let labels = groups.into_iter().flat_map(labelled).collect();
+        let make = || groups.into_iter().flat_map(labelled).collect();
+        Self::make(weight, weight.saturating_mul(COPIES), make, held)
+    }
+
+    /// Makes so many targets whose labels take `weight` bytes, once.
+    ///
+    /// # Errors
+    /// There is no room for them and for what scrapes them.
+    pub(super) fn of_dns(
+        targets: usize,
+        weight: usize,
+        make: impl FnOnce() -> Vec<Labels>,
+        held: Held,
+    ) -> Result<Self, ListError> {
+        let beside = targets.saturating_mul(TARGET_BYTES);
+        let all = weight.saturating_mul(COPIES).saturating_add(beside);
+        Self::make(weight, all, make, held)
+    }
+
+    /// Makes labels of `weight` bytes once there is room for `all` that comes of them.
+    fn make(
+        weight: usize,
+        all: usize,
+        make: impl FnOnce() -> Vec<Labels>,
+        mut held: Held,
+    ) -> Result<Self, ListError> {
+        grow(&mut held, all)?;
+        let labels = make();
         held.settle(weight);
         grow(&mut held, all - weight)?;
         let room = Room(Arc::new(Mutex::new(held)));
@@ -140,7 +173,7 @@ pub(super) struct Group {
 impl Group {
     /// Bytes that its targets take with their labels, once.
     fn weight(&self, meta: &[(&str, &str)]) -> usize {
-        let of_label = |name: &str, value: &str| LABEL_BYTES + name.len() + value.len();
+        let of_label = |name: &str, value: &str| label_bytes(name, value.len());
         let common = self.labels.iter().map(|(name, value)| of_label(name, value));
         let meta = meta.iter().map(|(name, value)| of_label(name, value));
         let common = common.chain(meta).fold(0, usize::saturating_add);

@@ -18,7 +18,7 @@ const CLASS_INTERNET: u16 = 1;
 const TYPE_CNAME: u16 = 5;
 
 /// What one record says.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Record {
     /// An address.
     Address(IpAddr),

@@ -4,9 +4,12 @@ mod message;
 mod resolver;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::group::{ListError, Listed, label_bytes};
 use super::{ADDRESS, Reporter};
+use crate::component::{Account, Held};
 use crate::receivers::prometheus::config::discovery::{DnsSdConfig, RecordType};
 use crate::receivers::prometheus::labels::Labels;
 use message::Record;
@@ -25,7 +28,7 @@ pub(super) struct DnsDiscovery {
     refresh_interval: Duration,
     resolver: Resolver,
     /// What each name gave when it last answered.
-    found: BTreeMap<String, Vec<Labels>>,
+    found: BTreeMap<String, Listed>,
 }
 
 impl DnsDiscovery {
@@ -47,23 +50,87 @@ impl DnsDiscovery {
         loop {
             ticks.tick().await;
             for name in &self.names {
-                match self.resolver.look_up(name, self.record_type).await {
-                    Ok(records) => {
-                        let of = |record| labels(name, self.port, record);
-                        self.found
-                            .insert(name.clone(), records.into_iter().map(of).collect());
+                let records = match self.resolver.look_up(name, self.record_type).await {
+                    Ok(records) => records,
+                    Err(error) => {
+                        to.failed("dns", &error);
+                        continue;
                     }
-                    Err(error) => to.failed("dns", &error),
+                };
+                match listed(name, self.port, records, self.found.get(name), &to.memory) {
+                    Ok(Some(listed)) => {
+                        self.found.insert(name.clone(), listed);
+                    }
+                    Ok(None) => {}
+                    Err(error) => to.failed("dns", &format_args!("{name}: {error}")),
                 }
             }
-            if !to.report(self.found.values().flatten().cloned()).await {
+            let targets = self
+                .found
+                .values()
+                .flat_map(|listed| listed.labels.iter().cloned());
+            let rooms = self.found.values().map(|listed| listed.room.clone()).collect();
+            if !to.report_with(targets, rooms).await {
                 return;
             }
         }
     }
 }
 
-fn labels(name: &str, port: u16, record: Record) -> Labels {
+/// The targets of the records of a name, in room of their own. `None`: they are those that are known.
+///
+/// # Errors
+/// There is no room for them.
+fn listed(
+    name: &str,
+    port: u16,
+    mut records: Vec<Record>,
+    known: Option<&Listed>,
+    memory: &Arc<Account>,
+) -> Result<Option<Listed>, ListError> {
+    // Servers change their order from answer to answer.
+    records.sort_unstable();
+    records.dedup();
+    let is_known = |known: &Listed| {
+        let mut pairs = known.labels.iter().zip(&records);
+        known.labels.len() == records.len()
+            && pairs.all(|(known, record)| *known == labels(name, port, record))
+    };
+    if known.is_some_and(is_known) {
+        return Ok(None);
+    }
+    let weights = records.iter().map(|record| weight(name, record));
+    let weight = weights.fold(0, usize::saturating_add);
+    let make = || records.iter().map(|record| labels(name, port, record)).collect();
+    Listed::of_dns(records.len(), weight, make, Held::new(memory.clone())).map(Some)
+}
+
+/// Bytes that the labels of a record take, once, at most.
+fn weight(name: &str, record: &Record) -> usize {
+    /// Of the longest text of an IP address.
+    const ADDRESS_BYTES: usize = 45;
+    /// Of a port with its colon, and of brackets around an address.
+    const PORT_BYTES: usize = 8;
+    let host = match record {
+        Record::Address(_) => ADDRESS_BYTES,
+        Record::Service { target, .. } | Record::Exchange(target) | Record::NameServer(target) => {
+            target.len()
+        }
+    };
+    // The labels of a service, which has most of them and the longest names.
+    let labels = [
+        (META_NAME, name.len()),
+        (META_SRV_TARGET, host),
+        (META_SRV_PORT, PORT_BYTES),
+        (ADDRESS, host + PORT_BYTES),
+    ];
+    labels
+        .iter()
+        .map(|(label, bytes)| label_bytes(label, *bytes))
+        .sum()
+}
+
+fn labels(name: &str, port: u16, record: &Record) -> Labels {
     let mut labels = Labels::default();
     labels.set(META_NAME, name);
     // Rooted names lose their last dot, as people write them.
@@ -76,15 +143,15 @@ fn labels(name: &str, port: u16, record: Record) -> Labels {
         Record::Service { target, port } => {
             labels.set(META_SRV_PORT, port.to_string());
             labels.set(META_SRV_TARGET, target.as_str());
-            (target, port)
+            (target.clone(), *port)
         }
         Record::Exchange(target) => {
             labels.set(META_MX_TARGET, target.as_str());
-            (target, port)
+            (target.clone(), port)
         }
         Record::NameServer(target) => {
             labels.set(META_NS_TARGET, target.as_str());
-            (target, port)
+            (target.clone(), port)
         }
     };
     labels.set(ADDRESS, address(&host, port));

@@ -6,6 +6,10 @@ use tokio::net::{TcpListener, UdpSocket};
 
 use super::message::{Malformed, NO_SUCH_NAME, OK, answer, question};
 use super::*;
+use crate::batch::Signal;
+use crate::component::Limit;
+use crate::component::testing::Sink;
+use crate::receivers::prometheus::books::Books;
 
 /// The records that a server has under a name: type and data.
 type Zone = fn(&str) -> Option<Vec<(u16, Vec<u8>)>>;
@@ -144,7 +148,7 @@ async fn every_type_of_record_becomes_targets() {
         let records = resolver.look_up(name, record_type).await.unwrap();
         let addresses: Vec<_> = records
             .into_iter()
-            .map(|record| labels(name, 7, record).get(ADDRESS).to_owned())
+            .map(|record| labels(name, 7, &record).get(ADDRESS).to_owned())
             .collect();
         assert_eq!(addresses, expected, "{name}");
     }
@@ -152,10 +156,104 @@ async fn every_type_of_record_becomes_targets() {
         .look_up("_m._tcp.example", RecordType::Srv)
         .await
         .unwrap();
-    let labels = labels("_m._tcp.example", 0, records[0].clone());
+    let labels = labels("_m._tcp.example", 0, &records[0]);
     assert_eq!(labels.get(META_SRV_TARGET), "a.example.");
     assert_eq!(labels.get(META_SRV_PORT), "9100");
     assert_eq!(labels.get(META_NAME), "_m._tcp.example");
+}
+
+/// What a target takes beside its labels.
+const TARGET_BYTES: usize = 8 << 10;
+
+#[tokio::test]
+async fn the_targets_of_a_name_are_on_the_account_while_they_are_in_force() {
+    let (resolver, _conf) = resolver(zone, false, "").await;
+    let discovery = DnsDiscovery {
+        names: vec!["hosts.example".to_owned()],
+        record_type: RecordType::A,
+        port: 7,
+        refresh_interval: Duration::from_millis(1),
+        resolver,
+        found: BTreeMap::new(),
+    };
+    let memory = Arc::<Account>::default();
+    let (found, mut findings) = tokio::sync::mpsc::channel(1);
+    let books = Books::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
+    let running = tokio::spawn(discovery.run(Reporter {
+        source: 0,
+        found,
+        books: Arc::new(books),
+        memory: memory.clone(),
+    }));
+    let mut reserved = Vec::new();
+    for _ in 0..3 {
+        let (_, found) = findings.recv().await.unwrap();
+        assert_eq!((found.labels.len(), found.rooms.len()), (2, 1));
+        reserved.push(memory.reserved_bytes());
+    }
+    assert!(reserved[0] > 2 * TARGET_BYTES, "{reserved:?}");
+    assert!(
+        reserved.iter().all(|bytes| *bytes == reserved[0]),
+        "the same targets take no room again: {reserved:?}"
+    );
+    running.abort();
+    assert!(running.await.is_err());
+    drop(findings);
+    assert_eq!(memory.reserved_bytes(), 0);
+}
+
+#[test]
+fn the_targets_of_a_name_need_room_before_they_are_made() {
+    const TARGETS: u32 = 1_000;
+    let memory = Arc::<Account>::default();
+    let records = || -> Vec<Record> {
+        let address = |number| Record::Address(Ipv4Addr::from_bits(number).into());
+        (0..TARGETS).map(address).collect()
+    };
+    let of =
+        |records: Vec<Record>, known: Option<&Listed>| listed("hosts.example", 7, records, known, &memory);
+    let found = of(records(), None).unwrap().unwrap();
+    assert_eq!(found.labels.len(), TARGETS as usize);
+    let reserved = memory.reserved_bytes();
+    assert!(reserved > TARGETS as usize * TARGET_BYTES, "{reserved}");
+    // In another order, and one of them twice.
+    let same = records().into_iter().rev().chain(records().pop()).collect();
+    assert!(of(same, Some(&found)).unwrap().is_none());
+    assert_eq!(memory.reserved_bytes(), reserved);
+    let fewer = of(records().split_off(1), Some(&found)).unwrap().unwrap();
+    drop((found, fewer));
+    assert_eq!(memory.reserved_bytes(), 0);
+    memory.add_limit(Limit::of(4 << 20));
+    assert!(matches!(of(records(), None), Err(ListError::NeverFits)));
+    memory.hold(4 << 20);
+    let one = records().split_off(TARGETS as usize - 1);
+    assert!(matches!(of(one, None), Err(ListError::NoRoom(_))));
+    memory.release(4 << 20);
+    assert_eq!(memory.reserved_bytes(), 0);
+}
+
+#[test]
+fn no_record_has_labels_of_more_than_its_weight() {
+    let target = "a.example.".to_owned();
+    let mapped = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".parse::<std::net::Ipv6Addr>();
+    let records = [
+        Record::Address(mapped.unwrap().into()),
+        Record::Address(Ipv4Addr::BROADCAST.into()),
+        Record::Service {
+            target: target.clone(),
+            port: u16::MAX,
+        },
+        Record::Exchange(target.clone()),
+        Record::NameServer(target),
+    ];
+    for record in records {
+        let labels = labels("name.example", u16::MAX, &record);
+        let bytes: usize = labels
+            .iter()
+            .map(|(label, value)| label_bytes(label, value.len()))
+            .sum();
+        assert!(bytes <= weight("name.example", &record), "{record:?}");
+    }
 }
 
 #[tokio::test]
