@@ -39,11 +39,13 @@ pub enum Reason {
     StorageFailed,
     /// Its time lies too far ahead of the gateway's clock.
     Future,
+    /// There was no memory for it, or for what had to be made of it.
+    Memory,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Filtered,
         Self::Limit,
         Self::Invalid,
@@ -57,6 +59,7 @@ impl Reason {
         Self::Damaged,
         Self::StorageFailed,
         Self::Future,
+        Self::Memory,
     ];
 
     /// The `reason` label of the drop counters.
@@ -75,6 +78,7 @@ impl Reason {
             Self::Damaged => "damaged",
             Self::StorageFailed => "storage_failed",
             Self::Future => "future",
+            Self::Memory => "memory",
         }
     }
 }

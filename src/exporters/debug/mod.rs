@@ -1,17 +1,25 @@
 //! `debug`: prints what arrives to standard error, in three degrees of detail. For people at a terminal.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+mod layout;
+mod printer;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, Signal, convert, json};
+use async_trait::async_trait;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::task::JoinHandle;
+
+use crate::batch::{Batch, Signal};
 use crate::component::{
-    ConfigType, Consumer, Exporter, ExporterFactory, Factory, Flow, Ledger, Lifecycle, Reason, Refused,
-    Stability,
+    Account, ComponentError, ConfigType, Consumer, Exporter, ExporterFactory, Factory, Flow, Held, Ledger,
+    Lifecycle, Reason, Refused, Stability,
 };
 use crate::config::{Node, Problems, WithoutEffect};
-use crate::prom::labels::text;
+use printer::{Printer, Queued};
+
+/// Batches that wait to be printed. Further ones are not printed.
+const QUEUED: usize = 256;
 
 crate::options! {
     /// Options of the `debug` exporter.
@@ -95,11 +103,15 @@ pub static FACTORY: ExporterFactory = Factory {
     build: |settings, cx| {
         let config = settings.get::<Config>();
         let sampler = || Mutex::new(Sampler::new(config.sampling_initial, config.sampling_thereafter));
+        let (queue, unstarted) = mpsc::channel(QUEUED);
         Ok(Arc::new(Debug {
-            verbosity: config.verbosity(),
+            printer: Arc::new(Printer::new(cx.base.id.clone(), config.verbosity())),
             samplers: [sampler(), sampler(), sampler()],
-            id: cx.base.id.clone(),
             ledgers: cx.ledgers,
+            memory: cx.base.shared.memory.clone(),
+            queue: Mutex::new(Some(queue)),
+            unstarted: Mutex::new(Some(unstarted)),
+            printing: Mutex::default(),
         }))
     },
 };
@@ -135,15 +147,65 @@ impl Sampler {
 }
 
 struct Debug {
-    verbosity: Verbosity,
+    printer: Arc<Printer>,
     /// By `Signal as usize`.
     samplers: [Mutex<Sampler>; 3],
-    id: Arc<str>,
     ledgers: [Option<Arc<Ledger>>; 3],
+    /// The account that batches and their text are on.
+    memory: Arc<Account>,
+    /// `None`: it has stopped.
+    queue: Mutex<Option<mpsc::Sender<Queued>>>,
+    /// The other end of the queue until it starts.
+    unstarted: Mutex<Option<mpsc::Receiver<Queued>>>,
+    printing: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Lifecycle for Debug {}
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Exporter for Debug {}
+
+#[async_trait]
+impl Lifecycle for Debug {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let queue = lock(&self.unstarted).take();
+        let printing = queue.map(|queue| tokio::spawn(self.printer.clone().run(queue)));
+        *lock(&self.printing) = printing;
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        drop(lock(&self.queue).take());
+        drop(lock(&self.unstarted).take());
+        let printing = lock(&self.printing).take();
+        let Some(mut printing) = printing else { return };
+        if tokio::time::timeout_at(deadline.into(), &mut printing)
+            .await
+            .is_err()
+        {
+            // What still waits counts itself. What is being written is left to its thread.
+            printing.abort();
+            let _ = printing.await;
+        }
+    }
+}
+
+impl Debug {
+    fn queue(&self, queued: Queued) {
+        let queue = lock(&self.queue);
+        // What comes after the stop counts itself.
+        let Some(queue) = &*queue else { return };
+        if let Err(TrySendError::Full(queued)) = queue.try_send(queued) {
+            self.printer.skip();
+            match queued.batch.is_some() {
+                true => queued.lose(Reason::QueueFull),
+                // Its items are counted, as those of batches that the sampler leaves out.
+                false => queued.leave(),
+            }
+        }
+    }
+}
 
 impl Consumer for Debug {
     fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
@@ -151,109 +213,36 @@ impl Consumer for Debug {
     }
 
     fn consume(&self, batch: Batch, _: &mut Flow) {
-        let Some(ledger) = &self.ledgers[batch.signal() as usize] else {
+        let signal = batch.signal();
+        let Some(ledger) = &self.ledgers[signal as usize] else {
             return;
         };
         let items = batch.items();
         if items == 0 {
             return;
         }
-        let sampler = &self.samplers[batch.signal() as usize];
-        let mut sampler = sampler.lock().unwrap_or_else(PoisonError::into_inner);
-        if !sampler.prints(Instant::now()) {
+        if !lock(&self.samplers[signal as usize]).prints(Instant::now()) {
             return ledger.leave(items);
         }
-        drop(sampler);
-        match describe(&batch, self.verbosity) {
-            Ok(body) => {
-                let head = format!("{}: {} {}\n", self.id, items, batch.signal().items());
-                // One write a batch, so that lines of several components don't mix. A closed terminal is no error.
-                let _ = std::io::stderr()
-                    .lock()
-                    .write_all(format!("{head}{body}").as_bytes());
-                ledger.leave(items);
-            }
-            Err(why) => {
-                tracing::warn!(exporter = %self.id, why, "can't be printed");
-                ledger.drop_items(Reason::Invalid, items);
-            }
+        let is_shown = self.printer.verbosity != Verbosity::Basic;
+        let batch = is_shown.then_some(batch);
+        let bytes = batch.as_ref().map_or(0, Batch::bytes);
+        let mut held = Held::ours(self.memory.clone());
+        if held.try_grow_quietly(bytes).is_err() {
+            self.printer.skip();
+            return ledger.drop_items(Reason::Memory, items);
         }
-    }
-}
-
-fn describe(batch: &Batch, verbosity: Verbosity) -> Result<String, String> {
-    let encoded = || convert::encode(&batch.payload);
-    match (verbosity, batch.signal()) {
-        (Verbosity::Basic, _) => Ok(String::new()),
-        (Verbosity::Normal, Signal::Metrics) => convert::points(&encoded())
-            .map(|points| lines(&points))
-            .map_err(|error| error.to_string()),
-        (Verbosity::Normal | Verbosity::Detailed, _) => {
-            let json = json::to_json(&encoded()).map_err(|error| error.to_string())?;
-            let value: serde_json::Value = serde_json::from_str(&json).map_err(|error| error.to_string())?;
-            Ok(match verbosity {
-                Verbosity::Detailed => format!("{value:#}\n"),
-                _ => items(&value),
-            })
-        }
-    }
-}
-
-/// `name{attributes} value`, a line a point.
-fn lines(points: &[tidegate_engine::Point]) -> String {
-    use tidegate_engine::Value;
-    let mut lines = String::new();
-    for point in points {
-        let pairs = point
-            .series
-            .attributes
-            .iter()
-            .map(|(key, value)| format!("{key}={}", text(value)));
-        let attributes = pairs.collect::<Vec<_>>().join(", ");
-        let value = match &point.value {
-            Value::Int(number) => number.to_string(),
-            Value::Double(number) => number.to_string(),
-            Value::Histogram(h) => format!(
-                "count={} sum={:?} min={:?} max={:?}",
-                h.count, h.sum, h.min, h.max
-            ),
-            Value::ExponentialHistogram(h) => format!("count={} sum={:?} scale={}", h.count, h.sum, h.scale),
-            Value::Summary(s) => format!("count={} sum={}", s.count, s.sum),
-            Value::NoRecordedValue => "no recorded value".to_owned(),
-        };
-        // Writing to a string can't fail.
-        let _ = writeln!(lines, "  {}{{{attributes}}} {value}", point.series.metric.name);
-    }
-    lines
-}
-
-/// A line for every span or log record, wherever it lies in the request.
-fn items(value: &serde_json::Value) -> String {
-    use serde_json::Value;
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, inner)| match (name.as_str(), inner) {
-                ("spans" | "logRecords", Value::Array(all)) => {
-                    all.iter().map(|item| format!("  {item}\n")).collect()
-                }
-                _ => items(inner),
-            })
-            .collect(),
-        Value::Array(all) => all.iter().map(items).collect(),
-        _ => String::new(),
+        held.fill_to(bytes);
+        self.queue(Queued::new((signal, items), batch, held, ledger.clone()));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::wire;
-
-    fn described(signal: Signal, json: &str, verbosity: Verbosity) -> String {
-        let encoded = wire::check(signal, json::to_protobuf(signal, json.as_bytes()).unwrap()).unwrap();
-        describe(&Batch::new(encoded), verbosity).unwrap()
-    }
+    use crate::component::{Balance, Limit};
+    use crate::delivery::testing::balance_when;
+    use crate::exporters::testing::{Bench, points};
 
     #[test]
     fn of_many_batches_in_a_second_some_are_printed() {
@@ -290,18 +279,67 @@ mod tests {
         assert!(options::<Config>("{loglevel: info, verbosity: basic}").is_err());
     }
 
-    #[test]
-    fn every_verbosity_says_what_it_promises() {
-        let metrics = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[
-            {"asInt":"42","attributes":[{"key":"a","value":{"stringValue":"b"}}]}]}}]}]}]}"#;
-        assert_eq!(described(Signal::Metrics, metrics, Verbosity::Basic), "");
-        assert_eq!(
-            described(Signal::Metrics, metrics, Verbosity::Normal),
-            "  m{a=b} 42\n"
-        );
-        assert!(described(Signal::Metrics, metrics, Verbosity::Detailed).contains("\"asInt\": \"42\""));
-        let traces = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"one"},{"name":"two"}]}]}]}"#;
-        let lines = described(Signal::Traces, traces, Verbosity::Normal);
-        assert_eq!(lines, "  {\"name\":\"one\"}\n  {\"name\":\"two\"}\n");
+    async fn started(options: &str) -> (Bench, Arc<Ledger>) {
+        let bench = Bench::build(&FACTORY, options).unwrap();
+        bench.exporter.start().await.unwrap();
+        let ledger = bench.ledgers[Signal::Metrics as usize].clone();
+        (bench, ledger)
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_made_and_written_after_it_was_taken() {
+        let (bench, ledger) = started("{verbosity: detailed}").await;
+        bench.push(points(9));
+        // Nothing else has run on this thread since.
+        let balance = ledger.balance();
+        assert_eq!((balance.left, balance.held()), (0, 9));
+        assert!(bench.shared.memory.reserved_bytes() > 0, "it is on the account");
+        bench.stop().await;
+        let balance = ledger.balance();
+        assert_eq!((balance.left, balance.held()), (9, 0));
+        assert_eq!(bench.shared.memory.reserved_bytes(), 0);
+        bench.push(points(2));
+        assert_eq!(ledger.balance().dropped[Reason::Shutdown as usize], 2);
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_has_no_room_is_dropped_and_counted() {
+        const LIMIT: usize = 1 << 20;
+        let (bench, ledger) = started("{verbosity: detailed}").await;
+        let memory = &bench.shared.memory;
+        memory.add_limit(Limit::of(LIMIT));
+        let lost = |balance: &Balance| balance.dropped[Reason::Memory as usize];
+        memory.hold(LIMIT);
+        bench.push(points(9));
+        assert_eq!(lost(&ledger.balance()), 9, "no room for the batch");
+        memory.release(LIMIT);
+        memory.hold(LIMIT - 100_000);
+        bench.push(points(500));
+        balance_when(&ledger, |balance| lost(balance) == 509).await;
+        memory.release(LIMIT - 100_000);
+        bench.push(points(500));
+        balance_when(&ledger, |balance| balance.left == 500).await;
+        bench.stop().await;
+        assert_eq!(memory.reserved_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_waits_to_be_printed_is_bounded() {
+        for (options, lost) in [("{verbosity: normal}", 1), ("{}", 0)] {
+            let bench = Bench::build(&FACTORY, options).unwrap();
+            let ledger = &bench.ledgers[Signal::Metrics as usize];
+            for _ in 0..=QUEUED {
+                bench.push(points(1));
+            }
+            let balance = ledger.balance();
+            assert_eq!(balance.dropped[Reason::QueueFull as usize], lost, "{options}");
+            assert_eq!(balance.held(), QUEUED as u64, "{options}");
+            // It never began.
+            bench.stop().await;
+            let balance = ledger.balance();
+            assert_eq!(balance.dropped[Reason::Shutdown as usize], QUEUED as u64);
+            assert_eq!(balance.held(), 0);
+            assert_eq!(bench.shared.memory.reserved_bytes(), 0);
+        }
     }
 }

@@ -1,0 +1,248 @@
+//! Makes and writes what is printed, one batch after the other, beside the runtime's threads. Standard error may be a terminal
+//! that somebody has stopped.
+
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tidegate_engine::Point;
+use tokio::sync::mpsc;
+
+use super::{Verbosity, layout};
+use crate::batch::{Batch, Encoded, Payload, Signal, convert, json};
+use crate::component::worker::in_background;
+use crate::component::{Held, Ledger, NoRoom, Reason};
+use crate::delivery::Parcel;
+
+/// A batch that waits to be printed. It counts itself: as dropped by the end of the gateway, if by nothing else.
+pub(super) struct Queued {
+    pub(super) signal: Signal,
+    pub(super) items: usize,
+    /// `None`: only its items are printed.
+    pub(super) batch: Option<Batch>,
+    /// The room of the batch.
+    held: Held,
+    ledger: Arc<Ledger>,
+    is_counted: bool,
+}
+
+impl Queued {
+    pub(super) fn new(
+        (signal, items): (Signal, usize),
+        batch: Option<Batch>,
+        held: Held,
+        ledger: Arc<Ledger>,
+    ) -> Self {
+        Self {
+            signal,
+            items,
+            batch,
+            held,
+            ledger,
+            is_counted: false,
+        }
+    }
+
+    /// It is printed.
+    pub(super) fn leave(mut self) {
+        self.is_counted = true;
+        self.ledger.leave(self.items);
+    }
+
+    /// It is not.
+    pub(super) fn lose(mut self, reason: Reason) {
+        self.is_counted = true;
+        self.ledger.drop_items(reason, self.items);
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if !self.is_counted {
+            self.ledger.drop_items(Reason::Shutdown, self.items);
+        }
+    }
+}
+
+/// What is printed of a batch below its first line.
+enum Made {
+    Nothing,
+    Points(Vec<Point>),
+    Json(String),
+}
+
+/// Why it could not be made.
+#[derive(Debug, thiserror::Error)]
+enum Unmade {
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Prints batches.
+pub(super) struct Printer {
+    id: Arc<str>,
+    pub(super) verbosity: Verbosity,
+    /// Batches since the last one that was printed.
+    unprinted: AtomicU64,
+}
+
+impl Printer {
+    pub(super) fn new(id: Arc<str>, verbosity: Verbosity) -> Self {
+        Self {
+            id,
+            verbosity,
+            unprinted: AtomicU64::new(0),
+        }
+    }
+
+    /// Prints what comes until nothing more can come.
+    pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Queued>) {
+        /// Batches that are printed between two hops to another thread.
+        const TOGETHER: usize = 16;
+        let mut next = Vec::new();
+        while queue.recv_many(&mut next, TOGETHER).await > 0 {
+            let (printer, batches) = (self.clone(), std::mem::take(&mut next));
+            let print = move || {
+                for queued in batches {
+                    printer.print(queued, || io::stderr().lock());
+                }
+            };
+            if let Err(error) = in_background(print).await {
+                tracing::error!(exporter = %self.id, %error, "printing ended by a panic");
+            }
+        }
+    }
+
+    /// Notes that a batch is not printed. The next one that is says how many were not.
+    pub(super) fn skip(&self) {
+        self.unprinted.fetch_add(1, Relaxed);
+    }
+
+    /// Prints a batch to what `open` opens once all is made.
+    pub(super) fn print<W: Write>(&self, mut queued: Queued, open: impl FnOnce() -> W) {
+        let made = match &queued.batch {
+            None => Ok(Made::Nothing),
+            Some(batch) => self.make(batch, &mut queued.held),
+        };
+        match made {
+            Ok(made) => {
+                // A closed terminal is no error.
+                let _ = self.write(&queued, &made, open());
+                queued.leave();
+            }
+            Err(Unmade::NoRoom(_)) => {
+                self.skip();
+                queued.lose(Reason::Memory);
+            }
+            Err(Unmade::Invalid(why)) => {
+                tracing::warn!(exporter = %self.id, why, "can't be printed");
+                queued.lose(Reason::Invalid);
+            }
+        }
+    }
+
+    /// Makes what is printed of a batch, once there is room for it.
+    fn make(&self, batch: &Batch, held: &mut Held) -> Result<Made, Unmade> {
+        let encoded = match &batch.payload {
+            Payload::Encoded(encoded) => encoded.clone(),
+            Payload::Events(_) | Payload::Points(_) => {
+                let made = Parcel::new(batch.clone()).made_bytes();
+                held.try_grow_quietly(made.saturating_add(batch.bytes()))?;
+                convert::encode(&batch.payload)
+            }
+        };
+        held.try_grow_quietly(text_bytes(&encoded))?;
+        let made = match (self.verbosity, encoded.signal) {
+            (Verbosity::Basic, _) => Ok(Made::Nothing),
+            (Verbosity::Normal, Signal::Metrics) => convert::points(&encoded)
+                .map(Made::Points)
+                .map_err(|error| error.to_string()),
+            (Verbosity::Normal | Verbosity::Detailed, _) => json::to_json(&encoded)
+                .map(Made::Json)
+                .map_err(|error| error.to_string()),
+        };
+        made.map_err(Unmade::Invalid)
+    }
+
+    fn write(&self, queued: &Queued, made: &Made, to: impl Write) -> io::Result<()> {
+        // A small batch is one write, so that lines of several components don't mix.
+        const BUFFER_BYTES: usize = 16 << 10;
+        let mut to = BufWriter::with_capacity(BUFFER_BYTES, to);
+        let unprinted = self.unprinted.swap(0, Relaxed);
+        if unprinted > 0 {
+            let why = "there was no memory, or standard error is too slow";
+            writeln!(to, "{}: {unprinted} batches were not printed: {why}", self.id)?;
+        }
+        writeln!(to, "{}: {} {}", self.id, queued.items, queued.signal.items())?;
+        match (made, self.verbosity) {
+            (Made::Nothing, _) => {}
+            (Made::Points(points), _) => layout::points(points, &mut to)?,
+            (Made::Json(json), Verbosity::Detailed) => layout::tree(json, &mut to)?,
+            (Made::Json(json), _) => layout::items(json, &mut to)?,
+        }
+        to.flush()
+    }
+}
+
+/// What it takes to write a request as JSON, or to decode it.
+fn text_bytes(encoded: &Encoded) -> usize {
+    Parcel::new(Batch::new(encoded.clone())).json_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::wire;
+
+    fn queued(signal: Signal, json: &str) -> Queued {
+        let encoded = wire::check(signal, json::to_protobuf(signal, json.as_bytes()).unwrap()).unwrap();
+        let items = encoded.items();
+        let held = Held::ours(Arc::default());
+        Queued::new((signal, items), Some(Batch::new(encoded)), held, Arc::default())
+    }
+
+    fn printed(printer: &Printer, queued: Queued) -> String {
+        let mut text = Vec::new();
+        let to = &mut text;
+        printer.print(queued, move || to);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn every_verbosity_says_what_it_promises() {
+        let described = |signal, json, verbosity| {
+            let printed = printed(&Printer::new("debug".into(), verbosity), queued(signal, json));
+            let (head, body) = printed.split_once('\n').unwrap();
+            assert!(head.starts_with("debug: "), "{head}");
+            body.to_owned()
+        };
+        let metrics = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[
+            {"asInt":"42","attributes":[{"key":"a","value":{"stringValue":"b"}}]}]}}]}]}]}"#;
+        assert_eq!(described(Signal::Metrics, metrics, Verbosity::Basic), "");
+        assert_eq!(
+            described(Signal::Metrics, metrics, Verbosity::Normal),
+            "  m{a=b} 42\n"
+        );
+        assert!(described(Signal::Metrics, metrics, Verbosity::Detailed).contains("\"asInt\": \"42\""));
+        let traces = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"one"},{"name":"two"}]}]}]}"#;
+        let lines = described(Signal::Traces, traces, Verbosity::Normal);
+        assert_eq!(lines, "  {\"name\":\"one\"}\n  {\"name\":\"two\"}\n");
+    }
+
+    #[test]
+    fn batches_that_are_not_printed_are_told_once() {
+        let traces = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"one"}]}]}]}"#;
+        let printer = Printer::new("debug".into(), Verbosity::Normal);
+        printer.skip();
+        printer.skip();
+        let first = printed(&printer, queued(Signal::Traces, traces));
+        assert!(
+            first.starts_with("debug: 2 batches were not printed: "),
+            "{first}"
+        );
+        let second = printed(&printer, queued(Signal::Traces, traces));
+        assert_eq!(second, "debug: 1 spans\n  {\"name\":\"one\"}\n");
+    }
+}
