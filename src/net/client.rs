@@ -202,7 +202,7 @@ mod tests {
                 let mut request = [0; 1024];
                 let read = stream.read(&mut request).await.unwrap();
                 let long = request[..read].starts_with(b"GET /long ");
-                let value = "x".repeat(if long { 70 << 10 } else { 40 << 10 });
+                let value = "x".repeat(if long { 200 << 10 } else { 40 << 10 });
                 let answer = format!(
                     "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\na: {value}\r\n\r\n"
                 );

@@ -401,6 +401,12 @@ impl Activity {
         self.requests.load(SeqCst) > 0
     }
 
+    /// Whether there is no request, and none is on its way, nor the rest of one that was refused.
+    fn is_unused(&self) -> bool {
+        let may_come = !self.has_begun() || self.may_send.load(SeqCst);
+        !self.is_busy() && (!may_come || self.idle_for() >= EXPENDABLE_AFTER)
+    }
+
     /// Requests whose answers are not sent yet.
     fn unanswered(&self) -> usize {
         self.requests.load(SeqCst) + self.waiting.load(SeqCst)
@@ -449,12 +455,7 @@ impl Activity {
                         false => crowd.notify_one(),
                     }
                 }
-                // A first request may be on its way for a moment.
-                () = over_memory.notified() => {
-                    if !self.is_busy() && (self.has_begun() || self.idle_for() >= EXPENDABLE_AFTER) {
-                        return CROWDED_GRACE;
-                    }
-                }
+                () = over_memory.notified() => if self.is_unused() { return IDLE_GRACE },
             }
         }
     }

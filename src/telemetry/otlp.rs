@@ -357,7 +357,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1/logs", listener.local_addr().unwrap());
         let served = tokio::spawn(async move {
-            for head_bytes in [1_usize, 70 << 10] {
+            for head_bytes in [1_usize, 200 << 10] {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let _ = stream.read(&mut [0; 1024]).await;
                 let value = "x".repeat(head_bytes);
