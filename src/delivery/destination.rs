@@ -84,7 +84,7 @@ pub(super) struct Inner<A> {
     pub(super) ending: Ending,
     /// Set at the start, where the queue has storage.
     pub(super) spill: OnceLock<Spill>,
-    conversion: Option<Arc<Conversion>>,
+    pub(super) conversion: Option<Arc<Conversion>>,
     shape: Shape,
     /// Who gets what is left at the stop.
     pub(super) heir: OnceLock<Heir>,
@@ -113,7 +113,12 @@ impl<A: Attempt> Destination<A> {
             engine: OnceLock::new(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            conversion: Conversion::new(delivery, context.ledger(Signal::Metrics)).map(Arc::new),
+            conversion: Conversion::new(
+                delivery,
+                context.ledger(Signal::Metrics),
+                context.base.shared.memory.bounds_of_tables(),
+            )
+            .map(Arc::new),
             shape: delivery.shape,
             heir: OnceLock::new(),
             queue: delivery.queue.clone(),

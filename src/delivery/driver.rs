@@ -156,9 +156,14 @@ impl<A: Attempt> Inner<A> {
         const IDLE: Duration = Duration::from_secs(3600);
         /// What is on disk is looked after by then: a disk that failed is tried again.
         const BACKLOG: Duration = Duration::from_secs(1);
+        /// What is kept of streams is looked through by then.
+        const STREAMS: Duration = Duration::from_secs(600);
         let now = Instant::now();
         if let Some(outage) = self.standing.overdue(now) {
             self.tell_outage(&outage);
+        }
+        if let Some(conversion) = &self.conversion {
+            conversion.expire();
         }
         let has_backlog = self.spill.get().is_some_and(|spill| self.read_back(spill));
         self.act(engine, now);
@@ -171,7 +176,12 @@ impl<A: Attempt> Inner<A> {
             .chain(deadline)
             .chain(self.standing.due())
             .min();
-        let rest = now + if has_backlog { BACKLOG } else { IDLE };
+        let rest = match (has_backlog, &self.conversion) {
+            (true, _) => BACKLOG,
+            (false, Some(_)) => STREAMS,
+            (false, None) => IDLE,
+        };
+        let rest = now + rest;
         let looks_at = wake_at.map_or(rest, |at| at.min(rest));
         // While the machine is held: the next change sees it.
         engine.look_at(looks_at);

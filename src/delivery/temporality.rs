@@ -6,8 +6,8 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tidegate_engine::{
-    Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, Rejection, Sample, Series,
-    Temporality, UnixNanos,
+    Bounds, Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, Rejection, Sample,
+    Series, Temporality, UnixNanos,
 };
 
 use super::config::Delivery;
@@ -29,7 +29,8 @@ crate::choices! {
     }
 }
 
-/// Streams of one destination; beyond, points of new streams are dropped and counted.
+/// Streams of one destination; beyond, points of new streams are dropped and counted. So are those of streams for which
+/// there is no memory: a destination's streams may take as much as a table.
 const MAX_STREAMS: usize = 1_000_000;
 
 /// A stream that says nothing for so long is forgotten: longer than any export interval.
@@ -47,7 +48,11 @@ pub(super) struct Conversion {
 
 impl Conversion {
     /// `None`: points stay as they are.
-    pub(super) fn new(delivery: &Delivery, ledger: Option<&Arc<Ledger>>) -> Option<Self> {
+    pub(super) fn new(
+        delivery: &Delivery,
+        ledger: Option<&Arc<Ledger>>,
+        bounds: Arc<Bounds>,
+    ) -> Option<Self> {
         let wanted = match delivery.temporality {
             TemporalityChoice::Preserve => return None,
             TemporalityChoice::Cumulative => Temporality::Cumulative,
@@ -59,11 +64,19 @@ impl Conversion {
             future: Future::default(),
         };
         Some(Self {
-            converter: Converter::new(wanted, wall_now(), limits),
+            converter: Converter::new(wanted, wall_now(), limits).bounded_by(bounds),
             refuses_falling: delivery.refuses_falling,
             ledger: ledger?.clone(),
             passing: RwLock::default(),
         })
+    }
+
+    /// Forgets streams that have been silent for long, also while nothing comes.
+    pub(super) fn expire(&self) {
+        // While the places are frozen, the next look does.
+        if let Ok(_passing) = self.passing.try_read() {
+            self.converter.expire(unix_now());
+        }
     }
 
     /// To be held from the conversion until the batch is appended.

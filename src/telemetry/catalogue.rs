@@ -146,7 +146,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_aggregate_expired_series_total" ["{series}"] "Series that an aggregate let go because their sources have gone.";
     Normal Counter "tidegate_aggregate_overflowed_streams_total" ["{stream}"] "Streams without a series of their own, by the limit that was reached.";
     Normal Counter "tidegate_aggregate_refused_quantiles_total" ["{quantile}"] "Quantiles of summaries that an aggregate left out.";
-    Normal Counter "tidegate_composite_overflows_total" ["{overflow}"] "What found no place in a composite, by reason: groups, or points of series that it does not follow.";
+    Normal Counter "tidegate_composite_overflows_total" ["{overflow}"] "What found no place in a composite, by reason: groups, points of series that it does not follow, or groups and points that found no memory (bytes).";
     Normal Gauge "tidegate_composite_page_refused_entries" ["{entry}"] "Groups that are not in the shared page now, by reason.";
     Normal Counter "tidegate_answers_refused_total" ["{answer}"] "Answers refused because those that clients have not read take too much memory.";
     Normal Counter "tidegate_queries_refused_total" ["{query}"] "Queries and watches that were not answered, by reason.";

@@ -58,14 +58,23 @@ impl<T> Former<T> {
         let mut gone = Vec::new();
         for chunk in 0..self.chunks.chunks() {
             together(&mut || {
-                for slot in self.chunks.lock(chunk).iter_mut() {
+                let mut slots = self.chunks.lock(chunk);
+                for slot in slots.iter_mut() {
                     gone.extend(slot.take_if(|(_, state)| !keep(state)).map(|(id, _)| id));
+                }
+                // Places are not used again.
+                if slots.iter().all(Option::is_none) {
+                    slots.vacate();
                 }
             });
             let mut places = lock(&self.places);
             for id in gone.drain(..) {
                 places.remove(&id);
             }
+        }
+        let mut places = lock(&self.places);
+        if places.is_empty() {
+            places.shrink_to_fit();
         }
     }
 

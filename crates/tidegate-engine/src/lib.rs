@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attributes;
+mod budget;
 mod bytes;
 pub mod cadence;
 mod chunks;
@@ -44,6 +45,7 @@ mod wheel;
 pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
+pub use budget::Budget;
 pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
 pub use composite::{
     Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Evaluated, Expression, Feed,

@@ -121,6 +121,34 @@ impl Progress {
         &self.last
     }
 
+    /// What it has allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        let are_numbers = matches!(self.last, Last::Number(_));
+        let late = self
+            .late
+            .as_ref()
+            .map_or(0, |late| size_of::<Late>() + late.runs.bytes(are_numbers));
+        self.last.bytes() + late
+    }
+
+    /// How much more it will have after this word of a stream that it knows.
+    pub(crate) fn growth(&self, data: Data, sample: &Sample<'_>) -> usize {
+        let has_runs = data != Data::Gauge && data.temporality() == Temporality::Cumulative;
+        if !has_runs || self.time == 0 {
+            return 0;
+        }
+        let value = Last::bytes_of(sample.value);
+        if !self.knows(sample.start) {
+            return value + runs::RUN_BYTES;
+        }
+        if value == 0 {
+            return 0;
+        }
+        let other = self.late.as_ref().and_then(|late| late.runs.find(sample.start));
+        let last = other.map_or(&self.last, |run| &run.last);
+        value.saturating_sub(last.bytes())
+    }
+
     /// What `advance` gives for what nearly every point is, by a shorter way: the next word of a whole running total.
     #[inline]
     pub(crate) fn next_total(&mut self, data: Data, sample: &Sample<'_>) -> Option<Number> {

@@ -121,8 +121,8 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Makes the stream of `identity` known under `key`; `make` makes its state if it is new. Gives the key under
-    /// which it lives, by which it is known in any case; `None`: no room. Call it with no cursor that holds a lock.
+    /// [`Self::try_learn`] for a state that always finds room.
+    #[cfg(test)]
     pub(crate) fn learn(
         &self,
         key: Key,
@@ -133,7 +133,9 @@ impl<T> Streams<T> {
         self.try_learn(key, identity, now, || Some(make()))
     }
 
-    /// The same where `make` may find that there is no room.
+    /// Makes the stream of `identity` known under `key`; `make` makes its state if it is new, unless it finds that there
+    /// is no room. Gives the key under which it lives, by which it is known in any case; `None`: no room. Call it with no
+    /// cursor that holds a lock.
     pub(crate) fn try_learn(
         &self,
         key: Key,
@@ -226,6 +228,12 @@ impl<T> Streams<T> {
                 .for_each(|(at, home, identity)| self.unlink(&mut register, at, home, identity));
             // A chunk at a time: new streams do not wait for all that have gone.
             FairGuard::bump(&mut register);
+        }
+        if self.len() == 0 {
+            register.spellings.shrink_to_fit();
+            self.shards
+                .iter()
+                .for_each(|shard| lock(shard).aliases.shrink_to_fit());
         }
     }
 

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::budget::{Reservation, Shared};
 use crate::bytes::{number, take};
 use crate::former::Former;
 use crate::kept::Kept;
@@ -16,8 +17,8 @@ use crate::progress::{Change, Last, Progress};
 use crate::saved::StreamId;
 use crate::streams::{Streams, Sweep};
 use crate::{
-    Data, Events, Future, FutureAction, Instrument, Metric, Point, Rejection, Sample, Series, Stray,
-    Temporality, UnixNanos, Value, clock,
+    Bounds, Budget, Data, Events, Future, FutureAction, Instrument, Metric, Point, Rejection, Sample, Series,
+    Stray, Temporality, UnixNanos, Value, clock,
 };
 
 /// How many streams, and for how long.
@@ -34,6 +35,12 @@ pub struct ConverterLimits {
 /// Each delta begins where the one before it ended: nothing may come in between afterwards.
 const IN_ORDER: u64 = 0;
 
+/// What a stream takes beside its series and its place: how it is found, when it is looked at.
+const STREAM_BYTES: usize = size_of::<Stream>() + 160;
+
+/// The same of a place of a former process.
+const RESTORED_BYTES: usize = size_of::<Restored>() + 64;
+
 /// A reader's place in all streams.
 #[derive(Debug)]
 pub struct Converter {
@@ -43,7 +50,12 @@ pub struct Converter {
     limits: ConverterLimits,
     streams: Arc<Streams<Stream>>,
     /// Of a former process; taken up when they are seen again.
-    restored: Arc<Former<Saved>>,
+    restored: Arc<Former<Restored>>,
+    /// When the first sweep came that saw them; 0: none has.
+    restored_at: AtomicU64,
+    /// What streams and places take.
+    budget: Arc<Budget>,
+    shared: Shared,
     swept: AtomicU64,
 }
 
@@ -55,6 +67,16 @@ struct Stream {
     saved: Saved,
     /// A former process knew it.
     is_restored: bool,
+    /// Of the budget: for its series, and for its place.
+    reservation: Reservation,
+}
+
+/// A place of a former process.
+#[derive(Debug)]
+struct Restored {
+    saved: Saved,
+    /// Of the budget, until it is taken up or forgotten.
+    _reservation: Reservation,
 }
 
 /// A stream's place.
@@ -70,7 +92,7 @@ struct Saved {
 #[derive(Debug)]
 pub struct FrozenPlaces {
     streams: Arc<Streams<Stream>>,
-    restored: Arc<Former<Saved>>,
+    restored: Arc<Former<Restored>>,
     kept: Arc<Kept<(StreamId, Saved)>>,
 }
 
@@ -120,8 +142,25 @@ impl Converter {
             limits,
             streams: Arc::new(Streams::new(limits.streams, limits.expiry_ns)),
             restored: Arc::default(),
+            restored_at: AtomicU64::new(0),
+            budget: Arc::default(),
+            shared: Shared::default(),
             swept: AtomicU64::new(born),
         }
+    }
+
+    /// Bounds what the streams take. What `bounds` say may change at any time.
+    #[must_use]
+    pub fn bounded_by(self, bounds: Arc<Bounds>) -> Self {
+        Self {
+            budget: Arc::new(Budget::of(bounds)),
+            ..self
+        }
+    }
+
+    /// Bytes of streams and of places of a former process, estimated.
+    pub fn bytes(&self) -> usize {
+        self.budget.bytes()
     }
 
     /// Whether data of this kind is to be converted. Sums that may fall stay totals for a reader of deltas, as the
@@ -161,7 +200,7 @@ impl Converter {
         id: &dyn Fn(&Series) -> StreamId,
         cursor: Option<&mut Vec<u8>>,
     ) -> Converted {
-        self.sweep(now);
+        self.expire(now);
         if sample.time > self.limits.future.latest(now) {
             if self.limits.future.action == FutureAction::Refuse {
                 return Converted::Rejected(Rejection::Future);
@@ -179,18 +218,22 @@ impl Converter {
         let Some(from) = series() else {
             return Converted::Unreadable;
         };
+        let value = Last::bytes_of(sample.value);
         let make = || {
-            let series = Arc::new(with_temporality(&from, self.wanted));
+            let reserve = |bytes: usize| Reservation::new(&self.budget, STREAM_BYTES + bytes, value);
+            let series = with_temporality(&from, self.wanted);
+            let (series, reservation) = self.shared.keep(series, reserve)?;
             let id = id(&series);
             let restored = self.restored.take(id);
-            Stream {
+            Some(Stream {
                 id,
                 series,
                 is_restored: restored.is_some(),
-                saved: restored.unwrap_or_default(),
-            }
+                saved: restored.map(|restored| restored.saved).unwrap_or_default(),
+                reservation,
+            })
         };
-        match self.streams.learn(key, Key::of(&from), now, make) {
+        match self.streams.try_learn(key, Key::of(&from), now, make) {
             Some(home) => self
                 .streams
                 .known(home, now, step)
@@ -207,12 +250,16 @@ impl Converter {
         cursor: Option<&mut Vec<u8>>,
     ) -> Converted {
         let data = with_data(stream.series.metric.data, self.unwanted());
+        if !stream.reservation.may_grow(self.growth(stream, data, sample)) {
+            return Converted::Rejected(Rejection::Limit);
+        }
         let mut converted = self.advance(stream, data, sample);
         let is_late = matches!(converted, Err(Rejection::Late | Rejection::Duplicate));
         if is_late && stream.saved.progress.stray(data, sample, now, None) == Some(Stray::Reanchored) {
             // The sender's clock was set back: the stream goes on by the new clock.
             converted = self.advance(stream, data, sample);
         }
+        stream.reservation.hold(stream.saved.bytes());
         match (converted, cursor) {
             (Ok(converted), Some(cursor)) => {
                 stream.saved.save(stream.id, cursor);
@@ -220,6 +267,17 @@ impl Converter {
             }
             (Ok(converted), None) => converted,
             (Err(rejection), _) => Converted::Rejected(rejection),
+        }
+    }
+
+    /// How much more the place of a stream will take.
+    fn growth(&self, stream: &Stream, data: Data, sample: &Sample<'_>) -> usize {
+        let Saved { progress, total, .. } = &stream.saved;
+        match self.wanted {
+            Temporality::Delta => progress.growth(data, sample),
+            // The first one was reserved with the stream.
+            _ if progress.time == 0 => 0,
+            _ => Last::bytes_of(sample.value).saturating_sub(total.bytes()),
         }
     }
 
@@ -265,14 +323,18 @@ impl Converter {
         )))
     }
 
-    /// Forgets streams that have been silent, now and then.
-    fn sweep(&self, now: UnixNanos) {
+    /// Forgets streams that have been silent, now and then. Call it as often as you like, also while nothing is converted.
+    pub fn expire(&self, now: UnixNanos) {
         let swept = self.swept.load(Relaxed);
         let is_due = now.saturating_sub(swept) > self.limits.expiry_ns / 8;
         if is_due && self.swept.compare_exchange(swept, now, Relaxed, Relaxed).is_ok() {
             let is_overdue = |seen| now.saturating_sub(seen) > self.limits.expiry_ns;
             self.streams
                 .expire(now, |_, seen, _| Sweep::forget_if(is_overdue(seen)));
+            let first = self.restored_at.compare_exchange(0, now.max(1), Relaxed, Relaxed);
+            if first.is_err_and(is_overdue) {
+                self.restored.retain(|look| look(), |_| false);
+            }
         }
     }
 
@@ -293,8 +355,9 @@ impl Converter {
             of_streams.add(some.map(|(stream, _)| (stream.id, stream.saved.clone())));
         });
         // What has not been seen again yet would be forgotten by the process after the next.
-        self.restored
-            .begin_witness(move |some| of_restored.add(some.cloned()));
+        self.restored.begin_witness(move |some| {
+            of_restored.add(some.map(|(id, restored)| (*id, restored.saved.clone())))
+        });
         FrozenPlaces {
             streams: self.streams.clone(),
             restored: self.restored.clone(),
@@ -302,12 +365,20 @@ impl Converter {
         }
     }
 
-    /// Takes up places of a former process; later calls win. Gives how many could be read.
+    /// Takes up places of a former process; later calls win. Gives how many could be read and had room.
     pub fn restore(&self, mut bytes: &[u8]) -> usize {
         let mut restored = 0;
         while let Some((id, saved)) = Saved::load(&mut bytes) {
-            restored += 1;
-            self.restored.put(id, saved, self.limits.streams);
+            let Some(reservation) = Reservation::known(&self.budget, RESTORED_BYTES + saved.bytes()) else {
+                // What is known of it is no longer true.
+                self.restored.take(id);
+                continue;
+            };
+            let place = Restored {
+                saved,
+                _reservation: reservation,
+            };
+            restored += usize::from(self.restored.put(id, place, self.limits.streams));
         }
         restored
     }
@@ -379,6 +450,11 @@ fn with_data(data: Data, temporality: Temporality) -> Data {
 }
 
 impl Saved {
+    /// What it has allocated.
+    fn bytes(&self) -> usize {
+        self.progress.bytes() + self.total.bytes()
+    }
+
     fn save(&self, id: StreamId, to: &mut Vec<u8>) {
         to.extend(id);
         to.extend(self.progress.start.to_le_bytes());

@@ -11,7 +11,8 @@ use tidegate_requests::{gauge, int, metric, request};
 
 use super::*;
 use crate::batch::{convert, wire};
-use crate::component::{Balance, FanOut, Ledger};
+use crate::component::{Balance, FanOut, Ledger, Shared};
+use crate::delivery::temporality::Conversion;
 
 /// A point: what it covers, from when, until when, and how much.
 type Got = (Temporality, u64, u64, i64);
@@ -130,6 +131,44 @@ const DELTA: otlp::AggregationTemporality = otlp::AggregationTemporality::Delta;
 fn of(points: &[Got], wanted: Temporality) -> Vec<i64> {
     let of = points.iter().filter(|(temporality, ..)| *temporality == wanted);
     of.map(|(.., value)| *value).collect()
+}
+
+#[test]
+fn streams_that_find_no_memory_are_refused_and_counted_and_known_go_on() {
+    let shared = Shared::default();
+    // A quarter of it is for the streams of a destination.
+    shared.memory.set_default_limit(8 << 20);
+    let delivery = Delivery {
+        temporality: TemporalityChoice::Delta,
+        ..delivery()
+    };
+    let ledger = Arc::<Ledger>::default();
+    let conversion = Conversion::new(&delivery, Some(&ledger), shared.memory.bounds_of_tables());
+    let conversion = conversion.expect("it converts");
+    let start = now();
+    let convert = |stream: usize, value: i64| {
+        let point = otlp::NumberDataPoint {
+            start_time_unix_nano: start,
+            time_unix_nano: start + value as u64,
+            ..int(value)
+        };
+        let sum = otlp::Sum {
+            data_points: vec![point],
+            aggregation_temporality: CUMULATIVE.into(),
+            is_monotonic: true,
+        };
+        let name = format!("{stream}{}", "x".repeat(20_000));
+        let request = request(Vec::new(), "", [metric(name, otlp::metric::Data::Sum(sum))]);
+        let checked = wire::check(Signal::Metrics, request.encode_to_vec().into());
+        let batch = Batch::new(checked.expect("a request"));
+        conversion.convert(batch, None, &mut Flow::default()).items()
+    };
+    let taken: Vec<usize> = (0..300).filter(|stream| convert(*stream, 1) == 1).collect();
+    assert!((50..105).contains(&taken.len()), "{}", taken.len());
+    let refused = || ledger.balance().dropped[Reason::Limit as usize];
+    assert_eq!(refused(), 300 - taken.len() as u64);
+    assert!(taken.iter().all(|stream| convert(*stream, 2) == 1));
+    assert_eq!(refused(), 300 - taken.len() as u64);
 }
 
 #[tokio::test]

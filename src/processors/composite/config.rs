@@ -27,7 +27,7 @@ crate::options! {
         /// How often they are pushed on as gauges. They can be read at any instant.
         pub interval: Duration = Duration::from_secs(1),
         /// What becomes of points whose time lies too far ahead of the gateway's clock. Refused ones pass on: the
-        /// composites leave them out.
+        /// composites leave them out, and their sender is not told.
         pub future: FutureConfig = FutureConfig::default(),
         /// What has matched nothing for so long after the start is named by a warning, in the log and in `tidegate explain`.
         pub warn_after: Duration = Duration::from_secs(60),
@@ -66,8 +66,8 @@ crate::options! {
         pub without: Option<Vec<String>> = None,
         /// Attributes that points must have; each value exact, a glob or `regex:...`.
         pub attributes: Ordered<String> = Ordered::default(),
-        /// Most groups; further ones share one with `otel.metric.overflow=true`. With `expr` they are left out, and the
-        /// others are `partial`.
+        /// Most groups; further ones share one with `otel.metric.overflow=true`, as do those that find no memory. With
+        /// `expr` they are left out, and the others are `partial`.
         pub max_groups: usize = 2000,
         /// What is shown of a group that is stale or absent.
         pub on_stale: OnStaleChoice = OnStaleChoice::Error,

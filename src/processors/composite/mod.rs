@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{BadPattern, Composite, CompositeSet, Instrument, Key, Limits, Table, UnixNanos};
+use tidegate_engine::{
+    BadPattern, Budget, Composite, CompositeSet, Instrument, Key, Limits, Table, UnixNanos,
+};
 use tokio::task::JoinHandle;
 
 use self::config::Config;
@@ -64,9 +66,11 @@ impl Composites {
         let declarations: Vec<_> = declarations
             .collect::<Result<_, BadPattern>>()
             .map_err(|error| cx.base.error(error.to_string()))?;
+        // All of a processor together take as much as a table.
+        let budget = Arc::new(Budget::of(shared.memory.bounds_of_tables()));
         let list: Vec<_> = declarations
             .into_iter()
-            .map(|one| Arc::new(Composite::new(one)))
+            .map(|one| Arc::new(Composite::new(one).bounded_by(budget.clone())))
             .collect();
         let table = Arc::new(Table::new(cx.base.path.clone(), Vec::new(), Limits::default()));
         let (mut watched, mut webhooks) = (Vec::new(), Vec::new());
@@ -129,6 +133,7 @@ fn shortfalls(set: &CompositeSet, processor: &str) -> Vec<String> {
         let counts = [
             ("groups", composite.overflowed_groups()),
             ("series", composite.unseen_points()),
+            ("bytes", composite.without_memory()),
         ];
         for (reason, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
             let labels = [

@@ -195,17 +195,26 @@ impl Composite {
         self.remember(&mut last);
     }
 
-    /// The first groups; a value that lacks groups is partial.
+    /// The first groups, as far as there is memory for their text; a value that lacks groups is partial.
     fn limit(&self, mut evaluated: Evaluated) -> Evaluated {
         let max = self.declaration.max_groups;
         let rest = evaluated.values.len().saturating_sub(max);
-        if rest > 0 {
-            self.overflowed
-                .fetch_max(rest as u64, std::sync::atomic::Ordering::Relaxed);
-            evaluated.values.truncate(max);
-            let why = format!("{rest} groups are left out: `max_groups` is {max}");
-            evaluated.collision.get_or_insert_with(|| why.into());
-        }
+        evaluated.values.truncate(max);
+        let (budget, before, mut text) = (self.room.budget(), evaluated.values.len(), 0usize);
+        evaluated.values.retain(|(attributes, _)| {
+            let bytes = attributes.bytes();
+            let fits = !budget.is_too_long(bytes) && text.saturating_add(bytes) <= budget.max_bytes();
+            text += if fits { bytes } else { 0 };
+            fits
+        });
+        let without = before - evaluated.values.len();
+        self.room.note_left_out(rest, without);
+        let why = match (rest, without) {
+            (0, 0) => return evaluated,
+            (0, without) => format!("{without} groups are left out: there is no memory for their attributes"),
+            (rest, _) => format!("{rest} groups are left out: `max_groups` is {max}"),
+        };
+        evaluated.collision.get_or_insert_with(|| why.into());
         evaluated
     }
 

@@ -11,6 +11,7 @@ use super::slab::Slab;
 use super::source::Life;
 use super::window::{Cut, Moments, Window};
 use super::{Across, Answer, Declaration, Function, OnStale};
+use crate::budget::Reservation;
 use crate::trust::State;
 use crate::{Attributes, Quantile, Series, UnixNanos};
 
@@ -37,6 +38,8 @@ pub(super) struct Group {
     is_unclear: bool,
     /// It was taken out of the composite: what comes now belongs to the next group of these attributes.
     pub(super) is_removed: bool,
+    /// Of the budget: for its text and window, and for what fell into sketches. `None`: it has been handed on.
+    reservation: Option<Reservation>,
 }
 
 /// A source of a group.
@@ -75,7 +78,7 @@ struct Told {
 }
 
 impl Group {
-    pub(super) fn new(series: Arc<Series>, cut: Cut) -> Self {
+    pub(super) fn new(series: Arc<Series>, cut: Cut, reservation: Reservation) -> Self {
         Self {
             series,
             cut,
@@ -89,6 +92,7 @@ impl Group {
             has_left: false,
             is_unclear: false,
             is_removed: false,
+            reservation: Some(reservation),
         }
     }
 
@@ -249,6 +253,28 @@ impl Group {
             self.index.remove(&address);
             self.members.retain(|member| member.feeder != at);
         }
+        self.members.shrink();
+        self.feeders.shrink();
+        if self.index.is_empty() {
+            self.index.shrink_to_fit();
+        }
+    }
+
+    /// Notes what its sketches take now.
+    pub(super) fn weigh(&mut self) {
+        let pool = self.pool.as_ref().map_or(0, Window::bytes_of_sketches);
+        let members = self.members.iter().map(|(_, member)| member.bytes_of_sketches());
+        let bytes = pool + members.sum::<usize>();
+        if let Some(reservation) = &mut self.reservation {
+            reservation.hold(bytes);
+        }
+    }
+
+    /// What its text takes, for those who keep that.
+    pub(super) fn hand_on(&mut self) -> Option<Reservation> {
+        let mut reservation = self.reservation.take()?;
+        reservation.hold(0);
+        Some(reservation)
     }
 
     /// Whether nothing is in the window and nobody feeds it.

@@ -101,6 +101,15 @@ impl Member {
         }
     }
 
+    /// What the sketches of its own window have allocated.
+    pub(super) fn bytes_of_sketches(&self) -> usize {
+        match &self.kind {
+            Kind::Pooled { .. } => 0,
+            Kind::Own { window, .. } => window.bytes_of_sketches(),
+            Kind::Level { window, .. } => window.as_ref().map_or(0, |window| window.bytes_of_sketches()),
+        }
+    }
+
     /// Its level is the newest of these samples.
     pub(super) fn level(&mut self, now: UnixNanos, samples: &Moments) {
         self.level = Some(samples.last);

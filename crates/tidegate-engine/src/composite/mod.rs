@@ -7,8 +7,10 @@ mod across;
 mod expression;
 mod feed;
 mod group;
+mod groups;
 mod member;
 mod observe;
+mod room;
 mod sketch;
 mod slab;
 mod source;
@@ -17,22 +19,22 @@ mod window;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 pub use across::Across;
 pub use expression::{Evaluated, Expression, Trust};
 pub use feed::{Added, Distribution, Feed, FeedKind};
-use group::Group;
+use groups::{Groups, SharedGroup};
 pub use observe::CompositeSet;
 use observe::{PointStream, SourceKinds};
+use room::Room;
 use source::{PointSource, Standing};
 pub use threshold::{Gate, Side, Threshold};
 use window::Cut;
 
 use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
-use crate::rule::overflow_attributes;
 use crate::streams::{Streams, Sweep, lock};
 use crate::trust::State;
 use crate::{
@@ -237,27 +239,12 @@ pub struct Composite {
     points: Mutex<KeyMap<Arc<PointSource>>>,
     sources: Mutex<HashMap<SourceId, SourceKinds>>,
     version: AtomicU64,
-    overflowed: AtomicU64,
-    unseen: AtomicU64,
+    room: Room,
     strays: Strays,
-    /// When a point was last not seen.
-    unseen_at: AtomicU64,
-    /// Streams that it can follow.
-    max_streams: usize,
     computed: expression::Computed,
     met: Met,
     /// Why the declaration does not suit the data.
     refused: Mutex<Option<Arc<str>>>,
-}
-
-type SharedGroup = Arc<Mutex<Group>>;
-
-#[derive(Debug, Default)]
-struct Groups {
-    index: KeyMap<SharedGroup>,
-    list: Vec<SharedGroup>,
-    /// Groups that went because their targets have left discovery; as many as there may be groups.
-    left: Vec<Attributes>,
 }
 
 impl Composite {
@@ -286,11 +273,8 @@ impl Composite {
             points: Mutex::default(),
             sources: Mutex::default(),
             version: AtomicU64::new(0),
-            overflowed: AtomicU64::new(0),
-            unseen: AtomicU64::new(0),
+            room: Room::new(max_streams),
             strays: Strays::default(),
-            unseen_at: AtomicU64::new(0),
-            max_streams,
             computed: expression::Computed::default(),
             refused: Mutex::default(),
         }
@@ -307,47 +291,9 @@ impl Composite {
         self.version.load(Relaxed)
     }
 
-    /// How many groups found no place of their own and share the overflow group.
-    pub fn overflowed_groups(&self) -> u64 {
-        self.overflowed.load(Relaxed)
-    }
-
-    /// How many points were not seen because they belong to more streams than can be followed.
-    pub fn unseen_points(&self) -> u64 {
-        self.unseen.load(Relaxed)
-    }
-
     /// The streams whose points were not taken because of their times.
     pub fn strays(&self) -> &Strays {
         &self.strays
-    }
-
-    /// What has found no place here, for people.
-    pub fn shortfalls(&self) -> Vec<String> {
-        let (name, max_groups) = (&self.declaration.name, self.declaration.max_groups);
-        let mut all = Vec::new();
-        if self.overflowed_groups() > 0 {
-            all.push(match self.declaration.expression.is_some() {
-                true => format!("the composite `{name}` leaves groups out: `max_groups` is {max_groups}"),
-                false => format!(
-                    "the composite `{name}` has no place for more groups, which share one: `max_groups` is {max_groups}"
-                ),
-            });
-        }
-        if self.unseen_points() > 0 {
-            all.push(format!(
-                "the composite `{name}` leaves series out: {}",
-                self.full()
-            ));
-        }
-        all
-    }
-
-    fn full(&self) -> String {
-        format!(
-            "it follows {} at most; narrow `metric` or `attributes`",
-            self.max_streams
-        )
     }
 
     /// One answer a group, in the order in which groups came up; a single `absent` one where there are none. Where the
@@ -369,9 +315,8 @@ impl Composite {
         if answers.is_empty() {
             answers.push(self.absent());
         }
-        let unseen_at = self.unseen_at.load(Relaxed);
-        if unseen_at > 0 && now.saturating_sub(unseen_at) <= nanos(MEMORY) {
-            let why: Arc<str> = format!("series are left out: {}", self.full()).into();
+        if let Some(why) = self.room.lacks(now) {
+            let why: Arc<str> = format!("series are left out: {why}").into();
             // It is not known which groups they belong to.
             for answer in answers.iter_mut().filter(|answer| !answer.state.says_nothing()) {
                 (answer.state, answer.collision) = (State::Partial, Some(why.clone()));
@@ -407,12 +352,6 @@ impl Composite {
     /// What of the declaration has been met.
     pub fn met(&self) -> &Met {
         &self.met
-    }
-
-    /// The groups that went because all their targets have left discovery.
-    pub fn left(&self) -> Vec<Attributes> {
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
-        groups.left.clone()
     }
 
     fn answer(&self, group: &SharedGroup, now: UnixNanos) -> Answer {
@@ -471,10 +410,20 @@ impl Composite {
     /// Lets go sources and groups that are long gone. Call it about once a second.
     pub fn expire(&self, now: UnixNanos) {
         let memory = nanos(MEMORY);
-        lock(&self.sources).retain(|_, kinds| !kinds.is_over(now, memory));
-        lock(&self.points).retain(|_, source| {
+        let mut sources = lock(&self.sources);
+        sources.retain(|_, kinds| !kinds.is_over(now, memory));
+        if sources.is_empty() {
+            sources.shrink_to_fit();
+        }
+        drop(sources);
+        let mut points = lock(&self.points);
+        points.retain(|_, source| {
             Arc::strong_count(source) > 1 || now.saturating_sub(source.touched()) <= memory
         });
+        if points.is_empty() {
+            points.shrink_to_fit();
+        }
+        drop(points);
         let is_overdue = |seen| now.saturating_sub(seen) > memory;
         self.streams.expire(now, |stream, seen, _| {
             let forget = is_overdue(seen);
@@ -483,10 +432,7 @@ impl Composite {
             }
             Sweep::forget_if(forget)
         });
-        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        let before = groups.list.len();
-        groups.remove_over(now, memory, self.declaration.max_groups);
-        if groups.list.len() < before {
+        if self.remove_groups(now) {
             self.version.fetch_add(1, Relaxed);
         }
     }
@@ -501,32 +447,6 @@ impl Composite {
         }
     }
 
-    fn groups(&self) -> Vec<SharedGroup> {
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
-        groups.list.clone()
-    }
-
-    /// The group of these attributes, or the overflow group.
-    fn group(&self, attributes: Attributes) -> SharedGroup {
-        let key = Key::of_value(&attributes);
-        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(group) = groups.index.get(&key) {
-            return group.clone();
-        }
-        let overflow = overflow_attributes();
-        if groups.list.len() >= self.declaration.max_groups && attributes != overflow {
-            self.overflowed.fetch_add(1, Relaxed);
-            drop(groups);
-            return self.group(overflow);
-        }
-        let series = self.series(attributes);
-        groups.left.retain(|left| *left != series.attributes);
-        let group = Arc::new(Mutex::new(Group::new(series, self.cut)));
-        groups.index.insert(key, group.clone());
-        groups.list.push(group.clone());
-        group
-    }
-
     /// What a group is shown as.
     pub fn series(&self, attributes: Attributes) -> Arc<Series> {
         Arc::new(Series {
@@ -535,42 +455,6 @@ impl Composite {
             metric: self.metric.clone(),
             attributes,
         })
-    }
-
-    /// Acts on the group of these attributes, which is not removed meanwhile.
-    fn within<R>(&self, attributes: &Attributes, act: impl Fn(&mut Group) -> R) -> (SharedGroup, R) {
-        loop {
-            let shared = self.group(attributes.clone());
-            let mut group = lock(&shared);
-            if !group.is_removed {
-                let done = act(&mut group);
-                drop(group);
-                return (shared, done);
-            }
-        }
-    }
-}
-
-impl Groups {
-    fn remove_over(&mut self, now: UnixNanos, memory: u64, max_left: usize) {
-        let mut removed = Vec::new();
-        self.list.retain(|shared| {
-            let mut group = lock(shared);
-            group.prune(now, memory);
-            group.is_removed = group.is_over(now);
-            if group.is_removed {
-                removed.push((group.attributes().clone(), group.has_left()));
-            }
-            !group.is_removed
-        });
-        for (attributes, has_left) in removed {
-            self.index.remove(&Key::of_value(&attributes));
-            if has_left {
-                self.left.push(attributes);
-            }
-        }
-        let surplus = self.left.len().saturating_sub(max_left);
-        self.left.drain(..surplus);
     }
 }
 

@@ -66,6 +66,14 @@ impl Default for Sketch {
     }
 }
 
+impl Sketch {
+    /// What it has allocated.
+    pub(super) fn bytes(&self) -> usize {
+        let entries = self.positive.capacity() + self.negative.capacity();
+        entries * size_of::<(i32, f64)>() + self.spans.capacity() * size_of::<Span>()
+    }
+}
+
 /// The bucket (base^index, base^(index+1)] of a positive number.
 fn bucket(scale: i32, value: f64) -> i32 {
     (value.log2() * f64::from(scale).exp2()).ceil() as i32 - 1

@@ -44,6 +44,13 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Gives back the places when nothing is left.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
     pub(super) fn get(&self, at: u32) -> Option<&T> {
         self.slots.get(at as usize)?.as_ref()
     }

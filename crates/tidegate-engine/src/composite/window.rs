@@ -77,6 +77,12 @@ impl Cut {
         }
     }
 
+    /// What a window takes that is cut like this, as long as nothing falls into its sketches.
+    pub(crate) fn bytes(self, has_sketches: bool) -> usize {
+        let sketch = if has_sketches { size_of::<Sketch>() } else { 0 };
+        size_of::<Window>() + self.parts as usize * (size_of::<Moments>() + sketch)
+    }
+
     /// The sub-window that `time` falls into, counted from the epoch.
     pub(crate) fn part(self, time: UnixNanos) -> u64 {
         time / self.part_ns
@@ -113,6 +119,11 @@ impl Window {
             sketches: vec![Sketch::default(); sketches].into(),
             newest: 0,
         }
+    }
+
+    /// What its sketches have allocated.
+    pub(crate) fn bytes_of_sketches(&self) -> usize {
+        self.sketches.iter().map(Sketch::bytes).sum()
     }
 
     /// Adds values at `time`. What is older than the window is left out.

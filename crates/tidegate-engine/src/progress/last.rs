@@ -86,6 +86,26 @@ impl Last {
         })
     }
 
+    /// What it has allocated for itself. Bounds count as its own: each point brings them along.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Nothing | Self::Number(_) => 0,
+            Self::Histogram(histogram) => of_histogram(histogram),
+            Self::Exponential(histogram) => of_exponential(histogram),
+            Self::Summary(_) => size_of::<Moments>(),
+        }
+    }
+
+    /// What it would have allocated if it said this.
+    pub(crate) fn bytes_of(value: &Value) -> usize {
+        match value {
+            Value::Int(_) | Value::Double(_) | Value::NoRecordedValue => 0,
+            Value::Histogram(histogram) => of_histogram(histogram),
+            Value::ExponentialHistogram(histogram) => of_exponential(histogram),
+            Value::Summary(_) => size_of::<Moments>(),
+        }
+    }
+
     /// As the value of a point.
     pub(crate) fn value(&self) -> Option<Value> {
         Some(match self {
@@ -185,6 +205,15 @@ impl Last {
             _ => return None,
         })
     }
+}
+
+fn of_histogram(histogram: &Histogram) -> usize {
+    size_of::<Histogram>() + 8 * histogram.counts.len() + size_of_val(&*histogram.bounds)
+}
+
+fn of_exponential(histogram: &ExponentialHistogram) -> usize {
+    let buckets = histogram.positive.counts.len() + histogram.negative.counts.len();
+    size_of::<ExponentialHistogram>() + 8 * buckets
 }
 
 impl Moments {

@@ -70,6 +70,9 @@ pub(super) fn is_overdue(time: UnixNanos, gap: u64, newest: UnixNanos) -> bool {
     newest.saturating_sub(time) > lease_by_gap_ns(gap).min(MEMORY_NS)
 }
 
+/// What one more run takes, without its last word.
+pub(super) const RUN_BYTES: usize = size_of::<Run>();
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
@@ -103,6 +106,15 @@ impl Runs {
             && marks == [0; 3]
             && !self.are_interleaved
             && self.peak.is_none()
+    }
+
+    /// What they have allocated; `are_numbers`: their last words have nothing.
+    pub(super) fn bytes(&self, are_numbers: bool) -> usize {
+        let list = self.list.capacity() * RUN_BYTES;
+        match are_numbers {
+            true => list,
+            false => list + self.list.iter().map(|run| run.last.bytes()).sum::<usize>(),
+        }
     }
 
     pub(super) fn forgotten_until(start: UnixNanos) -> Self {

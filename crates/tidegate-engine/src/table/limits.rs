@@ -76,7 +76,7 @@ impl Bounds {
         self.is_tight.store(is_tight, Relaxed);
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 

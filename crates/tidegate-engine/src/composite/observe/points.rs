@@ -4,19 +4,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 
 use super::super::group::Group;
-use super::super::member::MemberId;
+use super::super::member::{Member, MemberId};
 use super::super::sketch::Sketch;
 use super::super::source::{Life, PointSource};
 use super::super::window::Moments;
-use super::super::{Composite, SharedGroup};
+use super::super::{Composite, Function, SharedGroup};
 use super::Plan;
+use crate::budget::{Reservation, bytes_of};
 use crate::key::Key;
-use crate::progress::{Change, Progress, Rejection, Sample};
+use crate::progress::{Change, Last, Progress, Rejection, Sample};
 use crate::streams::lock;
 use crate::{Data, Number, Series, Stray, Temporality, UnixNanos, Value, clock};
 
 /// A point that is late by so much still counts. It counts at the time when it comes.
 const LATENESS_NS: u64 = 60_000_000_000;
+
+/// What a stream takes beside its text, its window and its last word: how it is found, its series in a group, its source.
+const STREAM_BYTES: usize = size_of::<PointStream>() + size_of::<Member>() + size_of::<PointSource>() + 400;
 
 /// What a composite keeps of a stream of points.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(in super::super) struct PointStream {
     /// `None`: the declaration does not select it, or does not suit it.
     place: Option<Place>,
     source: Arc<PointSource>,
+    /// Of the budget: for its text and window, and for its last word.
+    reservation: Reservation,
 }
 
 /// Where a series feeds.
@@ -68,13 +74,18 @@ impl Composite {
         }
         let series = identify()?;
         let mut first = false;
-        let home = self.streams.learn(key, Key::of(&series), now, || {
+        let mut has_room = true;
+        let home = self.streams.try_learn(key, Key::of(&series), now, || {
             first = true;
-            self.stream(&series)
+            let stream = self.stream(&series, sample);
+            has_room = stream.is_some();
+            stream
         });
         let Some(home) = home else {
-            self.unseen.fetch_add(1, Relaxed);
-            self.unseen_at.fetch_max(now, Relaxed);
+            match has_room {
+                true => self.room.note_unseen(now),
+                false => self.room.note_point_without_room(now),
+            }
             return None;
         };
         let is_history = first && self.is_history(sample, series.metric.data, now);
@@ -84,6 +95,7 @@ impl Composite {
                 true => {
                     stream.push(now);
                     let _ = stream.progress.advance(stream.data, sample, LATENESS_NS);
+                    stream.reservation.hold(stream.progress.bytes());
                     self.enter(stream, now);
                 }
                 false => self.step(stream, sample, now),
@@ -98,11 +110,8 @@ impl Composite {
         cumulative && (sample.start == 0 || sample.start < clock::wall(self.cut.begin(now)))
     }
 
-    fn stream(&self, series: &Arc<Series>) -> PointStream {
-        let source = lock(&self.points)
-            .entry(Key::of_value(&series.resource))
-            .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
-            .clone();
+    /// `None`: there is no room for its state.
+    fn stream(&self, series: &Arc<Series>, sample: &Sample<'_>) -> Option<PointStream> {
         let sets = [&series.attributes, &series.resource.attributes];
         let expression = self.declaration.expression.as_ref();
         let is_selected = expression.is_none_or(|expression| (expression.selects)(series));
@@ -118,18 +127,43 @@ impl Composite {
             (false, false) => Plan::Pooled { is_steady },
         };
         let is_refused = is_wanted && is_level(data) && self.refuses(&series.metric.name);
+        let value = match is_wanted && is_steady && !is_level(data) {
+            true => Last::bytes_of(sample.value),
+            false => 0,
+        };
+        let bytes = STREAM_BYTES + self.bytes_of_plan(&plan);
+        let reservation = Reservation::new(self.room.budget(), bytes, value)?;
+        let source = lock(&self.points)
+            .entry(Key::of_value(&series.resource))
+            .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
+            .clone();
         let place = (is_wanted && !is_refused).then(|| Place {
             plan,
             group: self.group(self.group_attributes(&series.resource, &series.attributes)),
             member: None,
         });
-        PointStream {
+        Some(PointStream {
             data,
             progress: Progress::default(),
             level: Number::ZERO,
             start: 0,
             place,
             source,
+            reservation,
+        })
+    }
+
+    /// What a stream has for itself by its plan.
+    fn bytes_of_plan(&self, plan: &Plan) -> usize {
+        let declaration = &self.declaration;
+        match plan {
+            Plan::Pooled { .. } => 0,
+            Plan::Level(_) if declaration.is_by_series() && declaration.function == Function::Last => 0,
+            Plan::Own { .. } | Plan::Level(None) => self
+                .cut
+                .bytes(matches!(declaration.function, Function::Quantile(_))),
+            // Its group has a window for the first one.
+            Plan::Level(Some(series)) => bytes_of(series),
         }
     }
 
@@ -147,6 +181,12 @@ impl Composite {
         if stream.place.is_none() {
             return;
         }
+        if !stream
+            .reservation
+            .may_grow(stream.progress.growth(stream.data, sample))
+        {
+            return self.room.note_point_without_room(now);
+        }
         let mut change: Result<Change<'_>, Rejection> =
             stream.progress.advance(stream.data, sample, LATENESS_NS);
         if matches!(change, Err(Rejection::Late | Rejection::Duplicate))
@@ -154,6 +194,7 @@ impl Composite {
         {
             change = stream.progress.advance(stream.data, sample, LATENESS_NS);
         }
+        stream.reservation.hold(stream.progress.bytes());
         let is_astray = stream.progress.stands_still();
         let seen = self.seen(&mut stream.place, &stream.source, (push, is_astray), now);
         let Some((mut group, member)) = seen else {

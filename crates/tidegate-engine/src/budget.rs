@@ -1,0 +1,262 @@
+//! What states outside tables take of the memory: streams of conversions, streams and groups of composites.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use crate::streams::lock;
+use crate::{Bounds, Metric, Resource, Scope, Series};
+
+/// What is known already may grow by so much beyond the bound, as a share of it.
+const GROWTH_SHARE: usize = 8;
+
+/// A single text may take so much of the bound, as a share of it.
+const TEXT_SHARE: usize = 64;
+
+/// What resource, scope and metric have beyond that counts for each of the series that share them: there may be only one.
+const SHARED_BYTES: usize = 4 << 10;
+
+/// The head of an allocation that is shared.
+const SHARED_HEAD: usize = 16;
+
+/// What a state may take, and what it takes. What its bounds say may change at any time.
+#[derive(Debug, Default)]
+pub struct Budget {
+    bounds: Arc<Bounds>,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// As much as a table may take by `bounds`.
+    pub fn of(bounds: Arc<Bounds>) -> Self {
+        Self {
+            bounds,
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// What is taken, estimated.
+    pub fn bytes(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.bounds.bytes()
+    }
+
+    /// Whether a text of so many bytes is so long that few of them would take everything.
+    pub(crate) fn is_too_long(&self, text: usize) -> bool {
+        text > self.max_bytes() / TEXT_SHARE
+    }
+
+    fn reserve(&self, bytes: usize, most: usize) -> bool {
+        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= most);
+        self.used.fetch_update(Relaxed, Relaxed, sum).is_ok()
+    }
+
+    /// What may be taken with all that is known already.
+    fn max_with_growth(&self) -> usize {
+        let most = self.max_bytes();
+        most.saturating_add(most / GROWTH_SHARE)
+    }
+}
+
+/// Bytes of a budget, which go back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Arc<Budget>,
+    /// As long as it is there.
+    fixed: usize,
+    /// For what may change.
+    held: usize,
+}
+
+impl Reservation {
+    /// For something new; `None`: there is no room, or memory is short.
+    pub(crate) fn new(budget: &Arc<Budget>, fixed: usize, held: usize) -> Option<Self> {
+        let has_room = !budget.bounds.is_tight() && budget.reserve(fixed + held, budget.max_bytes());
+        has_room.then(|| Self::of(budget, fixed, held))
+    }
+
+    /// For what a former process knew; `None`: there is no room.
+    pub(crate) fn known(budget: &Arc<Budget>, bytes: usize) -> Option<Self> {
+        let has_room = budget.reserve(bytes, budget.max_with_growth());
+        has_room.then(|| Self::of(budget, bytes, 0))
+    }
+
+    /// For what has to be there.
+    pub(crate) fn certain(budget: &Arc<Budget>, bytes: usize) -> Self {
+        budget.used.fetch_add(bytes, Relaxed);
+        Self::of(budget, bytes, 0)
+    }
+
+    fn of(budget: &Arc<Budget>, fixed: usize, held: usize) -> Self {
+        Self {
+            budget: budget.clone(),
+            fixed,
+            held,
+        }
+    }
+
+    /// Whether what is known may grow by so much.
+    pub(crate) fn may_grow(&self, more: usize) -> bool {
+        more == 0 || self.budget.bytes().saturating_add(more) <= self.budget.max_with_growth()
+    }
+
+    /// Notes what it is for now.
+    pub(crate) fn hold(&mut self, held: usize) {
+        let used = &self.budget.used;
+        if held > self.held {
+            used.fetch_add(held - self.held, Relaxed);
+        } else if held < self.held {
+            used.fetch_sub(self.held - held, Relaxed);
+        }
+        self.held = held;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.fixed + self.held, Relaxed);
+    }
+}
+
+/// Series that come one after the other have resource, scope and metric in common: they are kept once.
+#[derive(Debug, Default)]
+pub(crate) struct Shared(Mutex<Option<Arc<Series>>>);
+
+impl Shared {
+    /// The series as it is kept, and what `reserve` gives for its bytes; `None`: it gives nothing.
+    pub(crate) fn keep<R>(
+        &self,
+        mut series: Series,
+        reserve: impl FnOnce(usize) -> Option<R>,
+    ) -> Option<(Arc<Series>, R)> {
+        let mut last = lock(&self.0);
+        let known = last.as_deref();
+        let parts = [
+            share(
+                &mut series.resource,
+                known.map(|known| &known.resource),
+                of_resource,
+            ),
+            share(&mut series.scope, known.map(|known| &known.scope), of_scope),
+            share(&mut series.metric, known.map(|known| &known.metric), of_metric),
+        ];
+        let own = size_of::<Series>() + SHARED_HEAD + series.attributes.bytes();
+        let reserved = reserve(own + parts.iter().sum::<usize>())?;
+        let series = Arc::new(series);
+        *last = Some(series.clone());
+        Some((series, reserved))
+    }
+}
+
+/// What a series takes that shares nothing.
+pub(crate) fn bytes_of(series: &Series) -> usize {
+    let parts = of_resource(&series.resource) + of_scope(&series.scope) + of_metric(&series.metric);
+    size_of::<Series>() + SHARED_HEAD + series.attributes.bytes() + parts
+}
+
+/// Takes the known part if it is the same. Gives what the part counts.
+fn share<T: Eq>(part: &mut Arc<T>, known: Option<&Arc<T>>, bytes: impl Fn(&T) -> usize) -> usize {
+    match known.filter(|known| **known == *part) {
+        Some(known) => {
+            *part = known.clone();
+            bytes(part).saturating_sub(SHARED_BYTES)
+        }
+        None => bytes(part),
+    }
+}
+
+fn of_resource(resource: &Resource) -> usize {
+    size_of::<Resource>() + SHARED_HEAD + resource.attributes.bytes() + resource.schema_url.len()
+}
+
+fn of_scope(scope: &Scope) -> usize {
+    let text = scope.name.len() + scope.version.len() + scope.schema_url.len();
+    size_of::<Scope>() + SHARED_HEAD + scope.attributes.bytes() + text
+}
+
+fn of_metric(metric: &Metric) -> usize {
+    let text = metric.name.len() + metric.description.len() + metric.unit.len();
+    size_of::<Metric>() + SHARED_HEAD + metric.metadata.bytes() + text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attributes, Data};
+
+    fn budget(bytes: usize) -> (Arc<Bounds>, Arc<Budget>) {
+        let bounds = Arc::new(Bounds::default());
+        bounds.set_bytes(bytes);
+        (bounds.clone(), Arc::new(Budget::of(bounds)))
+    }
+
+    #[test]
+    fn a_full_budget_takes_nothing_new_and_lets_the_known_grow_a_little() {
+        let (bounds, budget) = budget(800);
+        let mut first = Reservation::new(&budget, 500, 100).unwrap();
+        assert!(Reservation::new(&budget, 200, 1).is_none());
+        let second = Reservation::new(&budget, 200, 0).unwrap();
+        assert_eq!(budget.bytes(), 800);
+        assert!(first.may_grow(100) && !first.may_grow(101));
+        first.hold(200);
+        assert_eq!(budget.bytes(), 900);
+        assert!(first.may_grow(0) && !first.may_grow(1));
+        drop(second);
+        first.hold(0);
+        assert_eq!(budget.bytes(), 500);
+        bounds.set_tight(true);
+        assert!(Reservation::new(&budget, 1, 0).is_none(), "memory is short");
+        assert!(Reservation::known(&budget, 1).is_some() && first.may_grow(1));
+        drop(first);
+        assert_eq!(budget.bytes(), 0);
+    }
+
+    #[test]
+    fn no_limit_is_no_bound() {
+        let budget = Arc::new(Budget::default());
+        let all = Reservation::new(&budget, usize::MAX / 2, 0).unwrap();
+        assert!(all.may_grow(usize::MAX / 2) && !budget.is_too_long(1 << 40));
+    }
+
+    fn series(resource: &str, pod: &str) -> Series {
+        Series {
+            resource: Arc::new(Resource {
+                attributes: [("text", resource)].into_iter().collect(),
+                schema_url: "".into(),
+            }),
+            scope: Arc::default(),
+            metric: Arc::new(Metric {
+                name: "m".into(),
+                description: "".into(),
+                unit: "".into(),
+                data: Data::Gauge,
+                metadata: Attributes::default(),
+            }),
+            attributes: [("pod", pod)].into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn neighbours_share_what_they_have_in_common_and_short_texts_count_once() {
+        let shared = Shared::default();
+        let keep = |resource: &str, pod: &str| shared.keep(series(resource, pod), Some).unwrap();
+        let (first, whole) = keep("a", "1");
+        assert_eq!(whole, bytes_of(&first));
+        let (second, rest) = keep("a", "2");
+        assert!(Arc::ptr_eq(&first.resource, &second.resource) && Arc::ptr_eq(&first.metric, &second.metric));
+        assert_eq!(
+            rest,
+            size_of::<Series>() + SHARED_HEAD + second.attributes.bytes()
+        );
+        assert!(shared.keep(series("b", "3"), |_| None::<()>).is_none());
+        let long = "x".repeat(SHARED_BYTES);
+        let (_, first) = keep(&long, "1");
+        let (_, second) = keep(&long, "2");
+        assert!(
+            first > SHARED_BYTES && second > rest && second < 1000,
+            "{first}, {second}"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! The groups of a composite: each finds a place of its own, or shares the one of all that find none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::group::Group;
+use super::{Composite, MEMORY};
+use crate::budget::Reservation;
+use crate::key::{Key, KeyMap};
+use crate::lease::nanos;
+use crate::rule::overflow_attributes;
+use crate::streams::lock;
+use crate::{Attributes, Series, UnixNanos};
+
+/// What a group takes beside its text and window: how it is found, who feeds it.
+const GROUP_BYTES: usize = size_of::<Group>() + size_of::<Series>() + 200;
+
+/// Attributes of a group beyond that count for what pages and queries keep of them, too, as those of series in tables.
+const COPIED_BYTES: usize = 1 << 10;
+const COPIES: usize = 3;
+
+pub(super) type SharedGroup = Arc<Mutex<Group>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    index: KeyMap<SharedGroup>,
+    list: Vec<SharedGroup>,
+    /// Groups that went because their targets have left discovery; as many as there may be groups.
+    left: Vec<Left>,
+}
+
+/// A group whose targets have left discovery.
+#[derive(Debug)]
+struct Left {
+    attributes: Attributes,
+    /// For its text.
+    _reservation: Option<Reservation>,
+}
+
+/// What the attributes of a group count.
+fn weight(attributes: &Attributes) -> usize {
+    let text = attributes.bytes();
+    text + text.saturating_sub(COPIED_BYTES) * COPIES
+}
+
+impl Composite {
+    /// The groups that went because all their targets have left discovery.
+    pub fn left(&self) -> Vec<Attributes> {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        groups.left.iter().map(|left| left.attributes.clone()).collect()
+    }
+
+    pub(super) fn groups(&self) -> Vec<SharedGroup> {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        groups.list.clone()
+    }
+
+    /// The group of these attributes, or the overflow group.
+    pub(super) fn group(&self, attributes: Attributes) -> SharedGroup {
+        let key = Key::of_value(&attributes);
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = groups.index.get(&key) {
+            return group.clone();
+        }
+        let overflow = overflow_attributes();
+        let window = match self.declaration.is_by_series() {
+            true => 0,
+            false => self.cut.bytes(self.declaration.is_sketched()),
+        };
+        let budget = self.room.budget();
+        let reservation = match attributes == overflow {
+            true => Some(Reservation::certain(budget, GROUP_BYTES + window)),
+            false if groups.list.len() >= self.declaration.max_groups => {
+                self.room.note_overflow();
+                None
+            }
+            false => {
+                let reserved = groups.reserve(|| {
+                    let is_too_long = budget.is_too_long(attributes.bytes());
+                    let bytes = GROUP_BYTES + window + weight(&attributes);
+                    (!is_too_long)
+                        .then(|| Reservation::new(budget, bytes, 0))
+                        .flatten()
+                });
+                if reserved.is_none() {
+                    self.room.note_group_without_room();
+                }
+                reserved
+            }
+        };
+        let Some(reservation) = reservation else {
+            drop(groups);
+            return self.group(overflow);
+        };
+        let series = self.series(attributes);
+        groups.left.retain(|left| left.attributes != series.attributes);
+        let group = Arc::new(Mutex::new(Group::new(series, self.cut, reservation)));
+        groups.index.insert(key, group.clone());
+        groups.list.push(group.clone());
+        group
+    }
+
+    /// Acts on the group of these attributes, which is not removed meanwhile.
+    pub(super) fn within<R>(
+        &self,
+        attributes: &Attributes,
+        act: impl Fn(&mut Group) -> R,
+    ) -> (SharedGroup, R) {
+        loop {
+            let shared = self.group(attributes.clone());
+            let mut group = lock(&shared);
+            if !group.is_removed {
+                let done = act(&mut group);
+                drop(group);
+                return (shared, done);
+            }
+        }
+    }
+
+    /// Lets go groups that are over, and notes what the others take. Whether any went.
+    pub(super) fn remove_groups(&self, now: UnixNanos) -> bool {
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let before = groups.list.len();
+        groups.remove_over(now, nanos(MEMORY), self.declaration.max_groups);
+        let has_removed = groups.list.len() < before;
+        drop(groups);
+        if self.declaration.is_sketched() {
+            self.groups().iter().for_each(|group| lock(group).weigh());
+        }
+        has_removed
+    }
+}
+
+impl Groups {
+    /// Those that have left are remembered as long as nobody else needs their room.
+    fn reserve(&mut self, reserve: impl Fn() -> Option<Reservation>) -> Option<Reservation> {
+        let reserved = reserve();
+        if reserved.is_some() || self.left.is_empty() {
+            return reserved;
+        }
+        self.left = Vec::new();
+        reserve()
+    }
+
+    fn remove_over(&mut self, now: UnixNanos, memory: u64, max_left: usize) {
+        let mut removed = Vec::new();
+        self.list.retain(|shared| {
+            let mut group = lock(shared);
+            group.prune(now, memory);
+            group.is_removed = group.is_over(now);
+            if group.is_removed {
+                removed.push((group.attributes().clone(), group.has_left(), group.hand_on()));
+            }
+            !group.is_removed
+        });
+        for (attributes, has_left, reservation) in removed {
+            self.index.remove(&Key::of_value(&attributes));
+            if has_left {
+                self.left.push(Left {
+                    attributes,
+                    _reservation: reservation,
+                });
+            }
+        }
+        let surplus = self.left.len().saturating_sub(max_left);
+        self.left.drain(..surplus);
+        if self.list.is_empty() {
+            self.index.shrink_to_fit();
+            self.list.shrink_to_fit();
+        }
+    }
+}
