@@ -175,22 +175,34 @@ pub fn promised<B: Body>(body: &B) -> Option<usize> {
     (promised > 0).then(|| usize::try_from(promised).unwrap_or(usize::MAX))
 }
 
-/// The pieces of a body as one run of bytes. Every piece is copied: it keeps the whole buffer alive that its connection
-/// read into, and nobody knows how large that is.
+/// A piece of so many bytes that is a whole body is kept as it is. It may keep the buffer alive that its connection read
+/// into, which is not much larger then.
+const WHOLE_BYTES: usize = 128 << 10;
+
+/// The pieces of a body as one run of bytes. A large body that comes in one piece is not copied. All others are: a small
+/// piece keeps the whole buffer alive that its connection read into.
 #[derive(Default)]
 pub struct Run {
-    bytes: BytesMut,
+    /// The only piece so far, where it is large.
+    first: Bytes,
+    /// All of them otherwise.
+    all: BytesMut,
 }
 
 impl Run {
     /// Appends a piece, of a body that is to have `promised` bytes.
     pub fn push(&mut self, piece: Bytes, promised: usize) {
-        let arrived = self.len() + piece.len();
-        if arrived > self.bytes.capacity() {
-            let wanted = promised.min(arrived.saturating_mul(AHEAD)).max(arrived);
-            self.bytes.reserve(wanted - self.bytes.len());
+        if self.is_empty() && piece.len() >= WHOLE_BYTES {
+            self.first = piece;
+            return;
         }
-        self.bytes.extend_from_slice(&piece);
+        let arrived = self.len() + piece.len();
+        if arrived > self.all.capacity() {
+            let wanted = promised.min(arrived.saturating_mul(AHEAD)).max(arrived);
+            self.all.reserve(wanted - self.all.len());
+        }
+        self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        self.all.extend_from_slice(&piece);
     }
 
     /// The same with room for it, which is waited for shortly.
@@ -207,7 +219,7 @@ impl Run {
         let claim = claim(promised, arrived);
         // The old buffer stays resident for a while beside the larger one. A body that fits only without the old one is taken
         // all the same.
-        let copied = if arrived > self.bytes.capacity() {
+        let copied = if arrived > self.all.capacity() {
             self.len()
         } else {
             0
@@ -226,22 +238,28 @@ impl Run {
 
     /// Bytes so far.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.as_slice().len()
     }
 
     /// Whether nothing has come yet.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.as_slice().is_empty()
     }
 
     /// What has come so far.
     pub fn as_slice(&self) -> &[u8] {
-        &self.bytes
+        match self.first.is_empty() {
+            true => &self.all,
+            false => &self.first,
+        }
     }
 
     /// The whole.
     pub fn freeze(self) -> Bytes {
-        self.bytes.freeze()
+        match self.first.is_empty() {
+            true => self.all.freeze(),
+            false => self.first,
+        }
     }
 }
 

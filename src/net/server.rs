@@ -134,6 +134,8 @@ pub(crate) enum Ended {
     SlowHandshake,
     /// Its peer took nothing of an answer.
     Stalled,
+    /// There is no room for a frame of its peer's.
+    Memory,
     /// Its peer declared nothing that it could send.
     Undeclared,
     /// It was silent, and others waited for its place.
@@ -147,6 +149,7 @@ pub(crate) fn count_ended(endpoint: &Arc<str>, why: Ended) {
         Ended::Handshake => "tls",
         Ended::SlowHandshake => "tls_timeout",
         Ended::Stalled => "stalled",
+        Ended::Memory => "memory",
         Ended::Undeclared => "undeclared",
         Ended::Crowded => "crowded",
     };

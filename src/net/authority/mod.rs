@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+pub(super) use frames::PREFACE;
 use frames::{Frames, Next};
 
 /// While a header block is incomplete, so many bytes are read at a time.

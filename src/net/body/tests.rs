@@ -126,15 +126,19 @@ proptest! {
             run.push(vec![byte; length].into(), promised);
             expected.resize(expected.len() + length, byte);
             prop_assert!(run.as_slice() == expected);
-            prop_assert!(run.bytes.capacity() <= AHEAD * expected.len().max(64));
+            prop_assert!(run.all.capacity() <= AHEAD * expected.len().max(64));
         }
         prop_assert!(run.freeze() == expected);
     }
 }
 
 #[test]
-fn a_piece_keeps_no_buffer_alive() {
-    let piece = Bytes::from(vec![1; 64 << 10]);
+fn a_small_piece_keeps_no_buffer_alive_and_a_large_body_of_one_piece_is_not_copied() {
+    let large = Bytes::from(vec![1; WHOLE_BYTES]);
+    let mut run = Run::default();
+    run.push(large.clone(), 0);
+    assert_eq!(run.freeze().as_ptr(), large.as_ptr());
+    let piece = Bytes::from(vec![1; WHOLE_BYTES - 1]);
     let mut run = Run::default();
     run.push(piece.slice(..1), 0);
     assert!(piece.is_unique());

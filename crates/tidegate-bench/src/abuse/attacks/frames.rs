@@ -14,7 +14,7 @@ use crate::otlp::codec::METHOD;
 
 /// The largest frame that HTTP/2 allows everybody.
 const FRAME: usize = 16 << 10;
-/// A frame that is allowed to nobody who was not told so.
+/// The largest frame that receivers allow.
 const LARGE_FRAME: u32 = 1 << 20;
 /// The error of HTTP/2 for one that is larger than allowed.
 const FRAME_SIZE_ERROR: u32 = 6;
@@ -35,9 +35,14 @@ pub(super) fn half_frames(field: &Field) -> Result<Harm, Error> {
         [h2::preface(), all_but_one(&unknown)].concat(),
         // The head of a frame alone.
         [h2::preface(), unknown[..h2::HEAD].to_vec()].concat(),
-        [h2::preface(), h2::head(LARGE_FRAME, 0xfe, 0, 0)].concat(),
+        [
+            h2::preface(),
+            h2::head(LARGE_FRAME, 0xfe, 0, 0),
+            vec![0; LARGE_FRAME as usize - 1],
+        ]
+        .concat(),
     ];
-    let large = halves.last().cloned().unwrap_or_default();
+    let large = [h2::preface(), h2::head(LARGE_FRAME + 1, 0xfe, 0, 0)].concat();
     let error = goaway(connected(ATTACKER, field.ports.otlp, PATIENCE)?, &large);
     let mut held = Vec::new();
     for half in &halves {
@@ -47,7 +52,7 @@ pub(super) fn half_frames(field: &Field) -> Result<Harm, Error> {
     drop(held);
     Ok(Harm {
         lines: vec![Line::new(
-            "a frame of 1 MiB is refused",
+            "a frame of more than 1 MiB is refused",
             error.map_or_else(|| "no error".to_owned(), |code| format!("error {code}")),
             error == Some(FRAME_SIZE_ERROR),
         )],
