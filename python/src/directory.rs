@@ -1,12 +1,11 @@
 //! The directory of all processes' cells for Python: their values as one.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tidegate_cells::{FamilyValues, Kind, Limits, SeriesValue, Snapshot, Value};
+use tidegate_cells::{FamilyValues, Kind, Limits, SeriesValue, SharedDirectory, Snapshot, Value};
 
 use crate::number::go_float;
 use crate::store::raise;
@@ -22,7 +21,7 @@ const LIMITS: Limits = Limits {
 
 /// A directory of cells, read as a whole.
 #[pyclass(frozen, module = "tidegate._tidegate")]
-pub(crate) struct Directory(Mutex<tidegate_cells::Directory>);
+pub(crate) struct Directory(SharedDirectory);
 
 /// A family as a collector gives it.
 #[pyclass(frozen, get_all, module = "tidegate._tidegate")]
@@ -51,13 +50,13 @@ pub(crate) struct Process {
 impl Directory {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let opened = py.detach(|| tidegate_cells::Directory::open(&path, LIMITS));
-        opened.map(|directory| Self(Mutex::new(directory))).map_err(raise)
+        let opened = py.detach(|| SharedDirectory::open(&path, LIMITS));
+        opened.map(Self).map_err(raise)
     }
 
     /// The values of all processes, merged; and `(file, why)` of what could not be read.
     fn collect(&self, py: Python<'_>) -> PyResult<(Vec<MergedFamily>, Problems)> {
-        let scan = py.detach(|| self.lock().scan());
+        let scan = py.detach(|| self.0.with(tidegate_cells::Directory::scan));
         let problems = scan
             .problems
             .into_iter()
@@ -67,7 +66,7 @@ impl Directory {
 
     /// The processes, dead ones as well until they are folded.
     fn processes(&self, py: Python<'_>) -> Vec<Process> {
-        let scan = py.detach(|| self.lock().scan());
+        let scan = py.detach(|| self.0.with(tidegate_cells::Directory::scan));
         let process = |process: tidegate_cells::Process| Process {
             pid: process.identity.pid,
             alive: process.alive,
@@ -79,15 +78,10 @@ impl Directory {
     /// Takes over what dead processes counted; `(taken over, files removed)`. `grace` in seconds.
     fn fold(&self, py: Python<'_>, grace: f64) -> PyResult<(usize, usize)> {
         let grace = Duration::try_from_secs_f64(grace.max(0.0)).unwrap_or(Duration::MAX);
-        let folded = py.detach(|| self.lock().fold(grace)).map_err(raise)?;
+        let folded = py
+            .detach(|| self.0.with(|directory| directory.fold(grace)))
+            .map_err(raise)?;
         Ok((folded.processes.len(), folded.removed))
-    }
-}
-
-impl Directory {
-    fn lock(&self) -> std::sync::MutexGuard<'_, tidegate_cells::Directory> {
-        // What it knows of files it can read again.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

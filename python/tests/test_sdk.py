@@ -361,6 +361,31 @@ def test_a_shared_directory_over_forks(tmp_path: Path) -> None:
     assert done.stdout.split() == ["32", "2", "32.0", "32"]
 
 
+def test_a_fork_while_another_thread_reads_the_directory(tmp_path: Path) -> None:
+    program = """
+        import os, sys, threading
+        from tidegate import Counter, Shm
+        registry = Shm(sys.argv[1])
+        registry.register(Counter("help", name="c")).inc(2)
+        stopping = threading.Event()
+        def read():
+            while not stopping.is_set():
+                registry.value("c")
+        reader = threading.Thread(target=read)
+        reader.start()
+        for _ in range(30):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if registry.value("c") == 2 else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+        stopping.set()
+        reader.join()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_directory_is_needed() -> None:
     with pytest.raises(ValueError, match="no directory"):
         Shm()

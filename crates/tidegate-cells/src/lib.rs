@@ -54,7 +54,9 @@ pub use exponential::bucket_of;
 pub use family::{Family, Series};
 pub use layout::{Identity, Reject};
 pub use place::{DIRECTORY_VARIABLE, default_directory};
-pub use reader::{Changes, Directory, Folded, Follower, Limits, Problem, Process, Room, Scan};
+pub use reader::{
+    Changes, Directory, Folded, Follower, Limits, Problem, Process, Room, Scan, SharedDirectory,
+};
 pub use spec::{FamilySpec, GaugeMode, Kind};
 pub use store::{Options, Refused, Store};
 pub use value::{

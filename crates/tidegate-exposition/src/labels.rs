@@ -172,6 +172,15 @@ impl Cursor<'_> {
                 return Ok(());
             }
             let (name, is_quoted) = self.name()?;
+            // Prometheus takes line breaks in the names of series only.
+            let is_broken = metric.is_none()
+                && self
+                    .bytes
+                    .get(name.clone())
+                    .is_some_and(|name| name.contains(&b'\n'));
+            if is_broken {
+                return Err(Fault::new(name.start, Problem::ExpectedLabelName));
+            }
             self.skip_blanks();
             if is_quoted && matches!(self.peek(), Some(b',' | b'}')) {
                 let metric = metric.as_deref_mut().ok_or(self.fault(Problem::ExpectedEqual))?;

@@ -151,6 +151,13 @@ fn what_is_wrong_is_named() {
             14,
             ExpectedExemplarValue,
         ),
+        (
+            Format::OpenMetrics,
+            "a 1 # {\"b\nc\"=\"d\"} 1\n# EOF\n",
+            1,
+            9,
+            ExpectedLabelName,
+        ),
         (Format::OpenMetrics, "a 1 NaN\n# EOF\n", 1, 4, ExpectedTimestamp),
         (Format::OpenMetrics, "\n# EOF\n", 1, 1, ExpectedStart),
     ];

@@ -4,6 +4,7 @@ mod fold;
 mod follow;
 mod merge;
 mod process;
+mod shared;
 mod weight;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,6 +23,7 @@ pub use fold::Folded;
 pub use follow::{Changes, Follower};
 use merge::Merger;
 use process::{ReadError, Source};
+pub use shared::SharedDirectory;
 
 /// What dead processes counted.
 pub(crate) const RETAINED: &str = "retained.cells";
@@ -135,15 +137,24 @@ impl Directory {
         match std::fs::metadata(path) {
             Ok(metadata) if !metadata.is_dir() => Err(Error::io("read", path, io::ErrorKind::NotADirectory)),
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("read", path, e)),
-            _ => Ok(Directory {
-                path: path.to_owned(),
-                limits,
-                sources: BTreeMap::new(),
-                last_retained: None,
-                next_retained: None,
-                without_room: 0,
-            }),
+            _ => Ok(Directory::new(path.to_owned(), limits)),
         }
+    }
+
+    fn new(path: PathBuf, limits: Limits) -> Self {
+        Directory {
+            path,
+            limits,
+            sources: BTreeMap::new(),
+            last_retained: None,
+            next_retained: None,
+            without_room: 0,
+        }
+    }
+
+    /// The same directory, of which nothing has been read.
+    fn unread(&self) -> Self {
+        Directory::new(self.path.clone(), self.limits)
     }
 
     /// Reads what has changed and merges it all.

@@ -1,10 +1,10 @@
 //! Values in files of a directory, where all processes that use it see each other's.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_cells::{Directory, Limits, Scan, Store, default_directory};
+use tidegate_cells::{Directory, Limits, Scan, SharedDirectory, Store, default_directory};
 
 use crate::cells::{Cells, families};
 use crate::description::FamilySpec;
@@ -19,7 +19,7 @@ use crate::{ExportError, MetricsRegistry, RegisterError};
 #[derive(Clone, Debug)]
 pub struct Shm {
     own: Arc<Cells>,
-    directory: Arc<Mutex<Directory>>,
+    directory: Arc<SharedDirectory>,
 }
 
 impl Shm {
@@ -33,7 +33,7 @@ impl Shm {
         let store = Store::create(directory, super::options(resource.iter().map(owned).collect()))?;
         Ok(Self {
             own: Arc::new(Cells::new(store)),
-            directory: Arc::new(Mutex::new(Directory::open(directory, Limits::default())?)),
+            directory: Arc::new(SharedDirectory::open(directory, Limits::default())?),
         })
     }
 
@@ -53,7 +53,7 @@ impl Shm {
 
     /// Everything in the directory: values, processes, and which files can't be read.
     pub fn scan(&self) -> Scan {
-        self.lock().scan()
+        self.directory.with(Directory::scan)
     }
 
     /// Puts what dead processes have recorded into one file; theirs are removed `grace` after they died.
@@ -61,14 +61,10 @@ impl Shm {
     /// # Errors
     /// The directory can't be written to.
     pub fn fold(&self, grace: Duration) -> Result<(), ExportError> {
-        let folded = self.lock().fold(grace);
+        let folded = self.directory.with(|directory| directory.fold(grace));
         folded
             .map(drop)
             .map_err(|error| ExportError::Peer(error.to_string()))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Directory> {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
