@@ -5,6 +5,7 @@ mod frames;
 mod heads;
 mod host;
 mod lingering;
+mod reads;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -24,8 +25,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::answers::{Answers, Pieces};
-use self::frames::Framed;
+use self::frames::Frames;
 use self::lingering::Lingering;
+use self::reads::Seen;
 use self::turns::Turns;
 use super::auth::Sender;
 use super::authority::AuthorityFilter;
@@ -270,13 +272,17 @@ where
     });
     let held = Held::under(config.served_by.ceiling, config.served_by.memory.clone());
     let held = held.of(sender.and_then(Sender::key));
-    let stream = Framed::new(stream, config.max_frame_bytes, held, endpoint.clone());
+    let frames = Frames::new(config.max_frame_bytes, held, endpoint.clone());
+    let stream = Seen::new(stream, frames);
     let stream = match peer {
         Peer::Unix(_) => AuthorityFilter::new(stream),
         Peer::Tcp(_) => AuthorityFilter::passing(stream),
     };
     let stream = answers::Noted::new(stream, answers.clone());
-    let stream = Turns::of(Lingering::new(stream, activity.clone()), config.turn_bytes);
+    let stream = Seen::new(
+        Lingering::new(stream, activity.clone()),
+        Turns::of(config.turn_bytes),
+    );
     let builder = builder(config);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);

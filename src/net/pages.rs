@@ -25,7 +25,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 
 pub(crate) use self::answers::{
-    Answer, BodyError, Event, busy, bytes, empty, error, events, grpc_error, json, text,
+    Answer, BodyError, COMPRESSING, Event, busy, bytes, empty, error, events, grpc_error, json, text,
 };
 use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
 use self::room::Room;

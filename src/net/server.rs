@@ -53,6 +53,9 @@ const CLOSED_AT_ONCE: usize = 16;
 /// ...at intervals of this.
 const CLOSE_AGAIN: Duration = Duration::from_millis(100);
 
+/// Memory is measured about as often.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// What a server demands of its connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
@@ -88,10 +91,9 @@ impl ConnectionLimits {
         let most = (memory / SHARE_OF_CONNECTIONS / BYTES_OF_A_CONNECTION).max(FEW_CONNECTIONS);
         if most < self.max_connections {
             let per_peer = &mut self.max_per_peer;
-            per_peer.connections = match per_peer.connections >= self.max_connections {
-                // That of a proxy has them all.
-                true => most,
-                false => per_peer.connections.min(most / SHARE_OF_A_PEER),
+            per_peer.connections = match per_peer.is_configured {
+                true => per_peer.connections.min(most),
+                false => most / SHARE_OF_A_PEER,
             };
             self.max_connections = most;
         }
@@ -205,9 +207,12 @@ impl Server {
         let over_memory = self.over_memory.clone();
         let watch = async move {
             loop {
-                sleep(CLOSE_AGAIN).await;
-                if memory.is_over(Ceiling::Hard) {
-                    (0..CLOSED_AT_ONCE).for_each(|_| over_memory.notify_one());
+                match memory.is_over(Ceiling::Hard) {
+                    true => {
+                        (0..CLOSED_AT_ONCE).for_each(|_| over_memory.notify_one());
+                        sleep(CLOSE_AGAIN).await;
+                    }
+                    false => sleep(LOOK_AGAIN).await,
                 }
             }
         };

@@ -52,7 +52,8 @@ impl<T> Former<T> {
 
     /// Forgets those for which `keep` says no. Those of a chunk are looked at in a call of `together`.
     pub(crate) fn retain(&self, together: impl Fn(&mut dyn FnMut()), mut keep: impl FnMut(&mut T) -> bool) {
-        if lock(&self.places).is_empty() {
+        // All are taken, and their memory went back with the last call.
+        if lock(&self.places).capacity() == 0 {
             return;
         }
         let mut gone = Vec::new();
@@ -124,7 +125,9 @@ mod tests {
         former.retain(|act| act(), |n| *n % 2 == 0);
         let left: Vec<u64> = (0..101).filter_map(|n| former.take(id(n))).collect();
         assert_eq!(left, (0..100).step_by(2).filter(|n| *n != 8).collect::<Vec<_>>());
-        former.retain(|_| panic!("nobody is left"), |_| true);
+        former.retain(|act| act(), |_| panic!("nobody is left"));
+        assert!(former.chunks.lock(0).is_empty(), "their memory went back");
+        former.retain(|_| panic!("it is not looked at again"), |_| true);
     }
 
     #[test]

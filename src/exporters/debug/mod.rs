@@ -41,7 +41,7 @@ crate::options! {
 const OUTPUTS: &WithoutEffect = &[
     ("use_internal_logger", "what is printed goes to standard error"),
     ("output_paths", "what is printed goes to standard error"),
-    ("sending_queue", "each batch is printed when it comes"),
+    ("sending_queue", "`debug` has a queue of its own, of 256 batches"),
 ];
 
 crate::choices! {

@@ -68,7 +68,10 @@ impl Drop for Queued {
 enum Made {
     Nothing,
     Points(Vec<Point>),
-    Json(String),
+    /// JSON, of which each item is a line.
+    Items(String),
+    /// JSON, of which each field is a line.
+    Tree(String),
 }
 
 /// Why it could not be made.
@@ -106,7 +109,8 @@ impl Printer {
             let (printer, batches) = (self.clone(), std::mem::take(&mut next));
             let print = move || {
                 for queued in batches {
-                    printer.print(queued, || io::stderr().lock());
+                    // Each write takes the lock for itself: logs go the same way, and a terminal may be slow.
+                    printer.print(queued, io::stderr);
                 }
             };
             if let Err(error) = in_background(print).await {
@@ -154,16 +158,15 @@ impl Printer {
             }
         };
         held.try_grow_quietly(text_bytes(&encoded))?;
-        let made = match (self.verbosity, encoded.signal) {
+        let json = || json::to_json(&encoded).map_err(|error| Unmade::Invalid(error.to_string()));
+        match (self.verbosity, encoded.signal) {
             (Verbosity::Basic, _) => Ok(Made::Nothing),
             (Verbosity::Normal, Signal::Metrics) => convert::points(&encoded)
                 .map(Made::Points)
-                .map_err(|error| error.to_string()),
-            (Verbosity::Normal | Verbosity::Detailed, _) => json::to_json(&encoded)
-                .map(Made::Json)
-                .map_err(|error| error.to_string()),
-        };
-        made.map_err(Unmade::Invalid)
+                .map_err(|error| Unmade::Invalid(error.to_string())),
+            (Verbosity::Normal, _) => json().map(Made::Items),
+            (Verbosity::Detailed, _) => json().map(Made::Tree),
+        }
     }
 
     fn write(&self, queued: &Queued, made: &Made, to: impl Write) -> io::Result<()> {
@@ -176,11 +179,11 @@ impl Printer {
             writeln!(to, "{}: {unprinted} batches were not printed: {why}", self.id)?;
         }
         writeln!(to, "{}: {} {}", self.id, queued.items, queued.signal.items())?;
-        match (made, self.verbosity) {
-            (Made::Nothing, _) => {}
-            (Made::Points(points), _) => layout::points(points, &mut to)?,
-            (Made::Json(json), Verbosity::Detailed) => layout::tree(json, &mut to)?,
-            (Made::Json(json), _) => layout::items(json, &mut to)?,
+        match made {
+            Made::Nothing => {}
+            Made::Points(points) => layout::points(points, &mut to)?,
+            Made::Items(json) => layout::items(json, &mut to)?,
+            Made::Tree(json) => layout::tree(json, &mut to)?,
         }
         to.flush()
     }

@@ -13,7 +13,7 @@ use super::config::Config;
 use super::debug::{self, Found};
 use super::rounds::Rounds;
 use crate::component::unix_now;
-use crate::component::worker::Turns;
+use crate::net::pages::COMPRESSING;
 use crate::net::{Coding, compress};
 use crate::prom::catalog::Senders;
 use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page as Exposition, Renderer};
@@ -33,9 +33,6 @@ pub(super) struct Page {
     exposition: Arc<Exposition>,
     forms: Arc<Forms>,
 }
-
-/// Pages that are compressed at a time.
-static COMPRESSING: Turns = Turns::of(2);
 
 /// The compressed forms of a page, each made when it is first wanted.
 struct Forms {

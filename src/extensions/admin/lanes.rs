@@ -120,7 +120,9 @@ pub(super) enum NotComputed {
     #[error("{0} readers of this client wait for changes already: try again later")]
     WatchedByClient(usize),
     /// It is heavy, and the gateway is short of memory.
-    #[error("the gateway is short of memory: it computes no heavy queries for now")]
+    #[error(
+        "this query needs more memory than is free: ask for a shorter range or fewer series, or try again later"
+    )]
     Memory,
     /// It took longer than it may.
     #[error("the query took longer than it may")]

@@ -1,5 +1,5 @@
 //! Memory for heavy queries. It is no part of the account: nobody who sends is refused for what a query has not used yet.
-//! What it uses is measured as everything else.
+//! What it uses is measured as everything else. While it runs, that counts twice: as used, and as granted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -47,6 +47,10 @@ impl QueryMemory {
 
     /// So many bytes, or as many as there are for now; `None`: there are none.
     pub(super) fn take(&self, wanted: usize) -> Option<Grant> {
+        if wanted == 0 {
+            let taken = self.taken.clone();
+            return Some(Grant { taken, bytes: 0 });
+        }
         let soft = self.account.limit_under(Ceiling::Soft);
         let mut bytes = 0;
         let taken = self.taken.fetch_update(Relaxed, Relaxed, |taken| {

@@ -1,13 +1,11 @@
 //! Room for the frames of HTTP/2. h2 reads a frame as a whole before anybody hears of it, and keeps the buffer. Without
 //! room, many connections that each send a large part of a frame would fill the memory.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
+use super::reads::Reads;
 use crate::component::{Held, NoRoom};
 use crate::net::authority::PREFACE;
 use crate::net::server::{Ended, count_ended};
@@ -19,8 +17,7 @@ const FREE_BYTES: usize = 64 << 10;
 const HEAD_BYTES: usize = 9;
 
 /// Follows the lengths of the frames that a peer sends, and ends the connection where there is no room for one.
-pub(super) struct Framed<S> {
-    stream: S,
+pub(super) struct Frames {
     /// Bytes of the preface that have been seen.
     preface: usize,
     /// Whether it is HTTP/1.1, or small frames are the only ones.
@@ -36,11 +33,10 @@ pub(super) struct Framed<S> {
     endpoint: Arc<str>,
 }
 
-impl<S> Framed<S> {
+impl Frames {
     /// Frames have at most `max_bytes`: h2 refuses longer ones by their heads.
-    pub(super) fn new(stream: S, max_bytes: u32, held: Held, endpoint: Arc<str>) -> Self {
+    pub(super) fn new(max_bytes: u32, held: Held, endpoint: Arc<str>) -> Self {
         Self {
-            stream,
             preface: 0,
             passes: max_bytes as usize <= FREE_BYTES,
             skip: 0,
@@ -91,48 +87,15 @@ impl<S> Framed<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
-        if !self.passes {
-            let followed = self.follow(&into.filled()[before..]);
-            followed.map_err(|no_room| {
-                count_ended(&self.endpoint, Ended::Memory);
-                io::Error::other(no_room)
-            })?;
+impl Reads for Frames {
+    fn see(&mut self, bytes: &[u8], _: &mut Context<'_>) -> io::Result<()> {
+        if self.passes {
+            return Ok(());
         }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        runs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, runs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.follow(bytes).map_err(|no_room| {
+            count_ended(&self.endpoint, Ended::Memory);
+            io::Error::other(no_room)
+        })
     }
 }
 
@@ -140,6 +103,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+    use super::super::reads::Seen;
     use super::*;
     use crate::component::Account;
 
@@ -148,7 +112,8 @@ mod tests {
         let memory = Arc::new(Account::default());
         memory.set_default_limit(limit);
         let (mut peer, stream) = tokio::io::duplex(4 << 20);
-        let mut framed = Framed::new(stream, 1 << 20, Held::new(memory.clone()), "".into());
+        let frames = Frames::new(1 << 20, Held::new(memory.clone()), "".into());
+        let mut framed = Seen::new(stream, frames);
         let mut all = Vec::new();
         let mut outcome = Ok(0);
         for write in writes {

@@ -383,6 +383,8 @@ async fn connections_without_a_request_go_while_memory_is_over_its_limit() {
     busy.write_all(b"GET /stream/20 HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
         .unwrap();
+    let stays = timeout(Duration::from_millis(300), idle[0].read(&mut [0])).await;
+    assert!(stays.is_err(), "memory is not over its limit");
     memory.note(2 << 30);
     for mut stream in idle {
         let read = timeout(SOON, stream.read_to_end(&mut Vec::new())).await;

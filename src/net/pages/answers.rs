@@ -29,8 +29,8 @@ pub(crate) type Answer = Response<Body>;
 /// A shorter body is sent as it is: it fits into one packet.
 const MIN_COMPRESSED: u64 = 1400;
 
-/// Answers that are compressed at a time.
-static COMPRESSING: Turns = Turns::of(2);
+/// Answers of all servers that are compressed at a time.
+pub(crate) static COMPRESSING: Turns = Turns::of(2);
 
 /// Compresses a whole body that is worth it, off the threads that move data.
 pub(crate) async fn compressed(

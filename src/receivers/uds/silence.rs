@@ -38,6 +38,11 @@ impl Silence {
         }
     }
 
+    /// For so long the connection was not read.
+    pub(super) fn pardon(&mut self, waited: Duration) {
+        self.began += waited;
+    }
+
     /// Returns when the connection, silent since then, is to end, and why.
     pub(super) async fn too_long(&self, since: Instant) -> Ended {
         let expendable_after = match self.has_declared {

@@ -102,6 +102,7 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             closed: false,
             held: outlet.hold(),
             went_on: Instant::now(),
+            waiting: None,
             arriving: None,
             silence: Silence::new(connection.crowd),
             stopping: connection.stopping.clone(),
@@ -439,6 +440,8 @@ struct Frames {
     held: Held,
     /// When a message began or more of it came, or the last one was dealt with.
     went_on: Instant,
+    /// Since when there is no room to read on. Who asks for the next message may stop asking meanwhile.
+    waiting: Option<Instant>,
     /// While part of a message is there: its room goes to others if it does not go on.
     arriving: Option<Arriving>,
     silence: Silence,
@@ -489,7 +492,12 @@ impl Frames {
         let rest = wanted(&self.buffer).unwrap_or(self.limit).saturating_sub(len);
         let more = rest.min(len).max(READ_BYTES);
         // Unread, it stays with the sender. While one is copied into the other both are there.
+        let waiting = *self.waiting.get_or_insert_with(Instant::now);
         make_room(&mut self.held, 2 * len + more, self.went_on, &self.stopping).await?;
+        // Meanwhile nobody read what the peer may have sent.
+        self.waiting = None;
+        self.went_on += waiting.elapsed();
+        self.silence.pardon(waiting.elapsed());
         let mut larger = BytesMut::with_capacity(len + more);
         larger.extend_from_slice(&self.buffer);
         self.buffer = larger;

@@ -32,8 +32,8 @@ impl Log {
         self.read_within(max_bytes, &mut |_, _| true)
     }
 
-    /// The same, for a caller that has reserved `max_bytes`. Where a record goes beyond them, `has_room` is asked whether
-    /// memory has room for so many bytes that were read, and for so many more.
+    /// The same, and before each record `has_room` is asked whether memory has room for so many bytes that were read, and
+    /// for so many more.
     pub fn read_within(
         &mut self,
         max_bytes: usize,
@@ -44,7 +44,7 @@ impl Log {
             let Some(at) = self.segment_of_cursor() else { break };
             let is_newest = at + 1 == self.segments.len();
             let before = bytes;
-            let mut fits = |more: usize| before.saturating_add(more) <= max_bytes || has_room(before, more);
+            let mut fits = |more: usize| has_room(before, more);
             let found = self.segments[at].read(self.cursor.offset, &mut fits)?;
             match found {
                 Found::Record(stored, next) => {

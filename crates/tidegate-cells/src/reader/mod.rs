@@ -299,7 +299,7 @@ impl Directory {
                         self.without_room += 1;
                         let why = match source.is_large() {
                             true => {
-                                "it takes more memory than one file may; the rest of its series is not read"
+                                "it takes more memory than one file may: raise the memory limit. The rest of its series is not read, and the file is not folded"
                             }
                             false => "memory is short; the rest of its series is read later",
                         };

@@ -227,14 +227,10 @@ impl Composite {
         self.declaration.metric.matches(name)
     }
 
-    /// Whether gauges make no value here; the reason is kept.
-    fn refuses(&self, metric: &str) -> bool {
-        let Some(why) = self.declaration.refusal(metric) else {
-            return false;
-        };
+    /// Keeps why a gauge makes no value here.
+    fn note_refusal(&self, why: String) {
         lock(&self.refused).get_or_insert_with(|| why.into());
         self.version.fetch_add(1, Relaxed);
-        true
     }
 
     /// What a series brings to its group.

@@ -434,6 +434,26 @@ fn groups_of_long_attributes_share_one_when_memory_is_used_up() {
 }
 
 #[test]
+fn series_that_are_not_selected_have_no_window_and_take_no_room_for_one() {
+    let by_series = Declaration {
+        across: Some(Across::Sum),
+        ..declare(Function::Max, &[])
+    };
+    let nobody = AttributeFilter(vec![("pod".into(), Pattern::parse("nobody").unwrap())]);
+    let filtered = Declaration {
+        attributes: nobody,
+        ..by_series.clone()
+    };
+    let taken = |declaration: Declaration| {
+        let (set, _composite, budget) = bounded(declaration, 64 << 20);
+        set.observe_all(&[point("xfer_depth", Data::Gauge, 0, NOW, Value::Int(1))], NOW);
+        budget.bytes()
+    };
+    let (with, without) = (taken(by_series), taken(filtered));
+    assert!(without > 0 && with > without + 1024, "{with}, {without}");
+}
+
+#[test]
 fn series_of_long_labels_stay_below_the_bound_and_known_ones_go_on() {
     const MOST: usize = 1 << 20;
     let (set, composite, budget) = bounded(declare(Function::Last, &[]), MOST);

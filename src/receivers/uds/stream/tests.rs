@@ -37,6 +37,7 @@ fn frames() -> (Frames, tokio::net::UnixStream, Arc<Account>) {
         closed: false,
         held: Held::under(Ceiling::Soft, account.clone()),
         went_on: Instant::now(),
+        waiting: None,
         arriving: None,
         silence: Silence::new(Arc::default()),
         stopping: CancellationToken::new(),
@@ -58,6 +59,24 @@ async fn half_a_message_is_waited_for_half_a_minute_however_often_somebody_asks(
     };
     assert!(matches!(refused, StreamError::Paused), "{refused}");
     assert!(began.elapsed() >= PAUSES.usual);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_there_is_no_room_to_read_a_connection_is_not_silent() {
+    let (mut frames, mut peer, account) = frames();
+    account.add_limit(crate::component::Limit::of(1 << 20));
+    let mut others = Held::under(Ceiling::Soft, account.clone());
+    others.try_grow(800 << 10).unwrap();
+    peer.write_all(&[4, 1, 2]).await.unwrap();
+    for _ in 0..10 {
+        let waiting = timeout(Duration::from_secs(10), frames.next()).await;
+        assert!(waiting.is_err(), "{waiting:?}");
+    }
+    drop(others);
+    let waiting = timeout(Duration::from_secs(20), frames.next()).await;
+    assert!(waiting.is_err(), "half of it came a moment ago: {waiting:?}");
+    peer.write_all(&[3, 4]).await.unwrap();
+    assert_eq!(frames.next().await.unwrap().unwrap()[..], [1, 2, 3, 4]);
 }
 
 #[tokio::test(start_paused = true)]

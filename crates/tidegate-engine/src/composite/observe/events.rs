@@ -127,7 +127,11 @@ impl Composite {
         let own = source.attributes.merge(&kind.attributes);
         let attributes = self.group_attributes(&source.resource, &own);
         let is_level = self.declaration.is_by_series() && kind.instrument == Instrument::Gauge;
-        let is_refused = is_level && self.refuses(&kind.name);
+        let refusal = is_level.then(|| self.declaration.refusal(&kind.name)).flatten();
+        let is_refused = refusal.is_some();
+        if let Some(why) = refusal {
+            self.note_refusal(why);
+        }
         let plan = match (self.declaration.is_by_series(), is_level) {
             (false, _) => None,
             (true, true) => Some(Plan::Level(None)),

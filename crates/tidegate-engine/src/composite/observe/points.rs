@@ -126,18 +126,26 @@ impl Composite {
             (false, true) => Plan::Own { is_steady },
             (false, false) => Plan::Pooled { is_steady },
         };
-        let is_refused = is_wanted && is_level(data) && self.refuses(&series.metric.name);
+        let may_be_refused = is_wanted && is_level(data);
+        let refusal = may_be_refused
+            .then(|| self.declaration.refusal(&series.metric.name))
+            .flatten();
+        let is_placed = is_wanted && refusal.is_none();
         let value = match is_wanted && is_steady && !is_level(data) {
             true => Last::bytes_of(sample.value),
             false => 0,
         };
-        let bytes = STREAM_BYTES + self.bytes_of_plan(&plan);
-        let reservation = Reservation::new(self.room.budget(), bytes, value)?;
+        // What is not selected has no window.
+        let own = if is_placed { self.bytes_of_plan(&plan) } else { 0 };
+        let reservation = Reservation::new(self.room.budget(), STREAM_BYTES + own, value)?;
+        if let Some(why) = refusal {
+            self.note_refusal(why);
+        }
         let source = lock(&self.points)
             .entry(Key::of_value(&series.resource))
             .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
             .clone();
-        let place = (is_wanted && !is_refused).then(|| Place {
+        let place = is_placed.then(|| Place {
             plan,
             group: self.group(self.group_attributes(&series.resource, &series.attributes)),
             member: None,
