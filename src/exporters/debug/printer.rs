@@ -198,6 +198,7 @@ fn text_bytes(encoded: &Encoded) -> usize {
 mod tests {
     use super::*;
     use crate::batch::wire;
+    use crate::component::Account;
 
     fn queued(signal: Signal, json: &str) -> Queued {
         let encoded = wire::check(signal, json::to_protobuf(signal, json.as_bytes()).unwrap()).unwrap();
@@ -232,6 +233,20 @@ mod tests {
         let traces = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"one"},{"name":"two"}]}]}]}"#;
         let lines = described(Signal::Traces, traces, Verbosity::Normal);
         assert_eq!(lines, "  {\"name\":\"one\"}\n  {\"name\":\"two\"}\n");
+    }
+
+    #[test]
+    fn text_without_room_is_not_made_and_the_next_batch_says_so() {
+        let traces = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"one"}]}]}]}"#;
+        let printer = Printer::new("debug".into(), Verbosity::Normal);
+        let account = Arc::<Account>::default();
+        account.set_default_limit(1);
+        account.note(2);
+        let mut short = queued(Signal::Traces, traces);
+        short.held = Held::ours(account);
+        assert_eq!(printed(&printer, short), "");
+        let next = printed(&printer, queued(Signal::Traces, traces));
+        assert!(next.starts_with("debug: 1 batches were not printed: "), "{next}");
     }
 
     #[test]
