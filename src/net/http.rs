@@ -2,6 +2,7 @@
 
 mod answers;
 mod frames;
+mod header_table;
 mod heads;
 mod host;
 mod lingering;
@@ -270,9 +271,11 @@ where
             Ok::<_, Infallible>(answer)
         }
     });
-    let held = Held::under(config.served_by.ceiling, config.served_by.memory.clone());
-    let held = held.of(sender.and_then(Sender::key));
-    let frames = Frames::new(config.max_frame_bytes, held, endpoint.clone());
+    let held = || {
+        let held = Held::under(config.served_by.ceiling, config.served_by.memory.clone());
+        held.of(sender.and_then(Sender::key))
+    };
+    let frames = Frames::new([held(), held()], endpoint.clone());
     let stream = Seen::new(stream, frames);
     let stream = match peer {
         Peer::Unix(_) => AuthorityFilter::new(stream),

@@ -1,10 +1,11 @@
-//! Room for the frames of HTTP/2. h2 reads a frame as a whole before anybody hears of it, and keeps the buffer. Without
-//! room, many connections that each send a large part of a frame would fill the memory.
+//! Memory for the frames of HTTP/2. h2 reads a frame as a whole before it reports it, and header fields keep the buffers
+//! that their frames were read into. Both are on the account, so that many connections cannot fill the memory.
 
 use std::io;
 use std::sync::Arc;
 use std::task::Context;
 
+use super::header_table::HeaderTable;
 use super::reads::Reads;
 use crate::component::{Held, NoRoom};
 use crate::net::authority::PREFACE;
@@ -16,33 +17,102 @@ const FREE_BYTES: usize = 64 << 10;
 
 const HEAD_BYTES: usize = 9;
 
-/// Follows the lengths of the frames that a peer sends, and ends the connection where there is no room for one.
+/// Types and flags of frames: RFC 9113, sections 6.2 and 6.10.
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+const PRIORITY_BYTES: usize = 5;
+
+/// Follows the frames that a peer sends, and ends the connection where there is no memory for one.
 pub(super) struct Frames {
     /// Bytes of the preface that have been seen.
     preface: usize,
-    /// Whether it is HTTP/1.1, or small frames are the only ones.
+    /// Whether it is HTTP/1.1.
     passes: bool,
-    /// What is left of a frame.
-    skip: usize,
+    /// The frame that is on its way.
+    frame: Frame,
     head: [u8; HEAD_BYTES],
     /// Bytes of `head` that are there.
     seen: usize,
-    /// Room for the largest frame so far, as long as the connection lives.
-    held: Held,
+    /// Reserved for the largest frame so far, as long as the connection lives. As much is filled as has arrived of one.
+    largest: Held,
+    table: HeaderTable,
+    /// Reserved for the buffers that `table` keeps in use, where they are more than `FREE_BYTES`.
+    kept: Held,
     /// Where the connection was accepted, as a label.
     endpoint: Arc<str>,
 }
 
+/// Which bytes of a frame are still to come.
+#[derive(Default)]
+struct Frame {
+    bytes: usize,
+    left: usize,
+    /// Whether the first of them says how much padding there is.
+    is_padded: bool,
+    /// Bytes in front of the header block.
+    before: usize,
+    /// Bytes of the header block; all others are skipped.
+    block: usize,
+}
+
+impl Frame {
+    fn of(head: [u8; HEAD_BYTES]) -> Self {
+        let [a, b, c, kind, flags, ..] = head;
+        let bytes = u32::from_be_bytes([0, a, b, c]) as usize;
+        let is_headers = kind == HEADERS;
+        let is_padded = is_headers && flags & PADDED != 0;
+        let has_priority = is_headers && flags & PRIORITY != 0;
+        let before = usize::from(is_padded) + if has_priority { PRIORITY_BYTES } else { 0 };
+        let has_block = is_headers || kind == CONTINUATION;
+        Self {
+            bytes,
+            left: bytes,
+            is_padded,
+            before,
+            block: if has_block {
+                bytes.saturating_sub(before)
+            } else {
+                0
+            },
+        }
+    }
+
+    /// Takes the first of these bytes that belong to it; the part of them that is header block, and those behind the frame.
+    fn take<'a>(&mut self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        let (mut own, rest) = bytes.split_at(self.left.min(bytes.len()));
+        self.left -= own.len();
+        if let (true, Some(padding)) = (self.is_padded, own.first()) {
+            self.is_padded = false;
+            self.block = self.block.saturating_sub(usize::from(*padding));
+        }
+        let before = self.before.min(own.len());
+        self.before -= before;
+        own = &own[before..];
+        let block = &own[..self.block.min(own.len())];
+        self.block -= block.len();
+        (block, rest)
+    }
+
+    fn arrived(&self) -> usize {
+        self.bytes - self.left
+    }
+}
+
 impl Frames {
-    /// Frames have at most `max_bytes`: h2 refuses longer ones by their heads.
-    pub(super) fn new(max_bytes: u32, held: Held, endpoint: Arc<str>) -> Self {
+    /// `held` has nothing reserved.
+    pub(super) fn new(held: [Held; 2], endpoint: Arc<str>) -> Self {
+        let [largest, kept] = held;
         Self {
             preface: 0,
-            passes: max_bytes as usize <= FREE_BYTES,
-            skip: 0,
+            passes: false,
+            frame: Frame::default(),
             head: [0; HEAD_BYTES],
             seen: 0,
-            held,
+            largest,
+            table: HeaderTable::default(),
+            kept,
             endpoint,
         }
     }
@@ -56,33 +126,53 @@ impl Frames {
         }
         self.preface += there;
         bytes = &bytes[there..];
+        self.table.note_read(bytes.len());
         loop {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            bytes = &bytes[skipped..];
-            if bytes.is_empty() {
+            let (block, rest) = self.frame.take(bytes);
+            if !block.is_empty() {
+                self.table.follow(block);
+                self.reserve_kept()?;
+            }
+            self.fill_largest();
+            if rest.is_empty() {
                 return Ok(());
             }
-            let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.seen));
+            let (head, rest) = rest.split_at(rest.len().min(HEAD_BYTES - self.seen));
             self.head[self.seen..][..head.len()].copy_from_slice(head);
             self.seen += head.len();
             bytes = rest;
             if self.seen == HEAD_BYTES {
                 self.seen = 0;
-                let [a, b, c, ..] = self.head;
-                self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
-                self.reserve(self.skip)?;
+                self.begin_frame()?;
             }
         }
     }
 
-    fn reserve(&mut self, frame: usize) -> Result<(), NoRoom> {
-        let more = frame.saturating_sub(self.held.bytes());
-        if frame <= FREE_BYTES || more == 0 {
-            return Ok(());
+    fn begin_frame(&mut self) -> Result<(), NoRoom> {
+        self.frame = Frame::of(self.head);
+        if self.head[3] == HEADERS {
+            self.table.begin();
         }
-        self.held.try_grow_quietly(more)?;
-        self.held.fill(more);
+        let more = self.frame.bytes.saturating_sub(self.largest.bytes());
+        if self.frame.bytes > FREE_BYTES {
+            self.largest.try_grow_quietly(more)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes are filled when they have arrived. A measurement takes filled bytes for resident ones.
+    fn fill_largest(&mut self) {
+        let arrived = self.frame.arrived().min(self.largest.bytes());
+        self.largest.fill_to(arrived);
+    }
+
+    fn reserve_kept(&mut self) -> Result<(), NoRoom> {
+        let kept = self.table.buffer_bytes().saturating_sub(FREE_BYTES);
+        let more = kept.saturating_sub(self.kept.bytes());
+        if more > 0 {
+            self.kept.try_grow_quietly(more)?;
+            self.kept.fill(more);
+        }
         Ok(())
     }
 }
@@ -101,6 +191,7 @@ impl Reads for Frames {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_account::resident;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::reads::Seen;
@@ -112,7 +203,8 @@ mod tests {
         let memory = Arc::new(Account::default());
         memory.set_default_limit(limit);
         let (mut peer, stream) = tokio::io::duplex(4 << 20);
-        let frames = Frames::new(1 << 20, Held::new(memory.clone()), "".into());
+        let held = || Held::new(memory.clone());
+        let frames = Frames::new([held(), held()], "".into());
         let mut framed = Seen::new(stream, frames);
         let mut all = Vec::new();
         let mut outcome = Ok(0);
@@ -157,6 +249,50 @@ mod tests {
         let before = all.len() - HEAD_BYTES;
         let (_, _, reserved) = read(1 << 30, &[&all[..before]]).await;
         assert_eq!(reserved, 300_000);
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_has_not_arrived_counts_on_top_of_what_is_measured() {
+        let memory = Arc::new(Account::default());
+        let held = || Held::new(memory.clone());
+        let mut frames = Frames::new([held(), held()], "".into());
+        frames.follow(&[PREFACE, &head(1 << 20)].concat()).unwrap();
+        memory.note(7);
+        assert_eq!(memory.used_bytes(), 7 + resident(1 << 20));
+        frames.follow(&[0; 300_000]).unwrap();
+        memory.note(300_007);
+        let due = resident((1 << 20) - 300_000);
+        assert_eq!(
+            (memory.filled_bytes(), memory.used_bytes()),
+            (300_000, 300_007 + due)
+        );
+    }
+
+    #[tokio::test]
+    async fn buffers_that_header_fields_keep_in_use_are_on_the_account() {
+        let memory = Arc::new(Account::default());
+        let held = || Held::new(memory.clone());
+        let mut frames = Frames::new([held(), held()], "".into());
+        frames.follow(PREFACE).unwrap();
+        // Padding, priority, `:path: /` as an entry, the end of the padding; an unknown frame in between.
+        let block = [1, 0, 0, 0, 0, 16, 0x44, 1, b'/', 0];
+        let mut path = head(block.len());
+        (path[3], path[4]) = (HEADERS, PADDED | PRIORITY);
+        path.extend(block);
+        let mut between = head(16 << 10);
+        between[3] = 0xfe;
+        between.resize(HEAD_BYTES + (16 << 10), 0);
+        for entry in 1..=107 {
+            for part in [&between[..], &path].concat().chunks(1000) {
+                frames.follow(part).unwrap();
+            }
+            let kept: usize = entry * (8 << 10);
+            assert_eq!(memory.reserved_bytes(), kept.saturating_sub(FREE_BYTES));
+        }
+        memory.set_default_limit(memory.reserved_bytes());
+        assert_eq!(frames.follow(&[&between[..], &path].concat()), Err(NoRoom));
+        drop(frames);
+        assert_eq!(memory.reserved_bytes(), 0);
     }
 
     #[tokio::test]
