@@ -1,7 +1,8 @@
 //! tidegate: a telemetry gateway for AI-inference clusters, in the shape of an OpenTelemetry Collector.
 //!
 //! `ARCHITECTURE.md` is the map. Dependencies point one way: commands -> service -> components
-//! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch, config -> crates.
+//! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch, config ->
+//! `tidegate-runtime` and the other crates.
 
 pub mod batch;
 pub mod built;

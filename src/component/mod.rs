@@ -1,14 +1,11 @@
 //! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
 
-pub mod account;
 pub mod auth;
 pub mod books;
 mod brief;
-mod clock;
 pub mod collisions;
 pub mod edge;
 pub mod factory;
-pub(crate) mod files;
 pub mod flow;
 pub mod future;
 pub mod ledger;
@@ -22,7 +19,6 @@ pub mod strays;
 pub mod targets;
 #[cfg(test)]
 pub(crate) mod testing;
-pub(crate) mod worker;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,9 +27,7 @@ use async_trait::async_trait;
 
 use crate::storage::Storage;
 
-pub use account::{Account, Ceiling, Held, Limit, NoRoom};
 pub use brief::Brief;
-pub use clock::{unix_now, wall_now};
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
@@ -43,6 +37,8 @@ pub use flow::{Answer, Consumer, Flow, Refused, Verdict};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
 pub use made::Made;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
+pub use tidegate_runtime::{Account, Ceiling, Held, Limit, NoRoom, account, unix_now, wall_now};
+pub(crate) use tidegate_runtime::{files, worker};
 
 /// Why a component could not be built or started, for people: names the option and the remedy.
 #[derive(Debug, thiserror::Error)]

@@ -8,9 +8,6 @@ use tonic_types::StatusExt;
 use super::{Loss, Outcome};
 use crate::component::Reason;
 
-/// How this gateway names itself.
-pub(crate) const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
-
 /// The largest answer that is read, in bytes. Answers are small; the number is not one that servers use as their own
 /// limit, so that our complaint can be told from theirs.
 pub(crate) const MAX_ANSWER_BYTES: usize = (1 << 20) + 1;

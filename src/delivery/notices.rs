@@ -4,19 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidegate_runtime::Every;
+
 /// Between two lines of one kind, usually.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The kinds of lines that one component writes, and when it last did.
+/// The kinds of lines that one component writes.
 #[derive(Default)]
 pub(super) struct Notices {
-    kinds: Mutex<HashMap<&'static str, Kind>>,
-}
-
-#[derive(Default)]
-struct Kind {
-    last: Option<Instant>,
-    items: usize,
+    kinds: Mutex<HashMap<&'static str, Every>>,
 }
 
 impl Notices {
@@ -34,15 +30,8 @@ impl Notices {
         now: Instant,
     ) -> Option<usize> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let kind = kinds.entry(kind).or_default();
-        kind.items += items;
-        let due = kind
-            .last
-            .is_none_or(|last| now.saturating_duration_since(last) >= interval);
-        due.then(|| {
-            kind.last = Some(now);
-            std::mem::take(&mut kind.items)
-        })
+        let kind = kinds.entry(kind).or_insert_with(|| Every::since(now, INTERVAL));
+        kind.note(interval, items, now)
     }
 }
 

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_runtime::Every;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,6 @@ use super::peers::{self, Peers, PerPeer};
 use super::stream::{Peer, Stream};
 use super::tls::TlsServer;
 use crate::component::{Account, Ceiling};
-use crate::telemetry::Every;
 
 /// A TLS handshake that takes longer is given up: it holds a connection slot.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,7 @@
-//! Logs to standard error, and a brake for messages that repeat.
+//! Logs to standard error, and to where they are pushed.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::Resource;
@@ -48,7 +47,8 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     let level = config.level.as_str();
     // Libraries below speak up only when something is wrong, unless everything is asked for.
     // Of h2, only errors: any peer can make it warn as often as it likes.
-    let default = format!("warn,h2=error,tidegate={level},tidegate_engine={level},tidegate_ring={level}");
+    // A directive selects by the beginning of a target: `tidegate` stands for all crates of the gateway.
+    let default = format!("warn,h2=error,tidegate={level}");
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -77,62 +77,5 @@ impl Push {
         let shutdown = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_PUSH));
         // Nothing more can be said of a peer that can't be reached: standard error has the records.
         let _ = tokio::time::timeout(LAST_PUSH, shutdown).await;
-    }
-}
-
-/// Lets one of many equal messages through every so often and counts the rest.
-#[derive(Debug)]
-pub struct Every {
-    start: Instant,
-    interval_ms: u64,
-    next_ms: AtomicU64,
-    held_back: AtomicU64,
-}
-
-impl Every {
-    /// At most one message per `interval`.
-    pub fn new(interval: Duration) -> Self {
-        Self {
-            start: Instant::now(),
-            interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
-            next_ms: AtomicU64::new(0),
-            held_back: AtomicU64::new(0),
-        }
-    }
-
-    /// Whether to speak now; how many messages were held back since the last time.
-    pub fn ready(&self) -> Option<u64> {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let next = self.next_ms.load(Relaxed);
-        let due = now >= next
-            && self
-                .next_ms
-                .compare_exchange(
-                    next,
-                    now.saturating_add(self.interval_ms).max(1),
-                    Relaxed,
-                    Relaxed,
-                )
-                .is_ok();
-        if !due {
-            self.held_back.fetch_add(1, Relaxed);
-            return None;
-        }
-        Some(self.held_back.swap(0, Relaxed))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeated_messages_are_held_back_and_counted() {
-        let every = Every::new(Duration::from_secs(3600));
-        assert_eq!(every.ready(), Some(0));
-        assert_eq!(every.ready(), None);
-        assert_eq!(every.ready(), None);
-        every.next_ms.store(0, Relaxed);
-        assert_eq!(every.ready(), Some(2));
     }
 }

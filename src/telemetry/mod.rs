@@ -27,7 +27,7 @@ use crate::component::books::Books;
 use crate::component::{ComponentError, Shared};
 use crate::net::Endpoint;
 pub use config::Config;
-pub use logs::{Every, start_logs};
+pub use logs::start_logs;
 pub use process::{measure_heap, note_live_memory};
 
 /// The instrumentation scope of everything that tidegate says of itself.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use tidegate_runtime::Every;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -13,7 +14,6 @@ use super::SCOPE;
 use super::books::Teller;
 use super::config::Periodic;
 use super::instruments::Instruments;
-use super::logs::Every;
 
 /// The SDK's own timer is not used: ledgers are told before each push.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);

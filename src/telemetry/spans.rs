@@ -11,9 +11,9 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider, SpanData, SpanExporter,
 };
+use tidegate_runtime::Every;
 
 use super::config::{Detail, SpanProcessor, Traces};
-use super::logs::Every;
 use crate::component::slow::{Observer, Slow, Slowness, Stage};
 
 /// A peer that is down is complained of this often.

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use h2::Reason;
 use http::header::{CONTENT_TYPE, HeaderValue, TE, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
+use tidegate_runtime::USER_AGENT;
 use tonic::Code;
 
 use crate::batch::{Encoded, Signal};
@@ -22,7 +23,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels, Shared,
     Stability,
 };
-use crate::delivery::answer::{USER_AGENT, quote};
+use crate::delivery::answer::quote;
 use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
 use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};

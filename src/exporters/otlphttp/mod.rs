@@ -10,12 +10,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, StatusCode, Uri};
+use tidegate_runtime::USER_AGENT;
 
 use crate::batch::Signal;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, PeerLabels, Shared, Stability,
 };
-use crate::delivery::answer::{USER_AGENT, address, of_http, quote};
+use crate::delivery::answer::{address, of_http, quote};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions, Pieces};
 use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
 use crate::net::url::Url;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tidegate_runtime::Every;
 use tokio::sync::OnceCell;
 
 use super::Views;
@@ -17,7 +18,6 @@ use crate::net::pages::COMPRESSING;
 use crate::net::{Coding, compress};
 use crate::prom::catalog::Senders;
 use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page as Exposition, Renderer};
-use crate::telemetry::Every;
 
 /// A format that nobody has asked for as long as this is forgotten with all its text.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Uri};
+use tidegate_runtime::USER_AGENT;
 use tokio::task::JoinSet;
 
 use crate::batch::{ClientMetadata, Signal};
@@ -25,7 +26,7 @@ use crate::component::collisions::Alternating;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, Reason, Shared, Stability,
 };
-use crate::delivery::answer::{USER_AGENT, address, quote};
+use crate::delivery::answer::{address, quote};
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
 use crate::delivery::{Attempt, Destination, Left, Making, Outcome, Parcel, Parts, RetryConfig, apart};

@@ -8,6 +8,7 @@ use bytes::{BufMut, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
 use http_body_util::Full;
+use tidegate_runtime::USER_AGENT;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::task::JoinHandle;
 
@@ -16,7 +17,7 @@ use crate::component::{
     Account, ComponentError, Consumer, Context, ExporterContext, Flow, Held, Ledger, Lifecycle, Reason,
 };
 use crate::config::{Node, Problems};
-use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, address, of_http, quote};
+use crate::delivery::answer::{MAX_ANSWER_BYTES, address, of_http, quote};
 use crate::delivery::{
     Attempt, Delivery, Destination, Outcome, Parcel, QueueConfig, RetryConfig, Shape, Speaks,
     TemporalityChoice,

@@ -3,7 +3,7 @@
 //! Above the soft limit, components that keep data in memory refuse it, and tables take in no new series: points of known
 //! series still arrive. Above the hard limit, everything is refused.
 //!
-//! What the process uses is measured every `check_interval`; the account of memory (`component/account.rs`) adds what was
+//! What the process uses is measured every `check_interval`; the account of memory (`tidegate-runtime`) adds what was
 //! promised or taken in since, so that a burst between two measurements is seen too.
 
 mod config;

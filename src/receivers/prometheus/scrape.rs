@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tidegate_exposition::Format;
+use tidegate_runtime::USER_AGENT as OUR_NAME;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,6 @@ use super::work::{Done, Failure, Pending, Work};
 use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, Held, unix_now};
-use crate::delivery::answer::USER_AGENT as OUR_NAME;
 
 /// What loops of a job have in common.
 pub(super) struct Workshop {

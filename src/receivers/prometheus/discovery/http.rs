@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use tidegate_runtime::USER_AGENT as OUR_NAME;
 
 use super::group::{self, Language, Listed};
 use super::{META_URL, Reporter};
 use crate::component::{Account, Ceiling, Held};
-use crate::delivery::answer::{USER_AGENT as OUR_NAME, shorten};
+use crate::delivery::answer::shorten;
 use crate::net::TlsError;
 use crate::receivers::prometheus::client::{self, Client, FetchError};
 use crate::receivers::prometheus::config::discovery::HttpSdConfig;

@@ -5,7 +5,7 @@
 
 mod arriving;
 mod held;
-pub(crate) mod measure;
+pub mod measure;
 mod senders;
 
 use std::io;
@@ -23,7 +23,7 @@ use tidegate_engine::Bounds;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-pub(crate) use arriving::{Arriving, Late, Pauses};
+pub use arriving::{Arriving, Late, Pauses};
 pub use held::Held;
 pub use senders::SenderKey;
 use senders::Senders;
@@ -55,7 +55,7 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const DEFAULT_LIMIT_PERCENT: u64 = 80;
 
 /// The limit where no memory limiter says; `None` where the system does not tell how much there is.
-pub(crate) fn default_limit() -> Option<usize> {
+pub fn default_limit() -> Option<usize> {
     let total = measure::total_bytes().ok()?;
     usize::try_from(total / 100 * DEFAULT_LIMIT_PERCENT).ok()
 }
@@ -217,7 +217,7 @@ impl Account {
     }
 
     /// Measures once a second from now on, for ever, while no memory limiter does.
-    pub(crate) async fn watch(&self) {
+    pub async fn watch(&self) {
         self.is_live.store(true, Relaxed);
         let mut ticks = tokio::time::interval(MEASURE_EVERY);
         loop {
@@ -244,12 +244,12 @@ impl Account {
 
     /// What a table may take: a quarter of the soft limit where its configuration does not say, also of a limit that comes
     /// later; above the soft limit, no new series.
-    pub(crate) fn bounds_of_tables(&self) -> Arc<Bounds> {
+    pub fn bounds_of_tables(&self) -> Arc<Bounds> {
         self.of_a_table.clone()
     }
 
     /// The process was measured, for a test.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn note(&self, measured: usize) {
         self.take_measure(self.counters.begin(), measured);
         self.tell_the_waiting();
@@ -259,7 +259,7 @@ impl Account {
     ///
     /// # Errors
     /// The system does not say how much it uses.
-    pub(crate) fn measure(&self) -> io::Result<usize> {
+    pub fn measure(&self) -> io::Result<usize> {
         let begun = self.counters.begin();
         let resident = usize::try_from(measure::resident_bytes()?).unwrap_or(usize::MAX);
         self.take_measure(begun, resident);
@@ -292,7 +292,7 @@ impl Account {
     }
 
     /// Whether so many more bytes could be reserved now for what stays in memory.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    pub fn has_room(&self, bytes: usize) -> bool {
         self.has_room_within(bytes, self.limit_under(Ceiling::Soft))
     }
 
@@ -305,7 +305,7 @@ impl Account {
     }
 
     /// How many of so many bytes could be reserved now without using more than `most`.
-    pub(crate) fn room_for(&self, bytes: usize, most: usize) -> usize {
+    pub fn room_for(&self, bytes: usize, most: usize) -> usize {
         let room = || most.saturating_sub(self.used_bytes()).min(bytes);
         if room() < bytes {
             self.measure_again();
@@ -461,7 +461,7 @@ impl Account {
     }
 
     /// Whether room under `ceiling` was refused just now.
-    pub(crate) fn is_short(&self, ceiling: Ceiling) -> bool {
+    pub fn is_short(&self, ceiling: Ceiling) -> bool {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         now < self.shortages[ceiling as usize].until.load(Relaxed)
     }

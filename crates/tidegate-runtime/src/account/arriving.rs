@@ -9,14 +9,14 @@ use tokio::time::{Instant, sleep_until};
 use super::{Account, Ceiling};
 
 /// A body or message that is on its way, until this is dropped.
-pub(crate) struct Arriving {
+pub struct Arriving {
     account: Arc<Account>,
     ceiling: Ceiling,
 }
 
 /// Why a peer is not waited for any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Late {
+pub enum Late {
     /// It paused for too long.
     TimedOut,
     /// It paused for too long for times when memory is short.
@@ -25,14 +25,16 @@ pub(crate) enum Late {
 
 /// How long a peer may pause.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pauses {
-    pub(crate) usual: Duration,
+pub struct Pauses {
+    /// While there is enough memory.
+    pub usual: Duration,
     /// While memory is short; it counts only where it is less.
-    pub(crate) while_short: Duration,
+    pub while_short: Duration,
 }
 
 impl Arriving {
-    pub(crate) fn on(account: Arc<Account>, ceiling: Ceiling) -> Self {
+    /// One more on this account, for data under `ceiling`.
+    pub fn on(account: Arc<Account>, ceiling: Ceiling) -> Self {
         account.arriving.fetch_add(1, Relaxed);
         Self { account, ceiling }
     }
@@ -42,7 +44,7 @@ impl Arriving {
     ///
     /// # Errors
     /// It does not come in time.
-    pub(crate) async fn wait_for<T>(
+    pub async fn wait_for<T>(
         &self,
         next: impl Future<Output = T>,
         since: Instant,

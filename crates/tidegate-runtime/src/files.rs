@@ -8,13 +8,13 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 /// The largest file of secrets, in bytes.
-pub(crate) const MAX_SECRET_BYTES: usize = 1 << 20;
+const MAX_SECRET_BYTES: usize = 1 << 20;
 
 /// The text of a file of secrets.
 ///
 /// # Errors
 /// See [`read`]; or the text is not UTF-8.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+pub fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path, MAX_SECRET_BYTES)?);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
@@ -23,7 +23,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 ///
 /// # Errors
 /// The file can't be read, has more bytes, or is not a regular file: opening a named pipe would block until a writer comes.
-pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > most {
@@ -37,7 +37,7 @@ pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// See [`open_as`].
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     open_as(OpenOptions::new().read(true), path)
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// The file can't be opened, or is not a regular file. A named pipe is refused at once.
-pub(crate) fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+pub fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = options.custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {

@@ -55,7 +55,7 @@ impl Held {
     }
 
     /// The same; what a sender has is on one share.
-    pub(crate) fn of(mut self, sender: Option<SenderKey>) -> Self {
+    pub fn of(mut self, sender: Option<SenderKey>) -> Self {
         self.share = sender.and_then(|sender| self.account.senders.share(sender));
         self
     }
@@ -204,7 +204,7 @@ impl Held {
     }
 
     /// Reserves so many bytes more, whether there is room or not.
-    pub(crate) fn promise(&mut self, bytes: usize) {
+    pub fn promise(&mut self, bytes: usize) {
         self.account.counters.promise(bytes);
         self.reserved += bytes;
         self.share_grows(bytes);

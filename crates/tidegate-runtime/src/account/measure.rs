@@ -19,19 +19,22 @@ pub(crate) fn resident_bytes() -> io::Result<u64> {
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// The allocator has just given back what is free: what is resident now is in use.
-pub(crate) fn note_live() {
+pub fn note_live() {
     if let Ok(bytes) = resident_bytes() {
         LIVE.store(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
     }
 }
 
 /// What was resident right after the allocator last gave back what was free. It keeps no count of what is in use.
-pub(crate) fn live_bytes() -> Option<usize> {
+pub fn live_bytes() -> Option<usize> {
     Some(LIVE.load(Relaxed)).filter(|bytes| *bytes > 0)
 }
 
 /// Memory of the machine, or of the container where that is less.
-pub(crate) fn total_bytes() -> io::Result<u64> {
+///
+/// # Errors
+/// The system does not say how much there is.
+pub fn total_bytes() -> io::Result<u64> {
     let machine = read_field("/proc/meminfo", "MemTotal:")?;
     // A kernel without cgroups has no such file.
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

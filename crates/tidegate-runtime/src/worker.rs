@@ -12,14 +12,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
 use tokio::time::timeout;
 
-use super::account::Held;
+use crate::account::Held;
 
 /// How much work in the background gives way: where cores are short it gets a third of what others get.
 const NICE: i32 = 5;
 
 /// Lets this thread give way to those that take in what comes, from now on: a system gives threads turns of several
 /// milliseconds, and a thread that wakes for a request is not to wait for one to end.
-pub(crate) fn give_way() {
+pub fn give_way() {
     use rustix::process::{getpid, getpriority_process, setpriority_process};
     // Of the first thread, and of this one, on Linux. Nobody is refused who asks for less.
     let others = getpriority_process(Some(getpid())).unwrap_or(0);
@@ -27,9 +27,7 @@ pub(crate) fn give_way() {
 }
 
 /// Does work that blocks or takes long on a thread that gives way. It has the runtime of the caller.
-pub(crate) fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> task::JoinHandle<T> {
+pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> task::JoinHandle<T> {
     /// Queries are evaluated by recursion, as deep as their parser allows. Without optimisation a level takes up to 20 KiB.
     const STACK: usize = 8 << 20;
     /// Only its threads for what blocks are used.
@@ -54,15 +52,16 @@ pub(crate) fn in_background<T: Send + 'static>(
 
 /// Work in the background that clients ask for as often as they like: so much of it at a time, the rest waits its turn. What
 /// nobody waits for any more keeps its turn until it is done.
-pub(crate) struct Turns(Semaphore);
+pub struct Turns(Semaphore);
 
 impl Turns {
-    pub(crate) const fn of(at_a_time: usize) -> Self {
+    /// So much work at a time.
+    pub const fn of(at_a_time: usize) -> Self {
         Self(Semaphore::const_new(at_a_time))
     }
 
     /// As [`in_background`] does it. `None`: it panicked.
-    pub(crate) async fn in_background<T: Send + 'static>(
+    pub async fn in_background<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -102,7 +101,7 @@ pub struct Overloaded;
 
 /// A place for work that takes longer than about a millisecond: to unpack, check, decode or fold a large request that came
 /// in, or to make one that goes out. The runtime's threads are for those who wait for a short answer, such as a health check.
-pub(crate) struct Slot {
+pub struct Slot {
     _permit: SemaphorePermit<'static>,
 }
 
@@ -111,7 +110,7 @@ impl Slot {
     ///
     /// # Errors
     /// Too many wait already, in all or of the same sender, or there is none within 2 s.
-    pub(crate) async fn get(of: Option<&Held>) -> Result<Self, Overloaded> {
+    pub async fn get(of: Option<&Held>) -> Result<Self, Overloaded> {
         static WAITING: AtomicUsize = AtomicUsize::new(0);
         struct Waiting;
         impl Drop for Waiting {
@@ -131,14 +130,14 @@ impl Slot {
 
     /// The same for those of whom there is a limited number: they wait as long as it takes. As many as there are slots stand
     /// among the others, so that those don't wait behind all of them.
-    pub(crate) async fn get_in_any_case() -> Result<Self, Overloaded> {
+    pub async fn get_in_any_case() -> Result<Self, Overloaded> {
         static NEXT: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
         let _turn = NEXT.acquire().await.map_err(|_| Overloaded)?;
         Self::of(&SLOTS).await
     }
 
     /// The same for work on what goes out: to write, compress or sign a large request. Those who send wait for each other only.
-    pub(crate) async fn to_send() -> Result<Self, Overloaded> {
+    pub async fn to_send() -> Result<Self, Overloaded> {
         Self::of(&OUTGOING).await
     }
 
@@ -157,7 +156,7 @@ impl Slot {
     ///
     /// # Errors
     /// Those of [`Slot::get`].
-    pub(crate) async fn get_unless(slot: &mut Option<Self>, of: &Held) -> Result<Self, Overloaded> {
+    pub async fn get_unless(slot: &mut Option<Self>, of: &Held) -> Result<Self, Overloaded> {
         match slot.take() {
             Some(slot) => Ok(slot),
             None => Self::get(Some(of)).await,
@@ -168,7 +167,7 @@ impl Slot {
     ///
     /// # Errors
     /// It has panicked, or the gateway stops.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Overloaded> {
@@ -179,7 +178,7 @@ impl Slot {
     ///
     /// # Errors
     /// It has panicked, or the gateway stops.
-    pub(crate) async fn run_on<T: Send + 'static>(
+    pub async fn run_on<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(T, Self), Overloaded> {
@@ -189,7 +188,7 @@ impl Slot {
 }
 
 /// A thread that is started once and asked to stop.
-pub(crate) struct Worker {
+pub struct Worker {
     name: &'static str,
     pause: Arc<Pause>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -197,14 +196,14 @@ pub(crate) struct Worker {
 
 /// How the thread waits, and learns that it is to stop.
 #[derive(Debug, Default)]
-pub(crate) struct Pause {
+pub struct Pause {
     stopped: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Pause {
     /// Waits for `time`; false as soon as the worker is to stop.
-    pub(crate) fn wait(&self, time: Duration) -> bool {
+    pub fn wait(&self, time: Duration) -> bool {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
             .changed
@@ -220,7 +219,8 @@ impl Pause {
 }
 
 impl Worker {
-    pub(crate) fn new(name: &'static str) -> Self {
+    /// None yet; its thread gets this name.
+    pub fn new(name: &'static str) -> Self {
         Self {
             name,
             pause: Arc::default(),
@@ -229,7 +229,10 @@ impl Worker {
     }
 
     /// Runs `work` on the thread; it returns when `Pause::wait` says false.
-    pub(crate) fn start(&self, work: impl FnOnce(&Pause) + Send + 'static) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn start(&self, work: impl FnOnce(&Pause) + Send + 'static) -> std::io::Result<()> {
         let pause = self.pause.clone();
         let thread = std::thread::Builder::new()
             .name(self.name.to_owned())
@@ -239,7 +242,7 @@ impl Worker {
     }
 
     /// Asks it to stop and waits until it has, or until `deadline`.
-    pub(crate) async fn stop(&self, deadline: Instant) {
+    pub async fn stop(&self, deadline: Instant) {
         self.pause.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };

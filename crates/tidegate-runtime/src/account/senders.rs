@@ -44,7 +44,7 @@ struct Recent {
 
 impl SenderKey {
     /// Of whatever tells senders apart. It is another one in every process: no sender can choose that of another.
-    pub(crate) fn of(who: impl Hash) -> Self {
+    pub fn of(who: impl Hash) -> Self {
         static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(STATE.hash_one(who))
     }
