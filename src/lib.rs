@@ -2,7 +2,7 @@
 //!
 //! `ARCHITECTURE.md` is the map. Dependencies point one way: commands -> service -> components
 //! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch, config ->
-//! `tidegate-runtime` and the other crates.
+//! `tidegate-wal` -> `tidegate-runtime`, and the other crates.
 
 pub mod batch;
 pub mod built;
@@ -20,6 +20,5 @@ pub mod prom;
 pub(crate) mod protofile;
 pub mod receivers;
 pub mod service;
-pub mod storage;
 pub mod telemetry;
 pub mod watch;

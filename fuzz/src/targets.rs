@@ -17,12 +17,12 @@ use tidegate::net::{Coding, decompress};
 use tidegate::prom::intake::{Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
 use tidegate::service::{Graph, Plan};
-use tidegate::storage::record::{self, Head, Kind, Seal};
-use tidegate::storage::{Fsync, Log, Purpose, Quota, Rules};
 use tidegate_engine::query::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
 use tidegate_engine::{Attributes, Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table, Value};
 use tidegate_exposition::{Format, NativeHistograms};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
+use tidegate_wal::record::{self, Head, Kind, Seal};
+use tidegate_wal::{Fsync, Log, Purpose, Quota, Rules};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Names as `cargo xtask fuzz` gives them.

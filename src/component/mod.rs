@@ -24,8 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-
-use crate::storage::Storage;
+use tidegate_wal::Storage;
 
 pub use brief::Brief;
 pub use edge::{Edge, Entry, EntryCounts, FanOut};

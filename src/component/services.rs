@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidegate_wal::Storage;
+
 use super::auth::{Authenticator, Credentials};
-use crate::storage::Storage;
 
 /// What an extension offers to the components that name it.
 #[derive(Clone, Default)]

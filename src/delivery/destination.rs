@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use tidegate_wal::{Done, Recovered};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -29,7 +30,6 @@ use crate::component::{
     Brief, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
     Refused, Verdict,
 };
-use crate::storage::{Done, Recovered};
 
 /// When a sender that found the gateway stopping should come back: to the next one.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);

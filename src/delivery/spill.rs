@@ -7,6 +7,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tidegate_wal::{
+    Append, Done, Outbox, Purpose, READ_BYTES, ReadRoom, Recovered, Share, State, Storage, Store, snapshot,
+};
 use tokio::sync::Notify;
 
 use super::config::StorageMode;
@@ -17,9 +20,6 @@ use super::temporality::Conversion;
 use super::ticket::{Claimed, Ticket};
 use crate::batch::{Batch, Signal};
 use crate::component::{Account, ComponentError, Context, Held};
-use crate::storage::{
-    Append, Done, Outbox, Purpose, READ_BYTES, ReadRoom, Recovered, Share, State, Storage, Store, snapshot,
-};
 
 /// A queue's log, and when it is used.
 pub(super) struct Spill {
@@ -235,7 +235,7 @@ impl Spill {
         self.former.lose(post.lost.iter().sum());
         let failed = failed.into_iter().filter_map(|append| {
             let payload = append.payload.concat().into();
-            stored::from_bytes(crate::storage::Stored {
+            stored::from_bytes(tidegate_wal::Stored {
                 seq: 0,
                 tag: append.tag,
                 items: append.items as u32,

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
+use tidegate_wal::Stored;
 
 use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Part, Payload, Signal, Sizer, convert};
 use crate::component::wall_now;
-use crate::storage::Stored;
 
 const VERSION: u8 = 1;
 const SIZERS: [Sizer; 3] = [Sizer::Requests, Sizer::Items, Sizer::Bytes];

@@ -9,13 +9,13 @@ use tidegate_engine::{
     Bounds, Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, Rejection, Sample,
     Series, Temporality, UnixNanos,
 };
+use tidegate_wal::{Joins, Saving, State};
 
 use super::config::Delivery;
 use super::stored;
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, stream_id, wire};
 use crate::component::{Flow, Ledger, Reason, unix_now, wall_now};
-use crate::storage::{Joins, Saving, State};
 
 crate::choices! {
     /// What points of sums and histograms cover.

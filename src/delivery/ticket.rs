@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
-
-use crate::storage::Store;
+use tidegate_wal::Store;
 
 /// Items on disk that are in memory too. Briefly negative, when a batch is settled before it is noted.
 #[derive(Clone, Debug, Default)]

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use tempfile::TempDir;
+use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
 use super::*;
 use crate::component::services::Services;
 use crate::component::{Account, Entry, EntryCounts, Limit, Refused, Shared};
-use crate::storage::{Fsync, Quota, Rules, Storage};
 
 /// Notes the bytes of what it is sent, once it may, and then answers as it is told.
 #[derive(Clone, Default)]

@@ -4,11 +4,12 @@ mod config;
 
 use std::sync::Arc;
 
+use tidegate_wal::{Fsync, Quota, Rules, Storage};
+
 use crate::component::services::Services;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
-use crate::storage::{Fsync, Quota, Rules, Storage};
 use config::{Config, FsyncMode};
 
 /// The factory of `file_storage`.

@@ -16,13 +16,13 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tidegate_engine::{Events, UnixNanos, clock};
+use tidegate_wal::{Append, Done, Joins, Purpose, Saving, Share, State, Store};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::intake::Intake;
 use crate::batch::{Batch, Encoded, Payload, Signal, convert};
 use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
-use crate::storage::{Append, Done, Joins, Purpose, Saving, Share, State, Store};
 
 /// When a sender that found the disk full should come back.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -2,12 +2,12 @@
 
 use tempfile::TempDir;
 use tidegate_engine::Point;
+use tidegate_wal::{Fsync, Quota, Rules as LogRules, Storage};
 
 use super::*;
 use crate::batch::Encoded;
 use crate::component::Answer;
 use crate::component::services::Services;
-use crate::storage::{Fsync, Quota, Rules as LogRules, Storage};
 
 const RULES: &str = "[{match: {name: taken}, by: [], name: out},
      {match: {name: hot, types: [event]}, by: [agent_name]},

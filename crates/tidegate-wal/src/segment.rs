@@ -6,12 +6,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use tidegate_runtime::files;
 
 use super::record::{self, Head, Kind, MAX_SEQ, Promise, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored, TAGS};
 use super::recovery::{Replay, unsettled};
 use super::rescue::seal_without_head;
 use super::window::{PIECE, Search, Window, read_at};
-use crate::component::files;
 
 /// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of what is settled.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;

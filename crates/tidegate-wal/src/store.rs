@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tidegate_runtime::Held;
 use tokio::sync::Notify;
 
 use super::log::{Log, ReadBack};
@@ -17,7 +18,6 @@ use super::recovery::Recovered;
 use super::syncer::Syncer;
 use super::worker::Worker;
 use super::{Fsync, Purpose, Quota, Rules, Share, State};
-use crate::component::Held;
 
 /// An answer to a question for what comes next has about so many bytes, and one record more.
 pub const READ_BYTES: usize = 4 << 20;

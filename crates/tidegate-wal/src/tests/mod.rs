@@ -9,10 +9,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use smallvec::smallvec;
 use tempfile::TempDir;
+use tidegate_runtime::{Account, Held, Limit};
 use tokio::sync::{Notify, oneshot};
 
 use super::*;
-use crate::component::{Account, Held, Limit};
 
 mod damage;
 mod foreign;

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use rustix::fs::FlockOperation;
+use tidegate_runtime::files;
 
 use super::record::{RECORD_HEAD, TAGS};
 use super::segment::{Segment, most_records};
 use super::{State, spare};
-use crate::component::files;
 
 /// What a former run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

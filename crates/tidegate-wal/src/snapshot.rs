@@ -18,10 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tidegate_runtime::files;
+use tidegate_runtime::worker::give_way;
 
 use super::{Saving, State};
-use crate::component::files;
-use crate::component::worker::give_way;
 
 const MAGIC: [u8; 8] = *b"tidesna\x01";
 const HEAD: usize = 20;

@@ -8,11 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tidegate_runtime::files;
+use tidegate_runtime::worker::give_way;
 
 use super::record::{self, Seal};
 use super::segment::Segment;
-use crate::component::files;
-use crate::component::worker::give_way;
 
 /// As many are kept at least: while one is written to, those before it wait for their last answers.
 const LEAST: usize = 2;
