@@ -5,6 +5,7 @@
 
 mod arriving;
 mod held;
+mod limits;
 pub mod measure;
 mod senders;
 
@@ -25,6 +26,8 @@ use tokio::time::{Instant, timeout_at};
 
 pub use arriving::{Arriving, Late, Pauses};
 pub use held::Held;
+use limits::Limits;
+pub use limits::{Ceiling, Limit, default_limit};
 pub use senders::SenderKey;
 use senders::Senders;
 
@@ -51,15 +54,6 @@ const WAITING_BYTES: usize = 128 << 10;
 /// How often the process is measured where no memory limiter says.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// How much of the machine's or the container's memory may be used where no memory limiter says, in percent.
-const DEFAULT_LIMIT_PERCENT: u64 = 80;
-
-/// The limit where no memory limiter says; `None` where the system does not tell how much there is.
-pub fn default_limit() -> Option<usize> {
-    let total = measure::total_bytes().ok()?;
-    usize::try_from(total / 100 * DEFAULT_LIMIT_PERCENT).ok()
-}
-
 /// There is no room now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway is over its memory limit")]
@@ -69,16 +63,6 @@ pub struct NoRoom;
 /// for all others.
 pub fn count_refusal(class: &'static str, id: &Arc<str>, reason: &'static str) {
     metrics::counter!("tidegate_memory_refusals_total", class => id.clone(), "reason" => reason).increment(1);
-}
-
-/// How much of the memory a request may take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ceiling {
-    /// Up to the soft limit: the request stays in memory until it is delivered.
-    #[default]
-    Soft,
-    /// Up to the hard limit: tables take its points in, and it is gone.
-    Hard,
 }
 
 /// Room was refused under a ceiling.
@@ -117,44 +101,6 @@ pub struct Account {
     opened: std::time::Instant,
     /// When the process was measured last, in microseconds after `opened`; 0: not yet.
     measured_at: AtomicU64,
-}
-
-/// The limits of a memory limiter, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// From here on, requests that stay in memory are refused, and new series.
-    pub soft: usize,
-    /// From here on, everything is refused.
-    pub hard: usize,
-}
-
-impl Limit {
-    /// The same for all data.
-    pub fn of(bytes: usize) -> Self {
-        Self {
-            soft: bytes,
-            hard: bytes,
-        }
-    }
-}
-
-/// What limits there are.
-#[derive(Debug, Default)]
-struct Limits {
-    /// Of every memory limiter that runs.
-    of_limiters: Vec<Limit>,
-    /// Where there is none.
-    default: Option<usize>,
-}
-
-impl Limits {
-    fn least(&self) -> Limit {
-        let of_limiters = self.of_limiters.iter().copied().reduce(|least, limit| Limit {
-            soft: least.soft.min(limit.soft),
-            hard: least.hard.min(limit.hard),
-        });
-        of_limiters.unwrap_or(Limit::of(self.default.unwrap_or(usize::MAX)))
-    }
 }
 
 impl Default for Account {
