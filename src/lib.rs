@@ -1,14 +1,13 @@
 //! tidegate: a telemetry gateway for AI-inference clusters, in the shape of an OpenTelemetry Collector.
 //!
 //! `ARCHITECTURE.md` is the map. Dependencies point one way: commands -> service -> components
-//! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch, config ->
+//! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch ->
 //! `tidegate-wal` -> `tidegate-runtime`, and the other crates.
 
 pub mod batch;
 pub mod built;
 pub mod commands;
 pub mod component;
-pub mod config;
 pub mod connectors;
 pub mod delivery;
 pub mod exporters;
@@ -22,3 +21,6 @@ pub mod receivers;
 pub mod service;
 pub mod telemetry;
 pub mod watch;
+
+pub use tidegate_config as config;
+pub use tidegate_config::{choices, options};

@@ -19,46 +19,7 @@ use tidegate_engine::{Events, Point};
 pub use batching::{BatchBooks, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
 pub use stream::stream_id;
-
-/// The kind of telemetry of a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Signal {
-    /// Metrics.
-    Metrics,
-    /// Traces.
-    Traces,
-    /// Logs.
-    Logs,
-}
-
-impl Signal {
-    /// All signals, in the order of every table of ours.
-    pub const ALL: [Self; 3] = [Self::Metrics, Self::Traces, Self::Logs];
-
-    /// `metrics`, `traces` or `logs`, as in pipeline ids.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Metrics => "metrics",
-            Self::Traces => "traces",
-            Self::Logs => "logs",
-        }
-    }
-
-    /// What is counted: `metric_points`, `spans` or `log_records`, as in the Collector's own metrics.
-    pub fn items(self) -> &'static str {
-        match self {
-            Self::Metrics => "metric_points",
-            Self::Traces => "spans",
-            Self::Logs => "log_records",
-        }
-    }
-}
-
-impl std::fmt::Display for Signal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
+pub use tidegate_config::Signal;
 
 /// What travels on an edge.
 #[derive(Clone, Debug)]

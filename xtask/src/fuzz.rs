@@ -9,7 +9,7 @@ use crate::{Outcome, process, test::workspace};
 const TARGETS: &[(&str, &str)] = &[
     ("otlp", "tests/data"),
     ("json", "tests/data"),
-    ("config", "tests/data/config/bad"),
+    ("config", "crates/tidegate-config/tests/data/bad"),
     ("ring", "tests/data/nixl"),
     ("store", "tests/data/nixl"),
     ("cells", "tests/data"),

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::node::{Kind, Node};
-use super::options::OptionDoc;
 use super::problems::Problems;
 use super::secret::Secret;
 use super::source::REDACTED;
+use super::table::OptionDoc;
 use super::units::{ByteSize, Ordered, parse_duration};
 
 /// A type that can be read from configuration.
@@ -19,7 +19,7 @@ use super::units::{ByteSize, Ordered, parse_duration};
 /// plain words from [`choices!`](crate::choices); write it by hand only for unions:
 ///
 /// ```
-/// use tidegate::config::{Decode, Node, Problems, TypeHelp};
+/// use tidegate_config::{Decode, Node, Problems, TypeHelp};
 ///
 /// enum Rules { BuiltIn(String), Listed(Vec<String>) }
 ///

@@ -65,9 +65,7 @@ fn variables_that_multiply_are_stopped() {
         let level: u32 = name.strip_prefix('V')?.parse().ok()?;
         Some(format!("${{V{0}}}${{V{0}}}", level + 1))
     };
-    let loader = crate::config::Loader::default()
-        .text("h.yaml", "a: ${V0}")
-        .env(env);
+    let loader = crate::Loader::default().text("h.yaml", "a: ${V0}").env(env);
     let shown = loader.load(&super::Known).problems.to_string();
     assert!(begin.elapsed() < QUICK, "took {:?}", begin.elapsed());
     assert!(shown.contains("too many further references"), "{shown}");
@@ -98,7 +96,7 @@ proptest! {
 
     #[test]
     fn arbitrary_set_arguments_never_panic(argument in any::<String>()) {
-        let loader = crate::config::Loader::default().text("a", "a: 1").set(argument);
+        let loader = crate::Loader::default().text("a", "a: 1").set(argument);
         let _ = loader.load(&super::Known).problems.to_string();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::config::{Decode, Kind, Loader, Node, Problems};
+use crate::{Decode, Kind, Loader, Node, Problems};
 
 fn env(name: &str) -> Option<String> {
     let value = match name {
@@ -141,12 +141,12 @@ fn an_unset_variable_in_a_map_of_strings_is_an_empty_string() {
         .env(|_| None)
         .root(&mut problems)
         .unwrap();
-    let map = crate::config::Ordered::<String>::decode(&root, &mut problems).unwrap();
+    let map = crate::Ordered::<String>::decode(&root, &mut problems).unwrap();
     assert_eq!(
         (map.get("a").unwrap().as_str(), map.get("b").unwrap().as_str()),
         ("", "x")
     );
-    let secrets = crate::config::Ordered::<crate::config::Secret>::decode(&root, &mut problems).unwrap();
+    let secrets = crate::Ordered::<crate::Secret>::decode(&root, &mut problems).unwrap();
     assert_eq!(secrets.get("a").unwrap().expose(), "");
     assert!(!problems.has_errors() && problems.to_string().contains("UNSET is not set"));
 }

@@ -57,7 +57,7 @@ impl Problems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse_text;
+    use crate::parse_text;
 
     fn complaints(texts: &[&str]) -> Vec<String> {
         let mut cx = Problems::default();

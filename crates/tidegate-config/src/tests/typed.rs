@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Compression, Limits, NixlOptions};
-use crate::config::{
+use crate::{
     ByteSize, ComponentId, Decode, IdError, Ordered, PipelineId, Problems, Secret, Signal, parse_text,
 };
 
@@ -170,10 +170,7 @@ fn secrets_are_never_printed() {
     cx.at(root.child("pass_code")).error("no good");
     let debug = format!("{secret} {secret:?} {root:?} {:?} {cx:?} {cx}", Some(&secret));
     assert!(!debug.contains("hunter2"), "{debug}");
-    assert_eq!(
-        crate::config::print_redacted(&root, &cx),
-        "pass_code: \"[REDACTED]\"\n"
-    );
+    assert_eq!(crate::print_redacted(&root, &cx), "pass_code: \"[REDACTED]\"\n");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A number of bytes, written plainly or with a unit: `65536`, `64KiB`, `64 MiB`, `1GB`.
 ///
 /// ```
-/// use tidegate::config::ByteSize;
+/// use tidegate_config::ByteSize;
 /// assert_eq!("64KiB".parse(), Ok(ByteSize(65_536)));
 /// assert_eq!(ByteSize::mib(4).to_string(), "4MiB");
 /// ```

@@ -13,7 +13,7 @@ use super::yaml;
 /// Collects where configuration comes from, then reads it all in one run.
 ///
 /// ```
-/// use tidegate::config::{Class, Loader, Registry};
+/// use tidegate_config::{Class, Loader, Registry};
 ///
 /// struct Known;
 /// impl Registry for Known {

@@ -8,7 +8,7 @@ use super::source::REDACTED;
 /// A string that no print shows: `Debug` and `Display` give `[REDACTED]`.
 ///
 /// ```
-/// use tidegate::config::Secret;
+/// use tidegate_config::Secret;
 /// let key = Secret::new("hunter2");
 /// assert_eq!(format!("{key} {key:?}"), "[REDACTED] [REDACTED]");
 /// assert_eq!(key.expose(), "hunter2");

@@ -1,7 +1,7 @@
 //! Several files and `--set`.
 
 use super::Known;
-use crate::config::{Loader, Node, Problems, print_redacted};
+use crate::{Loader, Node, Problems, print_redacted};
 
 fn merged(texts: &[&str], sets: &[&str]) -> (Option<Node>, Problems) {
     let mut loader = Loader::default();
@@ -43,7 +43,7 @@ fn maps_merge_deeply_and_everything_else_is_replaced() {
         let (root, problems) = merged(texts, sets);
         assert!(problems.is_empty(), "{texts:?} {sets:?}: {problems}");
         let mut cx = Problems::default();
-        let expected = crate::config::parse_text("e", expected, &mut cx).expect("YAML");
+        let expected = crate::parse_text("e", expected, &mut cx).expect("YAML");
         let root = root.expect("a tree");
         let shown = print_redacted(&root, &cx);
         assert_eq!(shown, print_redacted(&expected, &cx), "{texts:?} {sets:?}");

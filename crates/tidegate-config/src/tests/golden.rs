@@ -1,13 +1,13 @@
-//! Every file in `tests/data/config/bad` renders to the text beside it; those in `good` to nothing.
+//! Every file in `tests/data/bad` renders to the text beside it; those in `good` to nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::load;
-use crate::config::{Class, Severity, print_redacted};
+use crate::{Class, Severity, print_redacted};
 
 fn fixtures(kind: &str) -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let mut files: Vec<_> = fs::read_dir(root.join(kind))
         .expect("the fixtures are in the repository")
         .map(|entry| entry.expect("a directory that can be listed").path())
@@ -91,10 +91,10 @@ fn problems_can_be_read_by_machines_in_file_order() {
 #[test]
 fn printing_the_effective_configuration_gives_yaml_that_means_the_same() {
     let text = "a: {b: [1, \"two\", [x, {y: ~}], {}], 'c d': 'e\"\\\n'}\nf: [true, 1.5, \"true\", \"\"]\n";
-    let mut problems = crate::config::Problems::default();
-    let root = crate::config::parse_text("a.yaml", text, &mut problems).expect("YAML");
+    let mut problems = crate::Problems::default();
+    let root = crate::parse_text("a.yaml", text, &mut problems).expect("YAML");
     let printed = print_redacted(&root, &problems);
-    let again = crate::config::parse_text("b.yaml", &printed, &mut problems).expect("YAML");
+    let again = crate::parse_text("b.yaml", &printed, &mut problems).expect("YAML");
     assert!(problems.is_empty(), "{problems}");
     assert_eq!(printed, print_redacted(&again, &problems));
 }

@@ -1,9 +1,9 @@
-//! Names of things in the configuration: signals, component ids and pipeline ids.
+//! Names of things in the configuration: classes, component ids and pipeline ids.
 
 use std::fmt;
 use std::str::FromStr;
 
-pub use crate::batch::Signal;
+use super::signal::Signal;
 
 /// Longest name after the slash, as in the Collector.
 const MAX_NAME_CHARS: usize = 1024;
@@ -62,7 +62,7 @@ impl Class {
 /// `type` or `type/name`.
 ///
 /// ```
-/// use tidegate::config::ComponentId;
+/// use tidegate_config::ComponentId;
 /// let id: ComponentId = "otlp/edge".parse().unwrap();
 /// assert_eq!((id.kind.as_str(), id.name.as_str()), ("otlp", "edge"));
 /// assert_eq!(id.to_string(), "otlp/edge");

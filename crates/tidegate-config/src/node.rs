@@ -15,9 +15,9 @@ const QUOTED_CHARS: usize = 60;
 /// values, since values may be secrets.
 ///
 /// ```
-/// use tidegate::config::Problems;
+/// use tidegate_config::Problems;
 /// let mut problems = Problems::default();
-/// let root = tidegate::config::parse_text("a.yaml", "limits: {mib: 512}", &mut problems).unwrap();
+/// let root = tidegate_config::parse_text("a.yaml", "limits: {mib: 512}", &mut problems).unwrap();
 /// let mib = root.get("limits").unwrap().get("mib").unwrap();
 /// assert_eq!((mib.span().line, mib.span().column), (1, 15));
 /// assert_eq!(mib.path().to_string(), "limits::mib");

@@ -4,6 +4,10 @@
 //! result is checked as a whole. Components then turn their node into typed options with
 //! [`Decode`]; nearly always by declaring the options with [`options!`](crate::options) and
 //! [`choices!`](crate::choices). All findings go to one [`Problems`].
+//!
+//! The crate depends on no component. The gateway gives the names of its components through [`Registry`].
+
+#![forbid(unsafe_code)]
 
 mod check;
 mod decode;
@@ -12,36 +16,38 @@ mod expressions;
 mod foreign;
 mod id;
 mod load;
+mod macros;
 mod merge;
 mod node;
-mod options;
 mod print;
 mod problems;
 mod scalar;
 mod secret;
+mod signal;
 mod source;
 mod substitute;
 mod suggest;
+mod table;
 mod units;
 mod yaml;
 
 pub use check::Registry;
 pub use decode::{Decode, TypeHelp, wrong_type};
 pub use document::{Component, Document, Pipeline, Reference, Service};
-pub use id::{Class, ComponentId, IdError, PipelineId, Signal};
+pub use id::{Class, ComponentId, IdError, PipelineId};
 pub use load::{Loaded, Loader};
 pub use node::{Entry, Kind, Node, Path, Scalar, Value};
-#[doc(hidden)]
-pub use options::{Fields, Names, decode_choice, show_fields};
-pub use options::{OptionDoc, WithoutEffect};
 pub use print::print_redacted;
 pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;
+pub use signal::Signal;
 pub use source::{FileId, REDACTED, Sources, Span};
 pub use suggest::nearest;
+#[doc(hidden)]
+pub use table::{Fields, Names, decode_choice, show_fields};
+pub use table::{OptionDoc, WithoutEffect};
 pub use units::{ByteSize, NotASize, Ordered};
-pub(crate) use yaml::MAX_NODES;
-pub use yaml::parse_text;
+pub use yaml::{MAX_NODES, parse_text};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use super::source::{FileId, Span};
 pub(super) const MAX_DEPTH: usize = 48;
 
 /// Most values in one file after aliases are expanded, which is what stops an alias bomb.
-pub(crate) const MAX_NODES: usize = 100_000;
+pub const MAX_NODES: usize = 100_000;
 
 const BAD_TAG: &str = "a YAML tag that does not fit here";
 

@@ -48,7 +48,7 @@ pub struct Problem {
 /// finds everything:
 ///
 /// ```
-/// # use tidegate::config::{parse_text, Problems};
+/// # use tidegate_config::{parse_text, Problems};
 /// let mut cx = Problems::default();
 /// let root = parse_text("a.yaml", "limit_mib: 0", &mut cx).unwrap();
 /// cx.at(root.child("limit_mib")).help("leave it out").error("must be greater than zero");

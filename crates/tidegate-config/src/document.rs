@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::decode::{Decode, TypeHelp, wrong_type};
 use super::id::{Class, ComponentId, PipelineId};
 use super::node::{Node, quoted};
-use super::options::{Fields, Names};
 use super::problems::Problems;
+use super::table::{Fields, Names};
 use super::units::Ordered;
 
 /// A configuration whose components have not decoded their options yet.
