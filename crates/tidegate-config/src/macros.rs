@@ -3,7 +3,7 @@
 
 /// Declares a configuration struct as a table of its options.
 ///
-/// Gives the struct (`Clone`, `Debug`, `PartialEq`, public documented fields), [`Decode`](crate::Decode) for it,
+/// Gives the struct (`Clone`, `Debug`, `PartialEq`, public documented fields), its [decoder](crate::Decode),
 /// `Default` when nothing is `required`, and `options()`, the list that documentation is made of.
 /// Decoding refuses unknown keys; null stands for the defaults.
 ///
@@ -163,7 +163,7 @@ macro_rules! options {
 
 /// Declares an enum of words that an option may take.
 ///
-/// Gives the enum (`Clone`, `Copy`, `Debug`, `Eq`, `Hash`), [`Decode`](crate::Decode), `as_str()` and `Display`.
+/// Gives the enum (`Clone`, `Copy`, `Debug`, `Eq`, `Hash`), its [decoder](crate::Decode), `as_str()` and `Display`.
 /// Further spellings follow after `|`.
 ///
 /// ```
