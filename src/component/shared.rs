@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tidegate_engine::query::{Labels, Query};
 use tidegate_engine::{Key, Table, UnixNanos};
+use tidegate_promql::{Labels, Query};
 
 use super::account::Account;
 use super::overview::Overview;

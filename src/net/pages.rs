@@ -18,7 +18,7 @@ use http::header::{
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use tidegate_engine::query::Patience;
+use tidegate_promql::Patience;
 use tokio::time::timeout;
 use tonic::Code;
 use tower::util::BoxCloneSyncService;

@@ -13,7 +13,7 @@ use answer::{Answer, differ};
 use recording::{BASE, in_memory, recording};
 use serde_json::Value as Json;
 use std::collections::HashSet;
-use tidegate_engine::query::{Millis, Options, Query, QuerySeries, Work};
+use tidegate_promql::{Millis, Options, Query, QuerySeries, Work};
 
 /// Whole queries, one a line.
 const QUERIES: [&str; 10] = [

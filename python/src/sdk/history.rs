@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tidegate_engine::query::{
-    Instant, Labels, Millis, NAME, Query, QueryError, QuerySeries, Sample, Samples, Selection,
-};
-use tidegate_engine::{History, HistoryLimits, SeriesId};
 use tidegate_exposition::write::push_f64;
 use tidegate_metrics::text::family_name;
 use tidegate_metrics::{FamilyValues, MetricsRegistry, SeriesValues, Value};
+use tidegate_promql::{
+    History, HistoryLimits, Instant, Labels, Millis, NAME, Query, QueryError, QuerySeries, Sample, Samples,
+    Selection, SeriesId,
+};
 
 /// What all samples of a registry may take.
 const MAX_BYTES: usize = 64 << 20;

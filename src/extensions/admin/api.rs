@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate_engine::query::{Instant, NAME, Patience, Query, QueryError};
 use tidegate_engine::{OnStale, UnixNanos};
+use tidegate_promql::{Instant, NAME, Patience, Query, QueryError};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::numbers::{NoNumbers, Partial};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_engine::query::{Labels, Patience, QueryError, Selection};
 use tidegate_engine::{Count, Explanation, Feeder, Life, Series, State, UnixNanos, clock, holdings};
+use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
 use crate::component::Shared;
 use crate::prom::catalog::{Found, View};

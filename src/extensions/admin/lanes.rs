@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_engine::query::Patience;
+use tidegate_promql::Patience;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::component::account::SenderKey;
@@ -332,7 +332,7 @@ impl Lane {
 mod tests {
     use std::time::Instant;
 
-    use tidegate_engine::query::QueryError;
+    use tidegate_promql::QueryError;
     use tokio::time::timeout;
 
     use super::*;

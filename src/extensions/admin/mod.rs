@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::Full;
-use tidegate_engine::query::Millis;
-use tidegate_engine::{BadPattern, HistoryLimits, Pattern};
+use tidegate_engine::{BadPattern, Pattern};
+use tidegate_promql::{HistoryLimits, Millis};
 use tokio_util::sync::CancellationToken;
 
 use self::api::Api;

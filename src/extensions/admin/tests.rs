@@ -655,7 +655,7 @@ fn a_source_of_points_is_overdue_by_its_own_cadence() {
         }
     }
     let life = |job: &str, silent: u64| {
-        let query = tidegate_engine::query::Query::parse(&format!("requests_total{{job={job:?}}}")).unwrap();
+        let query = tidegate_promql::Query::parse(&format!("requests_total{{job={job:?}}}")).unwrap();
         let last = if job == "quick" { 20 } else { 240 };
         let now = begin + (last + silent) * SECOND;
         let found = view
@@ -663,7 +663,7 @@ fn a_source_of_points_is_overdue_by_its_own_cadence() {
                 now,
                 &query.selections(),
                 10,
-                &tidegate_engine::query::Patience::default(),
+                &tidegate_promql::Patience::default(),
             )
             .unwrap();
         let page = explain::page(&shared, &found, now, 10, &Default::default()).unwrap();

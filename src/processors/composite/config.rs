@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::query::Query;
 use tidegate_engine::{Across, BadPattern, Declaration, Function, Grouping, OnStale, Pattern};
+use tidegate_promql::Query;
 
 use super::expression;
 use super::threshold::ThresholdConfig;

@@ -5,11 +5,11 @@ mod sources;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate_engine::query::{Labels, NAME, Query, Selection};
 use tidegate_engine::{
     Across, Attributes, BadPattern, Composite, Declaration, Evaluated, Expression, Function, Pattern, Series,
     Trust,
 };
+use tidegate_promql::{Labels, NAME, Query, Selection};
 use tokio::task::JoinHandle;
 
 use self::sources::Sources;

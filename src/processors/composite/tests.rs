@@ -85,7 +85,7 @@ struct Constant(Arc<Mutex<Result<f64, String>>>);
 impl crate::component::Evaluate for Constant {
     fn evaluate(
         &self,
-        query: &tidegate_engine::query::Query,
+        query: &tidegate_promql::Query,
         _: UnixNanos,
     ) -> Result<crate::component::Evaluation, String> {
         assert!(matches!(&*query.names().join(" "), "queue_depth" | "ns_depth"));

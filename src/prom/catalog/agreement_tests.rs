@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use tidegate_engine::query::{Instant, NAME, Query, SampleValue};
 use tidegate_engine::{
     Attributes, Data, ExponentialHistogram, Histogram, Limits, Rule, Table, Temporality, UnixNanos, Value,
 };
+use tidegate_promql::{Instant, NAME, Query, SampleValue};
 
 use super::testing::point;
 use super::{Exposes, Senders, View, millis};
@@ -222,7 +222,7 @@ impl Gateway {
         let Instant::Vector(vector) = query.instant(&asked, millis(self.now)).unwrap() else {
             panic!("no vector");
         };
-        let line = |(labels, value): (tidegate_engine::query::Labels, SampleValue)| {
+        let line = |(labels, value): (tidegate_promql::Labels, SampleValue)| {
             let others = labels.iter().filter(|(label, _)| ***label != *NAME);
             let others: BTreeSet<String> = others
                 .map(|(label, value)| format!("{label}=\"{value}\""))

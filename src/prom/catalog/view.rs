@@ -28,10 +28,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::query::{
-    self, Instant as Answer, Labels, Millis, NAME, Options, Patience, Query, Selection,
+use tidegate_engine::{Attributes, Composite, Table, UnixNanos, clock};
+use tidegate_promql::{
+    History, HistoryLimits, Instant as Answer, Labels, MAX_SAMPLES, Millis, NAME, Options, Patience, Query,
+    Selection,
 };
-use tidegate_engine::{Attributes, Composite, History, HistoryLimits, Table, UnixNanos, clock};
 
 pub use self::about::About;
 pub use self::asked::{Asked, Notes};
@@ -64,7 +65,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub fn max_samples_within(memory: usize) -> usize {
     /// Two queries at a time may have all they want, twice over while they compute, and take half of the memory.
     const BYTES: usize = 128;
-    (memory / BYTES).clamp(1, query::MAX_SAMPLES)
+    (memory / BYTES).clamp(1, MAX_SAMPLES)
 }
 
 /// What is kept of the past until somebody wants one.

@@ -2,9 +2,7 @@
 
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
-use tidegate_engine::query::{
-    FloatHistogram, Instant, Labels, Millis, Notes, QueryError, QuerySeries, SampleValue,
-};
+use tidegate_promql::{FloatHistogram, Instant, Labels, Millis, Notes, QueryError, QuerySeries, SampleValue};
 
 /// Labels, and times with the numbers that make a value.
 type Shown = (BTreeMap<String, String>, Vec<(f64, Vec<f64>)>);

@@ -1,8 +1,8 @@
 //! The samples that both are asked about.
 
 use std::sync::Arc;
-use tidegate_engine::query::{FloatHistogram, HistogramSample, Labels, Millis, NAME, QuerySeries, Sample};
 use tidegate_engine::{Buckets, ExponentialHistogram};
+use tidegate_promql::{FloatHistogram, HistogramSample, Labels, Millis, NAME, QuerySeries, Sample};
 
 /// The first tick, in milliseconds: long ago, and the same in every run. Not a round number: whether a range has its
 /// first instant is where versions of Prometheus differ, and whole seconds are where queries begin theirs.

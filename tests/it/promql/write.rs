@@ -3,8 +3,8 @@
 use super::recording::{Recording, Value};
 use prost::Message;
 use std::sync::Arc;
-use tidegate_engine::query::{Labels, Millis};
 use tidegate_engine::{Buckets, ExponentialHistogram};
+use tidegate_promql::{Labels, Millis};
 
 /// Prometheus's `prompb.WriteRequest`, as far as it is used.
 #[derive(Clone, PartialEq, Message)]

@@ -13,9 +13,10 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use tidegate_engine::{
     AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
-    History, HistoryLimits, Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, Rule, Sample,
-    Schema, Series, Source, SourceId, Table, Temporality, Value, Values,
+    Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, Rule, Sample, Schema, Series, Source,
+    SourceId, Table, Temporality, Value, Values,
 };
+use tidegate_promql::{History, HistoryLimits};
 
 use super::instant;
 use crate::Error;

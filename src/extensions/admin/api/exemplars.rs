@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json as object};
-use tidegate_engine::query::{Labels, Millis, Query};
 use tidegate_engine::{Exemplar, Reading, UnixNanos, Value};
+use tidegate_promql::{Labels, Millis, Query};
 
 use super::{Api, Failure, Page, Said, json, params};
 use crate::component::unix_now;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use tidegate_engine::clock;
-use tidegate_engine::query::{Instant, Labels, NAME, Options};
+use tidegate_promql::{Instant, Labels, NAME, Options};
 
 use super::{Api, Failure, Page, parse_selector, selectors};
 use crate::component::unix_now;

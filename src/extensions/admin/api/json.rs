@@ -1,7 +1,7 @@
 //! Answers to queries in the JSON of Prometheus's API.
 
 use serde_json::Value;
-use tidegate_engine::query::{
+use tidegate_promql::{
     FloatHistogram, Instant, Labels, Millis, Patience, QueryError, QuerySeries, SampleValue,
 };
 

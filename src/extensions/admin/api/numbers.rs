@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
-use tidegate_engine::query::{Instant, Options, Patience, Query, QueryError, Selection};
 use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
+use tidegate_promql::{Instant, Options, Patience, Query, QueryError, Selection};
 
 use super::{Api, MAX_LIGHT, SAMPLE_BYTES};
 use crate::component::account::SenderKey;

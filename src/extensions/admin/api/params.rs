@@ -1,6 +1,6 @@
 //! Parameters of requests, read as Prometheus reads them.
 
-use tidegate_engine::query::Millis;
+use tidegate_promql::Millis;
 
 use super::Failure;
 use crate::net::pages::Request;

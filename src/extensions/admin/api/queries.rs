@@ -4,9 +4,7 @@ use std::time::{Duration, Instant as Clock};
 
 use serde_json::{Value, json as object};
 use tidegate_engine::clock;
-use tidegate_engine::query::{
-    Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError, Work,
-};
+use tidegate_promql::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError, Work};
 
 use super::{Api, Failure, Page, Said, json, params};
 use crate::component::unix_now;

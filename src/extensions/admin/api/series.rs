@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json as object};
-use tidegate_engine::query::{Labels, Selection};
+use tidegate_promql::{Labels, Selection};
 
 use super::{Api, Failure, Page, Said, params, parse_selector, selectors};
 use crate::component::unix_now;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use http::StatusCode;
 use serde_json::json;
-use tidegate_engine::query::{LOOK_BACK_MS, NAME};
+use tidegate_promql::{LOOK_BACK_MS, NAME};
 
 use super::{Api, Failure, Page, Said, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
-use tidegate_engine::query::{Labels, Query, Selection};
+use tidegate_promql::{Labels, Query, Selection};
 
 use super::{Api, Failure, Page, params};
 use crate::component::targets::{Pairs, ScrapePool, ScrapeTarget};

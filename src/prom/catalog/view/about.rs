@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tidegate_engine::Data;
-use tidegate_engine::query::{Patience, QueryError, Selection};
+use tidegate_promql::{Patience, QueryError, Selection};
 
 use super::View;
 use super::entry::Entry;

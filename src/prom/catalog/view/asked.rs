@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError, Weak};
 
-use tidegate_engine::query::{NAME, Selection};
 use tidegate_engine::{Metric, UnixNanos};
+use tidegate_promql::{NAME, Selection};
 
 use super::super::differing;
 use super::entry::{Entry, Key};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use tidegate_engine::query::{Labels, Millis, NAME};
-use tidegate_engine::{History, HistoryLimits, Key as Whose, SeriesId};
+use tidegate_engine::Key as Whose;
+use tidegate_promql::{History, HistoryLimits, Labels, Millis, NAME, SeriesId};
 
 use super::super::{Contests, KeyMap};
 use super::entry::{Entry, Key, Number, Past};

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
 use tidegate_engine::{
-    AttributeFilter, Data, History, Key as Whose, KeyHasher, Pattern, Place, Reading, Series, SeriesId,
-    UnixNanos,
+    AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, Place, Reading, Series, UnixNanos,
 };
+use tidegate_promql::{FloatHistogram, History, Labels, Millis, NAME, SampleValue, SeriesId};
 
 use super::super::{Senders, Times};
 use super::books::Books;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_engine::query::{Labels, Patience, QueryError, Selection};
 use tidegate_engine::{Series, UnixNanos};
+use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
 use super::View;
 

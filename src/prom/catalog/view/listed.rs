@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::query::{Labels, NAME, Patience, QueryError, Selection};
 use tidegate_engine::{Count, Data, Place, Seen, Series, Table, UnixNanos};
+use tidegate_promql::{Labels, NAME, Patience, QueryError, Selection};
 
 use super::entry::{Entry, Key, Number};
 use super::state::State;

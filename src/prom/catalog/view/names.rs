@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use tidegate_engine::UnixNanos;
-use tidegate_engine::query::{Matcher, NAME, Selection};
+use tidegate_promql::{Matcher, NAME, Selection};
 
 use super::entry::Key;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::query::Selection;
 use tidegate_engine::{Seen, UnixNanos};
+use tidegate_promql::Selection;
 
 use super::super::{Life, Senders, Standing, Times, Verdict};
 use super::entry::{Entry, Key, Look};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::HashSet;
 use tidegate_engine::UnixNanos;
-use tidegate_engine::query::{Labels, Patience, QueryError, Selection};
+use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
 use super::entry::{Entry, Key, Number};
 use super::state::State;

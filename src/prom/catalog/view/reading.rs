@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use tidegate_engine::query::Selection;
 use tidegate_engine::{Seen, Table, UnixNanos};
+use tidegate_promql::Selection;
 
 use super::entry::{Entry, Key, Look};
 use super::state::{Of, Source, State, forget_name, labels};

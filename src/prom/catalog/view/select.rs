@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::query::{
-    Labels, Millis, NAME, Need, QueryError, QuerySeries, Sample, SampleValue, Samples, Selection,
+use tidegate_promql::{
+    History, Labels, Millis, NAME, Need, QueryError, QuerySeries, Sample, SampleValue, Samples, Selection,
+    SeriesId,
 };
-use tidegate_engine::{History, SeriesId};
 
 use super::View;
 use super::asked::Asked;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use tidegate_engine::query::{Labels, NAME, Query, Selection};
 use tidegate_engine::{Data, Key, Resource, UnixNanos};
+use tidegate_promql::{Labels, NAME, Query, Selection};
 
 use super::View;
 use super::entry::{Entry, Look, Number};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use tidegate_engine::query::{Millis, Selection};
-use tidegate_engine::{Composite, HistoryLimits, Series, Table, UnixNanos};
+use tidegate_engine::{Composite, Series, Table, UnixNanos};
+use tidegate_promql::{HistoryLimits, Millis, Selection};
 
 use super::super::Newcomers;
 use super::books::Books;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tidegate_engine::query::{Labels, NAME};
 use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series};
+use tidegate_promql::{Labels, NAME};
 
 use super::super::{Times, owner};
 use super::books::Books;

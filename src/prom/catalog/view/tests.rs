@@ -7,11 +7,10 @@ mod steps;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::query::{Instant, Query, SampleValue, Selection};
 use tidegate_engine::{
-    Attributes, Buckets, Data, ExponentialHistogram, HistoryLimits, Limits, Rule, Table, Temporality,
-    UnixNanos, Value,
+    Attributes, Buckets, Data, ExponentialHistogram, Limits, Rule, Table, Temporality, UnixNanos, Value,
 };
+use tidegate_promql::{HistoryLimits, Instant, Query, SampleValue, Selection};
 
 use super::{Exposes, Notes, SLICE, View, millis};
 use crate::component::testing::context;
@@ -392,7 +391,7 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
         // What describes the metrics of a target says the same: no copy under the name of the other exporter.
         view.refresh(START, &[Selection::everything()]);
         let known: Vec<_> = view
-            .about_targets(&tidegate_engine::query::Patience::default())
+            .about_targets(&tidegate_promql::Patience::default())
             .unwrap()
             .into_iter()
             .map(|(_, _, about)| about.name)

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_engine::query::Query;
+use tidegate_promql::Query;
 use tonic::Status;
 
 use crate::extensions::admin::api::Partial;

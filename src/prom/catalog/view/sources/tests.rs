@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::query::Query;
 use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, UnixNanos, Values};
+use tidegate_promql::Query;
 
 use super::super::View;
 use super::super::tests::{SECOND, START, send, table, view};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidegate_engine::query::{Instant, Labels, NAME, Query, Samples};
 use tidegate_engine::{Attributes, Data, Histogram, Table, Temporality, UnixNanos, Value};
+use tidegate_promql::{Instant, Labels, NAME, Query, Samples};
 
 use super::super::{View, millis};
 use super::{SECOND, START, record, table};
@@ -177,7 +177,7 @@ proptest! {
 
 fn view_of(shared: &Arc<crate::component::Shared>) -> Arc<View> {
     let view = View::of(shared);
-    let limits = tidegate_engine::HistoryLimits {
+    let limits = tidegate_promql::HistoryLimits {
         interval_ms: 1000,
         span_ms: 1000,
         max_bytes: 256 << 20,

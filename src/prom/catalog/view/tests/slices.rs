@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use tidegate_engine::query::{Patience, QueryError};
+use tidegate_promql::{Patience, QueryError};
 
 use super::super::entry::Entry;
 use super::super::state::State;

@@ -1,6 +1,6 @@
 //! A range query reads of the past what its steps see.
 
-use tidegate_engine::query::{Millis, Need, Query, QueryError, QuerySeries, Samples, Selection, Steps};
+use tidegate_promql::{Millis, Need, Query, QueryError, QuerySeries, Samples, Selection, Steps};
 
 use super::super::{View, millis};
 use super::*;

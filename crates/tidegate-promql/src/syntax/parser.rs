@@ -1,7 +1,5 @@
 //! Tokens to expressions, by precedence climbing. The first error ends it.
 
-use super::super::labels::{MatchKind, Matcher, Patterns};
-use super::super::{Millis, NAME};
 use super::ast::{
     Aggregate, Aggregation, At, Call, Chain, Expr, Group, Grouping, Link, Matching, Operator, Range,
     Selector, Span, Subquery, Unary,
@@ -10,6 +8,8 @@ use super::lexer::Lexer;
 use super::text::{quoted, unquoted};
 use super::token::{Bound, Keyword, Kind, Token};
 use super::{MAX_DEPTH, Wrong, durations, functions, types};
+use crate::labels::{MatchKind, Matcher, Patterns};
+use crate::{Millis, NAME};
 
 pub(super) fn parse(text: &str) -> Result<Expr, Wrong> {
     let mut lexer = Lexer::new(text);

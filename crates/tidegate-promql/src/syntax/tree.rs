@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::ast::{At, Chain, Expr, Group, Link, Matching, Selector, Type};
 use super::functions::Function;
-use crate::query::{Millis, show_number};
+use crate::{Millis, show_number};
 
 /// The tree of an expression.
 pub(crate) fn json(expr: &Expr) -> String {

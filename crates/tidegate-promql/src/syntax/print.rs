@@ -5,12 +5,12 @@ use std::fmt::{Display, Formatter, Result, Write as _};
 use super::ast::{At, Expr, Group, Link, Range, Selector, Subquery};
 use super::durations::show;
 use super::text::quoted;
-use crate::query::{Millis, NAME};
+use crate::{Millis, NAME};
 
 impl Display for Expr {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
-            Self::Number(number, _) => f.write_str(&super::super::show_number(*number)),
+            Self::Number(number, _) => f.write_str(&crate::show_number(*number)),
             Self::Text(text, _) => f.write_str(&quoted(text)),
             Self::Paren(inner, _) => write!(f, "({inner})"),
             Self::Unary(node) => {

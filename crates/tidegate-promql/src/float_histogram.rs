@@ -3,8 +3,9 @@
 //! Bucket `i` of a side holds (base^(i-1), base^i] with base = 2^(2^-schema), as in Prometheus: one more than the
 //! index that OpenTelemetry gives it.
 
+use tidegate_engine::ExponentialHistogram;
+
 use super::notes::go_shortest;
-use crate::ExponentialHistogram;
 
 /// The finest resolution that Prometheus knows.
 const MAX_SCHEMA: i32 = 8;
@@ -60,7 +61,7 @@ pub enum Boundary {
 
 impl From<&ExponentialHistogram> for FloatHistogram {
     fn from(of: &ExponentialHistogram) -> Self {
-        let side = |buckets: &crate::Buckets| -> Side {
+        let side = |buckets: &tidegate_engine::Buckets| -> Side {
             let filled = buckets.counts.iter().zip(i64::from(buckets.offset) + 1..);
             filled
                 .filter(|(count, _)| **count > 0)

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use chunk::Chunk;
 use histograms::Histograms;
+use tidegate_engine::ExponentialHistogram;
 
-use crate::ExponentialHistogram;
-use crate::query::{FloatHistogram, HistogramSample, Millis, Need, Sample};
+use crate::{FloatHistogram, HistogramSample, Millis, Need, Sample};
 
 /// How much past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

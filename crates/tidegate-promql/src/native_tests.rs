@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tidegate_engine::{Buckets, ExponentialHistogram};
 
 use super::tests::{ask, labels};
 use super::*;
-use crate::{Buckets, ExponentialHistogram};
 
 /// Buckets of one side from Prometheus's index `first` on.
 fn side(first: i32, counts: &[u64]) -> Buckets {

@@ -4,10 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tidegate_engine::query::{
-    FloatHistogram, HistogramSample, Labels, Millis, NAME, Query, QuerySeries, Sample,
-};
 use tidegate_engine::{Buckets, ExponentialHistogram};
+use tidegate_promql::{FloatHistogram, HistogramSample, Labels, Millis, NAME, Query, QuerySeries, Sample};
 
 const NOW: Millis = 1_700_000_000_000;
 

@@ -611,7 +611,7 @@ fn a_matcher_lists_the_values_that_it_accepts() {
 
 #[test]
 fn what_is_refused_is_refused_in_the_words_of_the_documentation() {
-    let page = include_str!("../../../../docs/queries.md");
+    let page = include_str!("../../../docs/queries.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| refused | `"));
     let rows: Vec<(&str, &str)> = rows
         .filter_map(|row| row.strip_suffix("` |")?.split_once("` | `"))

@@ -99,7 +99,7 @@ fn call(node: &Call, query: &str) -> Checked {
 fn selector(node: &Selector) -> Checked {
     if let Some(name) = &node.name {
         let others = node.matchers.split_last().map_or(&[][..], |(_, others)| others);
-        return match others.iter().find(|matcher| matcher.name() == super::super::NAME) {
+        return match others.iter().find(|matcher| matcher.name() == crate::NAME) {
             Some(other) => Err(Wrong::at(
                 node.span,
                 format!(
@@ -198,7 +198,7 @@ fn link(left: Operand, link: &Link, query: &str) -> Result<Operand, Wrong> {
 }
 
 /// Whether some part of it turns nothing into something.
-pub(in super::super) fn handles_absence(expr: &Expr) -> bool {
+pub(crate) fn handles_absence(expr: &Expr) -> bool {
     let is_such = match expr {
         Expr::Chain(node) => node.links.iter().any(|link| link.operator == Operator::Or),
         Expr::Call(node) => node.function.name.starts_with("absent"),

@@ -1,8 +1,10 @@
 //! PromQL over samples: a parsed query, and its value at an instant or over a range.
 //!
-//! It follows Prometheus 3: ranges and the look-back are open on the
-//! left, a stale marker ends a series, what it does not support is refused by name. Where the samples are kept is not
-//! its business ([`Samples`]).
+//! It follows Prometheus 3: ranges and the look-back are open on the left, and a stale marker ends a series. It refuses
+//! by name the syntax that it does not support. A caller supplies the samples ([`Samples`]); [`History`] keeps recent
+//! ones in bounded memory. No I/O, no async, no clock: callers pass the time in.
+
+#![forbid(unsafe_code)]
 
 mod aggregate;
 mod binary;
@@ -13,6 +15,7 @@ mod eval;
 mod fetch;
 mod float_histogram;
 mod functions;
+mod history;
 mod labels;
 mod native;
 mod native_over_time;
@@ -35,6 +38,7 @@ mod work;
 use syntax::ast::{Expr, Type};
 
 pub use float_histogram::{Boundary, Bucket, FloatHistogram};
+pub use history::{History, HistoryLimits, SeriesId};
 pub use labels::{Labels, Matcher, NAME};
 pub use need::{Need, Steps};
 pub use notes::Notes;

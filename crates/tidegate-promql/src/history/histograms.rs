@@ -9,8 +9,9 @@
 
 use std::collections::VecDeque;
 
-use crate::query::{FloatHistogram, Millis, Need};
-use crate::{Buckets, ExponentialHistogram};
+use tidegate_engine::{Buckets, ExponentialHistogram};
+
+use crate::{FloatHistogram, Millis, Need};
 
 /// Samples of one chunk; a chunk is dropped as a whole.
 const SAMPLES: u16 = 120;

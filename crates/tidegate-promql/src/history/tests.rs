@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::query::Steps;
+use crate::Steps;
 
 fn limits(max_bytes: usize) -> HistoryLimits {
     HistoryLimits {
@@ -59,7 +59,7 @@ fn histogram() -> impl Strategy<Value = ExponentialHistogram> {
     let sum = prop_oneof![Just(None), value().prop_map(Some)];
     (-3i32..9, 0u64..3, any::<u64>(), sum, side(), side()).prop_map(
         |(scale, zero_count, count, sum, positive, negative)| {
-            let side = |(offset, counts)| crate::Buckets { offset, counts };
+            let side = |(offset, counts)| tidegate_engine::Buckets { offset, counts };
             ExponentialHistogram {
                 count,
                 sum: sum.filter(|sum| !sum.is_nan()),
@@ -117,7 +117,7 @@ fn histograms_take_few_bytes_a_sample_however_many_buckets_they_have() {
     let mut value = ExponentialHistogram {
         sum: Some(0.0),
         scale: 3,
-        positive: crate::Buckets {
+        positive: tidegate_engine::Buckets {
             offset: -80,
             counts: vec![7; 160],
         },

@@ -1,7 +1,7 @@
 //! Expressions with their places in the text.
 
-use super::super::{Matcher, Millis};
 use super::functions::Function;
+use crate::{Matcher, Millis};
 
 /// Bytes of the text, the end not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Durations and numbers of the language.
 
-use super::super::Millis;
 use super::text::quoted;
+use crate::Millis;
 
 /// Units from the longest to the shortest, in milliseconds.
 const UNITS: [(&str, Millis); 7] = [
