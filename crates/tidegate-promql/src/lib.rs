@@ -2,7 +2,9 @@
 //!
 //! It follows Prometheus 3: ranges and the look-back are open on the left, and a stale marker ends a series. It refuses
 //! by name the syntax that it does not support. A caller supplies the samples ([`Samples`]); [`History`] keeps recent
-//! ones in bounded memory. No I/O, no async, no clock: callers pass the time in.
+//! ones in bounded memory.
+//!
+//! No I/O, no async. Callers pass the time of a query in. A clock serves only deadlines ([`Patience`]) and [`Work`].
 
 #![forbid(unsafe_code)]
 
