@@ -1,5 +1,5 @@
-//! What the graph sees of a pushing exporter: room is set aside on admission, and what is consumed is queued in memory,
-//! on disk, or both.
+//! A pushing exporter as the graph sees it: it reserves capacity on admission, and queues consumed batches in
+//! memory, on disk, or both.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
 use super::driver::Engine;
 use super::machine::Machine;
@@ -19,7 +20,6 @@ use super::outcome::Outcome;
 use super::pacing::Pacing;
 use super::parcel::Parcel;
 use super::recovery::Recovery;
-use super::room::{NoRoom, Reservation, Room};
 use super::shape::Shape;
 use super::spill::{How, Spill, Way};
 use super::standing::{OUTAGE, Standing};
@@ -70,7 +70,7 @@ pub(super) struct Inner<A> {
     pub(super) context: Context,
     pub(super) ledgers: [Option<Arc<Ledger>>; 3],
     pub(super) attempt: A,
-    pub(super) room: Arc<Room>,
+    pub(super) capacity: Arc<QueueCapacity>,
     pacing: Arc<Pacing>,
     pub(super) machine: Mutex<Machine<Parcel>>,
     pub(super) wake: Arc<Notify>,
@@ -106,7 +106,7 @@ impl<A: Attempt> Destination<A> {
         let (sizer, size) = delivery.queue.capacity();
         let max_bytes = delivery.queue.max_bytes.as_usize();
         let inner = Inner {
-            room: Room::new(sizer, size, max_bytes, context.base.shared.clone()),
+            capacity: QueueCapacity::new(sizer, size, max_bytes, context.base.shared.clone()),
             pacing: Arc::default(),
             machine: Mutex::new(Machine::new(delivery.rules(), rand::random())),
             wake: Arc::default(),
@@ -153,8 +153,8 @@ impl<A: Attempt> Destination<A> {
 }
 
 impl<A: Attempt> Destination<A> {
-    /// The destination is used no more, and another may have its name: what is left at the stop goes to an heir instead
-    /// of being dropped, and the standing is shown no more.
+    /// The destination is used no more, and another may have its name: what is left at the stop goes to an
+    /// heir instead of being dropped, and the standing is shown no more.
     pub fn leave_to(&self, heir: Heir) {
         // A second heir would come too late.
         let _ = self.inner.heir.set(heir);
@@ -204,7 +204,7 @@ impl<A: Attempt> Consumer for Destination<A> {
         }
         flow.keep_in_memory()?;
         let inner = &*self.inner;
-        let no_room = match inner.find_way(batch) {
+        let error = match inner.find_way(batch) {
             Ok(_) if inner.stopping.load(Relaxed) => {
                 return Err(inner.refuse("is stopping", STOPPING_RETRY_AFTER));
             }
@@ -212,18 +212,18 @@ impl<A: Attempt> Consumer for Destination<A> {
                 flow.set_aside(inner.owner(), way);
                 return Ok(());
             }
-            Err(no_room) => no_room,
+            Err(error) => error,
         };
-        match (inner.queue.on_full, no_room) {
+        match (inner.queue.on_full, error) {
             (OnFull::Drop, _) => Ok(()),
-            (OnFull::Refuse, NoRoom::Full) => {
+            (OnFull::Refuse, CapacityError::Full) => {
                 if inner.queue.block_on_overflow {
                     flow.block();
                 }
-                let delay = inner.room.worth_while(batch, Instant::now());
+                let delay = inner.capacity.retry_delay(batch, Instant::now());
                 Err(inner.refuse("has a full sending queue", delay))
             }
-            (OnFull::Refuse, NoRoom::NeverFits) => Err(inner.refuse_for_good(batch)),
+            (OnFull::Refuse, CapacityError::TooLarge) => Err(inner.refuse_for_good(batch)),
         }
     }
 
@@ -333,10 +333,10 @@ impl<A: Attempt> Inner<A> {
         recovered.tell_damage(component);
     }
 
-    fn find_way(&self, batch: &Batch) -> Result<Way, NoRoom> {
+    fn find_way(&self, batch: &Batch) -> Result<Way, CapacityError> {
         match self.spill.get() {
-            None => self.room.reserve(batch).map(Way::Memory),
-            Some(spill) => spill.admit(&self.room, batch),
+            None => self.capacity.reserve(batch).map(Way::Memory),
+            Some(spill) => spill.admit(&self.capacity, batch),
         }
     }
 
@@ -354,15 +354,15 @@ impl<A: Attempt> Inner<A> {
             return;
         }
         match (way, self.spill.get()) {
-            (Way::Both(mut reservation, share), Some(spill)) => {
+            (Way::Both(mut permit, share), Some(spill)) => {
                 let batch = stored::encode(batch);
                 let how = How {
                     share: Some(share),
                     claimed: true,
                     done: Some(self.wait_for(spill, flow)),
                 };
-                reservation.set_ticket(spill.append(&batch, &cursor, how));
-                self.enqueue(batch, reservation, flow);
+                permit.set_ticket(spill.append(&batch, &cursor, how));
+                self.enqueue(batch, permit, flow);
             }
             (Way::Disk(share), Some(spill)) => {
                 let how = How {
@@ -373,30 +373,30 @@ impl<A: Attempt> Inner<A> {
                 spill.append(&stored::encode(batch), &cursor, how);
                 self.wake.notify_one();
             }
-            (Way::Memory(reservation) | Way::Both(reservation, _), _) => {
-                self.enqueue(batch, reservation, flow);
+            (Way::Memory(permit) | Way::Both(permit, _), _) => {
+                self.enqueue(batch, permit, flow);
             }
             (Way::Disk(_), None) => self.lose_batch(&batch, Reason::QueueFull, "there is no storage"),
         }
     }
 
-    fn enqueue(self: &Arc<Self>, batch: Batch, mut reservation: Reservation, flow: &mut Flow) {
+    fn enqueue(self: &Arc<Self>, batch: Batch, mut permit: QueuePermit, flow: &mut Flow) {
         // Only the places of its streams were to be kept.
         if batch.items() == 0 {
             return;
         }
-        reservation.fit(&batch);
+        permit.fit(&batch);
         if self.queue.wait_for_result {
             let (answer, result) = oneshot::channel();
-            reservation.answer_to(answer);
+            permit.answer_to(answer);
             flow.wait_for(result);
-        } else if flow.is_waited_for() && self.pacing.is_due(self.room.used_bytes()) {
+        } else if flow.is_waited_for() && self.pacing.is_due(self.capacity.used_bytes()) {
             let (answer, result) = oneshot::channel();
-            reservation.answer_to(answer);
+            permit.answer_to(answer);
             let pacing = self.pacing.clone();
             flow.keep_pace(async move { pacing.wait(result).await });
         }
-        self.queue(Parcel::new(batch), reservation);
+        self.queue(Parcel::new(batch), permit);
     }
 
     /// The sender is told when the batch is written, or, where that was promised, that it could not be.

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
+use super::capacity::{Permits, QueuePermit};
 use super::destination::{Attempt, Inner};
 use super::gauges::Gauges;
 use super::machine::{Action, Load, Machine};
@@ -15,7 +16,6 @@ use super::notices::INTERVAL;
 use super::outcome::{Loss, Outcome};
 use super::parcel::{Lane, Parcel};
 use super::recovery::Progress;
-use super::room::{Charge, Reservation};
 use super::spill::{How, Spill};
 use super::standing::{Outage, Trouble};
 use crate::batch::{Batch, Signal};
@@ -123,8 +123,8 @@ impl<A: Attempt> Inner<A> {
         let _ = self.engine.set(engine);
     }
 
-    /// What needs a clock: retries, batches that wait for others, what is on disk, the drain. A caller that brings a batch
-    /// or an outcome goes on by itself.
+    /// What needs a clock: retries, batches that wait for others, what is on disk, the drain. A caller that
+    /// brings a batch or an outcome goes on by itself.
     pub(super) async fn run(self: Arc<Self>) {
         let Some(engine) = self.engine.get() else { return };
         while let Some(looks_at) = self.turn(engine) {
@@ -144,7 +144,7 @@ impl<A: Attempt> Inner<A> {
             .gauges
             .iter()
             .flatten()
-            .for_each(|gauges| gauges.show(&self.room));
+            .for_each(|gauges| gauges.show(&self.capacity));
         if let (Some(gauge), Some(spill)) = (&engine.backlog, self.spill.get()) {
             gauge.set(spill.waiting() as f64);
         }
@@ -213,7 +213,8 @@ impl<A: Attempt> Inner<A> {
         self.show(engine);
     }
 
-    /// The lock is let go before the action is carried out: a runtime that shuts down ends an attempt within `spawn`.
+    /// The lock is let go before the action is carried out: a runtime that shuts down ends an attempt within
+    /// `spawn`.
     fn next_action(&self, now: Instant) -> Option<Action<Parcel>> {
         self.machine().poll(now)
     }
@@ -271,7 +272,7 @@ impl<A: Attempt> Inner<A> {
                 self.lose(now, &lane, &loss);
             }
             Action::Denied { items, why } => self.tell_denied(now, items, &why),
-            Action::Kept { load, charge } => self.keep(&load, &charge),
+            Action::Kept { load, permits } => self.keep(&load, &permits),
             Action::Noted { items, note } => {
                 if let Some(items) = self.notices.note("noted", items, now) {
                     let component = &*self.context.path;
@@ -295,7 +296,8 @@ impl<A: Attempt> Inner<A> {
         // The driver says when this becomes an outage.
         self.wake.notify_one();
         let interval = if is_told { KNOWN } else { INTERVAL };
-        // A request comes here once an attempt: the sum of the attempts without a line would be more than there is.
+        // A request comes here once an attempt: the sum of the attempts without a line would be more than
+        // there is.
         if self.notices.note_every(interval, "retry", 0, now).is_some() {
             let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
             info!(component, endpoint, items, held, delay = %Brief(delay), error = %why, "sending failed, will retry");
@@ -364,47 +366,43 @@ impl<A: Attempt> Inner<A> {
                     let Some(batch) = parcel.batches().first() else {
                         continue;
                     };
-                    let mut reservation = self.room.force(batch);
-                    ticket
-                        .into_iter()
-                        .for_each(|ticket| reservation.set_ticket(ticket));
-                    self.queue(parcel, reservation);
+                    let mut permit = self.capacity.force(batch);
+                    ticket.into_iter().for_each(|ticket| permit.set_ticket(ticket));
+                    self.queue(parcel, permit);
                 }
             }
         }
         spill.taken(&post);
         drop(post);
-        if !draining && spill.has_backlog() && self.room.is_roomy() {
-            let is_empty = self.room.used() == 0;
+        if !draining && spill.has_backlog() && self.capacity.is_half_free() {
+            let is_empty = self.capacity.used() == 0;
             spill.ask(&self.context.shared.memory, is_empty);
         }
         spill.has_backlog()
     }
 
     /// Leaves a request to the heir, or to the next run: what is on disk stays there, the rest is written.
-    fn keep(&self, load: &Parcel, charge: &Charge) {
-        let tickets: Vec<_> = charge
-            .iter()
-            .filter_map(|reservation| reservation.ticket())
-            .collect();
+    fn keep(&self, load: &Parcel, permits: &Permits) {
+        let tickets: Vec<_> = permits.iter().filter_map(|permit| permit.ticket()).collect();
         if let Some(heir) = self.heir.get() {
             return load.batches().iter().cloned().for_each(heir);
         }
         let Some(spill) = self.spill.get() else { return };
-        if !tickets.is_empty() && tickets.len() == charge.len() {
+        if !tickets.is_empty() && tickets.len() == permits.len() {
             tickets.into_iter().for_each(|ticket| ticket.keep());
         } else {
-            // Tickets of joined batches are settled when the charge goes; the store writes this before.
+            // Tickets of joined batches are settled when the permits are dropped; the store writes this
+            // before.
             load.batches()
                 .iter()
                 .for_each(|batch| drop(spill.append(batch, &[], How::default())));
         }
     }
 
-    /// Puts a batch into the machine, with the room that it has.
-    pub(super) fn queue(self: &Arc<Self>, parcel: Parcel, reservation: Reservation) {
-        let charge = [Arc::new(reservation)].into_iter().collect();
-        self.machine().enqueue(Instant::now(), parcel, charge);
+    /// Puts a batch into the machine, with its permit.
+    pub(super) fn queue(self: &Arc<Self>, parcel: Parcel, permit: QueuePermit) {
+        let permits = [Arc::new(permit)].into_iter().collect();
+        self.machine().enqueue(Instant::now(), parcel, permits);
         match self.ended.load(SeqCst) {
             true => self.give_up(),
             false => self.go_on(),

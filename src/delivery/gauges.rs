@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::room::Room;
+use super::capacity::QueueCapacity;
 use crate::batch::Signal;
 use crate::component::Shared;
 use crate::component::books::NO_VALUE;
@@ -60,12 +60,12 @@ impl Gauges {
         gauges
     }
 
-    pub(super) fn show(&self, room: &Room) {
-        let own = room.used_by(self.key.1);
-        let others = room.used().saturating_sub(own);
+    pub(super) fn show(&self, queue: &QueueCapacity) {
+        let own = queue.used_by(self.key.1);
+        let others = queue.used().saturating_sub(own);
         self.set(|| {
             self.size.set(own as f64);
-            self.capacity.set(room.limit().saturating_sub(others) as f64);
+            self.capacity.set(queue.limit().saturating_sub(others) as f64);
         });
     }
 

@@ -1,12 +1,14 @@
-//! Delivery: what every pushing exporter shares. An exporter implements [`Attempt`] (one try of its protocol);
-//! [`Destination`] makes of it a consumer with a queue, batching, retries, splitting, a drain and books.
+//! Delivery: what every pushing exporter shares. An exporter implements [`Attempt`] (one try of its
+//! protocol); [`Destination`] makes of it a consumer with a queue, batching, retries, splitting, a drain and
+//! books.
 //!
 //! Everything that decides is in [`machine`], which knows no clock and no socket; `driver` runs it on tokio.
-//! Room is set aside in a [`room::Room`] before anybody commits, without the machine; with storage, `spill` decides
-//! what is in memory and what on disk.
+//! A destination reserves capacity in a [`capacity::QueueCapacity`] before any component commits, without the
+//! machine; with storage, `spill` decides what is in memory and what on disk.
 
 pub(crate) mod answer;
 pub mod backoff;
+pub mod capacity;
 pub mod config;
 pub mod destination;
 mod driver;
@@ -20,7 +22,6 @@ mod pacing;
 pub mod parcel;
 mod recovery;
 mod retry_on;
-pub mod room;
 mod shape;
 mod spill;
 mod standing;

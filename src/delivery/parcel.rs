@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use super::capacity::size_of;
 use super::machine::Load;
-use super::room::size_of;
 use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Signal, Sizer, convert};
 
 /// One or more batches that go out together. Never empty.
@@ -237,8 +237,8 @@ fn cut(batch: Batch, max: usize, sizer: Sizer) -> Vec<Batch> {
     pieces
 }
 
-/// Two pieces of about one size (a multiple of `max`, where items are counted), if it is too large and can be cut.
-/// Halving costs a walk a level, where cutting off piece by piece would cost one a piece.
+/// Two pieces of about one size (a multiple of `max`, where items are counted), if it is too large and can be
+/// cut. Halving costs a walk a level, where cutting off piece by piece would cost one a piece.
 fn halves(batch: &Batch, max: usize, sizer: Sizer) -> Option<(Batch, Batch)> {
     if size_of(sizer, batch) <= max {
         return None;

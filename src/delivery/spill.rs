@@ -1,8 +1,9 @@
 //! The part of a queue that is on disk.
 //!
-//! A batch goes one of three ways. *Memory*: nothing is written. *Both*: written, and in memory at once. *Disk*:
-//! written, and read back when memory has room. As long as anything waits on disk alone, all that comes goes there
-//! behind it: what came first is sent first. A batch on disk is settled when its last piece is delivered or dropped.
+//! A batch goes one of three ways. *Memory*: nothing is written. *Both*: written, and in memory at once.
+//! *Disk*: written, and read back when memory has room. As long as anything waits on disk alone, all that
+//! comes goes there behind it: what came first is sent first. A batch on disk is settled when its last piece
+//! is delivered or dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use tidegate_wal::{
 };
 use tokio::sync::Notify;
 
+use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::StorageMode;
 use super::parcel::Parcel;
-use super::room::{NoRoom, Reservation, Room};
 use super::stored;
 use super::temporality::Conversion;
 use super::ticket::{Claimed, Ticket};
@@ -37,7 +38,7 @@ pub(super) struct Spill {
 /// How a batch is appended.
 #[derive(Default)]
 pub(super) struct How {
-    /// Room set aside for it.
+    /// Space on disk that is reserved for it.
     pub(super) share: Option<Share>,
     /// Whether it is in memory too.
     pub(super) claimed: bool,
@@ -47,8 +48,8 @@ pub(super) struct How {
 
 /// Where a batch goes, with the room set aside there.
 pub(super) enum Way {
-    Memory(Reservation),
-    Both(Reservation, Share),
+    Memory(QueuePermit),
+    Both(QueuePermit, Share),
     Disk(Share),
 }
 
@@ -109,22 +110,22 @@ impl Spill {
     }
 
     /// Finds a way for a batch.
-    pub(super) fn admit(&self, room: &Arc<Room>, batch: &Batch) -> Result<Way, NoRoom> {
+    pub(super) fn admit(&self, capacity: &Arc<QueueCapacity>, batch: &Batch) -> Result<Way, CapacityError> {
         let in_memory = match self.store.backlog() {
-            0 => room.reserve(batch).ok(),
+            0 => capacity.reserve(batch).ok(),
             _ => None,
         };
         if let (StorageMode::Spill, Some(_)) = (self.mode, &in_memory) {
-            return in_memory.map(Way::Memory).ok_or(NoRoom::Full);
+            return in_memory.map(Way::Memory).ok_or(CapacityError::Full);
         }
         let bytes = batch.bytes() as u64 + RECORD_BYTES;
         match (self.store.reserve(bytes), in_memory) {
-            (Ok(Some(share)), Some(reservation)) => Ok(Way::Both(reservation, share)),
+            (Ok(Some(share)), Some(permit)) => Ok(Way::Both(permit, share)),
             (Ok(Some(share)), None) => Ok(Way::Disk(share)),
             // Without promises a disk that fails is no reason to refuse what memory has room for.
-            (_, _) if self.mode == StorageMode::Spill => room.reserve(batch).map(Way::Memory),
-            (Ok(None), _) => Err(NoRoom::Full),
-            (Err(_), _) => Err(NoRoom::NeverFits),
+            (_, _) if self.mode == StorageMode::Spill => capacity.reserve(batch).map(Way::Memory),
+            (Ok(None), _) => Err(CapacityError::Full),
+            (Err(_), _) => Err(CapacityError::TooLarge),
         }
     }
 
@@ -184,8 +185,8 @@ impl Spill {
         self.store.backlog()
     }
 
-    /// Asks for what comes next, once there is room in memory for it. A queue that `is_empty` goes on without: what is on
-    /// disk must not wait for ever.
+    /// Asks for what comes next, once there is room in memory for it. A queue that `is_empty` goes on
+    /// without: what is on disk must not wait for ever.
     pub(super) fn ask(&self, memory: &Arc<Account>, is_empty: bool) {
         if !self.store.can_ask() {
             return;
@@ -275,6 +276,6 @@ pub(super) struct Post {
     items: u64,
     /// How many of them are on disk still.
     claimed: usize,
-    /// Room for all of this, until it is where it belongs.
+    /// Memory reserved for all of this, until it is in the machine.
     _room: Option<ReadRoom>,
 }

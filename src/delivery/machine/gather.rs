@@ -1,18 +1,19 @@
-//! Joining loads into requests: the options of the `batch` processor, carried out behind the queue's admission.
+//! Joining loads into requests: the options of the `batch` processor, carried out behind the queue's
+//! admission.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Action, Load, Machine, Request, cut};
 use crate::batch::{BatchBooks, Batching, Trigger};
-use crate::delivery::room::Charge;
+use crate::delivery::capacity::Permits;
 
 /// A request that waits for more of its lane.
 pub(super) struct Gathering<L> {
     batching: Batching,
     since: Instant,
     load: L,
-    charge: Charge,
+    permits: Permits,
 }
 
 impl<L: Load> Gathering<L> {
@@ -46,34 +47,34 @@ impl<L: Load> Gathering<L> {
         self.load.size(self.batching.sizer)
     }
 
-    fn join(&mut self, load: L, charge: Charge) {
+    fn join(&mut self, load: L, permits: Permits) {
         self.load.join(load);
-        self.charge.extend(charge);
+        self.permits.extend(permits);
     }
 
     /// As it goes out: in pieces where it is too large.
     pub(super) fn into_requests(self) -> Vec<Request<L>> {
         let (max_size, sizer) = (self.batching.max_size, self.batching.sizer);
         if max_size == 0 || self.size() <= max_size {
-            return vec![Request::new(self.load, self.charge)];
+            return vec![Request::new(self.load, self.permits)];
         }
-        let pieces = cut(self.load, &self.charge, max_size, sizer).into_iter();
+        let pieces = cut(self.load, &self.permits, max_size, sizer).into_iter();
         pieces
-            .map(|(piece, charge)| Request::new(piece, charge))
+            .map(|(piece, permits)| Request::new(piece, permits))
             .collect()
     }
 }
 
 impl<L: Load> Machine<L> {
-    pub(super) fn gather(&mut self, now: Instant, batching: Batching, load: L, charge: Charge) {
+    pub(super) fn gather(&mut self, now: Instant, batching: Batching, load: L, permits: Permits) {
         let lane = load.lane();
         match self.gathering.iter_mut().find(|open| open.load.lane() == lane) {
-            Some(open) => open.join(load, charge),
+            Some(open) => open.join(load, permits),
             None => self.gathering.push(Gathering {
                 batching,
                 since: now,
                 load,
-                charge,
+                permits,
             }),
         }
         self.flush_due(now);
@@ -87,7 +88,8 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// What is left of a full request after cutting goes on gathering if it is small: it is of the load that came last.
+    /// What is left of a full request after cutting goes on gathering if it is small: it is of the load that
+    /// came last.
     fn flush(&mut self, now: Instant, full: Gathering<L>) {
         let (batching, timed_out) = (full.batching.clone(), full.due().is_some_and(|due| due <= now));
         let trigger = full.trigger();
@@ -98,7 +100,7 @@ impl<L: Load> Machine<L> {
                 batching: batching.clone(),
                 since: now,
                 load: rest.load,
-                charge: rest.charge,
+                permits: rest.permits,
             }));
         }
         self.count_gathered(batching.books, trigger, &requests);

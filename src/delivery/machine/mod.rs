@@ -1,7 +1,8 @@
-//! The delivery state machine: queue, batching, retries, splitting. No clock, no socket, no task: callers pass the
-//! time in, carry out the [`Action`]s that come out, and report what came of attempts.
+//! The delivery state machine: queue, batching, retries, splitting. No clock, no socket, no task: callers
+//! pass the time in, carry out the [`Action`]s that come out, and report what came of attempts.
 //!
-//! What goes in comes out: every item enqueued is later named in exactly one `Delivered` or `Dropped`, or is still held.
+//! What goes in comes out: every item enqueued is later named in exactly one `Delivered` or `Dropped`, or is
+//! still held.
 //!
 //! A request lives in one place at a time: *gathering* (joined with others), *ready* (first in, first out),
 //! *flying* (an attempt is under way) or *waiting* (for its retry; this holds no consumer).
@@ -22,8 +23,8 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::backoff::{Backoff, Gate, server_delay};
+use super::capacity::Permits;
 use super::outcome::{Loss, Outcome};
-use super::room::Charge;
 use crate::batch::{BatchBooks, Batching, Sizer, Trigger};
 use crate::component::Reason;
 use gather::Gathering;
@@ -45,12 +46,13 @@ pub trait Load: Clone {
     fn join(&mut self, other: Self);
     /// How many loads were joined to make it, itself included.
     fn parts(&self) -> usize;
-    /// Cuts it into pieces of at most `max`, as far as that is possible, each filled before the next begins. No piece is
-    /// empty; no item is lost. Beside each piece: of which parts it has something.
+    /// Cuts it into pieces of at most `max`, as far as that is possible, each filled before the next begins.
+    /// No piece is empty; no item is lost. Beside each piece: of which parts it has something.
     fn split(self, max: usize, sizer: Sizer) -> Vec<(Self, Range<usize>)>;
     /// What its first item is called, for people.
     fn name(&self) -> String;
-    /// An attempt settled all but so many of its items; which they are is between the load and its next attempt.
+    /// An attempt settled all but so many of its items; which they are is between the load and its next
+    /// attempt.
     fn shrink(&mut self, items: usize);
 
     /// Whether a former run may have sent it: in order, it goes again as it went, not joined with anything.
@@ -126,8 +128,8 @@ pub enum Action<L: Load> {
     Kept {
         /// What is left of it.
         load: L,
-        /// The room it has, and the tickets of what is on disk already.
-        charge: Charge,
+        /// Its permits, with the tickets of batches that are on disk already.
+        permits: Permits,
     },
     /// Worth a line in the log: the peer has it, and says something more.
     Noted {
@@ -157,7 +159,7 @@ pub enum Action<L: Load> {
 /// One request on its way.
 struct Request<L> {
     load: L,
-    charge: Charge,
+    permits: Permits,
     first_attempt: Option<Instant>,
     attempts: u32,
     /// Attempts left to the search that this is a piece of; all pieces of a request share them.
@@ -166,23 +168,23 @@ struct Request<L> {
     is_piece: bool,
 }
 
-/// A load in pieces, each with the room of what is in it: a sender that waits for a part hears of it when its last piece is
-/// settled, and holds nothing that is not in it.
-fn cut<L: Load>(load: L, charge: &Charge, max: usize, sizer: Sizer) -> Vec<(L, Charge)> {
-    let is_apart = charge.len() == load.parts();
-    let of = |parts: Range<usize>| match charge.get(parts) {
+/// Splits a load into pieces, each with the permits of the batches in it. So a sender that waits for its part
+/// is answered when the last piece of that part is settled.
+fn cut<L: Load>(load: L, permits: &Permits, max: usize, sizer: Sizer) -> Vec<(L, Permits)> {
+    let is_apart = permits.len() == load.parts();
+    let of = |parts: Range<usize>| match permits.get(parts) {
         Some(some) if is_apart => some.iter().cloned().collect(),
-        _ => charge.clone(),
+        _ => permits.clone(),
     };
     let pieces = load.split(max, sizer).into_iter();
     pieces.map(|(piece, parts)| (piece, of(parts))).collect()
 }
 
 impl<L> Request<L> {
-    fn new(load: L, charge: Charge) -> Self {
+    fn new(load: L, permits: Permits) -> Self {
         Self {
             load,
-            charge,
+            permits,
             first_attempt: None,
             attempts: 0,
             search: None,
@@ -196,7 +198,7 @@ impl<L> Request<L> {
     {
         Action::Kept {
             load: self.load,
-            charge: self.charge,
+            permits: self.permits,
         }
     }
 }
@@ -238,13 +240,13 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// Takes a load, with the room that was set aside for it.
-    pub fn enqueue(&mut self, now: Instant, load: L, charge: Charge) {
+    /// Takes a load, with the permits of its batches.
+    pub fn enqueue(&mut self, now: Instant, load: L, permits: Permits) {
         match load.batching() {
             Some(batching) if self.deadline.is_none() && !self.goes_alone(&load) => {
-                self.gather(now, batching, load, charge);
+                self.gather(now, batching, load, permits);
             }
-            _ => self.ready.push_back(Request::new(load, charge)),
+            _ => self.ready.push_back(Request::new(load, permits)),
         }
     }
 
@@ -397,7 +399,7 @@ impl<L: Load> Machine<L> {
             let request = self.take(now)?;
             if request.load.items() > self.rules.max_items {
                 let max = self.rules.max_items;
-                let pieces = cut(request.load, &request.charge, max, Sizer::Items);
+                let pieces = cut(request.load, &request.permits, max, Sizer::Items);
                 self.requeue_pieces(pieces, request.search.as_ref());
             } else if request.load.size(Sizer::Bytes) > self.rules.max_bytes {
                 self.cut(request);
@@ -455,13 +457,11 @@ impl<L: Load> Machine<L> {
     }
 
     fn drop_request(&mut self, request: &Request<L>, reason: Reason, why: String) {
-        self.drop_load(&request.load, &request.charge, reason, why);
+        self.drop_load(&request.load, &request.permits, reason, why);
     }
 
-    fn drop_load(&mut self, load: &L, charge: &Charge, reason: Reason, why: String) {
-        charge
-            .iter()
-            .for_each(|reservation| reservation.fail(reason, &why));
+    fn drop_load(&mut self, load: &L, permits: &Permits, reason: Reason, why: String) {
+        permits.iter().for_each(|permit| permit.fail(reason, &why));
         let items = load.items();
         self.settled.push_back(Action::Dropped {
             lane: load.lane(),

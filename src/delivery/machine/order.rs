@@ -1,5 +1,5 @@
-//! Requests in the order of their arrival: one at a time, and none overtakes one that waits for its retry. What goes
-//! side by side then are the parts of one request (by series, say), which the attempt makes.
+//! Requests in the order of their arrival: one at a time, and none overtakes one that waits for its retry.
+//! What goes side by side then are the parts of one request (by series, say), which the attempt makes.
 
 use std::time::Instant;
 
@@ -7,8 +7,8 @@ use super::{Action, Load, Machine, Request};
 use crate::batch::Sizer;
 use crate::delivery::outcome::{Left, Parts};
 
-/// How much of what is ready, because no attempt could take it, goes out together: a destination that lags catches up,
-/// and one that doesn't gets requests as they came.
+/// How much of what is ready, because no attempt could take it, goes out together: a destination that lags
+/// catches up, and one that doesn't gets requests as they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Together {
     /// Most items.
@@ -17,9 +17,9 @@ pub struct Together {
     pub bytes: usize,
 }
 
-/// Items that requests may be joined to besides: what was too much for the peer's time limit is joined to half as much, and
-/// each answer in time lets a little more go together. What timed out may have arrived and comes again whole, so the
-/// less of it the better.
+/// Items that requests may be joined to besides: what was too much for the peer's time limit is joined to
+/// half as much, and each answer in time lets a little more go together. What timed out may have arrived and
+/// comes again whole, so the less of it the better.
 #[derive(Debug)]
 pub(super) struct Joined(usize);
 
@@ -68,13 +68,14 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// What a former run may have sent is not mixed with what it has not: a peer that has one sample of a request
-    /// already may refuse all of it.
+    /// What a former run may have sent is not mixed with what it has not: a peer that has one sample of a
+    /// request already may refuse all of it.
     pub(super) fn goes_alone(&self, load: &L) -> bool {
         self.rules.in_order && load.is_alone()
     }
 
-    /// Joins what is ready behind a request that was never sent, unless somebody has said what requests are to be like.
+    /// Joins what is ready behind a request that was never sent, unless somebody has said what requests are
+    /// to be like.
     pub(super) fn join_following(&mut self, request: &mut Request<L>) {
         let Some(together) = self.rules.together else {
             return;
@@ -96,7 +97,7 @@ impl<L: Load> Machine<L> {
                 return;
             };
             request.load.join(next.load);
-            request.charge.extend(next.charge);
+            request.permits.extend(next.permits);
         }
     }
 

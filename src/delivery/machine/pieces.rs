@@ -6,26 +6,27 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use super::{Load, Machine, Request, cut};
 use crate::batch::Sizer;
 use crate::component::Reason;
-use crate::delivery::room::Charge;
+use crate::delivery::capacity::Permits;
 
-/// Attempts that the search for what is refused in one request may cost: one bad item of 8,192 takes 26, and a peer
-/// that refuses everything is not asked for every single one.
+/// Attempts that the search for what is refused in one request may cost: one bad item of 8,192 takes 26, and
+/// a peer that refuses everything is not asked for every single one.
 pub(super) const MAX_SEARCH: u32 = 64;
 
 impl<L: Load> Machine<L> {
-    /// Larger than any request may be: it goes in pieces, and an item that is too large by itself goes nowhere.
+    /// Larger than any request may be: it goes in pieces, and an item that is too large by itself goes
+    /// nowhere.
     pub(super) fn cut(&mut self, request: Request<L>) {
         let max = self.rules.max_bytes;
-        let pieces = cut(request.load, &request.charge, max, Sizer::Bytes);
+        let pieces = cut(request.load, &request.permits, max, Sizer::Bytes);
         let (large, fitting): (Vec<_>, Vec<_>) = pieces
             .into_iter()
             .partition(|(piece, _)| piece.size(Sizer::Bytes) > max);
-        for (piece, charge) in large {
+        for (piece, permits) in large {
             let why = format!(
                 "`{}` is larger than a request of {max} bytes may be",
                 piece.name()
             );
-            self.drop_load(&piece, &charge, Reason::Limit, why);
+            self.drop_load(&piece, &permits, Reason::Limit, why);
         }
         self.requeue_pieces(fitting, request.search.as_ref());
     }
@@ -49,16 +50,16 @@ impl<L: Load> Machine<L> {
     /// Too large, or bad somewhere: two halves may pass, unless it can't be cut.
     pub(super) fn halve(&mut self, request: Request<L>, why: String) {
         let half = request.load.items().div_ceil(2);
-        let pieces = cut(request.load, &request.charge, half, Sizer::Items);
+        let pieces = cut(request.load, &request.permits, half, Sizer::Items);
         match &*pieces {
-            [(whole, charge)] => self.drop_load(whole, charge, Reason::Rejected, why),
+            [(whole, permits)] => self.drop_load(whole, permits, Reason::Rejected, why),
             _ => self.requeue_pieces(pieces, request.search.as_ref()),
         }
     }
 
-    pub(super) fn requeue_pieces(&mut self, pieces: Vec<(L, Charge)>, search: Option<&Arc<AtomicU32>>) {
-        for (piece, charge) in pieces.into_iter().rev() {
-            let request = Request::new(piece, charge);
+    pub(super) fn requeue_pieces(&mut self, pieces: Vec<(L, Permits)>, search: Option<&Arc<AtomicU32>>) {
+        for (piece, permits) in pieces.into_iter().rev() {
+            let request = Request::new(piece, permits);
             self.ready.push_front(Request {
                 search: search.cloned(),
                 is_piece: true,

@@ -62,9 +62,8 @@ fn load(lane: u8, items: std::ops::Range<u32>, batch: Option<(usize, usize)>) ->
 }
 
 proptest! {
-    /// Conservation: what went in is delivered, dropped or held at every step, and after a drain nothing is held but
-    /// what is kept;
-    /// no attempt carries an item that another attempt under way carries too.
+    /// Conservation: what went in is delivered, dropped or held at every step, and after a drain nothing is
+    /// held but what is kept; no attempt carries an item that another attempt under way carries too.
     #[test]
     fn in_is_out_plus_dropped_plus_held(steps in steps(), consumers in 1..4usize, lane_batch in prop::option::of((1..20usize, 0..20usize)), keeps: bool) {
         let mut bench = Bench::new(consumers, Some(backoff()));
@@ -134,8 +133,8 @@ proptest! {
         prop_assert_eq!(bench.at(wake).sends().len(), 1);
     }
 
-    /// Who waits for a push hears of it when the last of its items is settled, not before and not later; and hears of
-    /// a failure only if one of its own items failed. However pushes are joined and cut.
+    /// Who waits for a push hears of it when the last of its items is settled, not before and not later; and
+    /// hears of a failure only if one of its own items failed. However pushes are joined and cut.
     #[test]
     fn a_push_is_answered_with_its_own_last_item(
         pushes in prop::collection::vec((1..15u32, 0..600u64, any::<usize>(), 0..4u8), 1..40),
@@ -146,7 +145,7 @@ proptest! {
         let forever = Backoff { max_elapsed: None, ..backoff() };
         let mut bench = Bench::new(3, Some(forever));
         bench.machine.rules.max_items = max_items.unwrap_or(usize::MAX);
-        let room = Room::new(Sizer::Requests, usize::MAX, usize::MAX, Default::default());
+        let capacity = QueueCapacity::new(Sizer::Requests, usize::MAX, usize::MAX, Default::default());
         let mut waiting = Vec::new();
         let mut flying: Vec<(u64, Vec<u32>)> = Vec::new();
         let (mut settled, mut failed) = (HashSet::new(), HashSet::new());
@@ -155,11 +154,11 @@ proptest! {
         let end = (0..400).map(|_| (0, 1000, 0, 0));
         for (items, pass, which, how) in pushes.into_iter().chain(end) {
             if items > 0 {
-                let mut reservation = room.reserve(&opaque(Signal::Logs, b"x", 1)).unwrap();
+                let mut permit = capacity.reserve(&opaque(Signal::Logs, b"x", 1)).unwrap();
                 let (answer, answered) = tokio::sync::oneshot::channel();
-                reservation.answer_to(answer);
-                let charge = [Arc::new(reservation)].into_iter().collect();
-                bench.machine.enqueue(bench.now, batched(next..next + items, min, min + more), charge);
+                permit.answer_to(answer);
+                let permits = [Arc::new(permit)].into_iter().collect();
+                bench.machine.enqueue(bench.now, batched(next..next + items, min, min + more), permits);
                 waiting.push((next..next + items, answered, None));
                 next += items;
             }
@@ -193,6 +192,6 @@ proptest! {
             }
         }
         prop_assert_eq!(settled.len(), next as usize, "all of it comes to its end");
-        prop_assert_eq!(room.used(), 0);
+        prop_assert_eq!(capacity.used(), 0);
     }
 }

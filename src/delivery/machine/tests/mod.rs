@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::pieces::MAX_SEARCH;
 use super::*;
 use crate::batch::Signal;
-use crate::delivery::room::Room;
+use crate::delivery::capacity::QueueCapacity;
 use crate::delivery::testing::opaque;
 
 /// A run of numbered items on a lane.
@@ -198,7 +198,7 @@ impl Bench {
     }
 
     fn push(&mut self, load: Run) {
-        self.machine.enqueue(self.now, load, Charge::new());
+        self.machine.enqueue(self.now, load, Permits::new());
     }
 
     /// What is sent now: attempts with their items.

@@ -101,19 +101,19 @@ fn the_fate_of_attempts_that_began_before_the_failure_is_old_news() {
 
 #[test]
 fn an_hour_of_outage_holds_no_more_than_the_queue_and_loses_nothing_uncounted() {
-    const ROOM: usize = 100;
+    const CAPACITY: usize = 100;
     let shared = Arc::new(crate::component::Shared::default());
-    let room = Room::new(Sizer::Requests, ROOM, 1 << 20, shared.clone());
+    let capacity = QueueCapacity::new(Sizer::Requests, CAPACITY, 1 << 20, shared.clone());
     let mut bench = Bench::new(4, Some(backoff()));
     let (mut pushed, mut refused, mut flying) = (0, 0, Vec::new());
     for tick in 0..36_000 {
         bench.at(tick * 100);
         let batch = opaque(Signal::Logs, b"0123456789", 1);
-        match room.reserve(&batch) {
-            Ok(mut reservation) => {
-                reservation.fit(&batch);
-                let charge = [Arc::new(reservation)].into_iter().collect();
-                bench.machine.enqueue(bench.now, run(pushed..pushed + 1), charge);
+        match capacity.reserve(&batch) {
+            Ok(mut permit) => {
+                permit.fit(&batch);
+                let permits = [Arc::new(permit)].into_iter().collect();
+                bench.machine.enqueue(bench.now, run(pushed..pushed + 1), permits);
                 pushed += 1;
             }
             Err(_) => refused += 1,
@@ -124,7 +124,7 @@ fn an_hour_of_outage_holds_no_more_than_the_queue_and_loses_nothing_uncounted() 
         flying = bench.sends();
         let held = bench.machine.held_items();
         assert!(
-            held <= ROOM && shared.memory.reserved_bytes() <= ROOM * 10,
+            held <= CAPACITY && shared.memory.reserved_bytes() <= CAPACITY * 10,
             "{held}"
         );
         assert_eq!(held + bench.dropped.values().sum::<usize>(), pushed as usize);

@@ -1,4 +1,7 @@
-//! The room of a queue: set aside before anybody commits, given back when the last piece of what it was for is gone.
+//! The capacity of a sending queue, and the permits that batches hold on it.
+//!
+//! A destination reserves capacity on admission, before any component commits to the push. The permit moves
+//! with the batch through the delivery machine, and dropping its last copy releases the capacity.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,41 +14,44 @@ use super::ticket::Ticket;
 use crate::batch::{Batch, Signal, Sizer};
 use crate::component::{Answer, Reason, Refused, Shared, Verdict};
 
-/// How much a queue may hold, and how much it holds. Taking room needs no lock.
-pub struct Room {
+/// The limits of a queue and its use of them: one in units of the sizer, one in bytes.
+///
+/// Counters are atomic, so that admission takes no lock while the queue is in use. The lock of a drain rate
+/// is held for arithmetic only, and never with another lock.
+pub struct QueueCapacity {
     sizer: Sizer,
-    size: Gauge,
-    bytes: Gauge,
-    /// What of the size is whose, by `Signal as usize`.
+    size: Limiter,
+    bytes: Limiter,
+    /// The share of each signal in `size`, by `Signal as usize`.
     of_signal: [AtomicUsize; 3],
     shared: Arc<Shared>,
 }
 
-/// Something of which there is a limited amount.
-struct Gauge {
+/// A counter with a limit, in one unit.
+struct Limiter {
     limit: usize,
     used: AtomicUsize,
-    pace: Mutex<Pace>,
+    drain_rate: Mutex<DrainRate>,
 }
 
-/// How fast it becomes free while any of it is in use.
+/// The rate, in units per second, at which a limiter drains while it is in use.
 #[derive(Default)]
-struct Pace {
-    /// When it last came into use, or so that old times weigh little.
+struct DrainRate {
+    /// Start of the measured interval: the last begin of use, moved forward so that old times weigh little.
     since: Option<Instant>,
-    /// What has become free since then.
+    /// Units drained since then.
     drained: f64,
-    /// What was measured last before that, a second.
+    /// The last rate measured before that, in units per second.
     before: f64,
 }
 
-impl Pace {
-    /// A shorter time says little.
+impl DrainRate {
+    /// Seconds of an interval that is too short to measure.
     const SHORT: f64 = 0.2;
-    /// After so long the first half counts for nothing.
+    /// Seconds after which the first half of an interval no longer counts.
     const LONG: f64 = 10.0;
 
-    /// It comes into use.
+    /// Starts a new interval: the limiter was idle and is in use now.
     fn begin(&mut self, now: Instant) {
         self.before = self.per_second(now);
         (self.since, self.drained) = (Some(now), 0.0);
@@ -74,85 +80,84 @@ impl Pace {
     }
 }
 
-impl Gauge {
+impl Limiter {
     fn new(limit: usize) -> Self {
         Self {
             limit,
             used: AtomicUsize::new(0),
-            pace: Mutex::default(),
+            drain_rate: Mutex::default(),
         }
     }
 
-    fn take(&self, amount: usize) -> Result<(), NoRoom> {
+    fn take(&self, amount: usize) -> Result<(), CapacityError> {
         let sum = |used: usize| used.checked_add(amount).filter(|sum| *sum <= self.limit);
         match self.used.fetch_update(Relaxed, Relaxed, sum) {
             Ok(0) => {
-                self.pace().begin(Instant::now());
+                self.drain_rate().begin(Instant::now());
                 Ok(())
             }
             Ok(_) => Ok(()),
-            Err(_) if amount > self.limit => Err(NoRoom::NeverFits),
-            Err(_) => Err(NoRoom::Full),
+            Err(_) if amount > self.limit => Err(CapacityError::TooLarge),
+            Err(_) => Err(CapacityError::Full),
         }
     }
 
-    fn give_back(&self, amount: usize) {
+    fn release(&self, amount: usize) {
         self.used.fetch_sub(amount, Relaxed);
     }
 
-    /// Gives back what was delivered or dropped, as opposed to what was never used.
+    /// Releases units of batches that were delivered or dropped. `release` alone is for units that were never
+    /// used, which say nothing about the destination's speed.
     fn drain(&self, amount: usize) {
-        self.pace().drain(amount, Instant::now());
-        self.give_back(amount);
+        self.drain_rate().drain(amount, Instant::now());
+        self.release(amount);
     }
 
-    /// Seconds until there is room for `amount`, at the recent pace; infinite where nothing becomes free.
+    /// Seconds until `amount` fits, at the recent rate; infinite while nothing drains.
     fn wait(&self, amount: usize, now: Instant) -> f64 {
         let missing = (self.used.load(Relaxed).saturating_add(amount)).saturating_sub(self.limit);
         match missing {
             0 => 0.0,
-            missing => missing as f64 / self.pace().per_second(now),
+            missing => missing as f64 / self.drain_rate().per_second(now),
         }
     }
 
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    fn drain_rate(&self) -> MutexGuard<'_, DrainRate> {
+        self.drain_rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Why there is no room.
+/// Why a queue has no capacity for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRoom {
-    /// Others have it now.
+pub enum CapacityError {
+    /// Other batches use it now.
     Full,
-    /// It would not fit into the empty queue.
-    NeverFits,
+    /// The batch exceeds the limit of the empty queue.
+    TooLarge,
 }
 
-impl Room {
-    /// Room for `limit` of what `sizer` counts, and for `max_bytes` whatever the sizer.
+impl QueueCapacity {
+    /// A queue of at most `limit` units of `sizer`, and of at most `max_bytes` whatever the sizer.
     pub fn new(sizer: Sizer, limit: usize, max_bytes: usize, shared: Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             sizer,
-            size: Gauge::new(limit),
-            bytes: Gauge::new(max_bytes),
+            size: Limiter::new(limit),
+            bytes: Limiter::new(max_bytes),
             of_signal: Default::default(),
             shared,
         })
     }
 
-    /// Sets room aside for a batch.
-    pub fn reserve(self: &Arc<Self>, batch: &Batch) -> Result<Reservation, NoRoom> {
+    /// Reserves capacity for a batch.
+    pub fn reserve(self: &Arc<Self>, batch: &Batch) -> Result<QueuePermit, CapacityError> {
         let (size, bytes) = (size_of(self.sizer, batch), batch.bytes());
         self.size.take(size)?;
-        self.bytes
-            .take(bytes)
-            .inspect_err(|_| self.size.give_back(size))?;
+        self.bytes.take(bytes).inspect_err(|_| self.size.release(size))?;
         Ok(self.held(batch.signal(), size, bytes))
     }
 
-    /// Room for a batch that there is no way back for, whether there is room or not.
-    pub fn force(self: &Arc<Self>, batch: &Batch) -> Reservation {
+    /// Takes capacity for a batch that nobody can refuse any more, above the limits if need be.
+    pub fn force(self: &Arc<Self>, batch: &Batch) -> QueuePermit {
         let (size, bytes) = (size_of(self.sizer, batch), batch.bytes());
         self.size.used.fetch_add(size, Relaxed);
         self.bytes.used.fetch_add(bytes, Relaxed);
@@ -161,11 +166,11 @@ impl Room {
         held
     }
 
-    fn held(self: &Arc<Self>, signal: Signal, size: usize, bytes: usize) -> Reservation {
+    fn held(self: &Arc<Self>, signal: Signal, size: usize, bytes: usize) -> QueuePermit {
         self.shared.memory.hold(bytes);
         self.of_signal[signal as usize].fetch_add(size, Relaxed);
-        Reservation {
-            room: self.clone(),
+        QueuePermit {
+            capacity: self.clone(),
             signal,
             size,
             bytes,
@@ -176,15 +181,15 @@ impl Room {
         }
     }
 
-    /// Whether more than half of it is free.
-    pub fn is_roomy(&self) -> bool {
-        let roomy = |gauge: &Gauge| gauge.used.load(Relaxed) <= gauge.limit / 2;
+    /// Whether at least half of both limits is free.
+    pub fn is_half_free(&self) -> bool {
+        let roomy = |limiter: &Limiter| limiter.used.load(Relaxed) <= limiter.limit / 2;
         roomy(&self.size) && roomy(&self.bytes)
     }
 
-    /// When it is worth while for a refused batch to come back: when at the recent pace there is room for it, but
-    /// neither at once nor so late that a client gives up.
-    pub fn worth_while(&self, batch: &Batch, now: Instant) -> Duration {
+    /// The delay that a refused sender is told: until the batch fits at the recent drain rate, within bounds.
+    /// A client must not come back at once, and gives up after a long delay.
+    pub fn retry_delay(&self, batch: &Batch, now: Instant) -> Duration {
         const SOONEST: f64 = 0.1;
         const LATEST: f64 = 10.0;
         let size = self.size.wait(size_of(self.sizer, batch), now);
@@ -192,22 +197,22 @@ impl Room {
         Duration::from_secs_f64(size.max(bytes).clamp(SOONEST, LATEST))
     }
 
-    /// What is set aside or held now, in units of the sizer.
+    /// Units of the sizer in use now.
     pub fn used(&self) -> usize {
         self.size.used.load(Relaxed)
     }
 
-    /// What of it a signal has.
+    /// The part of `used` that one signal has.
     pub fn used_by(&self, signal: Signal) -> usize {
         self.of_signal[signal as usize].load(Relaxed)
     }
 
-    /// Bytes that are set aside or held now.
+    /// Bytes in use now.
     pub fn used_bytes(&self) -> usize {
         self.bytes.used.load(Relaxed)
     }
 
-    /// The most that may be.
+    /// The limit, in units of the sizer.
     pub fn limit(&self) -> usize {
         self.size.limit
     }
@@ -222,38 +227,41 @@ pub(super) fn size_of(sizer: Sizer, batch: &Batch) -> usize {
     }
 }
 
-/// Room and memory that one batch takes; both are given back on drop.
-pub struct Reservation {
-    room: Arc<Room>,
+/// The capacity and the memory of one batch; dropping the permit releases both.
+///
+/// The drop also settles the batch on disk, through the ticket, and answers the sender that waits for the
+/// result.
+pub struct QueuePermit {
+    capacity: Arc<QueueCapacity>,
     signal: Signal,
     size: usize,
     bytes: usize,
     is_used: bool,
-    /// What it is on disk; settled when this is dropped.
+    /// The batch's record on disk, settled when this is dropped.
     ticket: Option<Ticket>,
-    /// Who waits to hear what becomes of it.
+    /// The sender that waits for the result.
     answer: Option<oneshot::Sender<Answer>>,
-    /// Why a part of it was not delivered.
+    /// Why a part of the batch was not delivered; the first reason counts.
     failure: OnceLock<Refused>,
 }
 
-impl Reservation {
-    /// The batch is on disk too.
+impl QueuePermit {
+    /// Notes that the batch is on disk too.
     pub(super) fn set_ticket(&mut self, ticket: Ticket) {
         self.ticket = Some(ticket);
     }
 
-    /// Its ticket, where the batch is on disk.
+    /// The ticket of a batch that is on disk.
     pub(super) fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
     }
 
-    /// Somebody wants to know what becomes of it.
+    /// Notes the sender that waits for the result.
     pub(super) fn answer_to(&mut self, answer: oneshot::Sender<Answer>) {
         self.answer = Some(answer);
     }
 
-    /// A part of the batch will not be delivered.
+    /// Notes that a part of the batch will not be delivered.
     pub(super) fn fail(&self, reason: Reason, why: &str) {
         /// A sender that sends it again finds another gateway, or this one with its peer back.
         const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -267,38 +275,38 @@ impl Reservation {
         }
     }
 
-    /// Fits the reservation to the batch that came in the end: processors on the way may have changed it.
-    /// Growth is always granted, since a commitment can't be taken back.
+    /// Resizes the permit to the batch that arrives: processors on the way may have changed it. Growth always
+    /// succeeds, since a commitment can't be taken back.
     pub fn fit(&mut self, batch: &Batch) {
-        let (size, bytes) = (size_of(self.room.sizer, batch), batch.bytes());
-        self.room.size.used.fetch_add(size, Relaxed);
-        self.room.of_signal[self.signal as usize].fetch_add(size, Relaxed);
-        self.room.bytes.used.fetch_add(bytes, Relaxed);
-        self.room.shared.memory.hold(bytes);
-        self.give_back();
+        let (size, bytes) = (size_of(self.capacity.sizer, batch), batch.bytes());
+        self.capacity.size.used.fetch_add(size, Relaxed);
+        self.capacity.of_signal[self.signal as usize].fetch_add(size, Relaxed);
+        self.capacity.bytes.used.fetch_add(bytes, Relaxed);
+        self.capacity.shared.memory.hold(bytes);
+        self.release();
         (self.size, self.bytes, self.is_used) = (size, bytes, true);
     }
 
-    fn give_back(&self) {
-        let (size, bytes) = (&self.room.size, &self.room.bytes);
+    fn release(&self) {
+        let (size, bytes) = (&self.capacity.size, &self.capacity.bytes);
         match self.is_used {
             true => {
                 size.drain(self.size);
                 bytes.drain(self.bytes);
             }
             false => {
-                size.give_back(self.size);
-                bytes.give_back(self.bytes);
+                size.release(self.size);
+                bytes.release(self.bytes);
             }
         }
-        self.room.of_signal[self.signal as usize].fetch_sub(self.size, Relaxed);
-        self.room.shared.memory.release(self.bytes);
+        self.capacity.of_signal[self.signal as usize].fetch_sub(self.size, Relaxed);
+        self.capacity.shared.memory.release(self.bytes);
     }
 }
 
-impl Drop for Reservation {
+impl Drop for QueuePermit {
     fn drop(&mut self) {
-        self.give_back();
+        self.release();
         if let Some(answer) = self.answer.take() {
             // A caller that no longer waits need not know.
             let _ = answer.send(self.failure.take().map_or_else(|| Ok(Verdict::default()), Err));
@@ -306,18 +314,18 @@ impl Drop for Reservation {
     }
 }
 
-impl std::fmt::Debug for Reservation {
+impl std::fmt::Debug for QueuePermit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reservation")
+        f.debug_struct("QueuePermit")
             .field("size", &self.size)
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
     }
 }
 
-/// What a request keeps alive: the reservations of all batches that have a piece in it. The pieces of a batch
-/// that was cut share its reservation, as they share its bytes.
-pub type Charge = SmallVec<[Arc<Reservation>; 1]>;
+/// The permits of all batches that have a piece in a request. The pieces of a batch that was split share its
+/// permit, as they share its bytes.
+pub type Permits = SmallVec<[Arc<QueuePermit>; 1]>;
 
 #[cfg(test)]
 mod tests {
@@ -330,45 +338,45 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_that_of_the_time_in_use() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
-        assert_eq!(pace.per_second(start), 0.0, "nothing is known");
-        pace.begin(start);
-        pace.drain(50, start + seconds(1.0));
-        assert_eq!(pace.per_second(start + seconds(2.0)), 25.0);
+    fn the_drain_rate_counts_the_time_in_use_only() {
+        let (mut drain_rate, start) = (DrainRate::default(), Instant::now());
+        assert_eq!(drain_rate.per_second(start), 0.0, "nothing is known");
+        drain_rate.begin(start);
+        drain_rate.drain(50, start + seconds(1.0));
+        assert_eq!(drain_rate.per_second(start + seconds(2.0)), 25.0);
         // An idle hour says nothing of how fast the peer is.
         let later = start + seconds(3600.0);
-        pace.before = 25.0;
-        pace.begin(later);
-        pace.drain(4, later + seconds(0.1));
-        assert!(pace.per_second(later + seconds(0.1)) < 25.0 + 1e-9);
-        assert_eq!(pace.per_second(later + seconds(0.4)), 10.0);
+        drain_rate.before = 25.0;
+        drain_rate.begin(later);
+        drain_rate.drain(4, later + seconds(0.1));
+        assert!(drain_rate.per_second(later + seconds(0.1)) < 25.0 + 1e-9);
+        assert_eq!(drain_rate.per_second(later + seconds(0.4)), 10.0);
         // A peer that comes to a standstill is believed to after a while.
         for second in 1..=20 {
-            pace.drain(100, later + seconds(f64::from(second)));
+            drain_rate.drain(100, later + seconds(f64::from(second)));
         }
-        let running = pace.per_second(later + seconds(20.0));
+        let running = drain_rate.per_second(later + seconds(20.0));
         assert!((90.0..=110.0).contains(&running), "{running}");
-        assert!(pace.per_second(later + seconds(60.0)) < 25.0);
+        assert!(drain_rate.per_second(later + seconds(60.0)) < 25.0);
     }
 
     #[test]
-    fn who_is_refused_is_told_to_come_back_when_there_is_room_at_the_pace_of_late() {
-        let room = Room::new(Sizer::Items, 100, usize::MAX, Arc::default());
+    fn a_refused_sender_is_told_the_delay_of_the_recent_drain_rate() {
+        let capacity = QueueCapacity::new(Sizer::Items, 100, usize::MAX, Arc::default());
         let batch = opaque(Signal::Logs, b"x", 50);
         let hold = || {
-            let mut held = room.reserve(&batch).unwrap();
+            let mut held = capacity.reserve(&batch).unwrap();
             held.fit(&batch);
             held
         };
         let mut held = vec![hold(), hold()];
-        let start = room.size.pace().since.unwrap();
-        assert!(room.reserve(&batch).is_err());
-        let wait = |at: f64| room.worth_while(&batch, start + seconds(at)).as_secs_f64();
+        let start = capacity.size.drain_rate().since.unwrap();
+        assert!(capacity.reserve(&batch).is_err());
+        let wait = |at: f64| capacity.retry_delay(&batch, start + seconds(at)).as_secs_f64();
         assert_eq!(wait(1.0), 10.0, "nothing has become free yet");
         held.pop();
-        // What was set aside and never used is no progress.
-        drop(room.reserve(&batch).unwrap());
+        // An unused permit is no progress.
+        drop(capacity.reserve(&batch).unwrap());
         held.push(hold());
         assert_eq!(wait(2.0), 2.0, "50 of them in two seconds, 50 are missing");
         held.pop();
