@@ -14,11 +14,11 @@ use tracing::{info, warn};
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
 use super::driver::Engine;
+use super::export_request::ExportRequest;
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
 use super::pacing::Pacing;
-use super::parcel::Parcel;
 use super::recovery::Recovery;
 use super::shape::Shape;
 use super::spill::{How, Spill, Way};
@@ -51,7 +51,7 @@ pub trait Attempt: Send + Sync + 'static {
     }
 
     /// Tries to deliver. Dropping the future gives up (time limit, shutdown). Several run at once.
-    async fn send(&self, parcel: Parcel) -> Outcome;
+    async fn send(&self, export: ExportRequest) -> Outcome;
 
     /// Closes after the last attempt, by `deadline`.
     async fn close(&self, _deadline: Instant) {}
@@ -72,7 +72,7 @@ pub(super) struct Inner<A> {
     pub(super) attempt: A,
     pub(super) capacity: Arc<QueueCapacity>,
     pacing: Arc<Pacing>,
-    pub(super) machine: Mutex<Machine<Parcel>>,
+    pub(super) machine: Mutex<Machine<ExportRequest>>,
     pub(super) wake: Arc<Notify>,
     /// Set at the start.
     pub(super) engine: OnceLock<Engine>,
@@ -396,7 +396,7 @@ impl<A: Attempt> Inner<A> {
             let pacing = self.pacing.clone();
             flow.keep_pace(async move { pacing.wait(result).await });
         }
-        self.queue(Parcel::new(batch), permit);
+        self.queue(ExportRequest::new(batch), permit);
     }
 
     /// The sender is told when the batch is written, or, where that was promised, that it could not be.

@@ -10,11 +10,11 @@ use tracing::{error, info, warn};
 
 use super::capacity::{Permits, QueuePermit};
 use super::destination::{Attempt, Inner};
+use super::export_request::{BatchKey, ExportRequest};
 use super::gauges::Gauges;
 use super::machine::{Action, Load, Machine};
 use super::notices::INTERVAL;
 use super::outcome::{Loss, Outcome};
-use super::parcel::{Lane, Parcel};
 use super::recovery::Progress;
 use super::spill::{How, Spill};
 use super::standing::{Outage, Trouble};
@@ -33,12 +33,12 @@ struct Flight<A: Attempt> {
 }
 
 impl<A: Attempt> Flight<A> {
-    async fn run(mut self, parcel: Parcel) {
+    async fn run(mut self, export: ExportRequest) {
         let engine = self.inner.engine.get().filter(|_| self.is_first);
         if let Some(bytes) = engine.and_then(|engine| engine.send_bytes.as_ref()) {
-            bytes.record(parcel.encoded_bytes() as f64);
+            bytes.record(export.encoded_bytes() as f64);
         }
-        self.outcome = Some(self.inner.attempt(parcel).await);
+        self.outcome = Some(self.inner.attempt(export).await);
         let inner = self.inner.clone();
         drop(self);
         inner.go_on();
@@ -215,11 +215,11 @@ impl<A: Attempt> Inner<A> {
 
     /// The lock is let go before the action is carried out: a runtime that shuts down ends an attempt within
     /// `spawn`.
-    fn next_action(&self, now: Instant) -> Option<Action<Parcel>> {
+    fn next_action(&self, now: Instant) -> Option<Action<ExportRequest>> {
         self.machine().poll(now)
     }
 
-    fn carry_out(self: &Arc<Self>, now: Instant, action: Action<Parcel>, engine: &Engine) {
+    fn carry_out(self: &Arc<Self>, now: Instant, action: Action<ExportRequest>, engine: &Engine) {
         match action {
             Action::Send { id, load, is_first } => {
                 engine.fly(load.signal(), 1);
@@ -241,7 +241,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    fn book(&self, now: Instant, action: Action<Parcel>) {
+    fn book(&self, now: Instant, action: Action<ExportRequest>) {
         match action {
             Action::Send { .. } => {}
             Action::Gathered {
@@ -255,8 +255,8 @@ impl<A: Attempt> Inner<A> {
                     bytes.record(load.encoded_bytes() as f64);
                 }
             }
-            Action::Delivered { lane, items } => {
-                self.with_ledger(&lane, |ledger| ledger.leave(items));
+            Action::Delivered { batch_key, items } => {
+                self.with_ledger(&batch_key, |ledger| ledger.leave(items));
                 if items > 0 {
                     self.tell_back(self.standing.delivered(now));
                 }
@@ -265,11 +265,11 @@ impl<A: Attempt> Inner<A> {
                 }
                 self.tell_recovery(now);
             }
-            Action::Dropped { lane, loss } => {
+            Action::Dropped { batch_key, loss } => {
                 if loss.reason == Reason::Rejected {
                     self.tell_back(self.standing.answered(now));
                 }
-                self.lose(now, &lane, &loss);
+                self.lose(now, &batch_key, &loss);
             }
             Action::Denied { items, why } => self.tell_denied(now, items, &why),
             Action::Kept { load, permits } => self.keep(&load, &permits),
@@ -356,19 +356,19 @@ impl<A: Attempt> Inner<A> {
                 reason: Reason::Damaged,
                 why: "what was stored is damaged".to_owned(),
             };
-            self.lose(Instant::now(), &Lane::plain(signal), &loss);
+            self.lose(Instant::now(), &BatchKey::plain(signal), &loss);
         }
         let draining = self.machine().deadline().is_some();
-        for (parcel, ticket) in std::mem::take(&mut post.parcels) {
+        for (export, ticket) in std::mem::take(&mut post.exports) {
             match ticket {
                 Some(ticket) if draining => ticket.keep(),
                 ticket => {
-                    let Some(batch) = parcel.batches().first() else {
+                    let Some(batch) = export.batches().first() else {
                         continue;
                     };
                     let mut permit = self.capacity.force(batch);
                     ticket.into_iter().for_each(|ticket| permit.set_ticket(ticket));
-                    self.queue(parcel, permit);
+                    self.queue(export, permit);
                 }
             }
         }
@@ -382,7 +382,7 @@ impl<A: Attempt> Inner<A> {
     }
 
     /// Leaves a request to the heir, or to the next run: what is on disk stays there, the rest is written.
-    fn keep(&self, load: &Parcel, permits: &Permits) {
+    fn keep(&self, load: &ExportRequest, permits: &Permits) {
         let tickets: Vec<_> = permits.iter().filter_map(|permit| permit.ticket()).collect();
         if let Some(heir) = self.heir.get() {
             return load.batches().iter().cloned().for_each(heir);
@@ -400,9 +400,9 @@ impl<A: Attempt> Inner<A> {
     }
 
     /// Puts a batch into the machine, with its permit.
-    pub(super) fn queue(self: &Arc<Self>, parcel: Parcel, permit: QueuePermit) {
+    pub(super) fn queue(self: &Arc<Self>, export: ExportRequest, permit: QueuePermit) {
         let permits = [Arc::new(permit)].into_iter().collect();
-        self.machine().enqueue(Instant::now(), parcel, permits);
+        self.machine().enqueue(Instant::now(), export, permits);
         match self.ended.load(SeqCst) {
             true => self.give_up(),
             false => self.go_on(),
@@ -416,8 +416,8 @@ impl<A: Attempt> Inner<A> {
         let _ = tokio::task::spawn_blocking(move || {
             let Some(spill) = inner.spill.get() else { return };
             spill.close();
-            for (parcel, ticket) in spill.collect().parcels {
-                match (ticket, parcel.batches().first()) {
+            for (export, ticket) in spill.collect().exports {
+                match (ticket, export.batches().first()) {
                     (Some(ticket), _) => ticket.keep(),
                     (None, Some(batch)) => {
                         inner.lose_batch(batch, Reason::Shutdown, "it could not be stored");
@@ -436,36 +436,36 @@ impl<A: Attempt> Inner<A> {
             reason,
             why: why.to_owned(),
         };
-        self.lose(Instant::now(), &Lane::of(batch), &loss);
+        self.lose(Instant::now(), &BatchKey::of(batch), &loss);
     }
 
-    fn lose(&self, now: Instant, lane: &Lane, loss: &Loss) {
-        self.with_ledger(lane, |ledger| ledger.drop_items(loss.reason, loss.items));
+    fn lose(&self, now: Instant, batch_key: &BatchKey, loss: &Loss) {
+        self.with_ledger(batch_key, |ledger| ledger.drop_items(loss.reason, loss.items));
         if self.is_stopping() {
             self.ending.lost.fetch_add(loss.items, Relaxed);
         }
         self.tell_recovery(now);
         if let Some(items) = self.notices.note(loss.reason.name(), loss.items, now) {
-            let (component, signal) = (&*self.context.path, lane.signal.name());
+            let (component, signal) = (&*self.context.path, batch_key.signal.name());
             let endpoint = self.endpoint();
             warn!(component, endpoint, signal, items, reason = loss.reason.name(), error = %loss.why, "dropped");
         }
     }
 
-    fn with_ledger(&self, lane: &Lane, note: impl FnOnce(&Ledger)) {
-        if let Some(ledger) = &self.ledgers[lane.signal as usize] {
+    fn with_ledger(&self, batch_key: &BatchKey, note: impl FnOnce(&Ledger)) {
+        if let Some(ledger) = &self.ledgers[batch_key.signal as usize] {
             note(ledger);
         }
     }
 
     /// One attempt, and word of it if the oldest batch is long under way by its end.
-    async fn attempt(&self, parcel: Parcel) -> Outcome {
+    async fn attempt(&self, export: ExportRequest) -> Outcome {
         let slowness = &self.context.shared.slowness;
         let Some(attempted) = slowness.start() else {
-            return self.send(parcel).await;
+            return self.send(export).await;
         };
-        let (oldest, signal, items) = (parcel.oldest(), parcel.signal(), parcel.items());
-        let outcome = self.send(parcel).await;
+        let (oldest, signal, items) = (export.oldest(), export.signal(), export.items());
+        let outcome = self.send(export).await;
         slowness.end(Some(oldest), |started, ended| Slow {
             component: self.context.path.clone(),
             stage: Stage::Deliver,
@@ -479,11 +479,11 @@ impl<A: Attempt> Inner<A> {
         outcome
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         let Some(timeout) = self.timeout else {
-            return self.attempt.send(parcel).await;
+            return self.attempt.send(export).await;
         };
-        match tokio::time::timeout(timeout, self.attempt.send(parcel)).await {
+        match tokio::time::timeout(timeout, self.attempt.send(export)).await {
             Ok(outcome) => outcome,
             Err(_) => Outcome::TimedOut {
                 why: format!("no answer within {timeout:?}"),
@@ -500,7 +500,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    pub(super) fn machine(&self) -> MutexGuard<'_, Machine<Parcel>> {
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine<ExportRequest>> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,14 +1,14 @@
-//! Room for what an attempt makes of a parcel: its decoded form, its text, its compressed form. And the place where it is
-//! made: what is large is made beside the runtime's threads.
+//! Room for what an attempt makes of an export request: its decoded form, its text, its compressed form. And
+//! the place where it is made: what is large is made beside the runtime's threads.
 //!
-//! The parcel itself is on the books already and waits in its queue. Where memory is full of what waits, only attempts
-//! can empty it: so one of them goes on at any time, and the others wait for their turn.
+//! The export request itself is on the books already and waits in its queue. Where memory is full of what
+//! waits, only attempts can empty it: so one of them goes on at any time, and the others wait for their turn.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::parcel::Parcel;
+use super::export_request::ExportRequest;
 use crate::batch::{Batch, Encoded, Payload, wire};
 use crate::component::worker::Slot;
 use crate::component::{Account, Held, Shared};
@@ -16,12 +16,12 @@ use crate::component::{Account, Held, Shared};
 /// Less is not worth looking at: the answer to a request takes as much.
 const SMALL: usize = 16 << 10;
 
-/// What needs no more room is made on the spot: 64 KiB, and what they are compressed to, take less than a millisecond. For
-/// less, the hop to another thread costs more than it spares.
+/// What needs no more room is made on the spot: 64 KiB, and what they are compressed to, take less than a
+/// millisecond. For less, the hop to another thread costs more than it spares.
 pub(crate) const INLINE_BYTES: usize = 128 << 10;
 
-/// Does work on what goes out: on the spot, or in a place for such work where it is long. It ends also when its caller no longer
-/// waits.
+/// Does work on what goes out: on the spot, or in a place for such work where it is long. It ends also when
+/// its caller no longer waits.
 ///
 /// # Errors
 /// It has panicked, or the gateway stops.
@@ -66,8 +66,8 @@ impl Making {
         Self { held, _turn: turn }
     }
 
-    /// Makes what the room is for: beside the runtime's threads where it is large. The room stays until it is made, also when
-    /// nobody waits for it any more, and then with what was made.
+    /// Makes what the room is for: beside the runtime's threads where it is large. The room stays until it is
+    /// made, also when nobody waits for it any more, and then with what was made.
     ///
     /// # Errors
     /// The work has panicked, or the gateway stops.
@@ -100,7 +100,7 @@ fn is_reserved(account: &Account, held: &mut Held, bytes: usize) -> bool {
     account.has_room(bytes) && held.try_grow_to(bytes).is_ok()
 }
 
-impl Parcel {
+impl ExportRequest {
     /// What its decoded form takes, about.
     pub fn decoded_bytes(&self) -> usize {
         self.batches().iter().map(decoded_bytes).sum()
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn bytes_that_are_sent_as_they_came_need_no_room() {
-        let parcel = Parcel::new(opaque(Signal::Logs, b"x", 1));
-        assert_eq!(parcel.made_bytes(), 0);
-        assert_eq!(parcel.joined_bytes(), 2 * parcel.encoded_bytes());
+        let export = ExportRequest::new(opaque(Signal::Logs, b"x", 1));
+        assert_eq!(export.made_bytes(), 0);
+        assert_eq!(export.joined_bytes(), 2 * export.encoded_bytes());
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::StorageMode;
-use super::parcel::Parcel;
+use super::export_request::ExportRequest;
 use super::stored;
 use super::temporality::Conversion;
 use super::ticket::{Claimed, Ticket};
@@ -216,13 +216,13 @@ impl Spill {
             let (seq, tag, items) = (stored.seq, stored.tag, stored.items);
             match stored::from_bytes(stored) {
                 Some(batch) => {
-                    let parcel = match seq < self.first_seq {
-                        true => Parcel::again(batch),
-                        false => Parcel::new(batch),
+                    let export = match seq < self.first_seq {
+                        true => ExportRequest::again(batch),
+                        false => ExportRequest::new(batch),
                     };
                     post.claimed += items as usize;
-                    post.parcels
-                        .push((parcel, Some(self.ticket(seq, items as usize, false))));
+                    post.exports
+                        .push((export, Some(self.ticket(seq, items as usize, false))));
                 }
                 None => {
                     self.store.settle(seq);
@@ -243,8 +243,8 @@ impl Spill {
                 payload,
             })
         });
-        post.parcels
-            .extend(failed.map(|batch| (Parcel::new(batch), None)));
+        post.exports
+            .extend(failed.map(|batch| (ExportRequest::new(batch), None)));
         post
     }
 
@@ -269,7 +269,7 @@ impl Spill {
 #[derive(Default)]
 pub(super) struct Post {
     /// Batches that memory is to hold, with their tickets where they are on disk too.
-    pub(super) parcels: Vec<(Parcel, Option<Ticket>)>,
+    pub(super) exports: Vec<(ExportRequest, Option<Ticket>)>,
     /// Items of data that is damaged, by signal.
     pub(super) lost: [u64; Signal::ALL.len()],
     /// How many items all of this is.

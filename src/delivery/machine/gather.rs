@@ -8,7 +8,7 @@ use super::{Action, Load, Machine, Request, cut};
 use crate::batch::{BatchBooks, Batching, Trigger};
 use crate::delivery::capacity::Permits;
 
-/// A request that waits for more of its lane.
+/// A request that waits for more loads of its batch key.
 pub(super) struct Gathering<L> {
     batching: Batching,
     since: Instant,
@@ -67,8 +67,12 @@ impl<L: Load> Gathering<L> {
 
 impl<L: Load> Machine<L> {
     pub(super) fn gather(&mut self, now: Instant, batching: Batching, load: L, permits: Permits) {
-        let lane = load.lane();
-        match self.gathering.iter_mut().find(|open| open.load.lane() == lane) {
+        let batch_key = load.batch_key();
+        match self
+            .gathering
+            .iter_mut()
+            .find(|open| open.load.batch_key() == batch_key)
+        {
             Some(open) => open.join(load, permits),
             None => self.gathering.push(Gathering {
                 batching,

@@ -33,16 +33,16 @@ pub use order::Together;
 
 /// What can be queued, joined and cut.
 pub trait Load: Clone {
-    /// Loads with equal lanes may be joined. Also says whose books the items are in.
-    type Lane: Clone + PartialEq;
+    /// Loads with equal batch keys may be joined. The key also selects the ledger that counts the items.
+    type BatchKey: Clone + PartialEq;
 
-    /// What it may be joined with.
-    fn lane(&self) -> Self::Lane;
+    /// Its batch key.
+    fn batch_key(&self) -> Self::BatchKey;
     /// How it wants to be joined.
     fn batching(&self) -> Option<Batching>;
     /// Its size.
     fn size(&self, sizer: Sizer) -> usize;
-    /// Appends a load of the same lane.
+    /// Appends a load of the same batch key.
     fn join(&mut self, other: Self);
     /// How many loads were joined to make it, itself included.
     fn parts(&self) -> usize;
@@ -112,15 +112,15 @@ pub enum Action<L: Load> {
     },
     /// Book items as delivered.
     Delivered {
-        /// Whose books.
-        lane: L::Lane,
+        /// The key that selects the ledger.
+        batch_key: L::BatchKey,
         /// How many.
         items: usize,
     },
     /// Book items as lost.
     Dropped {
-        /// Whose books.
-        lane: L::Lane,
+        /// The key that selects the ledger.
+        batch_key: L::BatchKey,
         /// How many, and why.
         loss: Loss,
     },
@@ -444,13 +444,13 @@ impl<L: Load> Machine<L> {
     fn deliver(&mut self, load: &L, loss: Option<Loss>) {
         let lost = loss.as_ref().map_or(0, |loss| loss.items.min(load.items()));
         self.settled.push_back(Action::Delivered {
-            lane: load.lane(),
+            batch_key: load.batch_key(),
             items: load.items() - lost,
         });
         if let Some(loss) = loss.filter(|_| lost > 0) {
             let loss = Loss { items: lost, ..loss };
             self.settled.push_back(Action::Dropped {
-                lane: load.lane(),
+                batch_key: load.batch_key(),
                 loss,
             });
         }
@@ -464,7 +464,7 @@ impl<L: Load> Machine<L> {
         permits.iter().for_each(|permit| permit.fail(reason, &why));
         let items = load.items();
         self.settled.push_back(Action::Dropped {
-            lane: load.lane(),
+            batch_key: load.batch_key(),
             loss: Loss { items, reason, why },
         });
     }

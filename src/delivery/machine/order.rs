@@ -90,7 +90,11 @@ impl<L: Load> Machine<L> {
         while let Some(next) = self.ready.front() {
             (items, bytes) = (items + next.load.items(), bytes + next.load.size(Sizer::Bytes));
             let fits = items <= max_items && bytes <= max_bytes;
-            if !fits || !is_free(request) || !is_free(next) || next.load.lane() != request.load.lane() {
+            if !fits
+                || !is_free(request)
+                || !is_free(next)
+                || next.load.batch_key() != request.load.batch_key()
+            {
                 return;
             }
             let Some(next) = self.ready.pop_front() else {
@@ -121,12 +125,15 @@ impl<L: Load> Machine<L> {
             loss.items = loss.items.min(rest);
             rest -= loss.items;
             if loss.items > 0 {
-                let lane = request.load.lane();
-                self.settled.push_back(Action::Dropped { lane, loss });
+                let batch_key = request.load.batch_key();
+                self.settled.push_back(Action::Dropped { batch_key, loss });
             }
         }
-        let lane = request.load.lane();
-        self.settled.push_back(Action::Delivered { lane, items: rest });
+        let batch_key = request.load.batch_key();
+        self.settled.push_back(Action::Delivered {
+            batch_key,
+            items: rest,
+        });
         let left = left.filter(|left| left.items > 0)?;
         request.load.shrink(left.items);
         Some(left)

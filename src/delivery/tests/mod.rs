@@ -31,8 +31,8 @@ impl Attempt for Script {
         "http://peer:4318".to_owned()
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
-        assert!(parcel.items() > 0);
+    async fn send(&self, export: ExportRequest) -> Outcome {
+        assert!(export.items() > 0);
         let n = self.asked.fetch_add(1, SeqCst);
         self.permits.acquire().await.expect("never closed").forget();
         (self.answer)(n)
@@ -276,10 +276,10 @@ struct Stuck(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]
 impl Attempt for Stuck {
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         let attempts = {
             let mut seen = self.0.lock().unwrap();
-            seen.push(parcel.items());
+            seen.push(export.items());
             seen.len()
         };
         match attempts {
@@ -374,8 +374,8 @@ struct Keep {
 
 #[async_trait]
 impl Attempt for Keep {
-    async fn send(&self, parcel: Parcel) -> Outcome {
-        let parts = parcel.encoded().parts;
+    async fn send(&self, export: ExportRequest) -> Outcome {
+        let parts = export.encoded().parts;
         self.got
             .lock()
             .unwrap()

@@ -28,13 +28,13 @@ impl Default for Permits {
 
 #[async_trait]
 impl Attempt for Peer {
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         self.permits.0.acquire().await.expect("never closed").forget();
         let answer = self.answer.lock().unwrap().clone();
         if let Some(answer) = answer {
             return answer;
         }
-        let parts = parcel.encoded().parts;
+        let parts = export.encoded().parts;
         let texts = parts
             .iter()
             .map(|part| String::from_utf8_lossy(&part.bytes).into_owned());

@@ -26,9 +26,9 @@ struct Peer {
 
 #[async_trait]
 impl Attempt for Peer {
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         self.permits.acquire().await.expect("never closed").forget();
-        let points = convert::points(&parcel.encoded()).expect("a request");
+        let points = convert::points(&export.encoded()).expect("a request");
         self.got.lock().unwrap().extend(points.iter().map(|point| {
             let value = match &point.value {
                 Value::Int(value) => *value,

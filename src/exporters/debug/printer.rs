@@ -1,5 +1,5 @@
-//! Makes and writes what is printed, one batch after the other, beside the runtime's threads. Standard error may be a terminal
-//! that somebody has stopped.
+//! Makes and writes what is printed, one batch after the other, beside the runtime's threads. Standard error
+//! may be a terminal that somebody has stopped.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Verbosity, layout};
 use crate::batch::{Batch, Encoded, Payload, Signal, convert, json};
 use crate::component::worker::in_background;
 use crate::component::{Held, Ledger, NoRoom, Reason};
-use crate::delivery::Parcel;
+use crate::delivery::ExportRequest;
 
 /// A batch that waits to be printed. It counts itself: as dropped by the end of the gateway, if by nothing else.
 pub(super) struct Queued {
@@ -152,7 +152,7 @@ impl Printer {
         let encoded = match &batch.payload {
             Payload::Encoded(encoded) => encoded.clone(),
             Payload::Events(_) | Payload::Points(_) => {
-                let made = Parcel::new(batch.clone()).made_bytes();
+                let made = ExportRequest::new(batch.clone()).made_bytes();
                 held.try_grow_quietly(made.saturating_add(batch.bytes()))?;
                 convert::encode(&batch.payload)
             }
@@ -191,7 +191,7 @@ impl Printer {
 
 /// What it takes to write a request as JSON, or to decode it.
 fn text_bytes(encoded: &Encoded) -> usize {
-    Parcel::new(Batch::new(encoded.clone())).json_bytes()
+    ExportRequest::new(Batch::new(encoded.clone())).json_bytes()
 }
 
 #[cfg(test)]

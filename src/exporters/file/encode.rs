@@ -6,7 +6,7 @@ use tidegate_engine::{AttributeRef, Events, Point, Value};
 
 use super::config::{Compression, Config, Format};
 use crate::batch::{Batch, Payload, convert, json};
-use crate::delivery::Parcel;
+use crate::delivery::ExportRequest;
 
 /// First line of a CSV file.
 pub(super) const CSV_HEADER: &str = "timestamp_us,category,event_name,value\n";
@@ -18,22 +18,22 @@ pub(super) struct Encoded {
 }
 
 /// What [`encode`] takes, at most: everything that it makes on the way is there at once.
-pub(super) fn bytes(config: &Config, parcel: &Parcel) -> usize {
-    let framed = parcel.joined_bytes();
+pub(super) fn bytes(config: &Config, export: &ExportRequest) -> usize {
+    let framed = export.joined_bytes();
     match config.format {
         Format::Proto => 2 * framed,
-        Format::Csv => 2 * parcel.decoded_bytes(),
-        Format::Json if config.compression == Compression::None => parcel.json_bytes(),
-        Format::Json => 2 * parcel.json_bytes(),
+        Format::Csv => 2 * export.decoded_bytes(),
+        Format::Json if config.compression == Compression::None => export.json_bytes(),
+        Format::Json => 2 * export.json_bytes(),
     }
 }
 
-/// The bytes of a parcel; `Err` says why there are none.
-pub(super) fn encode(config: &Config, parcel: &Parcel) -> Result<Encoded, String> {
+/// The bytes of an export request; `Err` says why there are none.
+pub(super) fn encode(config: &Config, export: &ExportRequest) -> Result<Encoded, String> {
     if config.format == Format::Csv {
-        return Ok(csv(parcel.batches()));
+        return Ok(csv(export.batches()));
     }
-    let whole = parcel.encoded();
+    let whole = export.encoded();
     let json = || json::to_json(&whole).map_err(|error| error.to_string());
     let message = match (config.format, config.compression) {
         (Format::Json, Compression::None) => {

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use crate::batch::Signal;
 use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Shared, Stability};
-use crate::delivery::{Attempt, Destination, Loss, Making, Outcome, Parcel};
+use crate::delivery::{Attempt, Destination, ExportRequest, Loss, Making, Outcome};
 use config::{Config, Format};
 use log::Log;
 
@@ -83,19 +83,19 @@ impl Attempt for Writer {
         Ok(())
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         let config = self.config.clone();
         let weigh = {
             let config = config.clone();
-            move |parcel: &Parcel| encode::bytes(&config, parcel)
+            move |export: &ExportRequest| encode::bytes(&config, export)
         };
-        let (parcel, bytes) = match parcel.weighed(weigh).await {
+        let (export, bytes) = match export.weighed(weigh).await {
             Ok(weighed) => weighed,
             Err(why) => return Outcome::retry(why),
         };
         let making = Making::room(&self.shared, bytes).await;
         let written = self.with(move |file| {
-            let encoded = encode::encode(&config, &parcel).map_err(|why| Outcome::Permanent { why })?;
+            let encoded = encode::encode(&config, &export).map_err(|why| Outcome::Permanent { why })?;
             let _held = making.made();
             let Some(log) = file else {
                 return Err(Outcome::permanent("the file is not open"));

@@ -11,7 +11,7 @@ use super::encode::{CSV_HEADER, encode};
 use super::log::{Disk, Log};
 use crate::batch::{Batch, Signal, json, wire};
 use crate::component::testing::settings;
-use crate::delivery::Parcel;
+use crate::delivery::ExportRequest;
 
 fn config(directory: &Path, options: &str) -> Arc<Config> {
     let path = directory.join("out.txt");
@@ -22,13 +22,13 @@ fn config(directory: &Path, options: &str) -> Arc<Config> {
     .get()
 }
 
-fn logs() -> Parcel {
+fn logs() -> ExportRequest {
     let text = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityText":"WARN"}]}]}]}"#;
     let request = json::to_protobuf(Signal::Logs, text.as_bytes()).unwrap();
-    Parcel::new(Batch::new(wire::check(Signal::Logs, request).unwrap()))
+    ExportRequest::new(Batch::new(wire::check(Signal::Logs, request).unwrap()))
 }
 
-fn events() -> Parcel {
+fn events() -> ExportRequest {
     let kind = |name: &str, category: &str| Kind {
         name: name.into(),
         description: "".into(),
@@ -36,7 +36,7 @@ fn events() -> Parcel {
         instrument: Instrument::Counter,
         attributes: [("category", category)].into_iter().collect(),
     };
-    Parcel::new(Batch::new(Events {
+    ExportRequest::new(Batch::new(Events {
         source: Arc::new(Source {
             id: SourceId::next(),
             resource: Arc::default(),
@@ -240,8 +240,8 @@ fn room_for_what_is_written_is_enough_for_the_worst_text() {
         point
     });
     let bytes = request(Vec::new(), "", [gauge("g", points)]).encode_to_vec();
-    let parcel = || {
-        Parcel::new(Batch::new(
+    let export = || {
+        ExportRequest::new(Batch::new(
             wire::check(Signal::Metrics, bytes.clone().into()).unwrap(),
         ))
     };
@@ -255,8 +255,8 @@ fn room_for_what_is_written_is_enough_for_the_worst_text() {
     ];
     for form in forms {
         let config = config(directory.path(), &format!(", format: {form}"));
-        let room = super::encode::bytes(&config, &parcel());
-        let made = encode(&config, &parcel()).unwrap().bytes.len();
+        let room = super::encode::bytes(&config, &export());
+        let made = encode(&config, &export()).unwrap().bytes.len();
         assert!(room > made, "{form}: {room} for {made}");
     }
 }

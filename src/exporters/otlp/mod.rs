@@ -24,7 +24,7 @@ use crate::component::{
     Stability,
 };
 use crate::delivery::answer::quote;
-use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
+use crate::delivery::{Attempt, Destination, ExportRequest, Making, Outcome, RetryConfig};
 use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::measured::Measured;
@@ -141,33 +141,34 @@ impl Client {
         })
     }
 
-    /// A parcel that is ready to be sent. An error says why it is not sent: it can't be, or we can't prove now who we are.
-    async fn ready(&self, parcel: Parcel) -> Result<Ready, Outcome> {
+    /// Makes an export request ready to send. An error says why it can't be sent, or that we have no
+    /// credentials now.
+    async fn ready(&self, export: ExportRequest) -> Result<Ready, Outcome> {
         let bytes = match self.compression {
-            None => parcel.made_bytes(),
-            Some(_) => parcel.joined_bytes(),
+            None => export.made_bytes(),
+            Some(_) => export.joined_bytes(),
         };
         let making = Making::room(&self.shared, bytes).await;
         let compression = self.compression;
-        let make = move || (message(compression, parcel.encoded()), parcel);
-        let ((message, parcel), held) = making.make(make).await.map_err(Outcome::permanent)?;
+        let make = move || (message(compression, export.encoded()), export);
+        let ((message, export), held) = making.make(make).await.map_err(Outcome::permanent)?;
         let message = message?;
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uris[parcel.signal() as usize].clone();
-        *request.headers_mut() = self.headers(&parcel).map_err(Outcome::retry)?;
+        *request.uri_mut() = self.uris[export.signal() as usize].clone();
+        *request.headers_mut() = self.headers(&export).map_err(Outcome::retry)?;
         Ok(Ready {
             request,
             message,
-            parcel,
+            export,
             _held: held,
         })
     }
 
-    fn headers(&self, parcel: &Parcel) -> Result<HeaderMap, String> {
+    fn headers(&self, export: &ExportRequest) -> Result<HeaderMap, String> {
         let mut headers = self.headers.clone();
         if let Some(credentials) = &self.credentials {
-            credentials.apply(&mut headers, parcel.client())?;
+            credentials.apply(&mut headers, export.client())?;
         }
         Ok(headers)
     }
@@ -177,7 +178,7 @@ impl Client {
 struct Ready {
     request: Request<()>,
     message: Message,
-    parcel: Parcel,
+    export: ExportRequest,
     _held: Held,
 }
 
@@ -231,13 +232,13 @@ impl Attempt for Client {
         self.shown.clone()
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         let Ready {
             request,
             message,
-            parcel,
+            export,
             _held,
-        } = match self.ready(parcel).await {
+        } = match self.ready(export).await {
             Ok(ready) => ready,
             Err(outcome) => return outcome,
         };
@@ -254,7 +255,7 @@ impl Attempt for Client {
         match called {
             Ok(Called { outcome, .. }) => {
                 call.answered();
-                let headers = || self.headers(&parcel).unwrap_or_default();
+                let headers = || self.headers(&export).unwrap_or_default();
                 outcome.reworded(|why| quote(why, &headers()))
             }
             Err(error) => {

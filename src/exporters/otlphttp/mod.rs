@@ -18,7 +18,7 @@ use crate::component::{
 };
 use crate::delivery::answer::{address, of_http, quote};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions, Pieces};
-use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
+use crate::delivery::{Attempt, Destination, ExportRequest, Making, Outcome, RetryConfig};
 use crate::net::url::Url;
 use crate::net::{BodyError, headers};
 use body::{Compression, Encoding};
@@ -98,20 +98,21 @@ impl Client {
         })
     }
 
-    /// The body of a parcel, the parcel, and the room that the body takes. An error says why there is none.
-    async fn body(&self, parcel: Parcel) -> Result<(Pieces, Parcel, Held), Outcome> {
+    /// The body of an export request, the request itself, and the memory of the body. An error says why there
+    /// is none.
+    async fn body(&self, export: ExportRequest) -> Result<(Pieces, ExportRequest, Held), Outcome> {
         let (encoding, compression, level) = (self.encoding, self.compression, self.level);
-        let weigh: fn(&Parcel) -> usize = match (encoding, compression) {
-            (Encoding::Proto, Compression::None) => Parcel::made_bytes,
-            (Encoding::Proto, _) => Parcel::joined_bytes,
-            (Encoding::Json, _) => Parcel::json_bytes,
+        let weigh: fn(&ExportRequest) -> usize = match (encoding, compression) {
+            (Encoding::Proto, Compression::None) => ExportRequest::made_bytes,
+            (Encoding::Proto, _) => ExportRequest::joined_bytes,
+            (Encoding::Json, _) => ExportRequest::json_bytes,
         };
-        let (parcel, bytes) = parcel.weighed(weigh).await.map_err(Outcome::permanent)?;
+        let (export, bytes) = export.weighed(weigh).await.map_err(Outcome::permanent)?;
         let making = Making::room(&self.shared, bytes).await;
-        let make = move || (encoding.body(parcel.encoded(), compression, level), parcel);
-        let ((body, parcel), held) = making.make(make).await.map_err(Outcome::permanent)?;
+        let make = move || (encoding.body(export.encoded(), compression, level), export);
+        let ((body, export), held) = making.make(make).await.map_err(Outcome::permanent)?;
         let body = body.map_err(Outcome::permanent)?;
-        Ok((body, parcel, held))
+        Ok((body, export, held))
     }
 
     fn outcome(&self, answer: HttpAnswer) -> Outcome {
@@ -190,20 +191,20 @@ impl Attempt for Client {
         self.shown.clone()
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
-        let Some(url) = &self.urls[parcel.signal() as usize] else {
+    async fn send(&self, export: ExportRequest) -> Outcome {
+        let Some(url) = &self.urls[export.signal() as usize] else {
             return Outcome::permanent("no endpoint for this signal");
         };
-        let (body, parcel, _held) = match self.body(parcel).await {
+        let (body, export, _held) = match self.body(export).await {
             Ok(made) => made,
             Err(outcome) => return outcome,
         };
         let headers = self.headers.clone();
-        match self.http.post(url, headers, body, parcel.client()).await {
+        match self.http.post(url, headers, body, export.client()).await {
             Ok(answer) => {
                 let status = answer.status;
                 let outcome = self.retry.of_http(status, self.outcome(answer));
-                let headers = || self.http.with_credentials(&self.headers, parcel.client());
+                let headers = || self.http.with_credentials(&self.headers, export.client());
                 outcome.reworded(|why| quote(why, &headers()))
             }
             Err(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! From a parcel to what one call of a plugin gets.
+//! From an export request to what one call of a plugin gets.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tidegate_plugin::host::{Batch, Events, Kind, Values as Column};
 use tidegate_plugin::{Instrument as PluginInstrument, Signal as PluginSignal, Takes};
 
 use crate::batch::{Payload, Signal, convert};
-use crate::delivery::Parcel;
+use crate::delivery::ExportRequest;
 use crate::prom::labels::text;
 
 /// What a plugin is called with, and how many items have no form that it takes.
@@ -28,11 +28,11 @@ pub(super) fn takers(signal: Signal) -> &'static [Takes] {
     }
 }
 
-/// The content of a parcel in the forms that the plugin takes.
-pub(super) fn convert(parcel: &Parcel, takes: Takes) -> Converted {
+/// The content of an export request in the forms that the plugin takes.
+pub(super) fn convert(export: &ExportRequest, takes: Takes) -> Converted {
     let mut parts: Vec<Bytes> = Vec::new();
     let (mut events, mut items, mut unsupported) = (Vec::new(), 0, 0);
-    for batch in parcel.batches() {
+    for batch in export.batches() {
         let as_points = !takes.has(Takes::METRICS) && batch.signal() == Signal::Metrics;
         match &batch.payload {
             Payload::Events(batch) if takes.has(Takes::EVENTS) => {
@@ -61,7 +61,7 @@ pub(super) fn convert(parcel: &Parcel, takes: Takes) -> Converted {
     events.retain(|events| !events.kind.is_empty());
     items += events.iter().map(|events| events.kind.len()).sum::<usize>();
     let batch = Batch {
-        signal: match parcel.signal() {
+        signal: match export.signal() {
             Signal::Metrics => PluginSignal::Metrics,
             Signal::Traces => PluginSignal::Traces,
             Signal::Logs => PluginSignal::Logs,

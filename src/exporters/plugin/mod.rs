@@ -26,7 +26,7 @@ use crate::batch::Signal;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Reason, Stability,
 };
-use crate::delivery::{Attempt, Destination, INLINE_BYTES, Loss, Outcome, Parcel, Parts, apart};
+use crate::delivery::{Attempt, Destination, ExportRequest, INLINE_BYTES, Loss, Outcome, Parts, apart};
 pub use config::Config;
 use config::Isolation;
 use convert::{Converted, convert, takers};
@@ -195,13 +195,13 @@ impl Attempt for Plugin {
         Ok(())
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         let Some(running) = self.running.get() else {
             return Outcome::permanent("the plugin is not loaded");
         };
-        let (is_long, takes) = (parcel.joined_bytes() > INLINE_BYTES, running.takes);
-        let convert = move || (convert(&parcel, takes), parcel);
-        let (Converted { batch, unsupported }, parcel) = match apart(is_long, convert).await {
+        let (is_long, takes) = (export.joined_bytes() > INLINE_BYTES, running.takes);
+        let convert = move || (convert(&export, takes), export);
+        let (Converted { batch, unsupported }, export) = match apart(is_long, convert).await {
             Ok(converted) => converted,
             Err(why) => return Outcome::permanent(why),
         };
@@ -218,9 +218,9 @@ impl Attempt for Plugin {
             Ok(answer) => outcome(
                 answer,
                 unsupported,
-                parcel.batches().iter().map(|batch| batch.items()).sum(),
+                export.batches().iter().map(|batch| batch.items()).sum(),
             ),
-            Err(trouble) => failed(&trouble, &parcel),
+            Err(trouble) => failed(&trouble, &export),
         }
     }
 
@@ -266,13 +266,13 @@ fn outcome(answer: Answer, unsupported: Loss, items: usize) -> Outcome {
 }
 
 /// What a call without an answer means: the request comes again, unless it is what ends the plugin's process.
-fn failed(trouble: &Trouble, parcel: &Parcel) -> Outcome {
+fn failed(trouble: &Trouble, export: &ExportRequest) -> Outcome {
     let why = trouble.to_string();
     match trouble {
         Trouble::Crashed(_) => {
-            let crashes = parcel.memo().get::<AtomicU32>().unwrap_or_else(|| {
+            let crashes = export.attempt_state().get::<AtomicU32>().unwrap_or_else(|| {
                 let crashes = Arc::new(AtomicU32::new(0));
-                parcel.memo().set(crashes.clone());
+                export.attempt_state().set(crashes.clone());
                 crashes
             });
             match crashes.fetch_add(1, Relaxed) + 1 {

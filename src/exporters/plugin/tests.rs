@@ -15,7 +15,7 @@ use super::{Config, FACTORY, outcome};
 use crate::batch::{Batch, Points, convert::points as decode};
 use crate::component::Reason;
 use crate::component::testing::settings;
-use crate::delivery::{Loss, Outcome, Parcel};
+use crate::delivery::{ExportRequest, Loss, Outcome};
 use crate::exporters::testing::names_mistakes;
 
 fn attributes(pairs: &[(&str, &str)]) -> Attributes {
@@ -117,7 +117,7 @@ fn of_points() -> Batch {
 }
 
 fn converted(batch: Batch, takes: Takes) -> Converted {
-    convert(&Parcel::new(batch), takes)
+    convert(&ExportRequest::new(batch), takes)
 }
 
 #[test]
@@ -196,10 +196,10 @@ fn who_takes_only_events_gets_gauges_and_delta_sums_as_events() {
 
 #[test]
 fn both_forms_go_in_one_call_where_both_are_taken() {
-    let mut parcel = Parcel::new(Batch::new(events()));
-    crate::delivery::machine::Load::join(&mut parcel, Parcel::new(of_points()));
-    crate::delivery::machine::Load::join(&mut parcel, Parcel::new(of_points()));
-    let Converted { batch, unsupported } = convert(&parcel, Takes::METRICS.and(Takes::EVENTS));
+    let mut export = ExportRequest::new(Batch::new(events()));
+    crate::delivery::machine::Load::join(&mut export, ExportRequest::new(of_points()));
+    crate::delivery::machine::Load::join(&mut export, ExportRequest::new(of_points()));
+    let Converted { batch, unsupported } = convert(&export, Takes::METRICS.and(Takes::EVENTS));
     assert_eq!((batch.items, unsupported, batch.events.len()), (3 + 14, 1, 1));
     let encoded = crate::batch::wire::check(crate::batch::Signal::Metrics, batch.otlp).unwrap();
     assert_eq!(encoded.items(), 14, "requests one after another are one");

@@ -29,7 +29,9 @@ use crate::component::{
 use crate::delivery::answer::{address, quote};
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
-use crate::delivery::{Attempt, Destination, Left, Making, Outcome, Parcel, Parts, RetryConfig, apart};
+use crate::delivery::{
+    Attempt, Destination, ExportRequest, Left, Making, Outcome, Parts, RetryConfig, apart,
+};
 use crate::net::headers;
 use crate::prom::remote::translate::Translator;
 use crate::prom::remote::{VERSION_HEADER, Version, count_evicted, write};
@@ -252,14 +254,14 @@ fn request_headers(config: &Config, version: Version) -> HeaderMap {
 }
 
 impl Writer {
-    /// What an earlier attempt left of the parcel, or all of it.
-    async fn progress(&self, parcel: &Parcel) -> Result<Arc<Progress>, String> {
-        if let Some(progress) = parcel.memo().get::<Progress>() {
+    /// What an earlier attempt left of the export request, or all of it.
+    async fn progress(&self, export: &ExportRequest) -> Result<Arc<Progress>, String> {
+        if let Some(progress) = export.attempt_state().get::<Progress>() {
             return Ok(progress);
         }
         let inner = self.0.clone();
-        let batches = parcel.batches().to_vec();
-        let (parcel, bytes) = parcel.clone().weighed(Parcel::decoded_bytes).await?;
+        let batches = export.batches().to_vec();
+        let (export, bytes) = export.clone().weighed(ExportRequest::decoded_bytes).await?;
         let making = Making::room(&inner.shared, bytes).await;
         let translate = move || {
             let translation = inner.translator.translate(&batches);
@@ -269,8 +271,8 @@ impl Writer {
             count_evicted("exporter", &inner.id, translation.evicted);
             Progress::new(translation, inner.shards, inner.max_bytes, making)
         };
-        let progress = Arc::new(apart(parcel.items() > INLINE_ITEMS, translate).await?);
-        parcel.memo().set(progress.clone());
+        let progress = Arc::new(apart(export.items() > INLINE_ITEMS, translate).await?);
+        export.attempt_state().set(progress.clone());
         Ok(progress)
     }
 }
@@ -284,12 +286,12 @@ impl Attempt for Writer {
         }
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
-        let progress = match self.progress(&parcel).await {
+    async fn send(&self, export: ExportRequest) -> Outcome {
+        let progress = match self.progress(&export).await {
             Ok(progress) => progress,
             Err(why) => return Outcome::Permanent { why },
         };
-        let client = parcel.batches().first().and_then(|batch| batch.client.clone());
+        let client = export.batches().first().and_then(|batch| batch.client.clone());
         let mut shards = JoinSet::new();
         for shard in progress.open() {
             shards.spawn(

@@ -1,4 +1,5 @@
-//! Tells somebody by an HTTP request that a threshold was crossed. Queue, retries and drain are those of every exporter.
+//! Tells somebody by an HTTP request that a threshold was crossed. Queue, retries and drain are those of
+//! every exporter.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -19,7 +20,7 @@ use crate::component::{
 use crate::config::{Node, Problems};
 use crate::delivery::answer::{MAX_ANSWER_BYTES, address, of_http, quote};
 use crate::delivery::{
-    Attempt, Delivery, Destination, Outcome, Parcel, QueueConfig, RetryConfig, Shape, Speaks,
+    Attempt, Delivery, Destination, ExportRequest, Outcome, QueueConfig, RetryConfig, Shape, Speaks,
     TemporalityChoice,
 };
 use crate::net::client::{Connector, UseTls, http_client};
@@ -140,9 +141,9 @@ impl Attempt for Post {
         self.shown.clone()
     }
 
-    async fn send(&self, parcel: Parcel) -> Outcome {
+    async fn send(&self, export: ExportRequest) -> Outcome {
         let mut body = BytesMut::new();
-        parcel
+        export
             .encoded()
             .parts
             .iter()

@@ -7,7 +7,7 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Step {
     Push {
-        lane: u8,
+        batch_key: u8,
         items: u32,
         batch: Option<(usize, usize)>,
     },
@@ -21,7 +21,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let sizes = prop::option::of((1..20usize, 0..20usize));
     let step = prop_oneof![
-        3 => (0..2u8, 1..15u32, sizes).prop_map(|(lane, items, batch)| Step::Push { lane, items, batch }),
+        3 => (0..2u8, 1..15u32, sizes).prop_map(|(batch_key, items, batch)| Step::Push { batch_key, items, batch }),
         3 => (any::<usize>(), 0..12u8).prop_map(|(which, how)| Step::Finish { which, how }),
         1 => (0..5000u64).prop_map(Step::Pass),
     ];
@@ -51,30 +51,30 @@ fn outcome(how: u8, items: usize) -> Outcome {
     }
 }
 
-/// A push of `step`, with items numbered from `next`; equal lanes have equal wishes.
-fn load(lane: u8, items: std::ops::Range<u32>, batch: Option<(usize, usize)>) -> Run {
+/// A push of `step`, with items numbered from `next`; equal batch keys have equal wishes.
+fn load(batch_key: u8, items: std::ops::Range<u32>, batch: Option<(usize, usize)>) -> Run {
     let (min, max) = batch.unwrap_or((1, 0));
     let load = match batch {
         Some(_) => batched(items, min, if max < min { 0 } else { max }),
         None => run(items),
     };
-    Run { lane, ..load }
+    Run { batch_key, ..load }
 }
 
 proptest! {
     /// Conservation: what went in is delivered, dropped or held at every step, and after a drain nothing is
     /// held but what is kept; no attempt carries an item that another attempt under way carries too.
     #[test]
-    fn in_is_out_plus_dropped_plus_held(steps in steps(), consumers in 1..4usize, lane_batch in prop::option::of((1..20usize, 0..20usize)), keeps: bool) {
+    fn in_is_out_plus_dropped_plus_held(steps in steps(), consumers in 1..4usize, key_batch in prop::option::of((1..20usize, 0..20usize)), keeps: bool) {
         let mut bench = Bench::new(consumers, Some(backoff()));
         bench.machine.rules.keeps = keeps;
         let mut flying: Vec<(u64, Vec<u32>)> = Vec::new();
         let (mut next, mut clock) = (0u32, 0u64);
         for step in steps {
             match step {
-                Step::Push { lane, items, batch } => {
-                    let batch = if lane == 0 { None } else { batch.and(lane_batch) };
-                    bench.push(load(lane + 2 * u8::from(batch.is_some()), next..next + items, batch));
+                Step::Push { batch_key, items, batch } => {
+                    let batch = if batch_key == 0 { None } else { batch.and(key_batch) };
+                    bench.push(load(batch_key + 2 * u8::from(batch.is_some()), next..next + items, batch));
                     next += items;
                 }
                 Step::Finish { which, how } if !flying.is_empty() => {

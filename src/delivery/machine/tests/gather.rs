@@ -76,7 +76,7 @@ fn loads_of_different_lanes_are_not_joined() {
     let mut bench = Bench::new(9, None);
     bench.push(batched(0..1, 10, 0));
     bench.push(Run {
-        lane: 1,
+        batch_key: 1,
         ..batched(1..2, 10, 0)
     });
     assert_eq!(bench.at(200).sends().len(), 2);

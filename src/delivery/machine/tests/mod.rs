@@ -18,10 +18,10 @@ use crate::batch::Signal;
 use crate::delivery::capacity::QueueCapacity;
 use crate::delivery::testing::opaque;
 
-/// A run of numbered items on a lane.
+/// A run of numbered items with one batch key.
 #[derive(Clone, Debug)]
 struct Run {
-    lane: u8,
+    batch_key: u8,
     batching: Option<Batching>,
     items: Vec<u32>,
     /// How many items each push brought that is in it.
@@ -38,10 +38,10 @@ struct Run {
 type Left = std::sync::Arc<std::sync::Mutex<Option<Vec<u32>>>>;
 
 impl Load for Run {
-    type Lane = u8;
+    type BatchKey = u8;
 
-    fn lane(&self) -> u8 {
-        self.lane
+    fn batch_key(&self) -> u8 {
+        self.batch_key
     }
 
     fn batching(&self) -> Option<Batching> {
@@ -57,7 +57,7 @@ impl Load for Run {
     }
 
     fn join(&mut self, other: Self) {
-        assert_eq!(self.lane, other.lane);
+        assert_eq!(self.batch_key, other.batch_key);
         self.items.extend(other.items);
         self.parts.extend(other.parts);
     }
@@ -108,7 +108,7 @@ impl Load for Run {
 
 fn run(items: std::ops::Range<u32>) -> Run {
     Run {
-        lane: 0,
+        batch_key: 0,
         batching: None,
         parts: vec![items.len()],
         items: items.collect(),

@@ -98,7 +98,7 @@ proptest! {
             match step {
                 Step::Push(kind, items) => {
                     let range = next..next + items;
-                    // One lane: what is to be joined by size, by time, or not at all is one sender's in turn.
+                    // One batch key: one sender's loads are joined by size, by time, or not at all in turn.
                     bench.push(if kind == 2 { batched(range, 4, 9) } else { run(range) });
                     if kind == 2 {
                         clock += 201;
@@ -244,7 +244,10 @@ fn what_waits_for_its_retry_is_not_overtaken() {
 fn lanes_are_not_joined() {
     let mut bench = in_order(None);
     bench.push(run(0..1));
-    bench.push(Run { lane: 1, ..run(1..2) });
+    bench.push(Run {
+        batch_key: 1,
+        ..run(1..2)
+    });
     let (first, items) = bench.send();
     assert_eq!(items, [0]);
     bench.finish(first, Outcome::Done);

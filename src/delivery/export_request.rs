@@ -1,4 +1,4 @@
-//! What one request carries: batches of one signal with the same wishes, in the order of their arrival.
+//! The content of one export request: batches of one signal and one batch key, in the order of their arrival.
 
 use std::any::Any;
 use std::fmt;
@@ -12,51 +12,54 @@ use super::capacity::size_of;
 use super::machine::Load;
 use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Signal, Sizer, convert};
 
-/// One or more batches that go out together. Never empty.
+/// One or more batches that one attempt sends. Never empty; all batches have the same [`BatchKey`].
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct ExportRequest {
     batches: SmallVec<[Batch; 1]>,
-    /// Items that no attempt has settled yet, where one settled some.
+    /// Items that no attempt has settled yet; `None` before an attempt settles a part.
     left: Option<usize>,
-    memo: Memo,
+    attempt_state: AttemptState,
     is_alone: bool,
 }
 
-/// What an attempt leaves for the next attempt of the same parcel: what it made of it, and how far it came.
+/// State that one attempt leaves for the next attempt of the same export request: its translation and its
+/// progress.
+///
+/// Clones of a request share the state. Joining requests drops it.
 #[derive(Clone, Default)]
-pub struct Memo(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+pub struct AttemptState(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
 
-impl Memo {
-    /// What was left, if anything was.
+impl AttemptState {
+    /// The state that an earlier attempt left, if it is a `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.0.get()?.clone().downcast().ok()
     }
 
-    /// Leaves something; what was left first stays.
-    pub fn set(&self, what: Arc<dyn Any + Send + Sync>) {
-        let _ = self.0.set(what);
+    /// Leaves state; the first one stays.
+    pub fn set(&self, state: Arc<dyn Any + Send + Sync>) {
+        let _ = self.0.set(state);
     }
 }
 
-impl fmt::Debug for Memo {
+impl fmt::Debug for AttemptState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memo").finish_non_exhaustive()
+        f.debug_struct("AttemptState").finish_non_exhaustive()
     }
 }
 
-/// What may go out together.
+/// The key of batches that may be joined: batches with equal keys go out together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lane {
+pub struct BatchKey {
     /// The signal.
     pub signal: Signal,
-    /// How to join it.
+    /// The limits of a joined request; `None` where nothing is joined.
     pub batching: Option<Batching>,
-    /// Whose it is.
+    /// The metadata of the sender.
     pub client: Option<Arc<ClientMetadata>>,
 }
 
-impl Lane {
-    /// The lane of nothing but a signal.
+impl BatchKey {
+    /// The key of a signal without batching and sender.
     pub fn plain(signal: Signal) -> Self {
         Self {
             signal,
@@ -65,7 +68,7 @@ impl Lane {
         }
     }
 
-    /// The lane of a batch.
+    /// The key of a batch.
     pub fn of(batch: &Batch) -> Self {
         Self {
             signal: batch.signal(),
@@ -75,18 +78,18 @@ impl Lane {
     }
 }
 
-impl Parcel {
-    /// A parcel of one batch.
+impl ExportRequest {
+    /// An export request of one batch.
     pub fn new(batch: Batch) -> Self {
         Self {
             batches: SmallVec::from_buf([batch]),
             left: None,
-            memo: Memo::default(),
+            attempt_state: AttemptState::default(),
             is_alone: false,
         }
     }
 
-    /// A parcel of one batch that a former run may have sent.
+    /// An export request of one batch that a former run may have sent.
     pub fn again(batch: Batch) -> Self {
         Self {
             is_alone: true,
@@ -94,12 +97,12 @@ impl Parcel {
         }
     }
 
-    /// What an earlier attempt left.
-    pub fn memo(&self) -> &Memo {
-        &self.memo
+    /// The state that an earlier attempt left.
+    pub fn attempt_state(&self) -> &AttemptState {
+        &self.attempt_state
     }
 
-    /// What it carries.
+    /// Its batches.
     pub fn batches(&self) -> &[Batch] {
         &self.batches
     }
@@ -145,11 +148,11 @@ impl Parcel {
     }
 }
 
-impl Load for Parcel {
-    type Lane = Lane;
+impl Load for ExportRequest {
+    type BatchKey = BatchKey;
 
-    fn lane(&self) -> Lane {
-        Lane::of(self.first())
+    fn batch_key(&self) -> BatchKey {
+        BatchKey::of(self.first())
     }
 
     fn batching(&self) -> Option<Batching> {
@@ -171,7 +174,7 @@ impl Load for Parcel {
 
     fn join(&mut self, other: Self) {
         self.batches.extend(other.batches);
-        (self.left, self.memo) = (None, Memo::default());
+        (self.left, self.attempt_state) = (None, AttemptState::default());
     }
 
     fn name(&self) -> String {
@@ -183,27 +186,27 @@ impl Load for Parcel {
     }
 
     fn split(self, max: usize, sizer: Sizer) -> Vec<(Self, Range<usize>)> {
-        let mut parcels: Vec<(Self, Range<usize>)> = Vec::new();
+        let mut exports: Vec<(Self, Range<usize>)> = Vec::new();
         let mut size = max;
         for (at, batch) in self.batches.into_iter().enumerate() {
             let (first, rest) = fill(batch, max.saturating_sub(size), sizer);
             let rest = rest.into_iter().flat_map(|rest| cut(rest, max, sizer));
             for batch in first.into_iter().chain(rest) {
                 let more = size_of(sizer, &batch);
-                match parcels.last_mut() {
+                match exports.last_mut() {
                     Some((open, parts)) if size + more <= max => {
                         open.batches.push(batch);
                         parts.end = at + 1;
                     }
                     _ => {
-                        parcels.push((Self::new(batch), at..at + 1));
+                        exports.push((Self::new(batch), at..at + 1));
                         size = 0;
                     }
                 }
                 size += more;
             }
         }
-        parcels
+        exports
     }
 }
 
@@ -291,21 +294,21 @@ mod tests {
         }
     }
 
-    fn parcel(requests: &[Vec<usize>]) -> Parcel {
+    fn export(requests: &[Vec<usize>]) -> ExportRequest {
         let batches = requests.iter().map(|scopes| {
             let bytes = request(scopes).encode_to_vec();
             Batch::new(wire::check(Signal::Logs, bytes.into()).expect("a request"))
         });
-        let mut parcels = batches.map(Parcel::new);
-        let mut whole = parcels.next().expect("at least one request");
-        parcels.for_each(|more| whole.join(more));
+        let mut exports = batches.map(ExportRequest::new);
+        let mut whole = exports.next().expect("at least one request");
+        exports.for_each(|more| whole.join(more));
         whole
     }
 
     /// Scope and time of every record.
-    fn records(parcel: &Parcel) -> Vec<(String, u64)> {
+    fn records(export: &ExportRequest) -> Vec<(String, u64)> {
         let mut records = Vec::new();
-        for part in parcel.encoded().parts {
+        for part in export.encoded().parts {
             let request = ExportLogsServiceRequest::decode(part.bytes).expect("a request");
             for resource in request.resource_logs {
                 assert_eq!(resource.schema_url, "schema");
@@ -326,7 +329,7 @@ mod tests {
             max in 1usize..30,
             bytes in any::<bool>(),
         ) {
-            let whole = parcel(&requests);
+            let whole = export(&requests);
             let sizer = if bytes { Sizer::Bytes } else { Sizer::Items };
             let max = if bytes { max * 20 } else { max };
             let (pieces, parts): (Vec<_>, Vec<_>) = whole.clone().split(max, sizer).into_iter().unzip();
@@ -353,17 +356,17 @@ mod tests {
 
     #[test]
     fn items_are_cut_into_as_few_pieces_as_possible() {
-        let sizes = |parcel: Parcel, max| {
-            let pieces = parcel.split(max, Sizer::Items);
+        let sizes = |export: ExportRequest, max| {
+            let pieces = export.split(max, Sizer::Items);
             pieces.iter().map(|(piece, _)| piece.items()).collect::<Vec<_>>()
         };
-        assert_eq!(sizes(parcel(&[vec![25]]), 10), [10, 10, 5]);
-        assert_eq!(sizes(parcel(&[vec![3, 4], vec![5]]), 8), [8, 4]);
+        assert_eq!(sizes(export(&[vec![25]]), 10), [10, 10, 5]);
+        assert_eq!(sizes(export(&[vec![3, 4], vec![5]]), 8), [8, 4]);
     }
 
     #[test]
     fn what_counts_requests_is_cut_between_them_only() {
-        let pieces = parcel(&[vec![5], vec![5], vec![5]]).split(2, Sizer::Requests);
+        let pieces = export(&[vec![5], vec![5], vec![5]]).split(2, Sizer::Requests);
         assert_eq!(
             pieces
                 .iter()
