@@ -1,4 +1,5 @@
-//! How a batch moves: admitted by every destination of its path first, then consumed by all of them (DESIGN: all or none).
+//! How a batch moves: admitted by every destination of its path first, then consumed by all of them (DESIGN:
+//! all or none).
 
 use std::any::Any;
 use std::pin::Pin;
@@ -62,7 +63,7 @@ pub struct Flow {
     rejected_items: usize,
     rejected_why: Option<String>,
     waits: SmallVec<[oneshot::Receiver<Answer>; 1]>,
-    paces: SmallVec<[Pin<Box<dyn Future<Output = ()> + Send>>; 1]>,
+    delays: SmallVec<[Pin<Box<dyn Future<Output = ()> + Send>>; 1]>,
     is_waited_for: bool,
     blocks: bool,
     is_short_of_memory: bool,
@@ -111,9 +112,9 @@ impl Flow {
         self.waits.push(answer);
     }
 
-    /// The data is taken, but its peer is to have this moment before it sends more.
-    pub fn keep_pace(&mut self, moment: impl Future<Output = ()> + Send + 'static) {
-        self.paces.push(Box::pin(moment));
+    /// Delays the answer to the peer by `delay`, for backpressure: the data is taken already.
+    pub fn delay_answer(&mut self, delay: impl Future<Output = ()> + Send + 'static) {
+        self.delays.push(Box::pin(delay));
     }
 
     /// A push whose sender waits for [`Self::settled`] and keeps what is refused until then.
@@ -124,7 +125,8 @@ impl Flow {
         }
     }
 
-    /// Whether the sender has the data until it is told otherwise. If not, the component that has taken it must not lose it.
+    /// Whether the sender has the data until it is told otherwise. If not, the component that has taken it
+    /// must not lose it.
     pub fn is_waited_for(&self) -> bool {
         self.is_waited_for
     }
@@ -139,8 +141,8 @@ impl Flow {
         self.blocks
     }
 
-    /// Calls `admit` while the gateway is above its soft limit: who would keep the data in memory refuses it. `None`: somebody
-    /// did.
+    /// Calls `admit` while the gateway is above its soft limit: who would keep the data in memory refuses it.
+    /// `None`: somebody did.
     pub fn short_of_memory(
         &mut self,
         admit: impl FnOnce(&mut Self) -> Result<(), Refused>,
@@ -176,8 +178,8 @@ impl Flow {
             let verdict = answer.unwrap_or_else(stopping)?;
             self.reject(verdict.rejected_items, || verdict.message);
         }
-        for pace in std::mem::take(&mut self.paces) {
-            pace.await;
+        for delay in std::mem::take(&mut self.delays) {
+            delay.await;
         }
         Ok(self.verdict())
     }

@@ -1,4 +1,5 @@
-//! When to try again: growing, jittered delays for a request, and a gate for the whole destination.
+//! When to try again: growing, jittered delays for a request, and a circuit breaker for the whole
+//! destination.
 
 use std::time::{Duration, Instant};
 
@@ -47,23 +48,24 @@ pub fn server_delay(asked: Duration) -> Duration {
     asked.min(MAX_SERVER_DELAY)
 }
 
-/// Throttles a whole destination (OTLP: a client must slow down on UNAVAILABLE, 429 and 503).
+/// The circuit breaker of a destination (OTLP: a client must slow down on UNAVAILABLE, 429 and 503).
 ///
-/// One failed attempt proves little: after it, attempts go one at a time. When the next one fails too, nothing is sent
-/// for a growing delay, then one probe. Any success opens the gate. A delay that the peer asked for counts at once.
+/// One failed attempt proves little: after it, the breaker is half open, and attempts go one at a time. When
+/// the next one fails too, the breaker opens: nothing is sent for a growing delay, then one probe. Any
+/// success closes the breaker. A delay that the peer asks for opens it at once.
 ///
-/// Attempts are numbered in the order of their start; the fate of one that began before the gate last
-/// closed is old news and moves nothing.
+/// Attempts are numbered in the order of their start. `since` is the first number after the last failure: the
+/// result of an earlier attempt is outdated and changes nothing.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct CircuitBreaker {
     failures: u32,
     since: u64,
     until: Option<Instant>,
 }
 
-impl Gate {
-    /// An attempt failed in a way that asks for a retry; `next` is the number that the next attempt will have.
-    pub(super) fn failed(&mut self, attempt: u64, next: u64, until: impl FnOnce(u32) -> Instant) {
+impl CircuitBreaker {
+    /// Records an attempt that failed and is to be retried. `next` is the number of the next attempt.
+    pub(super) fn record_failure(&mut self, attempt: u64, next: u64, until: impl FnOnce(u32) -> Instant) {
         if attempt < self.since {
             return;
         }
@@ -74,13 +76,13 @@ impl Gate {
         }
     }
 
-    /// The peer asked for silence until then.
-    pub(super) fn asked(&mut self, until: Instant) {
+    /// Opens the breaker until then: the peer asked for a delay.
+    pub(super) fn hold_until(&mut self, until: Instant) {
         self.until = self.until.max(Some(until));
     }
 
-    /// The peer took something, or at least answered sensibly.
-    pub(super) fn answered(&mut self, attempt: u64) {
+    /// Records an attempt that the peer accepted, or at least answered sensibly.
+    pub(super) fn record_success(&mut self, attempt: u64) {
         if attempt >= self.since {
             *self = Self {
                 since: self.since,
@@ -89,19 +91,19 @@ impl Gate {
         }
     }
 
-    /// When the gate opens, if it is closed now.
-    pub(super) fn closed_until(&self, now: Instant) -> Option<Instant> {
+    /// The end of the open state, if the breaker is open now.
+    pub(super) fn open_until(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| *until > now)
     }
 
     /// Whether another attempt may start beside those in flight.
-    pub(super) fn lets_in(&self, now: Instant, in_flight: impl Iterator<Item = u64>) -> bool {
+    pub(super) fn allows(&self, now: Instant, in_flight: impl Iterator<Item = u64>) -> bool {
         let probing = self.failures > 0 && in_flight.max().is_some_and(|latest| latest >= self.since);
-        self.closed_until(now).is_none() && !probing
+        self.open_until(now).is_none() && !probing
     }
 
-    /// Forgets everything: the last chance before the end is taken at once.
-    pub(super) fn open(&mut self, next: u64) {
+    /// Closes the breaker and forgets all failures: the last attempts before the stop start at once.
+    pub(super) fn reset(&mut self, next: u64) {
         *self = Self {
             since: next,
             ..Self::default()

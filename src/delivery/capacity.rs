@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::ticket::Ticket;
+use super::ack_guard::AckGuard;
 use crate::batch::{Batch, Signal, Sizer};
 use crate::component::{Answer, Reason, Refused, Shared, Verdict};
 
@@ -175,7 +175,7 @@ impl QueueCapacity {
             size,
             bytes,
             is_used: false,
-            ticket: None,
+            ack: None,
             answer: None,
             failure: OnceLock::new(),
         }
@@ -229,7 +229,7 @@ pub(super) fn size_of(sizer: Sizer, batch: &Batch) -> usize {
 
 /// The capacity and the memory of one batch; dropping the permit releases both.
 ///
-/// The drop also settles the batch on disk, through the ticket, and answers the sender that waits for the
+/// The drop also settles the batch on disk, through the guard, and answers the sender that waits for the
 /// result.
 pub struct QueuePermit {
     capacity: Arc<QueueCapacity>,
@@ -238,7 +238,7 @@ pub struct QueuePermit {
     bytes: usize,
     is_used: bool,
     /// The batch's record on disk, settled when this is dropped.
-    ticket: Option<Ticket>,
+    ack: Option<AckGuard>,
     /// The sender that waits for the result.
     answer: Option<oneshot::Sender<Answer>>,
     /// Why a part of the batch was not delivered; the first reason counts.
@@ -247,13 +247,13 @@ pub struct QueuePermit {
 
 impl QueuePermit {
     /// Notes that the batch is on disk too.
-    pub(super) fn set_ticket(&mut self, ticket: Ticket) {
-        self.ticket = Some(ticket);
+    pub(super) fn set_ack(&mut self, ack: AckGuard) {
+        self.ack = Some(ack);
     }
 
-    /// The ticket of a batch that is on disk.
-    pub(super) fn ticket(&self) -> Option<&Ticket> {
-        self.ticket.as_ref()
+    /// The guard of a batch that is on disk.
+    pub(super) fn ack(&self) -> Option<&AckGuard> {
+        self.ack.as_ref()
     }
 
     /// Notes the sender that waits for the result.

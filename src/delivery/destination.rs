@@ -11,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use super::backpressure::Backpressure;
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
 use super::driver::Engine;
@@ -18,10 +19,9 @@ use super::export_request::ExportRequest;
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
-use super::pacing::Pacing;
 use super::recovery::Recovery;
 use super::shape::Shape;
-use super::spill::{How, Spill, Way};
+use super::spill::{AppendOptions, Placement, Spill};
 use super::standing::{OUTAGE, Standing};
 use super::stored;
 use super::temporality::Conversion;
@@ -57,8 +57,8 @@ pub trait Attempt: Send + Sync + 'static {
     async fn close(&self, _deadline: Instant) {}
 }
 
-/// Takes batches that a destination can't deliver any more; they stay in the same books.
-pub type Heir = Box<dyn Fn(Batch) + Send + Sync>;
+/// Takes the batches that a retired destination could not deliver by its stop. They stay in the same ledgers.
+pub type DrainHandler = Box<dyn Fn(Batch) + Send + Sync>;
 
 /// A pushing exporter: `A` speaks the protocol, everything else is here.
 pub struct Destination<A> {
@@ -71,7 +71,7 @@ pub(super) struct Inner<A> {
     pub(super) ledgers: [Option<Arc<Ledger>>; 3],
     pub(super) attempt: A,
     pub(super) capacity: Arc<QueueCapacity>,
-    pacing: Arc<Pacing>,
+    backpressure: Arc<Backpressure>,
     pub(super) machine: Mutex<Machine<ExportRequest>>,
     pub(super) wake: Arc<Notify>,
     /// Set at the start.
@@ -86,8 +86,8 @@ pub(super) struct Inner<A> {
     pub(super) spill: OnceLock<Spill>,
     pub(super) conversion: Option<Arc<Conversion>>,
     shape: Shape,
-    /// Who gets what is left at the stop.
-    pub(super) heir: OnceLock<Heir>,
+    /// Takes what is left at the stop; set by `retire`.
+    pub(super) drain_handler: OnceLock<DrainHandler>,
     stopping: AtomicBool,
     queue: QueueConfig,
     batching: Option<Batching>,
@@ -107,7 +107,7 @@ impl<A: Attempt> Destination<A> {
         let max_bytes = delivery.queue.max_bytes.as_usize();
         let inner = Inner {
             capacity: QueueCapacity::new(sizer, size, max_bytes, context.base.shared.clone()),
-            pacing: Arc::default(),
+            backpressure: Arc::default(),
             machine: Mutex::new(Machine::new(delivery.rules(), rand::random())),
             wake: Arc::default(),
             engine: OnceLock::new(),
@@ -120,7 +120,7 @@ impl<A: Attempt> Destination<A> {
             )
             .map(Arc::new),
             shape: delivery.shape,
-            heir: OnceLock::new(),
+            drain_handler: OnceLock::new(),
             queue: delivery.queue.clone(),
             spill: OnceLock::new(),
             batching: delivery.queue.batching(),
@@ -153,11 +153,11 @@ impl<A: Attempt> Destination<A> {
 }
 
 impl<A: Attempt> Destination<A> {
-    /// The destination is used no more, and another may have its name: what is left at the stop goes to an
-    /// heir instead of being dropped, and the standing is shown no more.
-    pub fn leave_to(&self, heir: Heir) {
-        // A second heir would come too late.
-        let _ = self.inner.heir.set(heir);
+    /// Takes the destination out of use; another one may get its name. The handler then receives what is left at
+    /// the stop, instead of a drop. The standing is no longer shown.
+    pub fn retire(&self, drain_handler: DrainHandler) {
+        // The first handler stays.
+        let _ = self.inner.drain_handler.set(drain_handler);
         self.inner.machine().keep_what_is_left();
         self.inner.standing.leave();
     }
@@ -204,12 +204,12 @@ impl<A: Attempt> Consumer for Destination<A> {
         }
         flow.keep_in_memory()?;
         let inner = &*self.inner;
-        let error = match inner.find_way(batch) {
+        let error = match inner.place(batch) {
             Ok(_) if inner.stopping.load(Relaxed) => {
                 return Err(inner.refuse("is stopping", STOPPING_RETRY_AFTER));
             }
-            Ok(way) => {
-                flow.set_aside(inner.owner(), way);
+            Ok(placement) => {
+                flow.set_aside(inner.owner(), placement);
                 return Ok(());
             }
             Err(error) => error,
@@ -229,16 +229,16 @@ impl<A: Attempt> Consumer for Destination<A> {
 
     fn consume(&self, mut batch: Batch, flow: &mut Flow) {
         let inner = &self.inner;
-        let way: Option<Way> = flow.take(inner.owner());
+        let placement: Option<Placement> = flow.take(inner.owner());
         if batch.items() == 0 {
             return;
         }
-        let way = way.or_else(|| inner.find_way(&batch).ok());
+        let placement = placement.or_else(|| inner.place(&batch).ok());
         if inner.batching.is_some() {
             batch.batching.clone_from(&inner.batching);
         }
-        match way {
-            Some(way) => inner.take(batch, way, flow),
+        match placement {
+            Some(placement) => inner.take(batch, placement, flow),
             None => inner.lose_batch(&batch, Reason::QueueFull, "the sending queue is full"),
         }
     }
@@ -274,7 +274,7 @@ impl<A: Attempt> Inner<A> {
     }
 
     fn tell_end(&self, waited: u64) {
-        let kept = match self.heir.get() {
+        let kept = match self.drain_handler.get() {
             Some(_) => 0,
             None => self.spill.get().map_or(0, Spill::waiting),
         };
@@ -333,16 +333,17 @@ impl<A: Attempt> Inner<A> {
         recovered.tell_damage(component);
     }
 
-    fn find_way(&self, batch: &Batch) -> Result<Way, CapacityError> {
+    fn place(&self, batch: &Batch) -> Result<Placement, CapacityError> {
         match self.spill.get() {
-            None => self.capacity.reserve(batch).map(Way::Memory),
+            None => self.capacity.reserve(batch).map(Placement::Memory),
             Some(spill) => spill.admit(&self.capacity, batch),
         }
     }
 
-    /// Takes a batch by the way that was found for it.
-    fn take(self: &Arc<Self>, batch: Batch, way: Way, flow: &mut Flow) {
-        let journals = !matches!(way, Way::Memory(_)) && self.queue.storage_mode == StorageMode::Always;
+    /// Takes a batch to its placement.
+    fn take(self: &Arc<Self>, batch: Batch, placement: Placement, flow: &mut Flow) {
+        let journals =
+            !matches!(placement, Placement::Memory(_)) && self.queue.storage_mode == StorageMode::Always;
         let mut cursor = Vec::new();
         let _passing = self.conversion.as_ref().map(|conversion| conversion.pass());
         let batch = match &self.conversion {
@@ -353,30 +354,30 @@ impl<A: Attempt> Inner<A> {
         if batch.items() == 0 && cursor.is_empty() {
             return;
         }
-        match (way, self.spill.get()) {
-            (Way::Both(mut permit, share), Some(spill)) => {
+        match (placement, self.spill.get()) {
+            (Placement::Both(mut permit, share), Some(spill)) => {
                 let batch = stored::encode(batch);
-                let how = How {
+                let options = AppendOptions {
                     share: Some(share),
                     claimed: true,
                     done: Some(self.wait_for(spill, flow)),
                 };
-                permit.set_ticket(spill.append(&batch, &cursor, how));
+                permit.set_ack(spill.append(&batch, &cursor, options));
                 self.enqueue(batch, permit, flow);
             }
-            (Way::Disk(share), Some(spill)) => {
-                let how = How {
+            (Placement::Disk(share), Some(spill)) => {
+                let options = AppendOptions {
                     share: Some(share),
                     claimed: batch.items() == 0,
                     done: Some(self.wait_for(spill, flow)),
                 };
-                spill.append(&stored::encode(batch), &cursor, how);
+                spill.append(&stored::encode(batch), &cursor, options);
                 self.wake.notify_one();
             }
-            (Way::Memory(permit) | Way::Both(permit, _), _) => {
+            (Placement::Memory(permit) | Placement::Both(permit, _), _) => {
                 self.enqueue(batch, permit, flow);
             }
-            (Way::Disk(_), None) => self.lose_batch(&batch, Reason::QueueFull, "there is no storage"),
+            (Placement::Disk(_), None) => self.lose_batch(&batch, Reason::QueueFull, "there is no storage"),
         }
     }
 
@@ -390,11 +391,11 @@ impl<A: Attempt> Inner<A> {
             let (answer, result) = oneshot::channel();
             permit.answer_to(answer);
             flow.wait_for(result);
-        } else if flow.is_waited_for() && self.pacing.is_due(self.capacity.used_bytes()) {
+        } else if flow.is_waited_for() && self.backpressure.is_due(self.capacity.used_bytes()) {
             let (answer, result) = oneshot::channel();
             permit.answer_to(answer);
-            let pacing = self.pacing.clone();
-            flow.keep_pace(async move { pacing.wait(result).await });
+            let backpressure = self.backpressure.clone();
+            flow.delay_answer(async move { backpressure.wait(result).await });
         }
         self.queue(ExportRequest::new(batch), permit);
     }

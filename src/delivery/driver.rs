@@ -16,7 +16,7 @@ use super::machine::{Action, Load, Machine};
 use super::notices::INTERVAL;
 use super::outcome::{Loss, Outcome};
 use super::recovery::Progress;
-use super::spill::{How, Spill};
+use super::spill::{AppendOptions, Spill};
 use super::standing::{Outage, Trouble};
 use crate::batch::{Batch, Signal};
 use crate::component::slow::{Slow, Stage};
@@ -345,10 +345,10 @@ impl<A: Attempt> Inner<A> {
 
     /// Takes what the disk gave back into memory, and asks for more if there is room. Whether there is more.
     fn read_back(self: &Arc<Self>, spill: &Spill) -> bool {
-        let mut post = spill.collect();
+        let mut reloaded = spill.collect();
         for (signal, items) in Signal::ALL
             .into_iter()
-            .zip(post.lost)
+            .zip(reloaded.lost)
             .filter(|(_, items)| *items > 0)
         {
             let loss = Loss {
@@ -359,21 +359,21 @@ impl<A: Attempt> Inner<A> {
             self.lose(Instant::now(), &BatchKey::plain(signal), &loss);
         }
         let draining = self.machine().deadline().is_some();
-        for (export, ticket) in std::mem::take(&mut post.exports) {
-            match ticket {
-                Some(ticket) if draining => ticket.keep(),
-                ticket => {
+        for (export, ack) in std::mem::take(&mut reloaded.exports) {
+            match ack {
+                Some(ack) if draining => ack.keep(),
+                ack => {
                     let Some(batch) = export.batches().first() else {
                         continue;
                     };
                     let mut permit = self.capacity.force(batch);
-                    ticket.into_iter().for_each(|ticket| permit.set_ticket(ticket));
+                    ack.into_iter().for_each(|ack| permit.set_ack(ack));
                     self.queue(export, permit);
                 }
             }
         }
-        spill.taken(&post);
-        drop(post);
+        spill.taken(&reloaded);
+        drop(reloaded);
         if !draining && spill.has_backlog() && self.capacity.is_half_free() {
             let is_empty = self.capacity.used() == 0;
             spill.ask(&self.context.shared.memory, is_empty);
@@ -381,21 +381,22 @@ impl<A: Attempt> Inner<A> {
         spill.has_backlog()
     }
 
-    /// Leaves a request to the heir, or to the next run: what is on disk stays there, the rest is written.
+    /// Leaves a request to the drain handler, or to the next run: what is on disk stays there, the rest is
+    /// written.
     fn keep(&self, load: &ExportRequest, permits: &Permits) {
-        let tickets: Vec<_> = permits.iter().filter_map(|permit| permit.ticket()).collect();
-        if let Some(heir) = self.heir.get() {
-            return load.batches().iter().cloned().for_each(heir);
+        let acks: Vec<_> = permits.iter().filter_map(|permit| permit.ack()).collect();
+        if let Some(drain_handler) = self.drain_handler.get() {
+            return load.batches().iter().cloned().for_each(drain_handler);
         }
         let Some(spill) = self.spill.get() else { return };
-        if !tickets.is_empty() && tickets.len() == permits.len() {
-            tickets.into_iter().for_each(|ticket| ticket.keep());
+        if !acks.is_empty() && acks.len() == permits.len() {
+            acks.into_iter().for_each(|ack| ack.keep());
         } else {
-            // Tickets of joined batches are settled when the permits are dropped; the store writes this
+            // Guards of joined batches are settled when the permits are dropped; the store writes this
             // before.
             load.batches()
                 .iter()
-                .for_each(|batch| drop(spill.append(batch, &[], How::default())));
+                .for_each(|batch| drop(spill.append(batch, &[], AppendOptions::default())));
         }
     }
 
@@ -416,9 +417,9 @@ impl<A: Attempt> Inner<A> {
         let _ = tokio::task::spawn_blocking(move || {
             let Some(spill) = inner.spill.get() else { return };
             spill.close();
-            for (export, ticket) in spill.collect().exports {
-                match (ticket, export.batches().first()) {
-                    (Some(ticket), _) => ticket.keep(),
+            for (export, ack) in spill.collect().exports {
+                match (ack, export.batches().first()) {
+                    (Some(ack), _) => ack.keep(),
                     (None, Some(batch)) => {
                         inner.lose_batch(batch, Reason::Shutdown, "it could not be stored");
                         spill.forget(batch.items());

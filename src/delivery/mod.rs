@@ -6,8 +6,10 @@
 //! A destination reserves capacity in a [`capacity::QueueCapacity`] before any component commits, without the
 //! machine; with storage, `spill` decides what is in memory and what on disk.
 
+mod ack_guard;
 pub(crate) mod answer;
 pub mod backoff;
+mod backpressure;
 pub mod capacity;
 pub mod config;
 pub mod destination;
@@ -19,7 +21,6 @@ pub mod machine;
 mod making;
 mod notices;
 pub mod outcome;
-mod pacing;
 mod recovery;
 mod retry_on;
 mod shape;
@@ -31,7 +32,6 @@ mod temporality;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod ticket;
 
 pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
 pub use destination::{Attempt, Destination};

@@ -1,9 +1,8 @@
 //! The part of a queue that is on disk.
 //!
-//! A batch goes one of three ways. *Memory*: nothing is written. *Both*: written, and in memory at once.
-//! *Disk*: written, and read back when memory has room. As long as anything waits on disk alone, all that
-//! comes goes there behind it: what came first is sent first. A batch on disk is settled when its last piece
-//! is delivered or dropped.
+//! A batch has one of three placements. *Memory*: nothing is written. *Both*: written, and in memory at once.
+//! *Disk*: written, and read back when memory has room. While a batch waits on disk alone, all later batches go
+//! to disk too, so that the order stays. A batch on disk is settled when its last piece is delivered or dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,12 +12,12 @@ use tidegate_wal::{
 };
 use tokio::sync::Notify;
 
+use super::ack_guard::{AckGuard, ItemCounter};
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::StorageMode;
 use super::export_request::ExportRequest;
 use super::stored;
 use super::temporality::Conversion;
-use super::ticket::{Claimed, Ticket};
 use crate::batch::{Batch, Signal};
 use crate::component::{Account, ComponentError, Context, Held};
 
@@ -26,28 +25,28 @@ use crate::component::{Account, ComponentError, Context, Held};
 pub(super) struct Spill {
     store: Arc<Store>,
     mode: StorageMode,
-    claimed: Claimed,
+    claimed: ItemCounter,
     /// What a former run left, of that.
-    former: Claimed,
+    former: ItemCounter,
     /// What has a smaller number is of a former run.
     first_seq: u64,
     /// Where the conversion's places are kept at the stop, when they are not with every batch.
     at_stop: Option<(PathBuf, Arc<Conversion>)>,
 }
 
-/// How a batch is appended.
+/// The options of one append.
 #[derive(Default)]
-pub(super) struct How {
+pub(super) struct AppendOptions {
     /// Space on disk that is reserved for it.
     pub(super) share: Option<Share>,
-    /// Whether it is in memory too.
+    /// Whether the batch is in memory too; its guard then settles the record.
     pub(super) claimed: bool,
-    /// Told when it is written, or why it is not.
+    /// Called when the record is written, or with the reason why it is not.
     pub(super) done: Option<Done>,
 }
 
-/// Where a batch goes, with the room set aside there.
-pub(super) enum Way {
+/// Where a batch goes, with the capacity reserved there.
+pub(super) enum Placement {
     Memory(QueuePermit),
     Both(QueuePermit, Share),
     Disk(Share),
@@ -100,8 +99,8 @@ impl Spill {
             first_seq: store.next_seq(),
             store,
             mode,
-            claimed: Claimed::default(),
-            former: Claimed::default(),
+            claimed: ItemCounter::default(),
+            former: ItemCounter::default(),
             at_stop,
         };
         let found = recovered.items.iter().sum::<u64>();
@@ -109,29 +108,33 @@ impl Spill {
         Ok((spill, recovered))
     }
 
-    /// Finds a way for a batch.
-    pub(super) fn admit(&self, capacity: &Arc<QueueCapacity>, batch: &Batch) -> Result<Way, CapacityError> {
+    /// Decides the placement of a batch and reserves its capacity.
+    pub(super) fn admit(
+        &self,
+        capacity: &Arc<QueueCapacity>,
+        batch: &Batch,
+    ) -> Result<Placement, CapacityError> {
         let in_memory = match self.store.backlog() {
             0 => capacity.reserve(batch).ok(),
             _ => None,
         };
         if let (StorageMode::Spill, Some(_)) = (self.mode, &in_memory) {
-            return in_memory.map(Way::Memory).ok_or(CapacityError::Full);
+            return in_memory.map(Placement::Memory).ok_or(CapacityError::Full);
         }
         let bytes = batch.bytes() as u64 + RECORD_BYTES;
         match (self.store.reserve(bytes), in_memory) {
-            (Ok(Some(share)), Some(permit)) => Ok(Way::Both(permit, share)),
-            (Ok(Some(share)), None) => Ok(Way::Disk(share)),
+            (Ok(Some(share)), Some(permit)) => Ok(Placement::Both(permit, share)),
+            (Ok(Some(share)), None) => Ok(Placement::Disk(share)),
             // Without promises a disk that fails is no reason to refuse what memory has room for.
-            (_, _) if self.mode == StorageMode::Spill => capacity.reserve(batch).map(Way::Memory),
+            (_, _) if self.mode == StorageMode::Spill => capacity.reserve(batch).map(Placement::Memory),
             (Ok(None), _) => Err(CapacityError::Full),
             (Err(_), _) => Err(CapacityError::TooLarge),
         }
     }
 
-    /// Appends a batch. A claimed one is in memory too: its ticket settles it.
-    pub(super) fn append(&self, batch: &Batch, cursor: &[u8], how: How) -> Ticket {
-        let How { share, claimed, done } = how;
+    /// Appends a batch. A claimed one is in memory too: its guard settles it.
+    pub(super) fn append(&self, batch: &Batch, cursor: &[u8], options: AppendOptions) -> AckGuard {
+        let AppendOptions { share, claimed, done } = options;
         let seq = self.store.append(Append {
             tag: batch.signal() as u8,
             items: batch.items(),
@@ -146,13 +149,13 @@ impl Spill {
         if claimed {
             self.claimed.add(batch.items());
         }
-        self.ticket(seq, batch.items(), !claimed)
+        self.ack_guard(seq, batch.items(), !claimed)
     }
 
-    fn ticket(&self, seq: u64, items: usize, keeps: bool) -> Ticket {
+    fn ack_guard(&self, seq: u64, items: usize, keeps: bool) -> AckGuard {
         let former = (seq < self.first_seq).then(|| self.former.clone());
         let counts = std::iter::once(self.claimed.clone()).chain(former).collect();
-        Ticket::new(self.store.clone(), counts, seq, items, keeps)
+        AckGuard::new(self.store.clone(), counts, seq, items, keeps)
     }
 
     /// Items of all batches on disk that are not delivered or dropped, wherever else they are.
@@ -198,19 +201,19 @@ impl Spill {
         self.store.ask(Some(ReadRoom::new(held, is_empty)));
     }
 
-    /// What was read back or could not be written, since it was asked last.
-    pub(super) fn collect(&self) -> Post {
+    /// The batches that were read back or could not be written since the last call.
+    pub(super) fn collect(&self) -> Reloaded {
         let Outbox {
             read,
             room,
             failed,
             items,
         } = self.store.collect();
-        let mut post = Post {
+        let mut reloaded = Reloaded {
             items,
             lost: read.lost_items,
             _room: room,
-            ..Post::default()
+            ..Reloaded::default()
         };
         for stored in read.stored {
             let (seq, tag, items) = (stored.seq, stored.tag, stored.items);
@@ -220,20 +223,21 @@ impl Spill {
                         true => ExportRequest::again(batch),
                         false => ExportRequest::new(batch),
                     };
-                    post.claimed += items as usize;
-                    post.exports
-                        .push((export, Some(self.ticket(seq, items as usize, false))));
+                    reloaded.claimed += items as usize;
+                    reloaded
+                        .exports
+                        .push((export, Some(self.ack_guard(seq, items as usize, false))));
                 }
                 None => {
                     self.store.settle(seq);
-                    if let Some(lost) = post.lost.get_mut(usize::from(tag)) {
+                    if let Some(lost) = reloaded.lost.get_mut(usize::from(tag)) {
                         *lost += u64::from(items);
                     }
                 }
             }
         }
         // Only what a former run left is read from files that may have been damaged since.
-        self.former.lose(post.lost.iter().sum());
+        self.former.lose(reloaded.lost.iter().sum());
         let failed = failed.into_iter().filter_map(|append| {
             let payload = append.payload.concat().into();
             stored::from_bytes(tidegate_wal::Stored {
@@ -243,15 +247,16 @@ impl Spill {
                 payload,
             })
         });
-        post.exports
+        reloaded
+            .exports
             .extend(failed.map(|batch| (ExportRequest::new(batch), None)));
-        post
+        reloaded
     }
 
-    /// What was collected is in memory: what comes may stand behind it there.
-    pub(super) fn taken(&self, post: &Post) {
-        self.store.taken(post.items);
-        self.claimed.add(post.claimed);
+    /// Notes that the collected batches are in the machine: later batches may queue behind them there.
+    pub(super) fn taken(&self, reloaded: &Reloaded) {
+        self.store.taken(reloaded.items);
+        self.claimed.add(reloaded.claimed);
     }
 
     /// Writes what is there and ends. Blocking.
@@ -265,11 +270,11 @@ impl Spill {
     }
 }
 
-/// What the disk gives back.
+/// Batches that come from the disk into memory.
 #[derive(Default)]
-pub(super) struct Post {
-    /// Batches that memory is to hold, with their tickets where they are on disk too.
-    pub(super) exports: Vec<(ExportRequest, Option<Ticket>)>,
+pub(super) struct Reloaded {
+    /// The batches, with their guards where they are on disk too.
+    pub(super) exports: Vec<(ExportRequest, Option<AckGuard>)>,
     /// Items of data that is damaged, by signal.
     pub(super) lost: [u64; Signal::ALL.len()],
     /// How many items all of this is.

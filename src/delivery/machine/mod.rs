@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::backoff::{Backoff, Gate, server_delay};
+use super::backoff::{Backoff, CircuitBreaker, server_delay};
 use super::capacity::Permits;
 use super::outcome::{Loss, Outcome};
 use crate::batch::{BatchBooks, Batching, Sizer, Trigger};
@@ -128,7 +128,7 @@ pub enum Action<L: Load> {
     Kept {
         /// What is left of it.
         load: L,
-        /// Its permits, with the tickets of batches that are on disk already.
+        /// Its permits, with the guards of batches that are on disk already.
         permits: Permits,
     },
     /// Worth a line in the log: the peer has it, and says something more.
@@ -211,7 +211,7 @@ pub struct Machine<L: Load> {
     /// By due time; the number keeps requests that are due at once apart.
     waiting: BTreeMap<(Instant, u64), Request<L>>,
     flying: HashMap<u64, Request<L>>,
-    gate: Gate,
+    breaker: CircuitBreaker,
     joined: Joined,
     settled: VecDeque<Action<L>>,
     /// Something was kept for the next run: what comes behind it in order must be too.
@@ -230,7 +230,7 @@ impl<L: Load> Machine<L> {
             ready: VecDeque::new(),
             waiting: BTreeMap::new(),
             flying: HashMap::new(),
-            gate: Gate::default(),
+            breaker: CircuitBreaker::default(),
             joined: Joined::default(),
             settled: VecDeque::new(),
             keeping: false,
@@ -312,7 +312,7 @@ impl<L: Load> Machine<L> {
             Outcome::Refused { why } => self.isolate(request, why),
             Outcome::TooLarge { why } => self.halve(request, why),
         }
-        self.gate.answered(id);
+        self.breaker.record_success(id);
         self.joined.answered(items);
     }
 
@@ -331,7 +331,7 @@ impl<L: Load> Machine<L> {
             true => waiting.for_each(|request| self.keep(request)),
             false => waiting.rev().for_each(|request| self.ready.push_front(request)),
         }
-        self.gate.open(self.next_id);
+        self.breaker.reset(self.next_id);
     }
 
     /// From now on, what can't be sent before the stop is kept.
@@ -392,7 +392,7 @@ impl<L: Load> Machine<L> {
 
     fn start(&mut self, now: Instant) -> Option<Action<L>> {
         let free = self.flying.len() < self.consumers();
-        if !free || !self.gate.lets_in(now, self.flying.keys().copied()) {
+        if !free || !self.breaker.allows(now, self.flying.keys().copied()) {
             return None;
         }
         let mut request = loop {
@@ -428,16 +428,16 @@ impl<L: Load> Machine<L> {
             true => self.waiting.first_key_value()?.0.0,
             false => now,
         };
-        let open = self.gate.closed_until(now).unwrap_or(now);
-        let at = due.max(open);
-        self.gate.lets_in(at, self.flying.keys().copied()).then_some(at)
+        let closes = self.breaker.open_until(now).unwrap_or(now);
+        let at = due.max(closes);
+        self.breaker.allows(at, self.flying.keys().copied()).then_some(at)
     }
 
     /// Draining, and no attempt can start before the deadline.
     fn is_hopeless(&self, now: Instant) -> bool {
-        let closed = self.gate.closed_until(now);
+        let open_until = self.breaker.open_until(now);
         // What is kept need not be tried to the last: the next run goes on with it.
-        let too_late = |deadline| closed > Some(deadline) || (self.rules.keeps && closed > Some(now));
+        let too_late = |deadline| open_until > Some(deadline) || (self.rules.keeps && open_until > Some(now));
         self.flying.is_empty() && self.deadline.is_some_and(too_late)
     }
 
@@ -474,11 +474,11 @@ impl<L: Load> Machine<L> {
             return self.drop_request(&request, Reason::RetriesExhausted, why);
         };
         let rng = &mut self.rng;
-        self.gate
-            .failed(id, self.next_id, |streak| now + backoff.delay(streak, rng));
+        self.breaker
+            .record_failure(id, self.next_id, |streak| now + backoff.delay(streak, rng));
         let asked = after.map(server_delay);
         if let Some(asked) = asked {
-            self.gate.asked(now + asked);
+            self.breaker.hold_until(now + asked);
         }
         let own = backoff.delay(request.attempts, &mut self.rng);
         let delay = own.max(asked.unwrap_or_default());

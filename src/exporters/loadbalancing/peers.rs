@@ -25,8 +25,8 @@ pub(super) type Shares = SmallVec<[(Arc<Peer>, Batch); 2]>;
 /// How long an endpoint that went may take to finish what is under way.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// Most addresses of a name that are used. Each has a queue, connections, and series of the gateway's own metrics. A name
-/// that somebody else answers for could have thousands.
+/// Most addresses of a name that are used. Each has a queue, connections, and series of the gateway's own
+/// metrics. A name that somebody else answers for could have thousands.
 pub(super) const MAX_ADDRESSES: usize = 1024;
 
 /// When a sender should come back that came before there was any endpoint.
@@ -135,7 +135,8 @@ impl Peers {
         }
     }
 
-    /// In their order, the first of the addresses of a name: the same ones at every look. It warns once while there are more.
+    /// In their order, the first of the addresses of a name: the same ones at every look. It warns once while
+    /// there are more.
     pub(super) fn bounded(&self, hostname: &str, mut endpoints: Vec<String>) -> Vec<String> {
         endpoints.sort_unstable();
         endpoints.dedup();
@@ -189,8 +190,8 @@ impl Peers {
         );
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current::new(peers);
         for (_, peer) in gone {
-            let heirs = Arc::downgrade(self);
-            peer.leave_to(Box::new(move |batch| inherit(&heirs, batch)));
+            let remaining = Arc::downgrade(self);
+            peer.retire(Box::new(move |batch| reroute(&remaining, batch)));
             tokio::spawn(async move { peer.stop(Instant::now() + LEAVE).await });
         }
         Ok(())
@@ -231,8 +232,8 @@ impl Peers {
     }
 }
 
-/// Gives what a gone endpoint held to those that are left.
-fn inherit(peers: &Weak<Peers>, batch: Batch) {
+/// Sends a batch that a removed endpoint held to the remaining endpoints.
+fn reroute(peers: &Weak<Peers>, batch: Batch) {
     let Some(peers) = peers.upgrade() else { return };
     match peers.split(&batch) {
         Ok(shares) => {

@@ -19,7 +19,7 @@ fn c5_retries_back_off_and_hold_no_consumer() {
         let (id, items) = bench.at(due).send();
         assert_eq!(items, [0]);
         bench.finish(id, busy());
-        // Somebody else's success keeps the destination's own gate out of this.
+        // The success of another request keeps the circuit breaker closed.
         bench.push(run(9..10));
         let (other, _) = bench.send();
         bench.finish(other, Outcome::Done);

@@ -1,4 +1,4 @@
-//! The receipt for data that is on disk and in memory: when memory lets go of it, the disk may.
+//! The guard that settles a record on disk when the memory copy of its batch is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use smallvec::SmallVec;
 use tidegate_wal::Store;
 
-/// Items on disk that are in memory too. Briefly negative, when a batch is settled before it is noted.
+/// A shared counter of items that are on disk and in memory. Briefly negative, when a batch is settled before
+/// it is counted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Claimed(Arc<AtomicI64>);
+pub(super) struct ItemCounter(Arc<AtomicI64>);
 
-impl Claimed {
-    /// Fewer, for another reason than a ticket's end.
+impl ItemCounter {
+    /// Subtracts items for another reason than the drop of a guard.
     pub(super) fn lose(&self, items: u64) {
         self.take(usize::try_from(items).unwrap_or(usize::MAX));
     }
@@ -33,22 +34,23 @@ fn signed(items: usize) -> i64 {
     i64::try_from(items).unwrap_or(i64::MAX)
 }
 
-/// Data on disk that is in memory too. On drop it is settled: nobody needs it any more.
-pub(super) struct Ticket {
+/// Guards one record on disk whose batch is in memory too. Dropping the guard settles the record, so that the
+/// store may delete it, unless `keep` was called.
+pub(super) struct AckGuard {
     store: Arc<Store>,
-    /// What counts its items until they are settled.
-    counts: SmallVec<[Claimed; 2]>,
+    /// The counters that have its items until it is settled.
+    counts: SmallVec<[ItemCounter; 2]>,
     seq: u64,
     items: usize,
     keeps: AtomicBool,
 }
 
-impl Ticket {
-    /// For data of this number, whose items others count; `keeps`: it is not
-    /// settled, unless that changes.
+impl AckGuard {
+    /// The guard of record `seq`, whose items the callers have added to `counts`. With `keeps`, the drop
+    /// settles nothing.
     pub(super) fn new(
         store: Arc<Store>,
-        counts: SmallVec<[Claimed; 2]>,
+        counts: SmallVec<[ItemCounter; 2]>,
         seq: u64,
         items: usize,
         keeps: bool,
@@ -62,13 +64,13 @@ impl Ticket {
         }
     }
 
-    /// It stays on disk, for the next run.
+    /// Keeps the record on disk for the next run.
     pub(super) fn keep(&self) {
         self.keeps.store(true, Relaxed);
     }
 }
 
-impl Drop for Ticket {
+impl Drop for AckGuard {
     fn drop(&mut self) {
         if !self.keeps.load(Relaxed) {
             self.counts.iter().for_each(|count| count.take(self.items));

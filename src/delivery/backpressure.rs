@@ -1,0 +1,83 @@
+//! Backpressure: answers wait briefly while a destination is behind.
+//!
+//! A queue is for what a destination can't take for a while. Where the two share a processor, a receiver that
+//! answers as soon as a batch is queued fills the queue with what the destination would have taken a moment
+//! later, and memory with it. So while many bytes are queued, an answer waits for the delivery of its batch,
+//! but only briefly. After a wait that timed out, nobody waits for a while: senders to a slow or dead
+//! destination wait for the queue alone.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::component::Answer;
+
+/// Queued bytes up to which no answer waits.
+const FREE_BYTES: usize = 256 << 10;
+
+/// The longest wait of an answer.
+const MAX_WAIT: Duration = Duration::from_millis(25);
+
+/// The time without waits after a timeout: a slow destination costs senders a tenth of their time at most.
+const COOLDOWN: Duration = Duration::from_millis(250);
+
+/// The backpressure of one destination. The lock is never held across an await.
+#[derive(Debug, Default)]
+pub(super) struct Backpressure {
+    timed_out: Mutex<Option<Instant>>,
+}
+
+impl Backpressure {
+    /// Whether an answer should wait while so many bytes are queued.
+    pub(super) fn is_due(&self, bytes: usize) -> bool {
+        bytes > FREE_BYTES && self.timed_out().is_none_or(|when| when.elapsed() >= COOLDOWN)
+    }
+
+    /// Waits until a batch is settled. The result does not matter: the queue has taken the batch already.
+    pub(super) async fn wait(&self, delivered: oneshot::Receiver<Answer>) {
+        if timeout(MAX_WAIT, delivered).await.is_err() {
+            *self.timed_out() = Some(Instant::now());
+        }
+    }
+
+    fn timed_out(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.timed_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_timeout_nobody_waits_for_a_while() {
+        let backpressure = Backpressure::default();
+        assert!(!backpressure.is_due(FREE_BYTES) && backpressure.is_due(FREE_BYTES + 1));
+        let (answer, delivered) = oneshot::channel();
+        let begun = Instant::now();
+        backpressure.wait(delivered).await;
+        assert_eq!(begun.elapsed(), MAX_WAIT);
+        drop(answer);
+        assert!(!backpressure.is_due(usize::MAX));
+        tokio::time::advance(COOLDOWN).await;
+        assert!(backpressure.is_due(usize::MAX));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_delivered_or_lost_ends_the_wait() {
+        let backpressure = Backpressure::default();
+        let begun = Instant::now();
+        let (answer, delivered) = oneshot::channel();
+        answer
+            .send(Err(crate::component::Refused::permanent("no")))
+            .unwrap();
+        backpressure.wait(delivered).await;
+        let (answer, delivered) = oneshot::channel();
+        drop(answer);
+        backpressure.wait(delivered).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert!(backpressure.is_due(usize::MAX));
+    }
+}
