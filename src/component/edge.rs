@@ -9,7 +9,7 @@ use metrics::Histogram;
 use super::account::{Ceiling, Held};
 use super::slow::{Slow, Stage};
 use super::worker::{Overloaded, Slot};
-use super::{Consumer, Flow, Ledger, Refused, Shared, Verdict};
+use super::{Consumer, Flow, Ledger, PushOutcome, Refused, Shared};
 use crate::batch::{Batch, Signal};
 
 /// From one component to the next: what passes has left the one and entered the other.
@@ -265,7 +265,7 @@ impl Entry {
     }
 
     /// Hands a batch to every pipeline, for receivers whose peers wait for no answer. On a refusal nobody has it.
-    pub fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
+    pub fn push(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         let (items, started) = (batch.items(), self.start(&batch));
         let answer = self.target.push(batch);
         self.end(items, started, answer)
@@ -274,7 +274,7 @@ impl Entry {
     /// Hands a batch to every pipeline and answers when the peer may be told: also when what must be written is
     /// written, and where a destination wants it, when the data is delivered. On an error the peer must keep it.
     /// Dropping it gives up waiting, not what was handed over.
-    pub async fn send(&self, batch: Batch) -> Result<Verdict, Refused> {
+    pub async fn send(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         self.send_held(batch, None, None).await
     }
 
@@ -285,7 +285,7 @@ impl Entry {
         mut batch: Batch,
         mut held: Option<Held>,
         mut slot: Option<Slot>,
-    ) -> Result<Verdict, Refused> {
+    ) -> Result<PushOutcome, Refused> {
         /// Where a destination blocks, it is asked again after this.
         const ASK_AGAIN: Duration = Duration::from_millis(10);
         let (items, started) = (batch.items(), self.start(&batch));
@@ -327,12 +327,12 @@ impl Entry {
         &self,
         items: usize,
         started: Option<Instant>,
-        answer: Result<Verdict, Refused>,
-    ) -> Result<Verdict, Refused> {
-        let answer = answer.map(|verdict| Verdict {
+        answer: Result<PushOutcome, Refused>,
+    ) -> Result<PushOutcome, Refused> {
+        let answer = answer.map(|outcome| PushOutcome {
             // Several destinations may each have rejected the same items.
-            rejected_items: verdict.rejected_items.min(items),
-            ..verdict
+            rejected_items: outcome.rejected_items.min(items),
+            ..outcome
         });
         match &answer {
             Ok(_) => self.count(|counts| &counts.accepted, items),

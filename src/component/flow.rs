@@ -50,13 +50,13 @@ impl Refused {
     }
 }
 
-/// Room that a component set aside for one push; gives it back when dropped unused.
+/// A permit that a component reserved for one push; dropping it unused releases the capacity.
 struct Admission {
     owner: usize,
-    room: Box<dyn Any + Send>,
+    permit: Box<dyn Any + Send>,
 }
 
-/// One push on its way through the graph: the room that was set aside, and what came of the data.
+/// One push on its way through the graph: the reserved capacity, and the outcome so far.
 #[derive(Default)]
 pub struct Flow {
     admissions: SmallVec<[Admission; 2]>,
@@ -73,22 +73,22 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Keeps room set aside until `take` or the end of the push. `owner` tells whose it is (the address of its state,
-    /// say).
-    pub fn set_aside(&mut self, owner: usize, room: impl Any + Send) {
-        let room = Box::new(room);
-        self.admissions.push(Admission { owner, room });
+    /// Keeps a permit until `take` or the end of the push. `owner` identifies the component, by the address
+    /// of its state for example.
+    pub fn keep_permit(&mut self, owner: usize, permit: impl Any + Send) {
+        let permit = Box::new(permit);
+        self.admissions.push(Admission { owner, permit });
     }
 
-    /// The room that `owner` set aside in this push (one admission a call, oldest first), as what it was.
+    /// Takes back the oldest permit of `owner` in this push. Each call takes one admission.
     pub fn take<R: Any>(&mut self, owner: usize) -> Option<R> {
         let mut all = self.admissions.iter();
         let at = all.position(|admission| admission.owner == owner)?;
-        let room = self.admissions.remove(at).room.downcast();
-        room.ok().map(|room| *room)
+        let permit = self.admissions.remove(at).permit.downcast();
+        permit.ok().map(|permit| *permit)
     }
 
-    /// Forgets what was set aside after `mark` (a refused branch undoes itself).
+    /// Drops the permits that were kept after `mark`: a refused branch undoes itself.
     pub fn undo_to(&mut self, mark: usize) {
         self.admissions.truncate(mark);
     }
@@ -169,24 +169,24 @@ impl Flow {
         ))
     }
 
-    /// What the receiver tells its peer, when everything that must be waited for has happened.
-    pub async fn settled(mut self) -> Result<Verdict, Refused> {
+    /// Waits for all answers and delays, then returns the outcome for the peer.
+    pub async fn settled(mut self) -> Result<PushOutcome, Refused> {
         for wait in std::mem::take(&mut self.waits) {
             // The component that would answer has ended: the gateway stops.
             let answer = wait.await;
             let stopping = |_| Err(Refused::busy("the gateway is stopping", STOPPING_RETRY_AFTER));
-            let verdict = answer.unwrap_or_else(stopping)?;
-            self.reject(verdict.rejected_items, || verdict.message);
+            let outcome = answer.unwrap_or_else(stopping)?;
+            self.reject(outcome.rejected_items, || outcome.message);
         }
         for delay in std::mem::take(&mut self.delays) {
             delay.await;
         }
-        Ok(self.verdict())
+        Ok(self.outcome())
     }
 
-    /// What the receiver tells its peer.
-    pub fn verdict(self) -> Verdict {
-        Verdict {
+    /// The outcome for the peer, without waiting.
+    pub fn outcome(self) -> PushOutcome {
+        PushOutcome {
             rejected_items: self.rejected_items,
             message: self.rejected_why.unwrap_or_default(),
         }
@@ -199,15 +199,15 @@ const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// When a sender that found the gateway stopping should come back: to the next one.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What somebody who has to be waited for says of a push in the end.
-pub type Answer = Result<Verdict, Refused>;
+/// The final result of a push, from a component that the sender waits for.
+pub type Answer = Result<PushOutcome, Refused>;
 
-/// What became of a push that was accepted.
+/// The outcome of an accepted push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// Items that were refused for what they are.
+pub struct PushOutcome {
+    /// Items that were refused because they are invalid.
     pub rejected_items: usize,
-    /// Why the first of them was.
+    /// The reason for the first of them.
     pub message: String,
 }
 
@@ -215,8 +215,8 @@ pub struct Verdict {
 ///
 /// A push is two calls. Neither blocks nor waits: work that takes time is queued behind `consume`.
 pub trait Consumer: Send + Sync {
-    /// Sets room aside in every destination below for `batch` (as it is here; later edits may shrink it).
-    /// A refusal leaves nothing set aside. No side effect that a caller could see.
+    /// Reserves capacity in every destination below for `batch` (as it is here; later edits may shrink it).
+    /// A refusal leaves nothing reserved. It has no side effect that a caller could see.
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused>;
 
     /// Takes the batch. Called only after `admit` said yes in the same push; can't refuse any more:
@@ -235,10 +235,10 @@ pub trait Consumer: Send + Sync {
     }
 
     /// Both steps, for callers that need not wait for what becomes of the data.
-    fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
+    fn push(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         let mut flow = Flow::default();
         self.admit(&batch, &mut flow)?;
         self.consume(batch, &mut flow);
-        Ok(flow.verdict())
+        Ok(flow.outcome())
     }
 }

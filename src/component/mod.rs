@@ -32,7 +32,7 @@ pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
     Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,
 };
-pub use flow::{Answer, Consumer, Flow, Refused, Verdict};
+pub use flow::{Answer, Consumer, Flow, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
 pub use made::Made;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::ack_guard::AckGuard;
 use crate::batch::{Batch, Signal, Sizer};
-use crate::component::{Answer, Reason, Refused, Shared, Verdict};
+use crate::component::{Answer, PushOutcome, Reason, Refused, Shared};
 
 /// The limits of a queue and its use of them: one in units of the sizer, one in bytes.
 ///
@@ -309,7 +309,11 @@ impl Drop for QueuePermit {
         self.release();
         if let Some(answer) = self.answer.take() {
             // A caller that no longer waits need not know.
-            let _ = answer.send(self.failure.take().map_or_else(|| Ok(Verdict::default()), Err));
+            let _ = answer.send(
+                self.failure
+                    .take()
+                    .map_or_else(|| Ok(PushOutcome::default()), Err),
+            );
         }
     }
 }

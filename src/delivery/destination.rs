@@ -27,8 +27,8 @@ use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
-    Brief, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
-    Refused, Verdict,
+    Brief, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle,
+    PushOutcome, Reason, Refused,
 };
 
 /// When a sender that found the gateway stopping should come back: to the next one.
@@ -209,7 +209,7 @@ impl<A: Attempt> Consumer for Destination<A> {
                 return Err(inner.refuse("is stopping", STOPPING_RETRY_AFTER));
             }
             Ok(placement) => {
-                flow.set_aside(inner.owner(), placement);
+                flow.keep_permit(inner.owner(), placement);
                 return Ok(());
             }
             Err(error) => error,
@@ -408,7 +408,7 @@ impl<A: Attempt> Inner<A> {
         Done(Box::new(move |written| {
             let written = match written {
                 Err(why) if promises => Err(format!("{path}: storage: {why}")),
-                _ => Ok(Verdict::default()),
+                _ => Ok(PushOutcome::default()),
             };
             // A caller that no longer waits need not know.
             let _ = answer.send(written.map_err(|why| Refused::busy(why, STORAGE_RETRY_AFTER)));

@@ -107,7 +107,7 @@ impl Consumer for LoadBalancing {
             peer.admit(share, flow).inspect_err(|_| flow.undo_to(mark))?;
         }
         let batch = batch.clone();
-        flow.set_aside(self.owner(), Place { batch, shares });
+        flow.keep_permit(self.owner(), Place { batch, shares });
         Ok(())
     }
 

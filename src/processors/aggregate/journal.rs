@@ -102,7 +102,7 @@ impl Journal {
         let store = self.store.get().ok_or_else(|| refuse("not open"))?;
         match store.reserve(bytes) {
             Ok(Some(share)) => {
-                flow.set_aside(self.number(), share);
+                flow.keep_permit(self.number(), share);
                 Ok(())
             }
             Ok(None) => Err(refuse("full, or it fails")),
@@ -196,7 +196,7 @@ impl Book {
             (Ok(()), _) | (Err(_), None) => {
                 // What passes has passed.
                 self.intake.take(payload, now, &self.ledger, &mut flow);
-                Ok(flow.verdict())
+                Ok(flow.outcome())
             }
         };
         // A caller that no longer waits need not know.

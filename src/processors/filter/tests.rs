@@ -312,13 +312,13 @@ fn what_is_rejected_is_told_to_the_sender() {
             format!("{{action: {action}, metrics: {{exclude: {{match_type: strict, metric_names: [b]}}}}}}");
         let bench = Bench::new(Signal::Metrics, &yaml);
         let batch = Batch::new(encoded(&[("a", 1), ("b", 1)]));
-        let verdict = bench.filter.push(batch).unwrap();
-        assert_eq!((verdict.rejected_items, bench.filtered()), (told, 1));
+        let outcome = bench.filter.push(batch).unwrap();
+        assert_eq!((outcome.rejected_items, bench.filtered()), (told, 1));
         assert_eq!(
-            verdict.message.contains("does not take them"),
+            outcome.message.contains("does not take them"),
             told == 1,
             "{}",
-            verdict.message
+            outcome.message
         );
     }
 }

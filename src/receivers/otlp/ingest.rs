@@ -13,7 +13,7 @@ use crate::batch::json::{self, Unread};
 use crate::batch::wire::{CheckError, Checked, MAX_NAME_BYTES};
 use crate::batch::{Batch, ClientMetadata, Signal, wire};
 use crate::component::worker::Slot;
-use crate::component::{Ceiling, Entry, Held, NoRoom, ReceiverContext, Shared, Verdict};
+use crate::component::{Ceiling, Entry, Held, NoRoom, PushOutcome, ReceiverContext, Shared};
 use crate::net::auth::Door;
 use crate::net::body::begin_body;
 use crate::net::refused::{Of, Why};
@@ -143,7 +143,7 @@ impl Ingest {
         client: Option<Arc<ClientMetadata>>,
         held: &mut Held,
         mut slot: Option<Slot>,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<PushOutcome, Failure> {
         let checker = Checker {
             signal: entry.signal(),
             encoding,
@@ -173,13 +173,13 @@ impl Ingest {
             }
         })?;
         let rejected_items = cut.unwrap_or(0);
-        let mut verdict = Verdict {
+        let mut outcome = PushOutcome {
             rejected_items,
             message: cut.map_or_else(String::new, |_| self.limits()),
         };
         if encoded.items() == 0 {
             entry.fail(rejected_items);
-            return Ok(verdict);
+            return Ok(outcome);
         }
         let mut long = None;
         if weight > LIGHT_BYTES && entry.decodes() {
@@ -197,11 +197,11 @@ impl Ingest {
         let taken = entry.send_held(batch, Some(held.take()), long).await?;
         // What is refused as a whole comes again.
         entry.fail(rejected_items);
-        verdict.rejected_items += taken.rejected_items;
-        if verdict.message.is_empty() {
-            verdict.message = taken.message;
+        outcome.rejected_items += taken.rejected_items;
+        if outcome.message.is_empty() {
+            outcome.message = taken.message;
         }
-        Ok(verdict)
+        Ok(outcome)
     }
 }
 
@@ -308,11 +308,11 @@ pub(super) struct PartialSuccess {
     pub(super) error_message: String,
 }
 
-impl From<Verdict> for ExportResponse {
-    fn from(verdict: Verdict) -> Self {
-        let mut error_message = verdict.message;
+impl From<PushOutcome> for ExportResponse {
+    fn from(outcome: PushOutcome) -> Self {
+        let mut error_message = outcome.message;
         error_message.truncate(error_message.floor_char_boundary(super::failure::MAX_MESSAGE_BYTES));
-        let rejected = i64::try_from(verdict.rejected_items).unwrap_or(i64::MAX);
+        let rejected = i64::try_from(outcome.rejected_items).unwrap_or(i64::MAX);
         let is_full_success = rejected == 0 && error_message.is_empty();
         Self {
             partial_success: (!is_full_success).then_some(PartialSuccess {

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::worker::Slot;
-use crate::component::{Held, Verdict};
+use crate::component::{Held, PushOutcome};
 use crate::net::body::{Chunks, Run};
 use crate::net::grpc::{
     APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_STATUS, Prefix, is_call,
@@ -53,7 +53,7 @@ impl Grpc {
             return Why::MediaType.mark(answer);
         }
         match self.call(request).await {
-            Ok(verdict) => success(verdict),
+            Ok(outcome) => success(outcome),
             Err(failure) => {
                 self.ingest.note(&failure);
                 let answer: Response<Empty<Bytes>> = failure.status().into_http();
@@ -67,7 +67,7 @@ impl Grpc {
         }
     }
 
-    async fn call(&self, request: Request<Incoming>) -> Result<Verdict, Failure> {
+    async fn call(&self, request: Request<Incoming>) -> Result<PushOutcome, Failure> {
         let called = EXPORT_METHODS.iter().zip(Signal::ALL);
         let entry = called
             .filter(|(method, _)| **method == request.uri().path())
@@ -174,8 +174,8 @@ fn message_end(whole: &[u8], limit_bytes: usize) -> Result<Option<usize>, Failur
     }
 }
 
-fn success(verdict: Verdict) -> Answer {
-    let message = ExportResponse::from(verdict).encode_to_vec();
+fn success(outcome: PushOutcome) -> Answer {
+    let message = ExportResponse::from(outcome).encode_to_vec();
     let prefix = Prefix {
         flag: 0,
         // An answer is a few bytes: its message was shortened.

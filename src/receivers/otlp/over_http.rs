@@ -18,7 +18,7 @@ use super::config::HttpProtocolConfig;
 use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
-use crate::component::Verdict;
+use crate::component::PushOutcome;
 use crate::net::body::promised;
 use crate::net::headers;
 use crate::net::metadata::IncludeMetadata;
@@ -67,7 +67,7 @@ impl Http {
         let encoding = encoding(request.headers());
         let signal = self.signal_of(request.uri().path());
         let mut answer = match self.export(request, signal, encoding).await {
-            Ok(verdict) => success(signal, encoding, verdict),
+            Ok(outcome) => success(signal, encoding, outcome),
             Err(failure) => {
                 self.ingest.note(&failure);
                 refusal(encoding, &failure)
@@ -89,7 +89,7 @@ impl Http {
         request: Request<Incoming>,
         signal: Option<Signal>,
         encoding: Option<Encoding>,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<PushOutcome, Failure> {
         let entry = signal
             .and_then(|signal| self.ingest.entry(signal))
             .ok_or_else(|| {
@@ -171,8 +171,8 @@ fn unsupported(why: Why, message: String) -> Failure {
     failure.counted(why)
 }
 
-fn success(signal: Option<Signal>, encoding: Option<Encoding>, verdict: Verdict) -> Answer {
-    let response = ExportResponse::from(verdict);
+fn success(signal: Option<Signal>, encoding: Option<Encoding>, outcome: PushOutcome) -> Answer {
+    let response = ExportResponse::from(outcome);
     let body = match encoding {
         Some(Encoding::Json) => response
             .json(signal.unwrap_or(Signal::Metrics))

@@ -244,9 +244,9 @@ impl Taker {
                 false => None,
             };
             drop(slot);
-            let verdict = self.entry.send_held(batch, Some(held), long).await?;
-            if verdict.rejected_items > 0 {
-                written.reject(verdict.rejected_items, verdict.message);
+            let outcome = self.entry.send_held(batch, Some(held), long).await?;
+            if outcome.rejected_items > 0 {
+                written.reject(outcome.rejected_items, outcome.message);
             }
         }
         count_evicted("receiver", &self.base.id, taken.evicted);

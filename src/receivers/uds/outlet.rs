@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Batch;
 use crate::component::worker::Slot;
-use crate::component::{Ceiling, Context, Entry, Held, Refused, Shared, Verdict};
+use crate::component::{Ceiling, Context, Entry, Held, PushOutcome, Refused, Shared};
 
 /// What was refused is tried again after this, whatever delay was named: asking costs next to nothing, and the senders'
 /// socket buffers fill meanwhile.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How often the memory limiter's verdict is looked at while reading is suspended.
+/// How often the state of the memory limiter is checked while reading is suspended.
 pub(super) const MEMORY_POLL: Duration = Duration::from_millis(50);
 
 /// So many events are taken in by tables on the spot: that takes less than a millisecond.
@@ -50,7 +50,7 @@ impl Outlet {
     }
 
     /// Hands a batch to the pipelines: many events in a place for long work, which may be there already.
-    pub(super) async fn send(&self, batch: Batch, slot: Option<Slot>) -> Result<Verdict, Refused> {
+    pub(super) async fn send(&self, batch: Batch, slot: Option<Slot>) -> Result<PushOutcome, Refused> {
         let slot = match (batch.items() > LIGHT_EVENTS, slot) {
             (false, _) => None,
             (true, Some(slot)) => Some(slot),
@@ -66,12 +66,12 @@ impl Outlet {
         events: Events,
         mut slot: Option<Slot>,
         stopping: &CancellationToken,
-    ) -> Result<Verdict, Refused> {
+    ) -> Result<PushOutcome, Refused> {
         let batch = Batch::new(events);
         loop {
             let last_time = stopping.is_cancelled();
             let refused = match self.send(batch.clone(), slot.take()).await {
-                Ok(verdict) => return Ok(verdict),
+                Ok(outcome) => return Ok(outcome),
                 Err(refused) => refused,
             };
             match refused.retry_after {

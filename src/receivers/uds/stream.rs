@@ -21,7 +21,7 @@ use super::weigh::{Weighed, columns, count_events, weigh};
 use crate::component::account::{Arriving, Late, Pauses};
 use crate::component::unix_now;
 use crate::component::worker::Slot;
-use crate::component::{Held, Refused, Verdict};
+use crate::component::{Held, PushOutcome, Refused};
 use crate::net::http::READER_STALL;
 use crate::net::server::{Ended, count_ended};
 use crate::net::{Connection, Peer, Stream};
@@ -278,7 +278,7 @@ impl Serving {
         let sound = taken.events.len();
         let slot = slot.filter(|_| sound > 0);
         let answer = match taken.events.is_empty() {
-            true => Ok(Verdict::default()),
+            true => Ok(PushOutcome::default()),
             // A sender that waits for an answer keeps its batch itself; for others we keep it and stop reading.
             false if acknowledge => {
                 let batch = crate::batch::Batch::new(taken.events);
@@ -290,7 +290,7 @@ impl Serving {
             }
         };
         let ack = match answer {
-            Ok(verdict) => acceptance(sound, flawed, why, verdict),
+            Ok(outcome) => acceptance(sound, flawed, why, outcome),
             Err(refused) => refusal(events, refused),
         };
         let comes_again = acknowledge && ack.retry_after_ms > 0;
@@ -311,12 +311,12 @@ impl Serving {
     }
 }
 
-fn acceptance(sound: usize, flawed: usize, why: &str, verdict: Verdict) -> EventAck {
-    let unwanted = verdict.rejected_items.min(sound);
+fn acceptance(sound: usize, flawed: usize, why: &str, outcome: PushOutcome) -> EventAck {
+    let unwanted = outcome.rejected_items.min(sound);
     let message = if flawed > 0 {
         why.to_owned()
     } else {
-        verdict.message
+        outcome.message
     };
     EventAck {
         accepted: (sound - unwanted) as u64,

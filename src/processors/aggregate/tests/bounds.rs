@@ -48,12 +48,12 @@ fn events_from_the_future_are_in_the_books_and_their_sender_is_told() {
     let mut events = events("a", kinds.into(), &[(0, 3), (0, 100), (1, 5)]);
     let now = unix_now();
     events.times = Some(vec![now, now + 660_000_000_000, u64::MAX]);
-    let verdict = rig.aggregate.push(Batch::new(events)).unwrap();
-    assert_eq!(verdict.rejected_items, 1);
+    let outcome = rig.aggregate.push(Batch::new(events)).unwrap();
+    assert_eq!(outcome.rejected_items, 1);
     assert!(
-        verdict.message.contains("too far ahead of the gateway's clock"),
+        outcome.message.contains("too far ahead of the gateway's clock"),
         "{}",
-        verdict.message
+        outcome.message
     );
     let balance = rig.ledger.balance();
     assert_eq!(

@@ -325,10 +325,10 @@ fn points_that_are_not_taken_are_told_by_name() {
             "`hits`: not newer than what was said before",
         ),
     ] {
-        let verdict = rig.aggregate.push(Batch::new(points)).unwrap();
-        assert_eq!(verdict.rejected_items, 3);
+        let outcome = rig.aggregate.push(Batch::new(points)).unwrap();
+        assert_eq!(outcome.rejected_items, 3);
         // The first of them is named. A request has the points of a metric together.
-        assert_eq!(verdict.message, first);
+        assert_eq!(outcome.message, first);
     }
     let dropped = rig.ledger.balance().dropped;
     let of = |reason: Reason| dropped[reason as usize];

@@ -327,11 +327,11 @@ async fn s9_full_success_leaves_partial_success_unset() {
 
 #[test]
 fn s11_a_warning_is_a_message_that_rejects_nothing() {
-    let verdict = crate::component::Verdict {
+    let outcome = crate::component::PushOutcome {
         rejected_items: 0,
         message: "names will change".to_owned(),
     };
-    let answer = ingest::ExportResponse::from(verdict);
+    let answer = ingest::ExportResponse::from(outcome);
     let expected =
         json!({"partialSuccess": {"rejectedDataPoints": "0", "errorMessage": "names will change"}});
     assert_eq!(answer.json(Signal::Metrics), expected);
