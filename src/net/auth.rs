@@ -19,33 +19,33 @@ crate::options! {
     }
 }
 
-/// Lets in whom the configured extension knows; everybody where none is configured.
+/// Authenticates requests with the configured extension; admits every request where none is configured.
 #[derive(Clone, Default)]
-pub struct Door(Option<Keeper>);
+pub struct AuthGate(Option<ConfiguredAuth>);
 
 #[derive(Clone)]
-struct Keeper {
+struct ConfiguredAuth {
     authenticator: Arc<dyn Authenticator>,
-    /// Whose door it is.
+    /// The component that the requests are for, as a label of the metric.
     component: Arc<str>,
 }
 
-/// The address of who sent a request, in its extensions. Those of this machine have none.
+/// The address of a sender, in the extensions of its request. Senders on this machine have none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) address: IpAddr,
-    /// Whether many senders may have it: a proxy forwards for them.
+    /// Whether many senders share the address: a proxy forwards for them.
     pub(crate) is_shared: bool,
 }
 
 impl Sender {
-    /// What it is told from others by; `None`: it shares its address.
+    /// The key that identifies the sender; `None` where others share its address.
     pub(crate) fn key(self) -> Option<SenderKey> {
         (!self.is_shared).then(|| SenderKey::of(self.address))
     }
 }
 
-/// What somebody is told who is not let in.
+/// The answer to a request that is not admitted.
 #[derive(Debug)]
 pub struct NotAdmitted {
     /// Why.
@@ -55,7 +55,7 @@ pub struct NotAdmitted {
 }
 
 impl NotAdmitted {
-    /// When to come back, where nothing is checked for now.
+    /// The delay before the next attempt, while a sender is throttled.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self.why {
             Unauthenticated::Wrong(_) => None,
@@ -64,24 +64,24 @@ impl NotAdmitted {
     }
 }
 
-impl Door {
-    /// As configured; the error says that the extension is not there.
+impl AuthGate {
+    /// The gate of a configuration. The error names a missing extension.
     pub fn of(config: Option<&AuthConfig>, base: &Context) -> Result<Self, ComponentError> {
         let authenticator = config.map(|config| config.authenticator(base)).transpose()?;
-        Ok(Self(authenticator.map(|authenticator| Keeper {
+        Ok(Self(authenticator.map(|authenticator| ConfiguredAuth {
             authenticator,
             component: base.id.clone(),
         })))
     }
 
-    /// Decides by a request's headers, and by the address that it has from [`super::http::serve`]. Says by what its sender
-    /// is told from others: by who it proves to be, or else by an address that it shares with nobody.
+    /// Checks a request's headers, and the address that [`super::http::serve`] adds. Returns the key of the
+    /// sender: its proven identity, or else its address unless others share it.
     pub async fn admit<B>(&self, request: &Request<B>) -> Result<Option<SenderKey>, NotAdmitted> {
         let sender: Option<Sender> = request.extensions().get().copied();
-        let Some(keeper) = &self.0 else {
+        let Some(configured) = &self.0 else {
             return Ok(sender.and_then(Sender::key));
         };
-        let (authenticator, headers) = (&keeper.authenticator, request.headers());
+        let (authenticator, headers) = (&configured.authenticator, request.headers());
         let checked = authenticator
             .check(headers, sender.map(|sender| sender.address))
             .await;
@@ -89,7 +89,7 @@ impl Door {
             Ok(()) => Ok(authenticator.identity(headers)),
             Err(why) => {
                 let labels = [
-                    ("component", keeper.component.to_string()),
+                    ("component", configured.component.to_string()),
                     ("reason", why.name().to_owned()),
                 ];
                 metrics::counter!("tidegate_unauthenticated_requests_total", &labels).increment(1);
@@ -103,13 +103,13 @@ impl Door {
 }
 
 impl AuthConfig {
-    /// What lets senders in.
+    /// The authenticator that checks senders.
     fn authenticator(&self, base: &Context) -> Result<Arc<dyn Authenticator>, ComponentError> {
         let found = self.services(base)?.authenticator;
         found.ok_or_else(|| self.wrong(base, "has nothing configured to check senders by"))
     }
 
-    /// What identifies us.
+    /// The credentials that identify the gateway to its peers.
     pub fn credentials(&self, base: &Context) -> Result<Arc<dyn Credentials>, ComponentError> {
         let found = self.services(base)?.credentials;
         found.ok_or_else(|| self.wrong(base, "has no credentials of ours configured"))

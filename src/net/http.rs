@@ -32,13 +32,13 @@ use self::reads::Seen;
 use self::turns::Turns;
 use super::auth::Sender;
 use super::authority::AuthorityFilter;
-use super::behind::Behind;
 use super::listener::Listener;
 use super::measured::Measured;
 use super::peers::counted;
 use super::refused::{ServedBy, Why};
 use super::server::{Connection, ConnectionLimits, Ended, Server, count_ended};
 use super::stream::Peer;
+use super::yield_first::YieldFirst;
 use crate::component::{Ceiling, Context, Held};
 
 /// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB. Large ones are on the account.
@@ -293,7 +293,7 @@ where
     let age_grace = config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE);
     let (mut outcome, mut grace, mut grace_of_requests) = (None, None, Duration::ZERO);
     tokio::select! {
-        ended = Behind::new(serving.as_mut()) => outcome = Some(ended),
+        ended = YieldFirst::new(serving.as_mut()) => outcome = Some(ended),
         () = stopping.cancelled() => {}
         () = sleep(config.max_age) => grace = Some(age_grace),
         of_idle = activity.idle(config, &crowd, &over_memory) => (grace, grace_of_requests) = (Some(of_idle), age_grace),

@@ -6,11 +6,9 @@
 pub mod accept;
 pub mod auth;
 pub mod authority;
-pub mod behind;
 pub mod body;
 pub mod client;
 pub mod compression;
-pub mod corked;
 pub mod cors;
 pub mod descriptors;
 pub mod endpoint;
@@ -32,6 +30,8 @@ pub mod tls;
 pub mod unix;
 pub mod url;
 pub mod via;
+pub mod write_coalescing;
+pub mod yield_first;
 
 pub use body::{BodyError, BodyLimits, read_answer, read_body};
 pub use client::Connector;

@@ -33,7 +33,7 @@ pub(crate) use self::room::{count_refusal, max_answer_bytes};
 use crate::component::account::SenderKey;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
-use crate::net::auth::{AuthConfig, Door, NotAdmitted};
+use crate::net::auth::{AuthConfig, AuthGate, NotAdmitted};
 use crate::net::body::{BodyError as Broken, Chunks, Run};
 use crate::net::cors::CorsConfig;
 use crate::net::grpc::{GRPC_STATUS, is_call};
@@ -163,7 +163,7 @@ impl PageServer {
         pages: Arc<dyn Pages>,
     ) -> Result<(), ComponentError> {
         let handler = Handler {
-            door: Door::of(config.auth, base)?,
+            auth_gate: AuthGate::of(config.auth, base)?,
             room: Room::of(&base.id, config.max_answer_bytes, base.shared.memory.clone()),
             served_by: ServedBy::component(base.id.clone(), base.shared.memory.clone()),
             pages,
@@ -204,7 +204,7 @@ pub(crate) async fn serve(
     pages: Arc<dyn Pages>,
 ) -> Result<Server, StartError> {
     let handler = Handler {
-        door: Door::default(),
+        auth_gate: AuthGate::default(),
         room: Room::of(id, config.max_answer_bytes, memory.clone()),
         served_by: ServedBy::component(id.clone(), memory),
         pages,
@@ -214,7 +214,7 @@ pub(crate) async fn serve(
 
 /// What stands between requests and pages.
 struct Handler {
-    door: Door,
+    auth_gate: AuthGate,
     room: Arc<Room>,
     served_by: ServedBy,
     pages: Arc<dyn Pages>,
@@ -260,7 +260,7 @@ impl Handler {
 
     async fn admit(&self, mut request: http::Request<Incoming>) -> Answer {
         let pages = &*self.pages;
-        let client = match self.door.admit(&request).await {
+        let client = match self.auth_gate.admit(&request).await {
             Ok(client) => client,
             Err(refused) => return refusal(refused, is_call(&request)),
         };

@@ -14,9 +14,9 @@ use tokio::sync::OnceCell;
 
 use super::call::Message;
 use super::config::Keepalive;
-use crate::net::behind::Behind;
 use crate::net::client::{Connector, MAX_HEAD_BYTES};
-use crate::net::corked::Corked;
+use crate::net::write_coalescing::CoalescedWriter;
+use crate::net::yield_first::YieldFirst;
 
 /// After so many requests in a row without an answer another connection is tried.
 const MAX_UNANSWERED: u32 = 2;
@@ -97,14 +97,14 @@ impl Line {
 
     async fn dial(&self, number: u64) -> io::Result<Sender> {
         let stream = self.connector.connect(self.peer.clone()).await?;
-        let (ours, driven) = Corked::pair(stream);
+        let (ours, driven) = CoalescedWriter::pair(stream);
         let handshake = h2::client::Builder::new()
             .enable_push(false)
             .max_header_list_size(MAX_HEAD_BYTES)
             .handshake(ours);
         let (sender, mut connection) = handshake.await.map_err(io::Error::other)?;
         let pings = connection.ping_pong().zip(self.keepalive.clone());
-        let driven = Behind::new(driven.drive(connection));
+        let driven = YieldFirst::new(driven.drive(connection));
         match pings {
             None => drop(tokio::spawn(driven)),
             Some((pings, keepalive)) => {

@@ -26,7 +26,7 @@ use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Reason, Refused, Stability, collisions, strays, unix_now,
 };
-use crate::net::auth::Door;
+use crate::net::auth::AuthGate;
 use crate::net::pages::PageServer;
 use crate::prom::Escaping;
 use crate::prom::catalog::{Exposes, Senders, View};
@@ -48,7 +48,7 @@ pub static FACTORY: ExporterFactory = Factory {
         let ledger = ledger.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let config: Arc<Config> = settings.get();
         // What names no authenticator is told before anything is opened.
-        Door::of(config.auth.as_ref(), &cx.base)?;
+        AuthGate::of(config.auth.as_ref(), &cx.base)?;
         Ok(Arc::new(Prometheus::new(config, cx.base, ledger)))
     },
 };
@@ -98,7 +98,7 @@ struct Prometheus {
     /// Whether the log names a sum of deltas that may fall.
     told_of_falling: Once,
     /// What takes long and nobody waits for: the runtime's threads are for those who wait.
-    keeper: Worker,
+    worker: Worker,
     server: PageServer,
 }
 
@@ -118,7 +118,7 @@ impl Prometheus {
             ledger,
             views,
             told_of_falling: Once::new(),
-            keeper: Worker::new("tidegate-pages"),
+            worker: Worker::new("tidegate-pages"),
             server: PageServer::default(),
         }
     }
@@ -234,14 +234,14 @@ impl Lifecycle for Prometheus {
             .await?;
         let (own, exporter) = (self.views.own.clone(), self.base.id.clone());
         let keeping = self
-            .keeper
+            .worker
             .start(move |pause| keep(&own, &pages, &exporter, pause));
         keeping.map_err(|error| self.base.error(error.to_string()))
     }
 
     async fn stop(&self, deadline: Instant) {
         self.server.stop(deadline).await;
-        self.keeper.stop(deadline).await;
+        self.worker.stop(deadline).await;
     }
 }
 

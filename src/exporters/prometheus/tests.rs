@@ -576,11 +576,11 @@ async fn collisions_are_counted_though_nobody_scrapes_and_given_up_by_the_thread
         Arc::default(),
     ));
     let own = exporter.views.own.clone();
-    let keeper = Worker::new("test-keeper");
+    let worker = Worker::new("test-worker");
     let work = move |pause: &Pause| {
         metrics::with_local_recorder(&recorder, || keep(&own, &pages, &"prometheus".into(), pause));
     };
-    keeper.start(work).unwrap();
+    worker.start(work).unwrap();
     let tables = [
         table_of("aggregate/a", "depth_total", Data::Gauge, ""),
         table_of("aggregate/b", "depth", COUNTER, ""),
@@ -599,6 +599,6 @@ async fn collisions_are_counted_though_nobody_scrapes_and_given_up_by_the_thread
     assert!(is_told(format!(
         "tidegate_prometheus_conflicting_series_total{labels} 1"
     )));
-    keeper.stop(Instant::now() + Duration::from_secs(10)).await;
+    worker.stop(Instant::now() + Duration::from_secs(10)).await;
     assert!(shows(0), "only that thread has this recorder: {}", told.render());
 }

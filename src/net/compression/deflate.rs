@@ -5,16 +5,16 @@ use std::io;
 use bytes::Bytes;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::shelf::Shelf;
+use super::codec_pool::CodecPool;
 use super::{DecompressError, MIN_GROWTH_BYTES, USUAL_RATIO, Unpacked};
 use crate::component::account::Held;
 
 /// Making a body smaller may not cost more than making it.
 const LEVEL: Compression = Compression::fast();
 
-static INFLATERS: Shelf<Decompress> = Shelf::new();
-static BARE_DEFLATERS: Shelf<Compress> = Shelf::new();
-static ZLIB_DEFLATERS: Shelf<Compress> = Shelf::new();
+static INFLATERS: CodecPool<Decompress> = CodecPool::new();
+static BARE_DEFLATERS: CodecPool<Compress> = CodecPool::new();
+static ZLIB_DEFLATERS: CodecPool<Compress> = CodecPool::new();
 
 /// The name means a body with a header; some senders leave it out.
 pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
@@ -63,12 +63,12 @@ pub(super) fn deflate(body: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
 }
 
 fn deflate_with(
-    shelf: &Shelf<Compress>,
+    pool: &CodecPool<Compress>,
     has_header: bool,
     body: &[u8],
     packed: &mut Vec<u8>,
 ) -> io::Result<()> {
-    shelf.with(
+    pool.with(
         || Ok(Compress::new(LEVEL, has_header)),
         |deflater| {
             deflater.reset();

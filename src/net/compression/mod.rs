@@ -1,10 +1,10 @@
 //! Content codings: made, and undone under a limit and on the account of memory, since what a small body unpacks to is
 //! the sender's choice.
 
+mod codec_pool;
 mod deflate;
 mod gzip;
 mod lz4;
-mod shelf;
 mod zstd;
 
 use std::io::{self, Read, Write};

@@ -7,7 +7,7 @@ use zstd::bulk;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe;
 
-use super::shelf::Shelf;
+use super::codec_pool::CodecPool;
 use super::{DecompressError, USUAL_RATIO, Unpacked, grow};
 use crate::component::account::Held;
 
@@ -17,8 +17,8 @@ const LEVEL: i32 = 1;
 /// Largest window: RFC 9659 forbids more in HTTP, and the decoder allocates what the sender asks for.
 const WINDOW_LOG_MAX: u32 = 23;
 
-static COMPRESSORS: Shelf<bulk::Compressor<'static>> = Shelf::new();
-static DECOMPRESSORS: Shelf<bulk::Decompressor<'static>> = Shelf::new();
+static COMPRESSORS: CodecPool<bulk::Compressor<'static>> = CodecPool::new();
+static DECOMPRESSORS: CodecPool<bulk::Decompressor<'static>> = CodecPool::new();
 
 pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
     COMPRESSORS.with(|| bulk::Compressor::new(LEVEL), |coder| coder.compress(body))

@@ -14,7 +14,7 @@ use crate::batch::wire::{CheckError, Checked, MAX_NAME_BYTES};
 use crate::batch::{Batch, ClientMetadata, Signal, wire};
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, Entry, Held, NoRoom, PushOutcome, ReceiverContext, Shared};
-use crate::net::auth::Door;
+use crate::net::auth::AuthGate;
 use crate::net::body::begin_body;
 use crate::net::refused::{Of, Why};
 
@@ -53,7 +53,7 @@ pub(super) struct Ingest {
     entries: [Option<Entry>; 3],
     shared: Arc<Shared>,
     receiver: Arc<str>,
-    door: Door,
+    auth_gate: AuthGate,
     max_elements: usize,
 }
 
@@ -64,12 +64,12 @@ impl Ingest {
             entries: cx.entries.clone(),
             shared: cx.base.shared.clone(),
             receiver: cx.base.id.clone(),
-            door: Door::default(),
+            auth_gate: AuthGate::default(),
         }
     }
 
     /// The same for one transport, whose data is counted apart and whose senders are checked.
-    pub(super) fn over(&self, transport: &'static str, door: Door) -> Self {
+    pub(super) fn over(&self, transport: &'static str, auth_gate: AuthGate) -> Self {
         Self {
             entries: self
                 .entries
@@ -77,7 +77,7 @@ impl Ingest {
                 .map(|entry| entry.as_ref().map(|entry| entry.over(transport))),
             shared: self.shared.clone(),
             receiver: self.receiver.clone(),
-            door,
+            auth_gate,
             max_elements: self.max_elements,
         }
     }
@@ -110,7 +110,7 @@ impl Ingest {
         entry: &Entry,
         promised: Option<usize>,
     ) -> Result<Held, Failure> {
-        let admitted = self.door.admit(request).await;
+        let admitted = self.auth_gate.admit(request).await;
         let sender = admitted.map_err(Failure::unauthenticated)?;
         let mut held = Held::under(entry.ceiling(), self.shared.memory.clone()).of(sender);
         self.begin(&mut held, promised).await?;

@@ -29,7 +29,7 @@ use crate::batch::Signal;
 use crate::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
-use crate::net::auth::Door;
+use crate::net::auth::AuthGate;
 use crate::net::http::HttpConfig;
 use crate::net::{
     self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServer, TlsServerConfig, tls,
@@ -60,8 +60,8 @@ pub static FACTORY: ReceiverFactory = Factory {
         let protocols = &otlp.config.protocols;
         let grpc = protocols.grpc.as_ref().and_then(|grpc| grpc.auth.as_ref());
         let http = protocols.http.as_ref().and_then(|http| http.auth.as_ref());
-        Door::of(grpc, &otlp.base)?;
-        Door::of(http, &otlp.base)?;
+        AuthGate::of(grpc, &otlp.base)?;
+        AuthGate::of(http, &otlp.base)?;
         Ok(Arc::new(otlp))
     },
 };
@@ -145,8 +145,8 @@ impl Otlp {
     }
 
     fn grpc(&self, config: &GrpcConfig) -> Result<Arc<over_grpc::Grpc>, ComponentError> {
-        let door = Door::of(config.auth.as_ref(), &self.base)?;
-        let ingest = self.ingest.over("grpc", door);
+        let auth_gate = AuthGate::of(config.auth.as_ref(), &self.base)?;
+        let ingest = self.ingest.over("grpc", auth_gate);
         Ok(Arc::new(over_grpc::Grpc::new(ingest, config)))
     }
 
@@ -154,8 +154,8 @@ impl Otlp {
         &self,
         config: &HttpProtocolConfig,
     ) -> Result<impl Fn(Request<Incoming>) -> Answering + Clone + Send + Sync + 'static, ComponentError> {
-        let door = Door::of(config.auth.as_ref(), &self.base)?;
-        let ingest = self.ingest.over("http", door);
+        let auth_gate = AuthGate::of(config.auth.as_ref(), &self.base)?;
+        let ingest = self.ingest.over("http", auth_gate);
         let http = Arc::new(over_http::Http::new(ingest, config));
         let service = ServiceBuilder::new()
             .option_layer(

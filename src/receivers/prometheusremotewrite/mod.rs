@@ -24,7 +24,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Held, Lifecycle, Reason, Receiver, ReceiverFactory,
     Stability,
 };
-use crate::net::auth::Door;
+use crate::net::auth::AuthGate;
 use crate::net::body::{begin_body, promised};
 use crate::net::refused::{Of, Why};
 use crate::net::{
@@ -47,7 +47,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         let config = settings.get::<Config>();
         let entry = cx.entries[Signal::Metrics as usize].clone();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
-        let door = Door::of(config.auth.as_ref(), &cx.base)?;
+        let auth_gate = AuthGate::of(config.auth.as_ref(), &cx.base)?;
         let taker = Taker {
             response_headers: headers::build(&config.response_headers),
             intake: Arc::new(
@@ -57,7 +57,7 @@ pub static FACTORY: ReceiverFactory = Factory {
             config,
             base: cx.base,
             entry,
-            door,
+            auth_gate,
         };
         Ok(Arc::new(RemoteWrite {
             taker: Arc::new(taker),
@@ -85,7 +85,7 @@ struct Taker {
     config: Arc<Config>,
     base: Context,
     entry: Entry,
-    door: Door,
+    auth_gate: AuthGate,
     response_headers: HeaderMap,
     intake: Arc<Intake>,
     alternating: Alternating,
@@ -164,7 +164,7 @@ impl Taker {
     /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
     /// when memory is too short for it.
     async fn admit<B>(&self, request: &Request<B>, promised: Option<usize>) -> Result<Held, Refusal> {
-        let sender = self.door.admit(request).await?;
+        let sender = self.auth_gate.admit(request).await?;
         let limit_bytes = self.limits().max_bytes;
         if promised.is_some_and(|promised| promised > limit_bytes) {
             return Err(BodyError::TooLarge { limit_bytes }.into());

@@ -1,8 +1,8 @@
-//! A stream whose small writes leave together.
+//! Write coalescing: small writes to a stream go out together.
 //!
-//! HTTP/2 libraries write and flush every frame by itself, and most servers take frames of 16 KiB only: a request of
-//! 200 KiB would be a dozen system calls, and as many segments. Here writes are gathered until the task that makes
-//! them has nothing more to do for now.
+//! HTTP/2 libraries write and flush every frame by itself, and most servers take frames of 16 KiB only: a
+//! request of 200 KiB would be a dozen system calls, and as many segments. Here writes are buffered until the
+//! task that makes them has nothing more to do for now.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -12,22 +12,24 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// As much is gathered, in bytes. A larger write goes out by itself.
-const GATHERED: usize = 128 << 10;
+/// The most bytes that are buffered. A larger write goes out directly.
+const MAX_BUFFERED: usize = 128 << 10;
 
-/// The stream as its writer sees it.
+/// The side of the writer: writes are buffered, and `poll_flush` does nothing.
+///
+/// Writer and driver share the stream behind a lock, which each holds for one poll only.
 #[derive(Debug)]
-pub struct Corked<S>(Arc<Mutex<Inner<S>>>);
+pub struct CoalescedWriter<S>(Arc<Mutex<Inner<S>>>);
 
 #[derive(Debug)]
 struct Inner<S> {
     stream: S,
-    /// What was written and has not left yet: from `sent` on.
-    gathered: Vec<u8>,
+    /// Written bytes. Those from `sent` on have not been handed to the stream.
+    buffered: Vec<u8>,
     sent: usize,
 }
 
-/// Sends what was gathered whenever the future that writes it has nothing more to do for now.
+/// Sends the buffered bytes whenever the future that writes them is idle.
 #[derive(Debug)]
 pub struct Driver<S>(Arc<Mutex<Inner<S>>>);
 
@@ -38,12 +40,12 @@ struct Driven<S, F> {
     future: F,
 }
 
-impl<S> Corked<S> {
-    /// A stream that gathers what is written to `stream`, and what sends it.
+impl<S> CoalescedWriter<S> {
+    /// A buffering writer for `stream`, and the driver that sends the buffered bytes.
     pub fn pair(stream: S) -> (Self, Driver<S>) {
         let inner = Arc::new(Mutex::new(Inner {
             stream,
-            gathered: Vec::new(),
+            buffered: Vec::new(),
             sent: 0,
         }));
         (Self(inner.clone()), Driver(inner))
@@ -62,27 +64,27 @@ fn lock<S>(inner: &Mutex<Inner<S>>) -> MutexGuard<'_, Inner<S>> {
 }
 
 impl<S: AsyncWrite + Unpin> Inner<S> {
-    /// Everything gathered has been handed to the stream.
+    /// Hands all buffered bytes to the stream and flushes it.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(rest) = self.gathered.get(self.sent..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self.buffered.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 sent => self.sent += sent,
             }
         }
-        self.gathered.clear();
+        self.buffered.clear();
         self.sent = 0;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Corked<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CoalescedWriter<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut lock(&self.0).stream).poll_read(cx, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Corked<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
@@ -94,15 +96,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Corked<S> {
     ) -> Poll<io::Result<usize>> {
         let mut inner = lock(&self.0);
         let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        if inner.gathered.len() + bytes > GATHERED {
+        if inner.buffered.len() + bytes > MAX_BUFFERED {
             ready!(inner.poll_send(cx))?;
-            if bytes > GATHERED {
+            if bytes > MAX_BUFFERED {
                 return Pin::new(&mut inner.stream).poll_write_vectored(cx, slices);
             }
         }
         slices
             .iter()
-            .for_each(|slice| inner.gathered.extend_from_slice(slice));
+            .for_each(|slice| inner.buffered.extend_from_slice(slice));
         Poll::Ready(Ok(bytes))
     }
 
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     /// A driver that writes these one by one, flushing each, and then ends the stream.
-    async fn write(mut stream: Corked<DuplexStream>, pieces: Vec<Vec<u8>>) -> io::Result<()> {
+    async fn write(mut stream: CoalescedWriter<DuplexStream>, pieces: Vec<Vec<u8>>) -> io::Result<()> {
         for piece in pieces {
             stream.write_all(&piece).await?;
             stream.flush().await?;
@@ -158,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_driver_wrote_leaves_when_it_waits() {
         let (near, mut far) = tokio::io::duplex(1 << 20);
-        let (mut stream, driver) = Corked::pair(near);
+        let (mut stream, driver) = CoalescedWriter::pair(near);
         let mut waiting = std::pin::pin!(driver.drive(Box::pin(async move {
             stream.write_all(b"one").await.unwrap();
             stream.flush().await.unwrap();
@@ -187,7 +189,7 @@ mod tests {
             let whole = pieces.concat();
             let arrived = runtime.block_on(async {
                 let (near, mut far) = tokio::io::duplex(room);
-                let (stream, driver) = Corked::pair(near);
+                let (stream, driver) = CoalescedWriter::pair(near);
                 let writing = tokio::spawn(driver.drive(Box::pin(write(stream, pieces))));
                 let mut arrived = Vec::new();
                 far.read_to_end(&mut arrived).await.unwrap();

@@ -1,23 +1,23 @@
-//! A connection that lets those go first who have something for it.
+//! A connection task that yields to other ready tasks before it runs.
 //!
-//! A task that has an answer or a request wakes the task of its connection, and a task that was woken is run next: one
-//! answer, one write, one peer woken. Behind everybody else who is ready it finds what they have too, and writes it at
-//! one go.
+//! A task with an answer or a request wakes the task of its connection, and the scheduler runs a woken task
+//! next: one answer, one write, one wake-up of the peer. After a yield, the connection finds the answers of all
+//! ready tasks, and writes them at once.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Runs a future whenever it is woken, but after all other tasks that are ready then.
+/// A future that, when woken, yields once to all ready tasks before it polls the inner future.
 #[derive(Debug)]
-pub struct Behind<F> {
+pub struct YieldFirst<F> {
     future: F,
-    /// The others have been.
+    /// Whether the yield is done: the next poll polls the inner future.
     is_next: bool,
 }
 
-impl<F> Behind<F> {
-    /// The future, behind the others.
+impl<F> YieldFirst<F> {
+    /// Wraps a future.
     pub fn new(future: F) -> Self {
         Self {
             future,
@@ -26,12 +26,12 @@ impl<F> Behind<F> {
     }
 }
 
-impl<F: Future + Unpin> Future for Behind<F> {
+impl<F: Future + Unpin> Future for YieldFirst<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         if !std::mem::replace(&mut self.is_next, true) {
-            // Who wakes itself while it runs goes to the end of the queue.
+            // A task that wakes itself while it runs goes to the end of the run queue.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn answers_that_are_ready_are_written_at_one_go() {
-        assert_eq!(writes(|writer| Box::pin(Behind::new(writer))), 1);
+        assert_eq!(writes(|writer| Box::pin(YieldFirst::new(writer))), 1);
         assert!(
             writes(|writer| Box::pin(writer)) > 1,
             "there is nothing to gather"
