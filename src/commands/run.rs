@@ -70,11 +70,11 @@ pub async fn serve(
     );
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
-    let books = graph.books.clone();
+    let metrics = graph.metrics.clone();
     // Set once: a process runs one graph.
     let config = std::mem::take(&mut loaded.shown);
-    let _ = shared.overview.set(loaded.plan.overview(config, books.clone()));
-    let telemetry = telemetry.start(&loaded.plan.telemetry, books, &shared).await?;
+    let _ = shared.overview.set(loaded.plan.overview(config, metrics.clone()));
+    let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
     let running = Running::start(graph, shared, drain).await?;
     tracing::info!(

@@ -1,13 +1,13 @@
 //! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
 
 pub mod auth;
-pub mod books;
 mod brief;
 pub mod collisions;
 pub mod edge;
 pub mod factory;
 pub mod flow;
 pub mod future;
+pub mod graph_metrics;
 pub mod ledger;
 mod made;
 pub mod overview;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::books::Books;
+use super::graph_metrics::GraphMetrics;
 
 /// The graph as it was built.
 pub struct Overview {
@@ -14,8 +14,8 @@ pub struct Overview {
     pub extensions: Vec<String>,
     /// The configuration as YAML, with all secrets masked.
     pub config: String,
-    /// Everybody's counts.
-    pub books: Books,
+    /// The counters of all components.
+    pub metrics: GraphMetrics,
 }
 
 /// A pipeline by the ids of its components.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::capacity::QueueCapacity;
 use crate::batch::Signal;
 use crate::component::Shared;
-use crate::component::books::NO_VALUE;
+use crate::component::graph_metrics::NO_VALUE;
 
 /// An exporter's name and a signal.
 type Key = (String, Signal);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::component::Shared;
-use crate::component::books::NO_VALUE;
+use crate::component::graph_metrics::NO_VALUE;
 
 /// A destination that fails for so long is worth a warning. Tests of the driver have no minute.
 pub(super) const OUTAGE: Duration = match cfg!(test) {

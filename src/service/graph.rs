@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::plan::{PipelinePlan, Plan, Planned};
 use super::writers::{self, Maker};
 use crate::batch::Signal;
-use crate::component::books::{Books, EntryBooks, NodeBooks};
+use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{
     ComponentError, Connector, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
     ExporterContext, Extension, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, ReceiverContext,
@@ -29,8 +29,8 @@ pub struct Member {
 pub struct Graph {
     /// Members in the order in which they are to be started.
     pub members: Vec<Member>,
-    /// Whose books to show in tidegate's own telemetry.
-    pub books: Books,
+    /// The counters to show in tidegate's own telemetry.
+    pub metrics: GraphMetrics,
     /// What is worth saying of components that could be built.
     pub warnings: Vec<BuildError>,
 }
@@ -62,7 +62,7 @@ impl Graph {
         match builder.errors.is_empty() {
             true => Ok(Self {
                 members: builder.members,
-                books: builder.books,
+                metrics: builder.metrics,
                 warnings: writers.possible,
             }),
             false => Err(builder.errors),
@@ -93,7 +93,7 @@ struct Builder<'a> {
     sinks: HashMap<ComponentId, Sink>,
     entries: HashMap<PipelineId, Arc<dyn Consumer>>,
     members: Vec<Member>,
-    books: Books,
+    metrics: GraphMetrics,
     makers: Vec<Maker>,
     errors: Vec<BuildError>,
 }
@@ -106,7 +106,7 @@ impl<'a> Builder<'a> {
             sinks: HashMap::new(),
             entries: HashMap::new(),
             members: Vec::new(),
-            books: Books::default(),
+            metrics: GraphMetrics::default(),
             makers: Vec::new(),
             errors: Vec::new(),
         }
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Books for each signal whose pipelines name `id` at their end.
+    /// A ledger for each signal whose pipelines name `id` at their end.
     fn ledgers(&mut self, class: Class, id: &ComponentId, path: &Arc<str>) -> [Option<Arc<Ledger>>; 3] {
         Signal::ALL.map(|signal| {
             let used = self
@@ -203,11 +203,11 @@ impl<'a> Builder<'a> {
                 .pipelines
                 .iter()
                 .any(|p| p.id.signal == signal && p.exporters.contains(id));
-            used.then(|| self.open_books(class, id, path, None, signal))
+            used.then(|| self.open_ledger(class, id, path, None, signal))
         })
     }
 
-    fn open_books(
+    fn open_ledger(
         &mut self,
         class: Class,
         id: &ComponentId,
@@ -216,7 +216,7 @@ impl<'a> Builder<'a> {
         signal: Signal,
     ) -> Arc<Ledger> {
         let ledger = Arc::new(Ledger::default());
-        self.books.nodes.push(NodeBooks {
+        self.metrics.nodes.push(NodeMetrics {
             class,
             id: id.to_string().into(),
             path: path.clone(),
@@ -240,7 +240,7 @@ impl<'a> Builder<'a> {
             .iter()
             .map(|id| {
                 let base = self.context(Class::Processor, id, &place);
-                let ledger = self.open_books(Class::Processor, id, &base.path, Some(&pipeline.id), signal);
+                let ledger = self.open_ledger(Class::Processor, id, &base.path, Some(&pipeline.id), signal);
                 (id, base, ledger)
             })
             .collect();
@@ -376,7 +376,7 @@ impl<'a> Builder<'a> {
             return None;
         }
         let counts = Arc::new(EntryCounts::default());
-        self.books.entries.push(EntryBooks {
+        self.metrics.entries.push(ReceiverMetrics {
             receiver: id.to_string().into(),
             signal,
             counts: counts.clone(),

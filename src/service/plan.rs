@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use crate::batch::Signal;
-use crate::component::books::Books;
+use crate::component::graph_metrics::GraphMetrics;
 use crate::component::overview::{Overview, PipelineOverview};
 use crate::component::{
     ConnectorFactory, ExporterFactory, ExtensionFactory, Factory, ProcessorFactory, ReceiverFactory,
@@ -87,7 +87,7 @@ impl Plan {
     }
 
     /// What runs, for pages about the gateway itself. `config`: what it was resolved from, without secrets.
-    pub fn overview(&self, config: String, books: Books) -> Overview {
+    pub fn overview(&self, config: String, metrics: GraphMetrics) -> Overview {
         let texts = |ids: &[ComponentId]| ids.iter().map(ToString::to_string).collect();
         let pipelines = self.pipelines.iter().map(|pipeline| PipelineOverview {
             id: pipeline.id.to_string(),
@@ -100,7 +100,7 @@ impl Plan {
             pipelines: pipelines.collect(),
             extensions: texts(&self.extension_order),
             config,
-            books,
+            metrics,
         }
     }
 

@@ -1,8 +1,8 @@
 //! tidegate's own telemetry: logs, metrics under the Collector's names where it has the thing, spans of slow batches.
 
-mod books;
 mod catalogue;
 pub mod config;
+mod graph_metrics;
 mod instruments;
 mod logs;
 mod otlp;
@@ -23,7 +23,7 @@ use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 use tokio::task::JoinHandle;
 
-use crate::component::books::Books;
+use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{ComponentError, Shared};
 use crate::net::Endpoint;
 pub use config::Config;
@@ -90,15 +90,15 @@ impl Telemetry {
 }
 
 impl Prepared {
-    /// Serves and pushes what components count and `books` hold, and records slow batches, as far as the configuration
-    /// wants it.
+    /// Serves and pushes what components count and `metrics` holds, and records slow batches, as far as the
+    /// configuration wants it.
     pub async fn start(
         self,
         config: &Config,
-        books: Books,
+        metrics: GraphMetrics,
         shared: &Shared,
     ) -> Result<Telemetry, ComponentError> {
-        let teller = Arc::new(books::Teller::new(books));
+        let publisher = Arc::new(graph_metrics::MetricsPublisher::new(metrics));
         let mut telemetry = Telemetry {
             logs: self.logs,
             ..Telemetry::default()
@@ -107,7 +107,7 @@ impl Prepared {
         for (endpoint, page) in self.pages {
             let memory = shared.memory.clone();
             let server =
-                server::Server::start(&endpoint, &config.metrics, page, teller.clone(), memory).await;
+                server::Server::start(&endpoint, &config.metrics, page, publisher.clone(), memory).await;
             let server = server.map_err(|error| {
                 failed(format!(
                     "can't serve tidegate's own metrics: {error}; \
@@ -116,7 +116,7 @@ impl Prepared {
             })?;
             telemetry.servers.push(server);
         }
-        let pushers = self.pushes.into_iter().map(|push| push.start(teller.clone()));
+        let pushers = self.pushes.into_iter().map(|push| push.start(publisher.clone()));
         telemetry.pushers = pushers.collect();
         telemetry.tidier = Some(tokio::spawn(tidy(renderings)));
         telemetry.spans =

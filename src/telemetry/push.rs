@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::SCOPE;
-use super::books::Teller;
 use super::config::Periodic;
+use super::graph_metrics::MetricsPublisher;
 use super::instruments::Instruments;
 
 /// The SDK's own timer is not used: ledgers are told before each push.
@@ -71,13 +71,13 @@ impl Push {
         Ok((push, instruments))
     }
 
-    pub(super) fn start(self, teller: Arc<Teller>) -> Pusher {
+    pub(super) fn start(self, publisher: Arc<MetricsPublisher>) -> Pusher {
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(self.run(teller, stopped));
+        let task = tokio::spawn(self.run(publisher, stopped));
         Pusher { stop, task }
     }
 
-    async fn run(self, teller: Arc<Teller>, mut stopped: watch::Receiver<bool>) {
+    async fn run(self, publisher: Arc<MetricsPublisher>, mut stopped: watch::Receiver<bool>) {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         ticks.tick().await;
@@ -86,7 +86,7 @@ impl Push {
                 _ = ticks.tick() => false,
                 _ = stopped.changed() => true,
             };
-            teller.tell();
+            publisher.publish();
             self.push().await;
             if over {
                 return;

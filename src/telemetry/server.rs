@@ -9,8 +9,8 @@ use http::StatusCode;
 use tidegate_engine::AttributeRef;
 use tokio::sync::Semaphore;
 
-use super::books::Teller;
 use super::config::Metrics;
+use super::graph_metrics::MetricsPublisher;
 use super::recorder::Rendering;
 use crate::component::Account;
 use crate::component::worker::in_background;
@@ -60,7 +60,7 @@ impl Page {
     }
 
     /// The page as it is now. Those who ask while one is rendered share the next one.
-    async fn text(self: &Arc<Self>, teller: &Arc<Teller>) -> Bytes {
+    async fn text(self: &Arc<Self>, publisher: &Arc<MetricsPublisher>) -> Bytes {
         let asked = Instant::now();
         // Never closed.
         let turn = self.turn.clone().acquire_owned().await;
@@ -69,18 +69,18 @@ impl Page {
         {
             return text;
         }
-        let (page, teller) = (self.clone(), teller.clone());
+        let (page, publisher) = (self.clone(), publisher.clone());
         let render = move || {
             // Kept to the end, also when the client hangs up.
             let _turn = turn;
-            page.render(&teller)
+            page.render(&publisher)
         };
         in_background(render).await.unwrap_or_default()
     }
 
-    fn render(&self, teller: &Teller) -> Bytes {
+    fn render(&self, publisher: &MetricsPublisher) -> Bytes {
         let begun = Instant::now();
-        teller.tell();
+        publisher.publish();
         let text = Bytes::from(self.target.clone() + &self.rendering.text());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((begun, text.clone()));
@@ -95,7 +95,7 @@ impl Page {
 /// What the server answers with.
 struct Answers {
     page: Arc<Page>,
-    teller: Arc<Teller>,
+    publisher: Arc<MetricsPublisher>,
 }
 
 #[async_trait]
@@ -112,7 +112,7 @@ impl Pages for Answers {
         match &*request.path {
             "/metrics" => pages::bytes(
                 "text/plain; version=0.0.4; charset=utf-8",
-                self.page.text(&self.teller).await,
+                self.page.text(&self.publisher).await,
             ),
             _ => pages::text(
                 StatusCode::NOT_FOUND,
@@ -131,7 +131,7 @@ impl Server {
         endpoint: &Endpoint,
         config: &Metrics,
         page: Page,
-        teller: Arc<Teller>,
+        publisher: Arc<MetricsPublisher>,
         memory: Arc<Account>,
     ) -> Result<Self, StartError> {
         let socket = SocketFileConfig::default();
@@ -142,7 +142,7 @@ impl Server {
             ..ServerConfig::at(endpoint, &socket)
         };
         let page = Arc::new(page);
-        let answers = Arc::new(Answers { page, teller });
+        let answers = Arc::new(Answers { page, publisher });
         Ok(Self(
             pages::serve(&"telemetry".into(), server, memory, answers).await?,
         ))
@@ -158,22 +158,25 @@ mod tests {
     use super::super::config::Listen;
     use super::super::recorder::Renaming;
     use super::*;
-    use crate::component::books::Books;
+    use crate::component::graph_metrics::GraphMetrics;
 
-    fn page() -> (Arc<Page>, Arc<Teller>) {
+    fn page() -> (Arc<Page>, Arc<MetricsPublisher>) {
         let (_, rendering) = Renaming::new(&Listen::default(), &[]);
         let page = Page::new(rendering, &[("service.name".to_owned(), "tidegate".to_owned())]);
-        (Arc::new(page), Arc::new(Teller::new(Books::default())))
+        (
+            Arc::new(page),
+            Arc::new(MetricsPublisher::new(GraphMetrics::default())),
+        )
     }
 
     #[tokio::test]
     async fn those_who_ask_at_once_share_a_page_and_who_asks_later_gets_a_new_one() {
-        let (page, teller) = page();
+        let (page, publisher) = page();
         let turn = page.turn.clone().acquire_owned().await.unwrap();
         let mut asking = tokio::task::JoinSet::new();
         for _ in 0..20 {
-            let (page, teller) = (page.clone(), teller.clone());
-            asking.spawn(async move { page.text(&teller).await });
+            let (page, publisher) = (page.clone(), publisher.clone());
+            asking.spawn(async move { page.text(&publisher).await });
         }
         tokio::task::yield_now().await;
         drop(turn);
@@ -184,6 +187,6 @@ mod tests {
             texts.iter().all(|text| text.as_ptr() == first),
             "one page for all"
         );
-        assert_ne!(page.text(&teller).await.as_ptr(), first);
+        assert_ne!(page.text(&publisher).await.as_ptr(), first);
     }
 }

@@ -7,7 +7,7 @@ use metrics::{Counter, CounterFn, Gauge, GaugeFn, Key};
 
 use super::catalogue::{CATALOGUE, Described, Kind};
 use super::config::{NoEffect, Selected};
-use crate::component::books::NO_VALUE;
+use crate::component::graph_metrics::NO_VALUE;
 use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
 crate::options! {

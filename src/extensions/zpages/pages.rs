@@ -63,7 +63,7 @@ pub(super) fn pipelines(overview: &Overview) -> String {
             list(&pipeline.exporters),
         ]
     });
-    let entries = overview.books.entries.iter().map(|entry| {
+    let entries = overview.metrics.entries.iter().map(|entry| {
         let count = |count: &std::sync::atomic::AtomicU64| count.load(Relaxed).to_string();
         [
             entry.receiver.to_string(),
@@ -73,7 +73,7 @@ pub(super) fn pipelines(overview: &Overview) -> String {
             count(&entry.counts.failed),
         ]
     });
-    let nodes = overview.books.nodes.iter().map(|node| {
+    let nodes = overview.metrics.nodes.iter().map(|node| {
         let balance = node.ledger.balance();
         let reasons = Reason::ALL.iter().filter_map(|reason| {
             let count = balance.dropped[*reason as usize];

@@ -1,4 +1,5 @@
-//! Ledgers, receivers' counts and what the process uses, told to the recorder when somebody is about to read it.
+//! Publishes ledgers, receivers' counts and the process's usage to the recorder, before each read of the
+//! metrics.
 //!
 //! Ledgers are plain atomics that the data path adds to; they are read only here.
 
@@ -11,13 +12,13 @@ use metrics::{Label, counter, gauge};
 use super::process::{Started, heap_bytes, usage};
 use crate::batch::Signal;
 use crate::component::account::measure::live_bytes;
-use crate::component::books::{Books, EntryBooks, NodeBooks};
+use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{Balance, EntryCounts, Reason};
 use crate::config::Class;
 
-/// Shows as metrics what the books count.
-pub(super) struct Teller {
-    books: Books,
+/// Publishes the counters of a graph as metrics.
+pub(super) struct MetricsPublisher {
+    graph: GraphMetrics,
     started: Started,
 }
 
@@ -30,34 +31,34 @@ const ENTRY_COUNTS: [(&str, EntryCount); 3] = [
     ("failed", |counts| &counts.failed),
 ];
 
-impl Teller {
-    pub(super) fn new(books: Books) -> Self {
+impl MetricsPublisher {
+    pub(super) fn new(graph: GraphMetrics) -> Self {
         Self {
-            books,
+            graph,
             started: Started::now(),
         }
     }
 
-    /// Everything as it is now.
-    pub(super) fn tell(&self) {
+    /// Publishes all current values.
+    pub(super) fn publish(&self) {
         self.process();
-        for entry in &self.books.entries {
-            tell_entry(entry);
+        for entry in &self.graph.entries {
+            publish_receiver(entry);
         }
         let mut of_type = OfType::default();
-        for node in &self.books.nodes {
+        for node in &self.graph.nodes {
             let balance = node.ledger.balance();
             match node.class {
-                Class::Exporter => tell_exporter(node, &balance),
+                Class::Exporter => publish_exporter(node, &balance),
                 Class::Processor => {
-                    tell_processor(node, &balance);
+                    publish_processor(node, &balance);
                     of_type.add(node, &balance);
                 }
                 _ => {}
             }
-            tell_ledger(node, &balance);
+            publish_ledger(node, &balance);
         }
-        of_type.tell();
+        of_type.publish();
     }
 
     fn process(&self) {
@@ -79,7 +80,7 @@ fn label(key: &'static str, value: &str) -> Label {
     Label::new(key, value.to_owned())
 }
 
-fn tell_entry(entry: &EntryBooks) {
+fn publish_receiver(entry: &ReceiverMetrics) {
     let transports = entry
         .counts
         .transports
@@ -98,7 +99,7 @@ fn tell_entry(entry: &EntryBooks) {
     }
 }
 
-fn tell_exporter(node: &NodeBooks, balance: &Balance) {
+fn publish_exporter(node: &NodeMetrics, balance: &Balance) {
     /// Reasons that mean the destination did not get it.
     const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
     let dropped = |reason: Reason| balance.dropped[reason as usize];
@@ -118,7 +119,7 @@ fn tell_exporter(node: &NodeBooks, balance: &Balance) {
     }
 }
 
-fn tell_processor(node: &NodeBooks, balance: &Balance) {
+fn publish_processor(node: &NodeMetrics, balance: &Balance) {
     let labels = || {
         vec![
             label("processor", &node.id),
@@ -135,7 +136,7 @@ fn tell_processor(node: &NodeBooks, balance: &Balance) {
 struct OfType(BTreeMap<(&'static str, Arc<str>), u64>);
 
 impl OfType {
-    fn add(&mut self, node: &NodeBooks, balance: &Balance) {
+    fn add(&mut self, node: &NodeMetrics, balance: &Balance) {
         let name = match (kind_of(&node.id), node.signal) {
             ("filter", Signal::Metrics) => "otelcol_processor_filter_datapoints_filtered",
             ("filter", Signal::Traces) => "otelcol_processor_filter_spans_filtered",
@@ -152,7 +153,7 @@ impl OfType {
         *self.0.entry((name, node.id.clone())).or_default() += count;
     }
 
-    fn tell(self) {
+    fn publish(self) {
         for ((name, id), count) in self.0 {
             let key = if kind_of(&id) == "filter" {
                 "filter"
@@ -170,7 +171,7 @@ fn kind_of(id: &str) -> &str {
 }
 
 /// in + made + restored = out + absorbed + dropped + held, for every component.
-fn tell_ledger(node: &NodeBooks, balance: &Balance) {
+fn publish_ledger(node: &NodeMetrics, balance: &Balance) {
     let whose = || {
         vec![
             label("component", &node.path),

@@ -1,4 +1,4 @@
-//! The books of a whole graph, for tidegate's own telemetry: whose ledger is whose.
+//! The counters of a whole graph, with the names of their components, for tidegate's own telemetry.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::config::Class;
 /// A gauge that is set to this has no value: no reader of the gateway's own metrics shows its series.
 pub const NO_VALUE: f64 = f64::NAN;
 
-/// All books of a graph.
+/// The counters of all components of a graph. Clones share them.
 #[derive(Clone, Default)]
-pub struct Books {
+pub struct GraphMetrics {
     /// Processors (one entry a pipeline), exporters and connectors (one entry a signal).
-    pub nodes: Vec<NodeBooks>,
+    pub nodes: Vec<NodeMetrics>,
     /// Receivers, one entry a signal.
-    pub entries: Vec<EntryBooks>,
+    pub entries: Vec<ReceiverMetrics>,
 }
 
-/// A component's ledger with its names.
+/// The ledger of a processor, exporter or connector, with its labels.
 #[derive(Clone)]
-pub struct NodeBooks {
+pub struct NodeMetrics {
     /// Processor, exporter or connector.
     pub class: Class,
     /// `batch/large`: the id as configured.
@@ -31,17 +31,17 @@ pub struct NodeBooks {
     pub pipeline: Option<Arc<str>>,
     /// The signal counted.
     pub signal: Signal,
-    /// The books.
+    /// Its item counts.
     pub ledger: Arc<Ledger>,
 }
 
-/// A receiver's counts with its names.
+/// The counts of a receiver, with its labels.
 #[derive(Clone)]
-pub struct EntryBooks {
+pub struct ReceiverMetrics {
     /// `otlp/edge`: the id as configured.
     pub receiver: Arc<str>,
     /// The signal counted.
     pub signal: Signal,
-    /// What became of its data.
+    /// Accepted, refused and failed items.
     pub counts: Arc<EntryCounts>,
 }
