@@ -29,8 +29,8 @@ pub struct Batching {
     pub max_size: usize,
     /// What the sizes count.
     pub sizer: Sizer,
-    /// Where requests that are made by these wishes are counted. Wishes are equal, no matter who counts.
-    pub books: Option<Arc<BatchBooks>>,
+    /// Counts the requests that follow these limits. Equality ignores it.
+    pub metrics: Option<Arc<BatchMetrics>>,
 }
 
 impl PartialEq for Batching {
@@ -51,19 +51,20 @@ pub enum Trigger {
     Timeout,
 }
 
-/// What a `batch` processor counts. Its requests are made in the queues of the exporters below.
-pub struct BatchBooks {
+/// The metrics of a `batch` processor. The queues of the exporters below make its requests, and count them
+/// here.
+pub struct BatchMetrics {
     /// Requests that were large enough.
     pub full: Counter,
     /// Requests whose time to wait was over.
     pub late: Counter,
     /// Items of each.
     pub items: Histogram,
-    /// Bytes of each, where somebody wants to know.
+    /// Bytes of each, at the detailed level only.
     pub bytes: Option<Histogram>,
 }
 
-impl BatchBooks {
+impl BatchMetrics {
     /// Counts a request.
     pub fn count(&self, trigger: Trigger, items: usize) {
         match trigger {
@@ -74,8 +75,8 @@ impl BatchBooks {
     }
 }
 
-impl fmt::Debug for BatchBooks {
+impl fmt::Debug for BatchMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchBooks").finish_non_exhaustive()
+        f.debug_struct("BatchMetrics").finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_engine::{Events, Point};
 
-pub use batching::{BatchBooks, Batching, Sizer, Trigger};
+pub use batching::{BatchMetrics, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
 pub use stream::stream_id;
 pub use tidegate_config::Signal;

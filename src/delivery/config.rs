@@ -138,7 +138,7 @@ impl QueueConfig {
             min_size: batch.min_size,
             max_size: batch.max_size,
             sizer: batch.sizer,
-            books: None,
+            metrics: None,
         })
     }
 

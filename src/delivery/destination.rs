@@ -37,7 +37,7 @@ const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// When a sender whose data could not be stored should come back.
 const STORAGE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a protocol does: one attempt. Queue, retries, time limit and books are the destination's.
+/// One attempt of a protocol. Queue, retries, time limit and ledgers are the destination's.
 #[async_trait]
 pub trait Attempt: Send + Sync + 'static {
     /// Opens what must be open before the first attempt. An error stops the gateway's start.
@@ -313,7 +313,7 @@ impl<A: Attempt> Inner<A> {
         Ok(())
     }
 
-    /// Books what a former run left, and says what became of it.
+    /// Counts the items that a former run left, and logs their state.
     fn note(&self, recovered: &Recovered) {
         let component = &*self.context.path;
         for (signal, items) in Signal::ALL.into_iter().zip(recovered.items) {

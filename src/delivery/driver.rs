@@ -1,4 +1,4 @@
-//! Runs the machine on tokio: carries out attempts, keeps the books, moves data between memory and disk.
+//! Runs the machine on tokio: carries out attempts, updates the ledgers, moves data between memory and disk.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -237,21 +237,21 @@ impl<A: Attempt> Inner<A> {
                 while attempts.try_join_next().is_some() {}
                 attempts.spawn_on(flight.run(load), &engine.runtime);
             }
-            booked => self.book(now, booked),
+            other => self.record(now, other),
         }
     }
 
-    fn book(&self, now: Instant, action: Action<ExportRequest>) {
+    fn record(&self, now: Instant, action: Action<ExportRequest>) {
         match action {
             Action::Send { .. } => {}
             Action::Gathered {
-                books,
+                metrics,
                 trigger,
                 items,
                 load,
             } => {
-                books.count(trigger, items);
-                if let (Some(bytes), Some(load)) = (&books.bytes, load) {
+                metrics.count(trigger, items);
+                if let (Some(bytes), Some(load)) = (&metrics.bytes, load) {
                     bytes.record(load.encoded_bytes() as f64);
                 }
             }
@@ -492,12 +492,12 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// Keeps what is still held, or books it as lost by the shutdown.
+    /// Keeps what is still held, or counts it as lost by the shutdown.
     pub(super) fn give_up(&self) {
         let now = Instant::now();
         self.machine().abandon();
         while let Some(action) = self.next_action(now) {
-            self.book(now, action);
+            self.record(now, action);
         }
     }
 

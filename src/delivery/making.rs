@@ -1,7 +1,7 @@
 //! Room for what an attempt makes of an export request: its decoded form, its text, its compressed form. And
 //! the place where it is made: what is large is made beside the runtime's threads.
 //!
-//! The export request itself is on the books already and waits in its queue. Where memory is full of what
+//! The ledger counts the export request itself already and waits in its queue. Where memory is full of what
 //! waits, only attempts can empty it: so one of them goes on at any time, and the others wait for their turn.
 
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! Delivery: what every pushing exporter shares. An exporter implements [`Attempt`] (one try of its
-//! protocol); [`Destination`] makes of it a consumer with a queue, batching, retries, splitting, a drain and
-//! books.
+//! Delivery: the common part of all pushing exporters. An exporter implements [`Attempt`] (one try of its
+//! protocol); [`Destination`] adds a queue, batching, retries, splitting, a drain and ledgers.
 //!
 //! Everything that decides is in [`machine`], which knows no clock and no socket; `driver` runs it on tokio.
 //! A destination reserves capacity in a [`capacity::QueueCapacity`] before any component commits, without the

@@ -96,7 +96,7 @@ pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
             min_size: usize::try_from(from.try_get_u64_le().ok()?).ok()?,
             max_size: usize::try_from(from.try_get_u64_le().ok()?).ok()?,
             sizer: *SIZERS.get(usize::from(from.try_get_u8().ok()?))?,
-            books: None,
+            metrics: None,
         }),
     };
     let headers = headers(&mut from)?;
@@ -170,7 +170,7 @@ mod tests {
                 min_size: 5,
                 max_size: 0,
                 sizer: Sizer::Bytes,
-                books: None,
+                metrics: None,
             }),
             client: Some(Arc::new(ClientMetadata::new(headers))),
             ..Batch::new(encoded)

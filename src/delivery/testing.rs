@@ -19,7 +19,7 @@ pub(crate) fn context(path: &str) -> Context {
     }
 }
 
-/// An exporter's context with books for every signal.
+/// An exporter's context with a ledger for every signal.
 pub(crate) fn exporter_context(path: &str) -> ExporterContext {
     ExporterContext {
         base: context(path),
@@ -27,12 +27,12 @@ pub(crate) fn exporter_context(path: &str) -> ExporterContext {
     }
 }
 
-/// The books of all signals.
+/// The ledgers of all signals.
 pub(crate) fn ledgers(context: &ExporterContext) -> [Arc<Ledger>; 3] {
     std::array::from_fn(|signal| context.ledgers[signal].clone().expect("made by exporter_context"))
 }
 
-/// Waits until the books show what is asked for.
+/// Waits until the ledger's balance satisfies a condition.
 pub(crate) async fn balance_when(ledger: &Ledger, done: impl Fn(&Balance) -> bool) -> Balance {
     let look = async {
         loop {
@@ -45,7 +45,7 @@ pub(crate) async fn balance_when(ledger: &Ledger, done: impl Fn(&Balance) -> boo
     };
     let patience = std::time::Duration::from_secs(30);
     let found = tokio::time::timeout(patience, look).await;
-    found.unwrap_or_else(|_| panic!("the books stay at {:?}", ledger.balance()))
+    found.unwrap_or_else(|_| panic!("the balance stays at {:?}", ledger.balance()))
 }
 
 /// Bytes that nobody looks into, as so many items.

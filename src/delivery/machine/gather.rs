@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Action, Load, Machine, Request, cut};
-use crate::batch::{BatchBooks, Batching, Trigger};
+use crate::batch::{BatchMetrics, Batching, Trigger};
 use crate::delivery::capacity::Permits;
 
 /// A request that waits for more loads of its batch key.
@@ -30,9 +30,9 @@ impl<L: Load> Gathering<L> {
         self.load.items()
     }
 
-    /// Where its requests are counted.
-    pub(super) fn books(&self) -> Option<Arc<BatchBooks>> {
-        self.batching.books.clone()
+    /// The metrics that count its requests.
+    pub(super) fn metrics(&self) -> Option<Arc<BatchMetrics>> {
+        self.batching.metrics.clone()
     }
 
     /// Why it goes out.
@@ -107,24 +107,24 @@ impl<L: Load> Machine<L> {
                 permits: rest.permits,
             }));
         }
-        self.count_gathered(batching.books, trigger, &requests);
+        self.count_gathered(batching.metrics, trigger, &requests);
         self.ready.extend(requests);
     }
 
     /// Has requests counted by the processor that wanted them.
     pub(super) fn count_gathered(
         &mut self,
-        books: Option<Arc<BatchBooks>>,
+        metrics: Option<Arc<BatchMetrics>>,
         trigger: Trigger,
         requests: &[Request<L>],
     ) {
-        let Some(books) = books else { return };
+        let Some(metrics) = metrics else { return };
         self.settled
             .extend(requests.iter().map(|request| Action::Gathered {
-                books: books.clone(),
+                metrics: metrics.clone(),
                 trigger,
                 items: request.load.items(),
-                load: books.bytes.is_some().then(|| request.load.clone()),
+                load: metrics.bytes.is_some().then(|| request.load.clone()),
             }));
     }
 }

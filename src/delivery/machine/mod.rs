@@ -25,7 +25,7 @@ use rand::rngs::SmallRng;
 use super::backoff::{Backoff, CircuitBreaker, server_delay};
 use super::capacity::Permits;
 use super::outcome::{Loss, Outcome};
-use crate::batch::{BatchBooks, Batching, Sizer, Trigger};
+use crate::batch::{BatchMetrics, Batching, Sizer, Trigger};
 use crate::component::Reason;
 use gather::Gathering;
 use order::Joined;
@@ -101,8 +101,8 @@ pub enum Action<L: Load> {
     },
     /// Count a request that was gathered.
     Gathered {
-        /// Where.
-        books: Arc<BatchBooks>,
+        /// The metrics to count it in.
+        metrics: Arc<BatchMetrics>,
         /// Why it goes out now.
         trigger: Trigger,
         /// How many items it has.
@@ -110,21 +110,21 @@ pub enum Action<L: Load> {
         /// The request itself, where its bytes are wanted.
         load: Option<L>,
     },
-    /// Book items as delivered.
+    /// Count items as delivered.
     Delivered {
         /// The key that selects the ledger.
         batch_key: L::BatchKey,
         /// How many.
         items: usize,
     },
-    /// Book items as lost.
+    /// Count items as dropped.
     Dropped {
         /// The key that selects the ledger.
         batch_key: L::BatchKey,
         /// How many, and why.
         loss: Loss,
     },
-    /// Keep it for the next run; it stays in the books as held.
+    /// Keep it for the next run; the ledger counts it as held.
     Kept {
         /// What is left of it.
         load: L,
@@ -321,9 +321,9 @@ impl<L: Load> Machine<L> {
     pub fn drain(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
         for gathering in std::mem::take(&mut self.gathering) {
-            let books = gathering.books();
+            let metrics = gathering.metrics();
             let requests = gathering.into_requests();
-            self.count_gathered(books, Trigger::Timeout, &requests);
+            self.count_gathered(metrics, Trigger::Timeout, &requests);
             self.ready.extend(requests);
         }
         let waiting = std::mem::take(&mut self.waiting).into_values();

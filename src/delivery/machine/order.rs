@@ -113,7 +113,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// Books what became of the parts of a request. What is left of it is to be tried again.
+    /// Records the results of the parts of a request. Returns the rest that is to be retried.
     pub(super) fn settle(&mut self, request: &mut Request<L>, parts: Parts) -> Option<Left> {
         let mut rest = request.load.items();
         let left = parts.left.map(|left| Left {

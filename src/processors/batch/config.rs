@@ -53,7 +53,7 @@ impl Config {
             min_size: self.send_batch_size,
             max_size: self.send_batch_max_size,
             sizer: Sizer::Items,
-            books: None,
+            metrics: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::HeaderName;
 use metrics::Gauge;
 
-use crate::batch::{Batch, BatchBooks, Batching, ClientMetadata, Signal};
+use crate::batch::{Batch, BatchMetrics, Batching, ClientMetadata, Signal};
 use crate::component::{
     ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason,
     Refused, Stability,
@@ -33,7 +33,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         let senders = senders(&cx.base.id, config.metadata_keys.is_empty());
         Ok(Arc::new(Stamp {
             batching: Batching {
-                books: Some(Arc::new(books(&cx.base))),
+                metrics: Some(Arc::new(batch_metrics(&cx.base))),
                 ..config.batching()
             },
             kept: config.kept(),
@@ -45,12 +45,12 @@ pub static FACTORY: ProcessorFactory = Factory {
     },
 };
 
-/// Where requests are counted that a processor wants.
-fn books(cx: &Context) -> BatchBooks {
+/// The metrics of the requests that a processor asks for.
+fn batch_metrics(cx: &Context) -> BatchMetrics {
     let counter = |name| metrics::counter!(name, "processor" => cx.id.clone());
     let histogram = |name| metrics::histogram!(name, "processor" => cx.id.clone());
     let wants_bytes = cx.shared.wants_details();
-    BatchBooks {
+    BatchMetrics {
         full: counter("otelcol_processor_batch_batch_size_trigger_send"),
         late: counter("otelcol_processor_batch_timeout_trigger_send"),
         items: histogram("otelcol_processor_batch_batch_send_size"),
@@ -203,7 +203,7 @@ mod tests {
             min_size: 10,
             max_size: 0,
             sizer: Sizer::Items,
-            books: None,
+            metrics: None,
         };
         assert_eq!(passed[0].batching, Some(expected));
         assert_eq!(passed[0].items(), 1);

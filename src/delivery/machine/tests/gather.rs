@@ -84,7 +84,7 @@ fn loads_of_different_lanes_are_not_joined() {
 
 #[test]
 fn the_processor_counts_each_request_once_by_what_sent_it() {
-    let books = Arc::new(BatchBooks {
+    let metrics = Arc::new(BatchMetrics {
         full: metrics::Counter::noop(),
         late: metrics::Counter::noop(),
         items: metrics::Histogram::noop(),
@@ -93,7 +93,7 @@ fn the_processor_counts_each_request_once_by_what_sent_it() {
     let counted = |items, min_size, max_size, timeout_ms| {
         let mut load = batched(items, min_size, max_size);
         let batching = load.batching.as_mut().unwrap();
-        (batching.books, batching.timeout) = (Some(books.clone()), ms(timeout_ms));
+        (batching.metrics, batching.timeout) = (Some(metrics.clone()), ms(timeout_ms));
         load
     };
     let mut bench = Bench::new(9, Some(backoff()));

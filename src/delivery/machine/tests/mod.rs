@@ -131,7 +131,7 @@ fn batched(items: std::ops::Range<u32>, min_size: usize, max_size: usize) -> Run
         min_size,
         max_size,
         sizer: Sizer::Items,
-        books: None,
+        metrics: None,
     };
     Run {
         batching: Some(batching),
@@ -154,7 +154,7 @@ fn backoff() -> Backoff {
     }
 }
 
-/// A machine with a clock of its own, and its books.
+/// A machine with a clock of its own, and the totals of its actions.
 struct Bench {
     machine: Machine<Run>,
     start: Instant,
