@@ -8,7 +8,7 @@ use tidegate_engine::{Collision, Table, UnixNanos};
 
 /// Counts the streams of a table that collide, and logs one that was found since the last call. `label` names the
 /// component. Call it about once a second.
-pub fn tell(table: &Table, label: &(&'static str, String)) {
+pub fn report(table: &Table, label: &(&'static str, String)) {
     let colliding = table.stats().colliding_streams;
     for (collision, streams) in Collision::ALL.into_iter().zip(colliding) {
         let labels = [label.clone(), ("reason", collision.name().to_owned())];

@@ -9,21 +9,21 @@ use tidegate_engine::{Series, Stray, Strays};
 /// Between two lines of one component.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What the log was told of one component's streams.
+/// Reports the stray streams of one component as a metric, and in the log.
 #[derive(Debug, Default)]
-pub struct Told(Mutex<State>);
+pub struct StrayReporter(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     at: Option<Instant>,
-    /// How many streams it was told of.
+    /// How many streams were logged.
     counts: [u64; Stray::ALL.len()],
-    untold: Option<(Stray, Arc<Series>)>,
+    unlogged: Option<(Stray, Arc<Series>)>,
 }
 
-impl Told {
+impl StrayReporter {
     /// Counts the streams that went astray, and logs the latest. `label` names the component. Call it about once a second.
-    pub fn tell(&self, all: &[&Strays], label: &(&'static str, String)) {
+    pub fn report(&self, all: &[&Strays], label: &(&'static str, String)) {
         let counts = Stray::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());
         for (stray, count) in Stray::ALL.into_iter().zip(counts) {
             let labels = [label.clone(), ("reason", stray.name().to_owned())];
@@ -31,11 +31,11 @@ impl Told {
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = all.iter().find_map(|strays| strays.take_latest());
-        state.untold = latest.or(state.untold.take());
+        state.unlogged = latest.or(state.unlogged.take());
         if state.at.is_some_and(|at| at.elapsed() < PAUSE) {
             return;
         }
-        let Some((stray, series)) = state.untold.take() else {
+        let Some((stray, series)) = state.unlogged.take() else {
             return;
         };
         let streams = counts[stray as usize].saturating_sub(state.counts[stray as usize]);

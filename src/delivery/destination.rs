@@ -177,7 +177,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
 
     async fn stop(&self, deadline: Instant) {
         let waiting = self.inner.waiting();
-        self.inner.tell_drain(waiting, deadline);
+        self.inner.log_drain(waiting, deadline);
         self.inner.stopping.store(true, Relaxed);
         self.inner.machine().drain(deadline);
         self.inner.wake.notify_one();
@@ -190,7 +190,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
         self.inner.ended.store(true, SeqCst);
         self.inner.give_up();
         self.inner.close_spill().await;
-        self.inner.tell_end(waiting);
+        self.inner.log_end(waiting);
         self.inner.attempt.close(deadline).await;
     }
 }
@@ -263,7 +263,7 @@ impl<A: Attempt> Inner<A> {
         self.machine().held_items() as u64 + on_disk_only
     }
 
-    fn tell_drain(&self, waiting: u64, deadline: Instant) {
+    fn log_drain(&self, waiting: u64, deadline: Instant) {
         if waiting > 0 {
             let (component, limit) = (
                 &*self.context.path,
@@ -273,7 +273,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    fn tell_end(&self, waited: u64) {
+    fn log_end(&self, waited: u64) {
         let kept = match self.drain_handler.get() {
             Some(_) => 0,
             None => self.spill.get().map_or(0, Spill::waiting),

@@ -160,7 +160,7 @@ impl<A: Attempt> Inner<A> {
         const STREAMS: Duration = Duration::from_secs(600);
         let now = Instant::now();
         if let Some(outage) = self.standing.overdue(now) {
-            self.tell_outage(&outage);
+            self.log_outage(&outage);
         }
         if let Some(conversion) = &self.conversion {
             conversion.expire();
@@ -258,20 +258,20 @@ impl<A: Attempt> Inner<A> {
             Action::Delivered { batch_key, items } => {
                 self.with_ledger(&batch_key, |ledger| ledger.leave(items));
                 if items > 0 {
-                    self.tell_back(self.standing.delivered(now));
+                    self.log_back(self.standing.delivered(now));
                 }
                 if self.is_stopping() {
                     self.ending.delivered.fetch_add(items, Relaxed);
                 }
-                self.tell_recovery(now);
+                self.log_recovery(now);
             }
             Action::Dropped { batch_key, loss } => {
                 if loss.reason == Reason::Rejected {
-                    self.tell_back(self.standing.answered(now));
+                    self.log_back(self.standing.answered(now));
                 }
                 self.lose(now, &batch_key, &loss);
             }
-            Action::Denied { items, why } => self.tell_denied(now, items, &why),
+            Action::Denied { items, why } => self.log_denied(now, items, &why),
             Action::Kept { load, permits } => self.keep(&load, &permits),
             Action::Noted { items, note } => {
                 if let Some(items) = self.notices.note("noted", items, now) {
@@ -280,7 +280,7 @@ impl<A: Attempt> Inner<A> {
                     warn!(component, endpoint, items, %note, "delivered, with a remark");
                 }
             }
-            Action::Retrying { items, delay, why } => self.tell_retry(now, items, delay, &why),
+            Action::Retrying { items, delay, why } => self.log_retry(now, items, delay, &why),
         }
     }
 
@@ -288,7 +288,7 @@ impl<A: Attempt> Inner<A> {
         Some(&*self.standing.endpoint).filter(|endpoint| !endpoint.is_empty())
     }
 
-    pub(super) fn tell_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
+    pub(super) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
         /// Between two lines in an outage that everybody knows of.
         const KNOWN: Duration = Duration::from_secs(300);
         let is_told = self.standing.is_told();
@@ -304,7 +304,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    fn tell_denied(&self, now: Instant, items: usize, why: &str) {
+    fn log_denied(&self, now: Instant, items: usize, why: &str) {
         self.standing.failed(now, Trouble::Denied, why);
         if let Some(items) = self.notices.note("denied", items, now) {
             let (component, endpoint) = (&*self.context.path, self.endpoint());
@@ -318,18 +318,18 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    fn tell_outage(&self, Outage { lasts, why }: &Outage) {
+    fn log_outage(&self, Outage { lasts, why }: &Outage) {
         let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
         warn!(component, endpoint, since = %Brief(*lasts), held, error = %why, "the destination is down");
     }
 
-    fn tell_back(&self, ended: Option<Outage>) {
+    fn log_back(&self, ended: Option<Outage>) {
         let Some(Outage { lasts, .. }) = ended else { return };
         let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
         info!(component, endpoint, after = %Brief(lasts), held, "the destination is back");
     }
 
-    fn tell_recovery(&self, now: Instant) {
+    fn log_recovery(&self, now: Instant) {
         let Some(spill) = self.spill.get() else { return };
         let component = &*self.context.path;
         match self.recovery.progress(spill.former(), now) {
@@ -445,7 +445,7 @@ impl<A: Attempt> Inner<A> {
         if self.is_stopping() {
             self.ending.lost.fetch_add(loss.items, Relaxed);
         }
-        self.tell_recovery(now);
+        self.log_recovery(now);
         if let Some(items) = self.notices.note(loss.reason.name(), loss.items, now) {
             let (component, signal) = (&*self.context.path, batch_key.signal.name());
             let endpoint = self.endpoint();

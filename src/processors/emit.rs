@@ -87,11 +87,11 @@ async fn apart<T: Send + Sync + 'static>(with: Arc<T>, work: fn(&T, UnixNanos)) 
     let _ = in_background(move || work(&with, unix_now())).await;
 }
 
-/// A task that emits at an interval and lets state expire.
+/// A task that emits at an interval and lets state expire. `stop` ends it.
 #[derive(Default)]
-pub(super) struct Pace(Mutex<Option<(watch::Sender<bool>, JoinHandle<()>)>>);
+pub(super) struct Ticker(Mutex<Option<(watch::Sender<bool>, JoinHandle<()>)>>);
 
-impl Pace {
+impl Ticker {
     /// Starts it. `expire` is called about once a second.
     pub(super) fn start(
         &self,
@@ -185,12 +185,12 @@ mod tests {
             next: Arc::new(emitted.clone()),
             ledger: Arc::default(),
         };
-        let (pace, expire) = (Pace::default(), expired.clone());
-        pace.start(Arc::new(emitter), Duration::from_millis(5), move |_| {
+        let (ticker, expire) = (Ticker::default(), expired.clone());
+        ticker.start(Arc::new(emitter), Duration::from_millis(5), move |_| {
             expire.note()
         });
         emitted.are_of_the_background().await;
         expired.are_of_the_background().await;
-        pace.stop(Instant::now() + Duration::from_secs(30)).await;
+        ticker.stop(Instant::now() + Duration::from_secs(30)).await;
     }
 }

@@ -194,7 +194,7 @@ async fn a_retry_says_what_is_held_and_not_what_all_attempts_come_to() {
     let (inner, start) = (setup.destination.inner(), Instant::now());
     for second in [0, 1, 2, 11] {
         let now = start + Duration::from_secs(second);
-        inner.tell_retry(now, 3, Duration::from_secs(5), "refused");
+        inner.log_retry(now, 3, Duration::from_secs(5), "refused");
     }
     let lines = log.lines("sending failed, will retry");
     let said: Vec<_> = lines

@@ -162,21 +162,21 @@ impl Prometheus {
 /// Lets series expire and learns new ones, until it is to stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
     give_way();
-    let told = strays::Told::default();
+    let strays = strays::StrayReporter::default();
     while pause.wait(TICK) {
         own.expire(unix_now());
         // A panic has been printed; what expires must do so all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| pages.learn()));
-        tell(&own.stats(), exporter);
+        record_metrics(&own.stats(), exporter);
         let label = ("exporter", exporter.to_string());
-        collisions::tell(own, &label);
-        told.tell(&[own.strays()], &label);
+        collisions::report(own, &label);
+        strays.report(&[own.strays()], &label);
     }
     pages.close();
 }
 
-/// What the exporter's own table holds, as metrics of the gateway's own.
-fn tell(stats: &Stats, exporter: &Arc<str>) {
+/// Records the size of the exporter's own table in the gateway's own metrics.
+fn record_metrics(stats: &Stats, exporter: &Arc<str>) {
     let label = || ("exporter", exporter.to_string());
     let labels = [label()];
     metrics::gauge!("tidegate_prometheus_series", &labels).set(stats.series as f64);

@@ -39,12 +39,12 @@ pub(super) struct Journal {
     storage: String,
     /// The processor in this pipeline: what its directory is called, and its messages.
     owner: Arc<str>,
-    book: Arc<Book>,
+    state: Arc<JournaledState>,
     store: OnceLock<Store>,
 }
 
-/// The state as the log sees it.
-struct Book {
+/// The state that the log restores, replays into and takes snapshots of.
+struct JournaledState {
     intake: Arc<Intake>,
     ledger: Arc<Ledger>,
 }
@@ -54,7 +54,7 @@ impl Journal {
         Self {
             storage,
             owner: intake.table.owner().clone(),
-            book: Arc::new(Book { intake, ledger }),
+            state: Arc::new(JournaledState { intake, ledger }),
             store: OnceLock::new(),
         }
     }
@@ -64,7 +64,7 @@ impl Journal {
         let storage = context.storage("storage", &self.storage)?;
         let (owner, directory) = (self.owner.clone(), storage.directory_of(&self.owner));
         let shown = directory.display().to_string();
-        let book = self.book.clone();
+        let state = self.state.clone();
         let opening = tokio::task::spawn_blocking(move || {
             let quota = storage.quota.clone();
             Store::open(
@@ -73,14 +73,14 @@ impl Journal {
                 &storage.rules,
                 quota,
                 Arc::default(),
-                Some(book),
+                Some(state),
             )
         });
         let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
         recovered.tell_damage(&self.owner);
-        let series = self.book.intake.table.len();
+        let series = self.state.intake.table.len();
         info!(component = &*self.owner, series, "the state is taken up");
         // Started once.
         let _ = self.store.set(store);
@@ -116,18 +116,18 @@ impl Journal {
     /// Appends a batch, to be taken in when it is kept. Gives the rest of the batch, which is sent on.
     pub(super) fn take(&self, batch: &Batch, flow: &mut Flow) -> Option<Payload> {
         let share: Option<Share> = flow.take(self.number());
-        let rest = self.book.intake.rest(&batch.payload);
+        let rest = self.state.intake.rest(&batch.payload);
         let passes = rest.as_ref().map_or(0, Payload::items);
         if passes == batch.items() {
             return rest;
         }
         let items = batch.items() - passes;
         let Some(store) = self.store.get() else {
-            self.book.ledger.drop_items(Reason::Shutdown, items);
+            self.state.ledger.drop_items(Reason::Shutdown, items);
             return rest;
         };
         let now = unix_now();
-        let (book, payload) = (self.book.clone(), batch.payload.clone());
+        let (state, payload) = (self.state.clone(), batch.payload.clone());
         let answer = flow.is_waited_for().then(|| {
             let (answer, result) = oneshot::channel();
             flow.wait_for(result);
@@ -138,7 +138,9 @@ impl Journal {
             items,
             payload: to_bytes(&batch.payload, clock::wall(now)),
             purpose: Purpose::State,
-            done: Some(Done(Box::new(move |kept| book.kept(kept, &payload, now, answer)))),
+            done: Some(Done(Box::new(move |kept| {
+                state.kept(kept, &payload, now, answer)
+            }))),
             share,
         });
         rest
@@ -146,7 +148,7 @@ impl Journal {
 
     /// Tells its admissions from those of others.
     fn number(&self) -> usize {
-        Arc::as_ptr(&self.book).addr()
+        Arc::as_ptr(&self.state).addr()
     }
 }
 
@@ -172,7 +174,7 @@ fn to_bytes(payload: &Payload, now: UnixNanos) -> SmallVec<[Bytes; 2]> {
         .collect()
 }
 
-impl Book {
+impl JournaledState {
     /// A batch was written, or could not be.
     fn kept(
         &self,
@@ -226,7 +228,7 @@ impl Book {
     }
 }
 
-impl State for Book {
+impl State for JournaledState {
     /// Nothing is shown that a kill could take back: a counter that falls reads as one that has restarted.
     fn joins(&self) -> Joins {
         Joins::WhenKept

@@ -19,7 +19,7 @@ use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 use self::config::Config;
 use self::intake::Intake;
 use self::journal::Journal;
-use super::emit::{Emitter, Pace};
+use super::emit::{Emitter, Ticker};
 use crate::batch::{Batch, Signal, stream_id};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
@@ -43,7 +43,7 @@ struct Aggregate {
     journal: Option<Arc<Journal>>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
-    pace: Pace,
+    ticker: Ticker,
 }
 
 impl Aggregate {
@@ -67,7 +67,7 @@ impl Aggregate {
             journal,
             next: cx.next,
             ledger: cx.ledger,
-            pace: Pace::default(),
+            ticker: Ticker::default(),
         })
     }
 }
@@ -103,16 +103,16 @@ impl Lifecycle for Aggregate {
         let table = self.intake.table.clone();
         let labels = [("processor", self.base.path.to_string())];
         let (base, intake, begun) = (self.base.clone(), self.intake.clone(), Instant::now());
-        let (warn_after, told) = (self.config.warn_after, strays::Told::default());
+        let (warn_after, reporter) = (self.config.warn_after, strays::StrayReporter::default());
         let own = self.config.own_rules();
-        self.pace.start(emitter, self.config.interval, move |now| {
+        self.ticker.start(emitter, self.config.interval, move |now| {
             table.expire(now);
-            tell(&table.stats(), &labels);
+            record_metrics(&table.stats(), &labels);
             if begun.elapsed() >= warn_after {
                 base.shared.notices.set(&base.path, complaints(&intake, &own));
             }
-            collisions::tell(&table, &labels[0]);
-            told.tell(&[table.strays()], &labels[0]);
+            collisions::report(&table, &labels[0]);
+            reporter.report(&[table.strays()], &labels[0]);
         });
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Lifecycle for Aggregate {
         if let Some(journal) = self.journal.clone() {
             journal.close().await;
         }
-        self.pace.stop(deadline).await;
+        self.ticker.stop(deadline).await;
         self.base.shared.tables.remove(&self.intake.table);
     }
 }
@@ -164,8 +164,8 @@ fn complaints(intake: &Intake, own: &[usize]) -> Vec<String> {
     own.iter().enumerate().filter_map(of_rule).flatten().collect()
 }
 
-/// What the table holds, as metrics of the gateway's own.
-fn tell(stats: &Stats, labels: &[(&'static str, String); 1]) {
+/// Records the size of the table in the gateway's own metrics.
+fn record_metrics(stats: &Stats, labels: &[(&'static str, String); 1]) {
     let holds = [
         ("tidegate_aggregate_series", stats.series),
         ("tidegate_aggregate_bytes", stats.bytes),

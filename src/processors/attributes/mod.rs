@@ -6,7 +6,7 @@ use tidegate_engine::{Attributes, Kind, Schema, Series, Source};
 
 use super::actions::{Action, Decoded};
 use super::editing::{Edit, Editing, SeriesEdit, edit_set};
-use super::select::{InOut, Judge, Measured, OnWire, Selector};
+use super::select::{IncludeExclude, Matcher, Measured, OnWire, Selector};
 use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{Header, Item, Level, Visitor};
@@ -48,7 +48,7 @@ pub static FACTORY: ProcessorFactory = Factory {
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
         let config = settings.get::<Config>();
-        let selects = InOut::new(config.include.as_ref(), config.exclude.as_ref(), cx.signal);
+        let selects = IncludeExclude::new(config.include.as_ref(), config.exclude.as_ref(), cx.signal);
         let selects = selects.map_err(|error| cx.base.error(error))?;
         let edit = AttributeEdit { config, selects };
         Ok(Arc::new(Editing::new(edit, cx.next, cx.ledger)))
@@ -57,7 +57,7 @@ pub static FACTORY: ProcessorFactory = Factory {
 
 struct AttributeEdit {
     config: Arc<Config>,
-    selects: InOut,
+    selects: IncludeExclude,
 }
 
 impl Edit for AttributeEdit {
@@ -65,19 +65,19 @@ impl Edit for AttributeEdit {
         Box::new(WireEdit {
             client,
             actions: &self.config.actions,
-            judge: Judge::new(&self.selects),
+            matcher: Matcher::new(&self.selects),
         })
     }
 
     /// Attributes of a source and of its kinds are one set to an action, so the kinds take over all of them.
     fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)> {
-        let mut judge = Judge::new(&self.selects);
-        judge.resource(&Decoded::new(&source.resource.attributes));
-        judge.scope(&source.scope);
+        let mut matcher = Matcher::new(&self.selects);
+        matcher.resource(&Decoded::new(&source.resource.attributes));
+        matcher.scope(&source.scope);
         let mut changed = false;
         let kind = |kind: &Kind| {
             let whole = source.attributes.merge(&kind.attributes);
-            let edited = self.edited(&mut judge, &kind.name, &whole, None);
+            let edited = self.edited(&mut matcher, &kind.name, &whole, None);
             changed |= edited.is_some();
             let attributes = edited.unwrap_or(whole);
             Kind {
@@ -96,11 +96,11 @@ impl Edit for AttributeEdit {
     }
 
     fn series<'a>(&'a self, client: Option<&'a ClientMetadata>) -> SeriesEdit<'a> {
-        let mut judge = Judge::new(&self.selects);
+        let mut matcher = Matcher::new(&self.selects);
         Box::new(move |series| {
-            judge.resource(&Decoded::new(&series.resource.attributes));
-            judge.scope(&series.scope);
-            let attributes = self.edited(&mut judge, &series.metric.name, &series.attributes, client)?;
+            matcher.resource(&Decoded::new(&series.resource.attributes));
+            matcher.scope(&series.scope);
+            let attributes = self.edited(&mut matcher, &series.metric.name, &series.attributes, client)?;
             Some(Series {
                 attributes,
                 ..series.clone()
@@ -112,12 +112,12 @@ impl Edit for AttributeEdit {
 impl AttributeEdit {
     fn edited(
         &self,
-        judge: &mut Judge<'_>,
+        matcher: &mut Matcher<'_>,
         name: &str,
         attributes: &Attributes,
         client: Option<&ClientMetadata>,
     ) -> Option<Attributes> {
-        match judge.item(&Measured { name, attributes }) {
+        match matcher.item(&Measured { name, attributes }) {
             true => edit_set(attributes, &self.config.actions, client),
             false => None,
         }
@@ -127,23 +127,23 @@ impl AttributeEdit {
 struct WireEdit<'a> {
     actions: &'a [Action],
     client: Option<&'a ClientMetadata>,
-    judge: Judge<'a>,
+    matcher: Matcher<'a>,
 }
 
 impl Visitor for WireEdit<'_> {
     fn begin(&mut self, level: Level, message: &[u8]) {
         if level == Level::Scope {
-            self.judge.wire_scope(message);
+            self.matcher.wire_scope(message);
         }
     }
 
     fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
-        self.judge.wire_resource(resource, editor);
+        self.matcher.wire_resource(resource, editor);
         true
     }
 
     fn item(&mut self, item: &Item<'_>, editor: &mut Editor<'_>) -> bool {
-        if self.judge.item(&OnWire { item, editor }) {
+        if self.matcher.item(&OnWire { item, editor }) {
             let mut set = WireAttributes::read(item.message, item.kind.attributes_field(), editor);
             for action in self.actions {
                 action.apply(&mut set, self.client);

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use self::config::Config;
 use self::threshold::ThresholdConfig;
 use self::webhook::Webhook;
-use super::emit::{Emitter, Pace};
+use super::emit::{Emitter, Ticker};
 use crate::batch::wire::{
     self,
     points::{PointVisitor, WirePoint},
@@ -52,7 +52,7 @@ struct Composites {
     table: Arc<Table>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
-    pace: Pace,
+    ticker: Ticker,
     watched: Vec<Arc<Watched>>,
     webhooks: Vec<Webhook>,
     /// Look for those who watch, and hand crossings on.
@@ -96,7 +96,7 @@ impl Composites {
             table,
             next: cx.next,
             ledger: cx.ledger,
-            pace: Pace::default(),
+            ticker: Ticker::default(),
         })
     }
 
@@ -153,7 +153,7 @@ fn shortfalls(set: &CompositeSet, processor: &str) -> Vec<String> {
 }
 
 /// Logs why a composite has no value when the reason is a new one.
-fn tell_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos) {
+fn log_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos) {
     let error = composite.error(now);
     if let Some(error) = error.as_ref().filter(|error| told.as_ref() != Some(error)) {
         tracing::error!(composite = &*composite.declaration().name, "{error}");
@@ -224,16 +224,16 @@ impl Lifecycle for Composites {
         emitter.announce();
         let set = self.set.clone();
         let told = Mutex::new(vec![None; set.list().len()]);
-        let told_of_strays = strays::Told::default();
+        let reporter = strays::StrayReporter::default();
         let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
-        self.pace.start(emitter, self.config.interval, move |now| {
+        self.ticker.start(emitter, self.config.interval, move |now| {
             set.expire(now);
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             for (composite, told) in set.list().iter().zip(told.iter_mut()) {
-                tell_error(composite, told, now);
+                log_error(composite, told, now);
             }
             let strays: Vec<_> = set.list().iter().map(|composite| composite.strays()).collect();
-            told_of_strays.tell(&strays, &("processor", base.path.to_string()));
+            reporter.report(&strays, &("processor", base.path.to_string()));
             let mut notices = shortfalls(&set, &base.path);
             if begun.elapsed() >= warn_after {
                 notices.extend(complaints(&set));
@@ -244,7 +244,7 @@ impl Lifecycle for Composites {
     }
 
     async fn stop(&self, deadline: Instant) {
-        self.pace.stop(deadline).await;
+        self.ticker.stop(deadline).await;
         let shared = &self.base.shared;
         shared.tables.remove(&self.table);
         self.watched

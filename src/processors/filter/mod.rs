@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_engine::{Events, Point, Values};
 
 use super::actions::Decoded;
-use super::select::{InOut, Judge, Measured, Named, OnWire, Selector};
+use super::select::{IncludeExclude, Matcher, Measured, Named, OnWire, Selector};
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{self, Header, Item, Level, Visitor};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
@@ -100,7 +100,7 @@ pub static FACTORY: ProcessorFactory = Factory {
             Signal::Traces => &config.spans,
             Signal::Logs => &config.logs,
         };
-        let keeps = InOut::of_filter(rules.include.as_ref(), rules.exclude.as_ref(), cx.signal);
+        let keeps = IncludeExclude::of_filter(rules.include.as_ref(), rules.exclude.as_ref(), cx.signal);
         let keeps = keeps.map_err(|error| cx.base.error(error))?;
         Ok(Arc::new(Filter {
             keeps,
@@ -113,7 +113,7 @@ pub static FACTORY: ProcessorFactory = Factory {
 };
 
 struct Filter {
-    keeps: InOut,
+    keeps: IncludeExclude,
     action: Action,
     path: Arc<str>,
     next: Arc<dyn Consumer>,
@@ -161,17 +161,17 @@ impl Consumer for Filter {
 
 impl Filter {
     fn encoded(&self, encoded: &Encoded) -> Option<Encoded> {
-        walk::edit(encoded, &mut WireFilter(Judge::new(&self.keeps))).ok()
+        walk::edit(encoded, &mut WireFilter(Matcher::new(&self.keeps))).ok()
     }
 
     fn events(&self, batch: &Batch, events: &Arc<Events>) -> Batch {
         let source = &events.source;
-        let mut judge = Judge::new(&self.keeps);
-        judge.resource(&Decoded::new(&source.resource.attributes));
-        judge.scope(&source.scope);
+        let mut matcher = Matcher::new(&self.keeps);
+        matcher.resource(&Decoded::new(&source.resource.attributes));
+        matcher.scope(&source.scope);
         let keep: Vec<bool> = (events.schema.kinds.iter())
             .map(|kind| {
-                judge.item(&Measured {
+                matcher.item(&Measured {
                     name: &kind.name,
                     attributes: &source.attributes.merge(&kind.attributes),
                 })
@@ -185,12 +185,12 @@ impl Filter {
     }
 
     fn points(&self, batch: &Batch, points: &Points) -> Batch {
-        let mut judge = Judge::new(&self.keeps);
+        let mut matcher = Matcher::new(&self.keeps);
         let keep = |point: &&Point| {
             let series = &point.series;
-            judge.resource(&Decoded::new(&series.resource.attributes));
-            judge.scope(&series.scope);
-            judge.item(&Measured {
+            matcher.resource(&Decoded::new(&series.resource.attributes));
+            matcher.scope(&series.scope);
+            matcher.item(&Measured {
                 name: &series.metric.name,
                 attributes: &series.attributes,
             })
@@ -227,7 +227,7 @@ fn select(events: &Events, wanted: impl Fn(&u16) -> bool) -> Events {
     }
 }
 
-struct WireFilter<'a>(Judge<'a>);
+struct WireFilter<'a>(Matcher<'a>);
 
 impl Visitor for WireFilter<'_> {
     fn begin(&mut self, level: Level, message: &[u8]) {

@@ -167,15 +167,15 @@ impl Gauge {
 
     fn measure(&self) {
         match self.memory().measure() {
-            Ok(resident) => self.tell(resident),
+            Ok(resident) => self.log_change(resident),
             Err(error) => {
                 warn!(component = %self.context.path, %error, "can't measure memory");
             }
         }
     }
 
-    /// Says so where it is too much, and where it no longer is.
-    fn tell(&self, used: usize) {
+    /// Logs when the usage crosses a limit, upwards or downwards.
+    fn log_change(&self, used: usize) {
         let Limit { soft, hard } = self.limit;
         let over = u8::from(used > soft) + u8::from(used > hard);
         let before = self.over.swap(over, Relaxed);

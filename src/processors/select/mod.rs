@@ -3,7 +3,7 @@
 //! Every list that is given must be satisfied: the name is one of the names, the severity is high enough, all of the
 //! attributes are there.
 
-mod judge;
+mod matcher;
 mod selection;
 
 use regex::Regex;
@@ -11,8 +11,8 @@ use regex::Regex;
 use super::actions::Plain;
 use crate::config::{Decode, Kind, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
 
-pub(in crate::processors) use judge::{Judge, Measured, Named, OnWire};
-pub(in crate::processors) use selection::InOut;
+pub(in crate::processors) use matcher::{Matcher, Measured, Named, OnWire};
+pub(in crate::processors) use selection::IncludeExclude;
 
 crate::choices! {
     /// How names and values are compared.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use regex::RegexSet;
 use tidegate_engine::AttributeValue;
 
-use super::judge::Candidate;
+use super::matcher::Candidate;
 use super::{MatchType, Plain, Selector, Severity, Wanted};
 use crate::batch::Signal;
 use crate::batch::wire::attributes::AttributeSet;
@@ -222,16 +222,17 @@ fn has_all(wanted: &[WantedAttribute], set: &dyn AttributeSet) -> bool {
         .all(|(key, values)| set.get(key).is_some_and(|value| values.allow(&value)))
 }
 
-/// `include` and `exclude` together: an item counts when it is included (or nothing says what is) and not excluded.
+/// `include` and `exclude` together: an item matches when it is included (or there is no `include`) and not
+/// excluded.
 #[derive(Debug)]
-pub(in crate::processors) struct InOut {
+pub(in crate::processors) struct IncludeExclude {
     pub(super) include: Option<Selection>,
     /// An item that satisfies one of them is excluded.
     pub(super) excludes: Vec<Selection>,
 }
 
-impl InOut {
-    /// An error says what is asked for that means nothing to the signal.
+impl IncludeExclude {
+    /// Compiles both selectors. The error names an option that has no effect on the signal.
     pub(in crate::processors) fn new(
         include: Option<&Selector>,
         exclude: Option<&Selector>,

@@ -126,12 +126,12 @@ impl Running {
         let labels: HashSet<&Labels> = targets.values().map(|target| &target.labels).collect();
         for (hash, handle) in &self.handles {
             if targets.contains_key(hash) {
-                handle.tell(wanted.clone());
+                handle.send(wanted.clone());
                 continue;
             }
             // The target that has its labels now goes on with its series: they are not at their end.
             let replaced = labels.contains(&handle.target.labels);
-            handle.tell(Order::Leave { replaced });
+            handle.send(Order::Leave { replaced });
         }
         for (hash, target) in targets {
             if !self.handles.contains_key(&hash) {
@@ -172,7 +172,7 @@ impl Running {
 }
 
 impl Handle {
-    fn tell(&self, order: Order) {
+    fn send(&self, order: Order) {
         self.orders.send_if_modified(|last| {
             let is_new = *last != order;
             *last = order;

@@ -139,7 +139,7 @@ impl Directories {
         self.kept.settle(bytes);
         if is_due {
             self.fold();
-            self.tell();
+            self.record_metrics();
         }
     }
 
@@ -185,8 +185,8 @@ impl Directories {
         }
     }
 
-    /// What there is, as metrics of the gateway's own.
-    fn tell(&self) {
+    /// Records the counts of processes in the gateway's own metrics.
+    fn record_metrics(&self) {
         let mut all = directory::Census::default();
         self.open.values().for_each(|cells| all.add(cells));
         let label = || ("receiver", self.receiver.to_string());

@@ -1,12 +1,12 @@
-//! Asks a selection of every item of a batch, each question as seldom as possible: of a resource once, of a scope
-//! once, of a metric's name once.
+//! Matches the items of a batch against a selection, with as few comparisons as possible: a resource, a scope
+//! and a metric's name are each matched once.
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use prost::Message;
 use smallvec::SmallVec;
 use tidegate_engine::{AttributeValue, Attributes, Scope};
 
-use super::selection::{InOut, Selection};
+use super::selection::{IncludeExclude, Selection};
 use crate::batch::convert::value_from_proto;
 use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
 use crate::batch::wire::edit::Editor;
@@ -38,10 +38,11 @@ pub(in crate::processors) trait Candidate {
     }
 }
 
-/// What is known on the way through a batch.
-pub(in crate::processors) struct Judge<'a> {
+/// The matcher of one batch, fed in the order of its items: it caches the results for the current resource,
+/// scope and name.
+pub(in crate::processors) struct Matcher<'a> {
     include: Option<Side<'a>>,
-    /// An item that satisfies one of them does not count.
+    /// An item that satisfies one of them does not match.
     excludes: SmallVec<[Side<'a>; 2]>,
 }
 
@@ -50,13 +51,13 @@ struct Side<'a> {
     selection: &'a Selection,
     /// Whether the resource, and the scope, satisfy it.
     around: [bool; 2],
-    /// Where the name stands that was asked for last, and the answer. Forgotten with every resource, so that it can't
-    /// outlive the bytes.
+    /// Where the name stands that was asked for last, and the answer. Forgotten with every resource, so that
+    /// it can't outlive the bytes.
     name: Option<(*const [u8], bool)>,
 }
 
-impl<'a> Judge<'a> {
-    pub(in crate::processors) fn new(selects: &'a InOut) -> Self {
+impl<'a> Matcher<'a> {
+    pub(in crate::processors) fn new(selects: &'a IncludeExclude) -> Self {
         Self {
             include: selects.include.as_ref().map(Side::new),
             excludes: selects.excludes.iter().map(Side::new).collect(),
@@ -100,7 +101,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether an item counts.
+    /// Whether an item matches.
     pub(in crate::processors) fn item(&mut self, item: &dyn Candidate) -> bool {
         let included = self.include.as_mut().is_none_or(|side| side.satisfied(item));
         included && !self.excludes.iter_mut().any(|side| side.satisfied(item))
