@@ -9,7 +9,7 @@ pub mod flow;
 pub mod future;
 pub mod graph_metrics;
 pub mod ledger;
-mod made;
+mod output_descriptor;
 pub mod overview;
 pub mod patterns;
 pub mod services;
@@ -34,7 +34,7 @@ pub use factory::{
 };
 pub use flow::{Answer, Consumer, Flow, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
-pub use made::Made;
+pub use output_descriptor::OutputDescriptor;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 pub use tidegate_runtime::{Account, Ceiling, Held, Limit, NoRoom, account, unix_now, wall_now};
 pub(crate) use tidegate_runtime::{files, worker};
@@ -69,12 +69,12 @@ pub trait Receiver: Lifecycle {}
 
 /// Looks at or changes what passes. One instance a pipeline.
 pub trait Processor: Lifecycle + Consumer {
-    /// The metrics that it makes itself, as far as its options fix their names and labels.
-    fn makes(&self) -> Vec<Made> {
+    /// The metrics that it produces, as far as its options fix their names and labels.
+    fn outputs(&self) -> Vec<OutputDescriptor> {
         Vec::new()
     }
 
-    /// Whether it may change or take away what processors before it made.
+    /// Whether it may change or drop the output of processors before it.
     fn edits(&self) -> bool {
         false
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::plan::{PipelinePlan, Plan, Planned};
-use super::writers::{self, Maker};
+use super::writers::{self, SeriesWriter};
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{
@@ -57,13 +57,13 @@ impl Graph {
             builder.pipeline(pipeline);
         }
         builder.receivers();
-        let writers = writers::check(plan, &builder.makers);
-        builder.errors.extend(writers.certain);
+        let duplicates = writers::check(plan, &builder.series_writers);
+        builder.errors.extend(duplicates.certain);
         match builder.errors.is_empty() {
             true => Ok(Self {
                 members: builder.members,
                 metrics: builder.metrics,
-                warnings: writers.possible,
+                warnings: duplicates.possible,
             }),
             false => Err(builder.errors),
         }
@@ -94,7 +94,7 @@ struct Builder<'a> {
     entries: HashMap<PipelineId, Arc<dyn Consumer>>,
     members: Vec<Member>,
     metrics: GraphMetrics,
-    makers: Vec<Maker>,
+    series_writers: Vec<SeriesWriter>,
     errors: Vec<BuildError>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Builder<'a> {
             entries: HashMap::new(),
             members: Vec::new(),
             metrics: GraphMetrics::default(),
-            makers: Vec::new(),
+            series_writers: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -250,10 +250,10 @@ impl<'a> Builder<'a> {
             let Some(processor) = self.processor(pipeline, id, base, ledger, next.clone()) else {
                 continue;
             };
-            self.makers.push(Maker {
+            self.series_writers.push(SeriesWriter {
                 pipeline: pipeline.id.clone(),
                 id: (*id).clone(),
-                makes: processor.makes(),
+                outputs: processor.outputs(),
                 is_edited,
             });
             is_edited |= processor.edits();

@@ -1,49 +1,49 @@
-//! Every series has one writer: two processors that make the same one on their way to one exporter are found here, as
-//! far as the configuration shows it. What only the data can show, the exporter refuses when it comes.
+//! Finds duplicate writers: two processors that write the same series to one exporter. The configuration
+//! shows these; the exporter refuses duplicates that only the data can show.
 
 use std::collections::BTreeSet;
 
 use super::graph::BuildError;
 use super::plan::Plan;
-use crate::component::{ComponentError, Made};
+use crate::component::{ComponentError, OutputDescriptor};
 use crate::config::{Class, ComponentId, PipelineId};
 
-/// A processor of a pipeline, and what it makes.
-pub(super) struct Maker {
+/// A processor of a pipeline, with the series that it writes.
+pub(super) struct SeriesWriter {
     pub(super) pipeline: PipelineId,
     pub(super) id: ComponentId,
-    pub(super) makes: Vec<Made>,
-    /// Whether a processor behind it may change what it makes, so that nothing is certain.
+    pub(super) outputs: Vec<OutputDescriptor>,
+    /// Whether a later processor may change its output, so that nothing is certain.
     pub(super) is_edited: bool,
 }
 
-/// What the configuration says of double writers.
+/// Duplicate writers, as far as the configuration shows them.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Duplicates {
     /// One of the two would always be refused.
     pub(super) certain: Vec<BuildError>,
     /// One of the two would be refused wherever their labels agree.
     pub(super) possible: Vec<BuildError>,
 }
 
-/// Compares all pairs of makers that reach a common exporter.
-pub(super) fn check(plan: &Plan, makers: &[Maker]) -> Found {
-    let reached: Vec<_> = makers
+/// Compares all pairs of writers that reach a common exporter.
+pub(super) fn check(plan: &Plan, writers: &[SeriesWriter]) -> Duplicates {
+    let reached: Vec<_> = writers
         .iter()
-        .map(|maker| exporters(plan, &maker.pipeline))
+        .map(|writer| exporters(plan, &writer.pipeline))
         .collect();
-    let mut found = Found::default();
-    for (at, later) in makers.iter().enumerate() {
-        for (earlier, before) in makers[..at].iter().zip(&reached) {
+    let mut found = Duplicates::default();
+    for (at, later) in writers.iter().enumerate() {
+        for (earlier, before) in writers[..at].iter().zip(&reached) {
             let Some(exporter) = before.intersection(&reached[at]).next() else {
                 continue;
             };
-            let common = |made: &&Made| earlier.makes.iter().any(|other| other == *made);
+            let common = |output: &&OutputDescriptor| earlier.outputs.iter().any(|other| other == *output);
             let (single, grouped): (Vec<_>, Vec<_>) = later
-                .makes
+                .outputs
                 .iter()
                 .filter(common)
-                .partition(|made| made.labels.is_empty());
+                .partition(|output| output.labels.is_empty());
             let is_certain = !single.is_empty() && !earlier.is_edited && !later.is_edited;
             let (list, names) = match is_certain {
                 true => (&mut found.certain, single),
@@ -64,7 +64,12 @@ pub(super) fn check(plan: &Plan, makers: &[Maker]) -> Found {
     found
 }
 
-fn message(earlier: &Maker, names: &[&Made], exporter: &ComponentId, is_certain: bool) -> Option<String> {
+fn message(
+    earlier: &SeriesWriter,
+    names: &[&OutputDescriptor],
+    exporter: &ComponentId,
+    is_certain: bool,
+) -> Option<String> {
     let first = &names.first()?.name;
     let others = match names.len() - 1 {
         0 => String::new(),
@@ -148,7 +153,7 @@ service: {{pipelines: {pipelines}}}"
     }
 
     #[test]
-    fn two_makers_of_one_series_are_an_error_that_names_both() {
+    fn two_writers_of_one_series_are_an_error_that_names_both() {
         let (errors, _) = found(&format!("{{{TOTAL}}}"), &two("prometheus", "aggregate"));
         assert_eq!(
             errors,

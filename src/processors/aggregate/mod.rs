@@ -22,8 +22,8 @@ use self::journal::Journal;
 use super::emit::{Emitter, Ticker};
 use crate::batch::{Batch, Signal, stream_id};
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
-    ProcessorContext, ProcessorFactory, Refused, Stability, collisions, strays, unix_now,
+    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, OutputDescriptor,
+    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, collisions, strays, unix_now,
 };
 
 /// The factory of `aggregate`.
@@ -73,14 +73,14 @@ impl Aggregate {
 }
 
 impl Processor for Aggregate {
-    fn makes(&self) -> Vec<Made> {
+    fn outputs(&self) -> Vec<OutputDescriptor> {
         let of_rule = |rule: &Rule| {
             let name = match (&rule.output, &rule.name) {
                 (Some(output), _) => output.clone(),
                 (None, Pattern::Exact(name)) => name.clone(),
                 _ => return None,
             };
-            Made::new(name, rule.instrument?, &rule.grouping)
+            OutputDescriptor::new(name, rule.instrument?, &rule.grouping)
         };
         self.intake.rules.iter().filter_map(of_rule).collect()
     }

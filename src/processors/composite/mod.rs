@@ -30,8 +30,8 @@ use crate::batch::wire::{
 use crate::batch::{Batch, Payload, Signal};
 use crate::component::unix_now;
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
-    ProcessorContext, ProcessorFactory, Refused, Stability, strays,
+    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, OutputDescriptor,
+    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, strays,
 };
 use crate::watch::Watched;
 
@@ -186,10 +186,10 @@ impl PointVisitor for Observing<'_> {
 }
 
 impl Processor for Composites {
-    fn makes(&self) -> Vec<Made> {
+    fn outputs(&self) -> Vec<OutputDescriptor> {
         let of = |composite: &Arc<Composite>| {
             let declared = composite.declaration();
-            Made::new(declared.name.clone(), Instrument::Gauge, &declared.grouping)
+            OutputDescriptor::new(declared.name.clone(), Instrument::Gauge, &declared.grouping)
         };
         self.set.list().iter().filter_map(of).collect()
     }

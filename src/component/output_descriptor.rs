@@ -1,22 +1,22 @@
-//! What processors make, for the check that no two make the same.
+//! Descriptors of the metrics that processors produce, for the check that each series has one writer.
 
 use std::sync::Arc;
 
 use tidegate_engine::{Grouping, Instrument};
 
-/// A metric that a processor makes: what tells its series from those of another maker.
+/// A metric that a processor produces. Equal descriptors may describe the same series.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
-    /// Name of the metric.
+pub struct OutputDescriptor {
+    /// The name of the metric.
     pub name: Arc<str>,
-    /// What its series are.
+    /// Its instrument.
     pub instrument: Instrument,
     /// Names of the attributes that its series have, sorted; empty: it is one series.
     pub labels: Vec<Arc<str>>,
 }
 
-impl Made {
-    /// `None` where the input decides which attributes there are.
+impl OutputDescriptor {
+    /// The descriptor of a metric; `None` where the input decides which attributes its series have.
     pub fn new(name: Arc<str>, instrument: Instrument, grouping: &Grouping) -> Option<Self> {
         let Grouping::By(labels) = grouping else {
             return None;
