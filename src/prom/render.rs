@@ -201,9 +201,9 @@ impl Renderer {
         page
     }
 
-    /// Takes up what has come since the last call, or page, without writing one: to be called about once a second. Now
-    /// and then all series are gone through, unless there are pages for which they are anyway.
-    pub fn learn(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
+    /// Registers the series that came since the last call or page, without writing a page. Call it about once a second.
+    /// Every [`LOOK_THROUGH_NS`] without a page it goes through all series.
+    pub fn register_series(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         let walked_at = *self.walked_at.get_or_insert(now);
         match now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
             true => self.look(tables, now, Look::News),

@@ -9,8 +9,8 @@ pub mod config;
 mod debug;
 mod negotiate;
 mod page;
-mod rounds;
 mod server;
+mod singleflight;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
@@ -53,7 +53,7 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
-/// How often expired series are looked for, and new ones learnt.
+/// The interval at which expired series are removed and new ones registered.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What scrapes read.
@@ -159,14 +159,14 @@ impl Prometheus {
     }
 }
 
-/// Lets series expire and learns new ones, until it is to stop.
+/// Expires old series and registers new ones, until it is told to stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
     give_way();
     let strays = strays::StrayReporter::default();
     while pause.wait(TICK) {
         own.expire(unix_now());
         // A panic has been printed; what expires must do so all the same.
-        let _ = catch_unwind(AssertUnwindSafe(|| pages.learn()));
+        let _ = catch_unwind(AssertUnwindSafe(|| pages.register_series()));
         record_metrics(&own.stats(), exporter);
         let label = ("exporter", exporter.to_string());
         collisions::report(own, &label);

@@ -1,5 +1,7 @@
-//! What scrapes get: one snapshot of all tables in the format asked for, rendered and compressed once for all who ask
-//! at the same time. What is new is learnt as it comes, so that what can't be shown is known before anybody asks.
+//! The pages that scrapes get: one snapshot of all tables in the format asked for.
+//!
+//! A page is rendered and compressed once for all scrapers that ask at the same time. New series are registered as
+//! they come, so the gateway knows what it can't show before a scrape asks.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +14,7 @@ use tokio::sync::OnceCell;
 use super::Views;
 use super::config::Config;
 use super::debug::{self, Found};
-use super::rounds::Rounds;
+use super::singleflight::Singleflight;
 use crate::component::unix_now;
 use crate::net::pages::COMPRESSING;
 use crate::net::{Coding, compress};
@@ -31,14 +33,15 @@ pub(super) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
 /// An exposition.
 pub(super) struct Page {
     exposition: Arc<Exposition>,
-    forms: Arc<Forms>,
+    variants: Arc<EncodedVariants>,
 }
 
-/// The compressed forms of a page, each made when it is first wanted.
-struct Forms {
-    /// Of the content: what stays the same is not compressed again.
+/// The compressed variants of a page. Each is made on first use and shared by all pages of the same version.
+struct EncodedVariants {
+    /// The version of the content. A page of the same version reuses the variants.
     version: u64,
-    made: [OnceCell<Option<Bytes>>; CODINGS.len()],
+    /// One cell per entry of [`CODINGS`]. `None` in a cell: compression failed.
+    encoded: [OnceCell<Option<Bytes>>; CODINGS.len()],
     _weight: Weight,
 }
 
@@ -65,7 +68,7 @@ impl Drop for Weight {
 /// What is sent of a content, which weighs until all of it is gone.
 struct Sent(
     Bytes,
-    #[expect(dead_code, reason = "kept for its weight")] Arc<Forms>,
+    #[expect(dead_code, reason = "kept for its weight")] Arc<EncodedVariants>,
 );
 
 impl AsRef<[u8]> for Sent {
@@ -75,19 +78,23 @@ impl AsRef<[u8]> for Sent {
 }
 
 impl Page {
-    /// A page that shares the compressed forms of `last` if nothing has changed since.
-    fn new(exposition: Arc<Exposition>, last: Option<&Arc<Forms>>, unread: &Arc<AtomicUsize>) -> Self {
+    /// A page that reuses the variants of `last` if the version is the same.
+    fn new(
+        exposition: Arc<Exposition>,
+        last: Option<&Arc<EncodedVariants>>,
+        unread: &Arc<AtomicUsize>,
+    ) -> Self {
         let version = exposition.version;
-        let same = last.filter(|forms| forms.version == version);
+        let same = last.filter(|variants| variants.version == version);
         let fresh = || {
-            Arc::new(Forms {
+            Arc::new(EncodedVariants {
                 version,
-                made: Default::default(),
+                encoded: Default::default(),
                 _weight: Weight::of(exposition.body.len(), unread),
             })
         };
-        let forms = same.cloned().unwrap_or_else(fresh);
-        Self { exposition, forms }
+        let variants = same.cloned().unwrap_or_else(fresh);
+        Self { exposition, variants }
     }
 
     /// How long it is as it is.
@@ -97,13 +104,13 @@ impl Page {
 
     /// The page in one of [`CODINGS`], or as it is. `None`: it can't be compressed.
     pub(super) async fn coded(&self, coding: Coding) -> Option<Bytes> {
-        let bytes = self.form(coding).await?;
-        Some(Bytes::from_owner(Sent(bytes, self.forms.clone())))
+        let bytes = self.variant(coding).await?;
+        Some(Bytes::from_owner(Sent(bytes, self.variants.clone())))
     }
 
-    async fn form(&self, coding: Coding) -> Option<Bytes> {
+    async fn variant(&self, coding: Coding) -> Option<Bytes> {
         let at = CODINGS.iter().position(|known| *known == coding);
-        let Some(cell) = at.and_then(|at| self.forms.made.get(at)) else {
+        let Some(cell) = at.and_then(|at| self.variants.encoded.get(at)) else {
             return Some(self.exposition.body.clone());
         };
         let make = || async {
@@ -115,24 +122,26 @@ impl Page {
     }
 }
 
-/// One format and escaping: its renderer, and who waits for it.
-struct Face {
+/// The renderer of one format and escaping, with the singleflight that its scrapers share.
+struct FormatRenderer {
     format: Format,
     escaping: Escaping,
-    press: Arc<Press>,
-    pages: Arc<Rounds<Page>>,
+    job: Arc<RenderJob>,
+    pages: Arc<Singleflight<Page>>,
     /// When it was asked for; never: it stands in for those that nobody has asked for yet.
     asked: Option<Instant>,
 }
 
-/// What is needed to render a page.
-struct Press {
-    /// The format and how names are escaped, for people.
+/// Renders the pages of one format and escaping, and reports the series that it leaves out.
+///
+/// Lock order: `renderer` is released before `last` is locked.
+struct RenderJob {
+    /// The format and the escaping, for log lines and metric labels.
     name: String,
     views: Arc<Views>,
     exporter: Arc<str>,
     renderer: Mutex<Renderer>,
-    last: Mutex<Option<Arc<Forms>>>,
+    last: Mutex<Option<Arc<EncodedVariants>>>,
     unread: Arc<AtomicUsize>,
     complaints: Arc<Every>,
     remarks: Arc<Every>,
@@ -144,7 +153,7 @@ pub(super) struct Pages {
     exporter: Arc<str>,
     senders: Arc<Senders>,
     config: Arc<Config>,
-    faces: Mutex<Vec<Face>>,
+    renderers: Mutex<Vec<FormatRenderer>>,
     /// Bytes of the contents that are there.
     unread: Arc<AtomicUsize>,
     complaints: Arc<Every>,
@@ -163,18 +172,18 @@ impl Pages {
             views,
             exporter,
             config,
-            faces: Mutex::default(),
+            renderers: Mutex::default(),
             unread: Arc::default(),
             complaints: Arc::new(Every::new(COMPLAINT_INTERVAL)),
             remarks: Arc::new(Every::new(COMPLAINT_INTERVAL)),
         };
-        pages.face(Format::Text, Escaping::default(), None);
+        pages.pages_in(Format::Text, Escaping::default(), None);
         pages
     }
 
     /// The exposition of this moment or a later one. `None`: rendering failed.
     pub(super) async fn page(&self, format: Format, escaping: Escaping) -> Option<Arc<Page>> {
-        let pages = self.face(format, escaping, Some(Instant::now()));
+        let pages = self.pages_in(format, escaping, Some(Instant::now()));
         pages.next().await
     }
 
@@ -185,50 +194,58 @@ impl Pages {
 
     /// How many formats are kept, each with its newest content.
     pub(super) fn formats(&self) -> usize {
-        self.faces().len()
+        self.renderers().len()
     }
 
     /// What is left out of every format that is asked for, and why, at this moment. Blocks.
     pub(super) fn debug(&self) -> serde_json::Value {
-        let found = self.presses().iter().map(|press| press.found()).collect();
+        let found = self.jobs().iter().map(|job| job.found()).collect();
         debug::page(&self.exporter, found, &self.views.own.stats())
     }
 
-    /// Takes up what has come, in every format that is asked for, and tells what of it can't be shown; forgets formats
-    /// that nobody asks for any more. Blocks.
-    pub(super) fn learn(&self) {
+    /// Registers new series in every format in use, and reports those that can't be shown. Forgets formats that no
+    /// scraper asks for any more. Blocks.
+    pub(super) fn register_series(&self) {
         drop(self.forget());
-        self.presses().iter().for_each(|press| press.learn());
+        self.jobs().iter().for_each(|job| job.register_series());
     }
 
     /// Forgets all there is, which can take long: for the end.
     pub(super) fn close(&self) {
-        drop(std::mem::take(&mut *self.faces()));
+        drop(std::mem::take(&mut *self.renderers()));
     }
 
-    fn faces(&self) -> MutexGuard<'_, Vec<Face>> {
-        self.faces.lock().unwrap_or_else(PoisonError::into_inner)
+    fn renderers(&self) -> MutexGuard<'_, Vec<FormatRenderer>> {
+        self.renderers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn presses(&self) -> Vec<Arc<Press>> {
-        self.faces().iter().map(|face| face.press.clone()).collect()
+    fn jobs(&self) -> Vec<Arc<RenderJob>> {
+        self.renderers()
+            .iter()
+            .map(|renderer| renderer.job.clone())
+            .collect()
     }
 
-    fn face(&self, format: Format, escaping: Escaping, asked: Option<Instant>) -> Arc<Rounds<Page>> {
+    fn pages_in(
+        &self,
+        format: Format,
+        escaping: Escaping,
+        asked: Option<Instant>,
+    ) -> Arc<Singleflight<Page>> {
         // Names that every scraper takes look the same however they are escaped.
         let escaping = match self.config.strategy().escapes() {
             true => Escaping::default(),
             false => escaping,
         };
-        let mut faces = self.faces();
-        let known = faces
+        let mut renderers = self.renderers();
+        let known = renderers
             .iter_mut()
-            .find(|face| (face.format, face.escaping) == (format, escaping));
-        if let Some(face) = known {
-            face.asked = asked;
-            return face.pages.clone();
+            .find(|renderer| (renderer.format, renderer.escaping) == (format, escaping));
+        if let Some(renderer) = known {
+            renderer.asked = asked;
+            return renderer.pages.clone();
         }
-        let press = Arc::new(Press {
+        let job = Arc::new(RenderJob {
             name: match escaping {
                 Escaping::Underscores => format.name().to_owned(),
                 escaping => format!("{}; escaping={}", format.name(), escaping.name()),
@@ -243,36 +260,36 @@ impl Pages {
             complaints: self.complaints.clone(),
             remarks: self.remarks.clone(),
         });
-        let prints = press.clone();
-        let pages = Rounds::new(move || prints.print());
-        faces.push(Face {
+        let rendering = job.clone();
+        let pages = Singleflight::new(move || rendering.render_page());
+        renderers.push(FormatRenderer {
             format,
             escaping,
-            press,
+            job,
             pages: pages.clone(),
             asked,
         });
         pages
     }
 
-    /// Forgets the formats that nobody asks for any more, or has never; but not the last one that was asked for, as
-    /// somebody must know what can't be shown. To drop what it gives can take long.
-    fn forget(&self) -> Vec<Face> {
-        let mut faces = self.faces();
-        let last = faces.iter().map(|face| face.asked).max().flatten();
-        let is_old = |face: &mut Face| {
-            face.asked != last && face.asked.is_none_or(|asked| asked.elapsed() >= FORGET_AFTER)
+    /// Removes the formats that no scraper asks for any more, or never did. The format asked for last stays, because
+    /// some renderer must find out what can't be shown. The caller drops the result, which can take long.
+    fn forget(&self) -> Vec<FormatRenderer> {
+        let mut renderers = self.renderers();
+        let last = renderers.iter().map(|renderer| renderer.asked).max().flatten();
+        let is_old = |renderer: &mut FormatRenderer| {
+            renderer.asked != last && renderer.asked.is_none_or(|asked| asked.elapsed() >= FORGET_AFTER)
         };
-        faces.extract_if(.., is_old).collect()
+        renderers.extract_if(.., is_old).collect()
     }
 }
 
-impl Press {
-    fn print(&self) -> Page {
+impl RenderJob {
+    fn render_page(&self) -> Page {
         let exposition = self.render();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let page = Page::new(exposition, last.as_ref(), &self.unread);
-        *last = Some(page.forms.clone());
+        *last = Some(page.variants.clone());
         page
     }
 
@@ -280,8 +297,8 @@ impl Press {
         self.with(|renderer| renderer.render(&self.views.all(), unix_now()))
     }
 
-    fn learn(&self) {
-        self.with(|renderer| renderer.learn(&self.views.all(), unix_now()));
+    fn register_series(&self) {
+        self.with(|renderer| renderer.register_series(&self.views.all(), unix_now()));
     }
 
     fn found(&self) -> Found {
@@ -365,7 +382,7 @@ impl Press {
     }
 }
 
-impl Drop for Press {
+impl Drop for RenderJob {
     fn drop(&mut self) {
         self.show(Counts::default());
     }
@@ -387,13 +404,13 @@ mod tests {
         let unread = Arc::new(AtomicUsize::new(0));
         let first = Page::new(exposition(b"a 1\n", 1), None, &unread);
         let packed = first.coded(Coding::Gzip).await.unwrap();
-        let same = Page::new(exposition(b"a 1\n", 1), Some(&first.forms), &unread);
+        let same = Page::new(exposition(b"a 1\n", 1), Some(&first.variants), &unread);
         let again = same.coded(Coding::Gzip).await.unwrap();
         assert_eq!(packed.as_ptr(), again.as_ptr(), "the very same bytes");
         assert_ne!(same.coded(Coding::Zstd).await.unwrap(), packed);
         assert_eq!(same.coded(Coding::Identity).await.unwrap(), "a 1\n");
 
-        let other = Page::new(exposition(b"a 2\n", 2), Some(&same.forms), &unread);
+        let other = Page::new(exposition(b"a 2\n", 2), Some(&same.variants), &unread);
         assert_ne!(other.coded(Coding::Gzip).await.unwrap(), packed);
         assert_eq!(unread.load(Relaxed), 8, "each content once");
         drop((first, same, again));
@@ -413,7 +430,7 @@ mod tests {
     }
 
     fn formats(pages: &Pages) -> Vec<Format> {
-        pages.faces().iter().map(|face| face.format).collect()
+        pages.renderers().iter().map(|renderer| renderer.format).collect()
     }
 
     #[tokio::test]
@@ -424,16 +441,16 @@ mod tests {
         }
         assert_eq!(pages.forget().len(), 0, "both have just been asked for");
         let before = Instant::now().checked_sub(FORGET_AFTER).unwrap();
-        pages.faces()[0].asked = Some(before);
+        pages.renderers()[0].asked = Some(before);
         let forgotten = pages.forget();
         assert_eq!(forgotten.len(), 1);
         assert_eq!(forgotten[0].format, Format::Text);
         assert_eq!(
-            Arc::strong_count(&forgotten[0].press),
+            Arc::strong_count(&forgotten[0].job),
             2,
             "its text is still there, and with nobody else"
         );
-        pages.faces()[0].asked = Some(before);
+        pages.renderers()[0].asked = Some(before);
         assert_eq!(pages.forget().len(), 0, "somebody must know what can't be shown");
         assert_eq!(formats(&pages), [Format::Protobuf]);
     }
@@ -441,7 +458,7 @@ mod tests {
     #[tokio::test]
     async fn text_stands_in_until_somebody_asks_for_another_format() {
         let pages = pages();
-        pages.learn();
+        pages.register_series();
         assert_eq!(formats(&pages), [Format::Text]);
         pages.page(Format::Protobuf, Escaping::default()).await.unwrap();
         assert_eq!(
@@ -449,7 +466,7 @@ mod tests {
             [Format::Text, Format::Protobuf],
             "who asks drops nothing, which could take long"
         );
-        pages.learn();
+        pages.register_series();
         assert_eq!(formats(&pages), [Format::Protobuf]);
     }
 }

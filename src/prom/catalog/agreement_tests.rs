@@ -256,7 +256,7 @@ impl Gateway {
                 for _ in 0..seconds / 5 {
                     (0..RIVALS).for_each(|rival| self.push(rival, 15));
                     self.sleep(5);
-                    self.renderer.learn(&self.tables, self.now);
+                    self.renderer.register_series(&self.tables, self.now);
                 }
             }
             Step::Reload(at) => {

@@ -82,7 +82,7 @@ proptest! {
                     tables.iter().for_each(|table| table.expire(now));
                 }
                 Step::Leave { table } => tables[table] = self::table(owners[table]),
-                Step::Learn => renderer.learn(&tables, now),
+                Step::Learn => renderer.register_series(&tables, now),
                 Step::Page => {
                     let fresh = said(&mut super::renderer(format), &tables, now);
                     prop_assert_eq!(said(&mut renderer, &tables, now), fresh);

@@ -34,7 +34,7 @@ fn what_collides_is_known_and_told_once_without_a_page() {
         )
     };
     let mut renderer = renderer(Format::Text);
-    renderer.learn(&tables, NOW);
+    renderer.register_series(&tables, NOW);
     assert_eq!(left_out(&renderer, LeftOut::DuplicateIdentity), 1);
     let told = renderer.take_conflicts();
     let named: Vec<_> = told
@@ -44,7 +44,7 @@ fn what_collides_is_known_and_told_once_without_a_page() {
     assert_eq!(named, [("b", Some("a"), 1)]);
 
     put(&tables[2], &[clash("1"), clash("2")]);
-    renderer.learn(&tables, NOW + SECOND);
+    renderer.register_series(&tables, NOW + SECOND);
     let told = renderer.take_conflicts();
     let named: Vec<_> = told
         .iter()
@@ -56,14 +56,14 @@ fn what_collides_is_known_and_told_once_without_a_page() {
     assert_eq!(counts[LeftOut::TypeClash as usize], 2);
 
     tables.pop();
-    renderer.learn(&tables, NOW + 2 * SECOND);
+    renderer.register_series(&tables, NOW + 2 * SECOND);
     assert_eq!(
         left_out(&renderer, LeftOut::DuplicateIdentity),
         1,
         "they went with their table"
     );
     tables.remove(0);
-    renderer.learn(&tables, NOW + 3 * SECOND);
+    renderer.register_series(&tables, NOW + 3 * SECOND);
     assert_eq!(
         (
             left_out(&renderer, LeftOut::DuplicateIdentity),
@@ -81,10 +81,10 @@ fn what_was_left_out_and_ends_is_no_longer_counted() {
     put(&tables[0], &gauge("same"));
     put(&tables[1], &gauge("same"));
     let mut renderer = renderer(Format::Text);
-    renderer.learn(&tables, NOW);
+    renderer.register_series(&tables, NOW);
     let later = NOW + 3600 * SECOND;
     (0..1000).for_each(|tick| tables[1].expire(later + tick * SECOND));
-    renderer.learn(&tables, NOW + SECOND);
+    renderer.register_series(&tables, NOW + SECOND);
     assert_eq!(left_out(&renderer, LeftOut::DuplicateIdentity), 0);
 }
 
@@ -99,16 +99,16 @@ fn values_without_a_word_are_found_without_a_page() {
     };
     put(&tables[0], &info(5));
     let mut renderer = renderer(Format::OpenMetrics);
-    renderer.learn(&tables, NOW);
-    renderer.learn(&tables, LATER);
+    renderer.register_series(&tables, NOW);
+    renderer.register_series(&tables, LATER);
     assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 1);
     let told = renderer.take_conflicts();
     assert_eq!((told.len(), told[0].series, &*told[0].owner), (1, 1, "a"));
     put_at(&tables[0], &info(6), LATER);
-    renderer.learn(&tables, LATER + 31 * SECOND);
+    renderer.register_series(&tables, LATER + 31 * SECOND);
     assert_eq!(renderer.take_conflicts(), [], "told once");
     put_at(&tables[0], &info(1), LATER + 31 * SECOND);
-    renderer.learn(&tables, LATER + 62 * SECOND);
+    renderer.register_series(&tables, LATER + 62 * SECOND);
     assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 0);
 }
 
@@ -117,11 +117,11 @@ fn nothing_is_held_of_what_has_ended_though_nobody_asks() {
     let tables = [table("a")];
     put(&tables[0], &gauge("a"));
     let mut renderer = renderer(Format::Text);
-    renderer.learn(&tables, NOW);
+    renderer.register_series(&tables, NOW);
     assert_eq!(renderer.families.iter().count(), 1);
     let later = NOW + 3600 * SECOND;
     (0..1000).for_each(|tick| tables[0].expire(later + tick * SECOND));
-    renderer.learn(&tables, later);
+    renderer.register_series(&tables, later);
     assert_eq!(renderer.families.iter().count(), 0);
     assert!(renderer.texts.is_empty() && renderer.origins.is_empty());
 }
@@ -137,10 +137,10 @@ fn what_was_learnt_between_two_pages_is_on_the_second() {
         &[(gauge("a")[0].0.clone(), Value::Int(2))],
         NOW + SECOND,
     );
-    renderer.learn(&tables, NOW + SECOND);
+    renderer.register_series(&tables, NOW + SECOND);
     let second = renderer.render(&tables, NOW + SECOND);
     assert!(String::from_utf8_lossy(&second.body).contains("} 2\n") && second.version > first.version);
-    renderer.learn(&tables, NOW + 40 * SECOND);
+    renderer.register_series(&tables, NOW + 40 * SECOND);
     let same = renderer.render(&tables, NOW + 41 * SECOND);
     assert!(Arc::ptr_eq(&same, &second), "learning changes nothing");
 }

@@ -91,7 +91,7 @@ fn one_that_has_gone_quiet_or_has_ended_gives_way() {
         let now = start + second * SECOND;
         send(&table, &old, (0, now), 5);
         send(&table, &new, (0, now), 7);
-        renderer.learn(&tables, now);
+        renderer.register_series(&tables, now);
     }
     assert_eq!(value(&mut renderer, &tables, start + 9 * SECOND, "level"), ["5"]);
     let told = renderer.take_conflicts();

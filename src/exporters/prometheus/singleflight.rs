@@ -1,5 +1,6 @@
-//! Work that all callers at the same time share: one piece at a time, and nobody gets one that was begun
-//! before he asked.
+//! Singleflight: concurrent callers share one run of an expensive function.
+//!
+//! At most one run is in progress. A caller never gets the result of a run that began before its call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,20 +9,21 @@ use tokio::sync::watch;
 
 use crate::component::worker::in_background;
 
-/// Pieces of work, one after the other.
-pub(super) struct Rounds<T> {
+/// Runs a function for all its concurrent callers, one run after the other.
+pub(super) struct Singleflight<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
+    /// Whether a task executes runs. Only that task resets it, under the lock, when `next` is empty.
     runs: bool,
-    /// Those who wait for the piece that has not begun yet.
+    /// The callers that wait for the run that has not begun yet.
     next: Option<watch::Sender<Option<Arc<T>>>>,
 }
 
-impl<T: Send + Sync + 'static> Rounds<T> {
-    /// `make` may take long; it runs where it disturbs nobody.
+impl<T: Send + Sync + 'static> Singleflight<T> {
+    /// Creates it for `make`, which may block: it runs on a background thread.
     pub(super) fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             make: Box::new(make),
@@ -32,42 +34,42 @@ impl<T: Send + Sync + 'static> Rounds<T> {
         })
     }
 
-    /// A piece that was begun after this call. `None`: making it failed.
+    /// Returns the result of a run that begins after this call. `None`: the run panicked.
     pub(super) async fn next(self: &Arc<Self>) -> Option<Arc<T>> {
-        let mut seat = self.take_seat();
-        let made = seat.wait_for(Option::is_some).await.ok()?;
+        let mut waiter = self.wait_for_next();
+        let made = waiter.wait_for(Option::is_some).await.ok()?;
         made.clone()
     }
 
-    fn take_seat(self: &Arc<Self>) -> watch::Receiver<Option<Arc<T>>> {
+    fn wait_for_next(self: &Arc<Self>) -> watch::Receiver<Option<Arc<T>>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let seat = state
+        let waiter = state
             .next
             .get_or_insert_with(|| watch::Sender::new(None))
             .subscribe();
         if !std::mem::replace(&mut state.runs, true) {
-            let rounds = self.clone();
-            // Nobody waits for the task itself: who asked may have gone.
-            in_background(move || rounds.work());
+            let singleflight = self.clone();
+            // Nothing awaits the task: the caller may be cancelled while the others still need the result.
+            in_background(move || singleflight.work());
         }
-        seat
+        waiter
     }
 
     fn work(&self) {
-        while let Some(seats) = self.begin() {
-            // A panic is told by the seats that go unserved; it must not be the end of all work.
+        while let Some(waiters) = self.begin() {
+            // After a panic the dropped sender tells the waiters of this run. Later runs still take place.
             if let Ok(made) = catch_unwind(AssertUnwindSafe(&self.make)) {
-                seats.send_replace(Some(Arc::new(made)));
+                waiters.send_replace(Some(Arc::new(made)));
             }
         }
     }
 
-    /// Those who get the next piece; `None`: nobody wants one, and nobody is at work any more.
+    /// Takes the waiters of the next run. `None`: there are none, and the task ends.
     fn begin(&self) -> Option<watch::Sender<Option<Arc<T>>>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let seats = state.next.take();
-        state.runs = seats.is_some();
-        seats
+        let waiters = state.next.take();
+        state.runs = waiters.is_some();
+        waiters
     }
 }
 
@@ -86,15 +88,15 @@ mod tests {
         let finishes = Mutex::new(finishes);
         let made = Arc::new(AtomicUsize::new(0));
         let count = made.clone();
-        let rounds = Rounds::new(move || {
+        let singleflight = Singleflight::new(move || {
             let number = count.fetch_add(1, SeqCst);
             begun.send(()).unwrap();
             finishes.lock().unwrap().recv().unwrap();
             number
         });
         let ask = || {
-            let rounds = rounds.clone();
-            tokio::spawn(async move { rounds.next().await.map(|number| *number) })
+            let singleflight = singleflight.clone();
+            tokio::spawn(async move { singleflight.next().await.map(|number| *number) })
         };
         let first = ask();
         let begins = tokio::task::spawn_blocking(move || {
@@ -104,7 +106,7 @@ mod tests {
         let begins = begins.await.unwrap();
         let later: Vec<_> = (0..5).map(|_| ask()).collect();
         let waiting = || {
-            rounds
+            singleflight
                 .state
                 .lock()
                 .unwrap()
@@ -123,7 +125,7 @@ mod tests {
         }
         finish.send(()).unwrap();
         assert_eq!(
-            rounds.next().await.as_deref(),
+            singleflight.next().await.as_deref(),
             Some(&2),
             "nothing old is handed out"
         );
@@ -134,11 +136,11 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_told_and_the_next_one_works() {
         let calls = AtomicUsize::new(0);
-        let rounds = Rounds::new(move || match calls.fetch_add(1, SeqCst) {
+        let singleflight = Singleflight::new(move || match calls.fetch_add(1, SeqCst) {
             0 => panic!("the first one fails"),
             number => number,
         });
-        assert_eq!(rounds.next().await, None);
-        assert_eq!(rounds.next().await.as_deref(), Some(&1));
+        assert_eq!(singleflight.next().await, None);
+        assert_eq!(singleflight.next().await.as_deref(), Some(&1));
     }
 }
