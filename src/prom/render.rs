@@ -13,18 +13,18 @@
 mod bounds;
 mod column;
 mod conflict;
+mod encoder;
 pub(crate) mod exemplar;
 mod family;
 pub(in crate::prom) mod histogram;
+mod interner;
 pub(in crate::prom) mod kind;
-mod learn;
-mod line;
-mod message;
-mod origin;
+mod protobuf;
 mod records;
-mod sheet;
+mod registration;
 mod source;
-mod texts;
+mod targets;
+mod text;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -35,15 +35,15 @@ use tidegate_engine::{Number, Place, Resource, Table, UnixNanos};
 
 use self::conflict::Conflicts;
 pub use self::conflict::{Conflict, Counts, Difference, LeftOut};
+use self::encoder::{Encoder, SampleSnapshot, Times};
 use self::family::{Families, Family};
-use self::learn::{Learning, Member, Notes};
-use self::line::Lines;
-use self::message::Messages;
-use self::origin::{Origins, Watch};
+use self::interner::LabelInterner;
+use self::protobuf::ProtobufEncoder;
 use self::records::Record;
-use self::sheet::{Sheet, Shot, Times};
-use self::source::{Look, News, Open, Reader, Sources};
-use self::texts::Texts;
+use self::registration::{Member, RegistrationCache, SeriesRegistration};
+use self::source::{Look, Open, Reader, SourceChanges, Sources};
+use self::targets::{Liveness, TargetTable};
+use self::text::TextEncoder;
 use self::walk::Walk;
 use super::catalog::{Contests, Newcomers, Senders};
 use super::format::Format;
@@ -132,8 +132,8 @@ pub struct Renderer {
     style: Style,
     sources: Sources,
     families: Families,
-    texts: Texts,
-    origins: Origins,
+    interner: LabelInterner,
+    targets: TargetTable,
     conflicts: Conflicts,
     contests: Contests<Member>,
     senders: Arc<Senders>,
@@ -157,8 +157,8 @@ impl Renderer {
             format,
             sources: Sources::default(),
             families: Families::new(format, style.naming.clone()),
-            texts: Texts::default(),
-            origins: Origins::default(),
+            interner: LabelInterner::default(),
+            targets: TargetTable::default(),
             conflicts: Conflicts::default(),
             contests: Contests::default(),
             senders: Arc::default(),
@@ -202,11 +202,11 @@ impl Renderer {
     }
 
     /// Registers the series that came since the last call or page, without writing a page. Call it about once a second.
-    /// Every [`LOOK_THROUGH_NS`] without a page it goes through all series.
+    /// After 30 s without a page it goes through all series.
     pub fn register_series(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         let walked_at = *self.walked_at.get_or_insert(now);
         match now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
-            true => self.look(tables, now, Look::News),
+            true => self.look(tables, now, Look::Changes),
             false => self.check(tables, now),
         }
     }
@@ -218,7 +218,7 @@ impl Renderer {
         if self.walked_version != self.version {
             self.write(Vec::new(), now, Use::Drop);
             // What has ended makes room.
-            self.look(tables, now, Look::News);
+            self.look(tables, now, Look::Changes);
         }
     }
 
@@ -231,18 +231,18 @@ impl Renderer {
     /// How many series are left out now.
     pub fn counts(&self) -> Counts {
         let mut counts = self.conflicts.counts();
-        let unsaid = self.families.iter().map(|(_, family)| family.unsaid.series);
-        counts[LeftOut::UnsayableValue as usize] += unsaid.map(u64::from).sum::<u64>();
+        let omitted = self.families.iter().map(|(_, family)| family.omitted.series);
+        counts[LeftOut::UnrepresentableValue as usize] += omitted.map(u64::from).sum::<u64>();
         counts
     }
 
     /// What is left out now: what has no place, and what had a value on the last page that this format can't say.
     pub fn left_out(&self) -> Vec<Conflict> {
         let families = self.families.iter().map(|(_, family)| family);
-        let unsaid = families
-            .filter(|family| family.unsaid.series > 0)
-            .map(|family| family.unsaid(self.format, self.sources.owner(family.unsaid.source)));
-        self.conflicts.now().into_iter().chain(unsaid).collect()
+        let omitted = families
+            .filter(|family| family.omitted.series > 0)
+            .map(|family| family.omitted(self.format, self.sources.owner(family.omitted.source)));
+        self.conflicts.now().into_iter().chain(omitted).collect()
     }
 
     /// Metrics that have been found to differ from others of their name since the last call.
@@ -256,18 +256,18 @@ impl Renderer {
     }
 
     fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) {
-        let news = self.sources.look(tables, now, look);
-        self.meet(&news, now);
+        let changes = self.sources.look(tables, now, look);
+        self.record_senders(&changes, now);
         self.senders.tick(now);
-        let has_changed = news.has_changed || self.conflicts.is_to_try();
-        let has_changed = self.take_up(news, now) || has_changed;
+        let has_changed = changes.has_changed || self.conflicts.is_to_try();
+        let has_changed = self.apply_changes(changes, now) || has_changed;
         self.version += u64::from(has_changed);
     }
 
-    /// Lets the catalogue know the resources of what is new.
-    fn meet(&self, news: &News, now: UnixNanos) {
+    /// Tells the catalogue the resources of new series.
+    fn record_senders(&self, changes: &SourceChanges, now: UnixNanos) {
         let sources = self.sources.open();
-        for of_source in news.series.chunk_by(|a, b| a.source == b.source) {
+        for of_source in changes.series.chunk_by(|a, b| a.source == b.source) {
             let table = of_source
                 .first()
                 .and_then(|new| sources.get(usize::from(new.source)));
@@ -278,25 +278,26 @@ impl Renderer {
             for new in of_source {
                 newcomers.note(&new.series.resource, Place::from_bits(new.place));
             }
-            self.senders.meet_all(table, newcomers, now);
+            self.senders.record_all(table, newcomers, now);
         }
     }
 
-    /// Takes up what is new, and what was left out and may have a place by now. Gives whether a place has another owner.
-    fn take_up(&mut self, news: News, now: UnixNanos) -> bool {
-        if !news.gone.is_empty() {
-            self.forget_sources(&news.gone);
+    /// Registers new series, and series left out that may have a place by now. Returns whether a place has
+    /// another owner.
+    fn apply_changes(&mut self, changes: SourceChanges, now: UnixNanos) -> bool {
+        if !changes.gone.is_empty() {
+            self.forget_sources(&changes.gone);
         }
         self.contests.begin_look();
         let again = self.conflicts.take_some();
         let sources = self.sources.open();
-        let mut learning = Learning {
+        let mut registration = SeriesRegistration {
             format: self.format,
             style: &self.style,
             sources: &self.sources,
             families: &mut self.families,
-            texts: &mut self.texts,
-            origins: &mut self.origins,
+            interner: &mut self.interner,
+            targets: &mut self.targets,
             conflicts: &mut self.conflicts,
             contests: &mut self.contests,
             senders: &self.senders,
@@ -304,27 +305,30 @@ impl Renderer {
             now,
             has_changed: false,
             found_owners: BTreeSet::new(),
-            notes: Notes::default(),
+            cache: RegistrationCache::default(),
         };
-        again.into_iter().for_each(|refused| learning.retry(refused));
-        news.series.into_iter().for_each(|new| learning.take(new, None));
-        learning.retry_owners();
-        let has_changed = learning.finish();
+        again.into_iter().for_each(|refused| registration.retry(refused));
+        changes
+            .series
+            .into_iter()
+            .for_each(|new| registration.register(new, None));
+        registration.retry_owners();
+        let has_changed = registration.finish();
         let (style, format, senders) = (&self.style, self.format, &*self.senders);
-        let watch = Watch { senders, now };
+        let liveness = Liveness { senders, now };
         let encode = |resource: &Resource, spelling| style.text_of_target(resource, spelling, format);
-        self.origins.refresh(watch, encode) || has_changed
+        self.targets.refresh(liveness, encode) || has_changed
     }
 
     fn forget_sources(&mut self, gone: &[u16]) {
-        let (origins, texts) = (&mut self.origins, &mut self.texts);
+        let (targets, interner) = (&mut self.targets, &mut self.interner);
         self.families.in_order(|_, family| {
             family.series.retain(|record| {
-                let source = origins.source(record.origin);
+                let source = targets.source(record.origin);
                 let is_gone = source.is_none_or(|source| gone.contains(&source));
                 if is_gone {
-                    origins.leave(record.origin);
-                    texts.leave(record.text);
+                    targets.release(record.origin);
+                    interner.release(record.text);
                 }
                 !is_gone
             });
@@ -337,10 +341,10 @@ impl Renderer {
     /// After series have ended: names and room are given up, and what was left out is tried again.
     fn tidy(&mut self) {
         self.families.close_empty();
-        let (sources, origins) = (&self.sources, &self.origins);
-        let owner_of = |record: &Record| sources.owner(origins.source(record.origin).unwrap_or(u16::MAX));
+        let (sources, targets) = (&self.sources, &self.targets);
+        let owner_of = |record: &Record| sources.owner(targets.source(record.origin).unwrap_or(u16::MAX));
         self.families.in_order(|_, family| family.find_owner(owner_of));
-        if let Some(moved) = self.texts.sweep() {
+        if let Some(moved) = self.interner.sweep() {
             self.families
                 .in_order(|_, family| family.series.renumber(|text| moved.to(text)));
         }
@@ -351,8 +355,8 @@ impl Renderer {
     fn write(&mut self, page: Vec<u8>, now: UnixNanos, then: Use) -> Vec<u8> {
         (self.walked_version, self.walked_at) = (self.version, Some(now));
         let (body, has_ended) = match self.format {
-            Format::Protobuf => self.walk(now, then, |style| Messages::new(page, style)),
-            format => self.walk(now, then, |style| Lines::new(page, format, style)),
+            Format::Protobuf => self.walk(now, then, |style| ProtobufEncoder::new(page, style)),
+            format => self.walk(now, then, |style| TextEncoder::new(page, format, style)),
         };
         if has_ended {
             self.tidy();
@@ -360,25 +364,25 @@ impl Renderer {
         body
     }
 
-    fn walk<'a, S: Sheet>(
+    fn walk<'a, S: Encoder>(
         &'a mut self,
         now: UnixNanos,
         then: Use,
-        sheet: impl FnOnce(&'a Style) -> S,
+        encoder: impl FnOnce(&'a Style) -> S,
     ) -> (Vec<u8>, bool) {
         let Self {
             format,
             style,
             sources,
             families,
-            texts,
-            origins,
+            interner,
+            targets,
             walks,
             conflicts,
             ..
         } = self;
         *walks += 1;
-        let mut sheet = sheet(style);
+        let mut encoder = encoder(style);
         let open = sources.open();
         let has_created = match format {
             Format::Text => false,
@@ -392,7 +396,7 @@ impl Renderer {
         let mut walk = Walk {
             columns: columns.collect(),
             reader: Reader::new(&open),
-            shot: Shot::default(),
+            snapshot: SampleSnapshot::default(),
             with_exemplars,
             page: *walks,
             now,
@@ -400,49 +404,49 @@ impl Renderer {
             has_ended: false,
         };
         families.in_order(|name, family| {
-            walk.family(&mut sheet, name, family, origins, texts);
-            let more = family.unsaid.take_more();
+            walk.family(&mut encoder, name, family, targets, interner);
+            let more = family.omitted.take_more();
             if more > 0 {
-                let owner = sources.owner(family.unsaid.source);
-                conflicts.tell(&family.unsaid(*format, owner), more);
+                let owner = sources.owner(family.omitted.source);
+                conflicts.tell(&family.omitted(*format, owner), more);
             }
             if then == Use::Drop {
-                sheet.page().clear();
+                encoder.page().clear();
             }
         });
         let own = style.naming.own(TARGET_INFO);
         let (name, info) = Family::of_targets(own.clone(), *format);
-        let targets = origins.shown(*walks);
+        let shown = targets.shown(*walks);
         match families.owner_of(&name, info.of_type) {
             None => {
-                write_targets(&mut sheet, &name, &info, targets);
+                write_targets(&mut encoder, &name, &info, shown);
                 conflicts.show_targets();
             }
-            Some(taken) => conflicts.hide_targets(own, taken, targets.count() as u64, now),
+            Some(taken) => conflicts.hide_targets(own, taken, shown.count() as u64, now),
         }
-        sheet.finish();
-        (std::mem::take(sheet.page()), walk.has_ended)
+        encoder.finish();
+        (std::mem::take(encoder.page()), walk.has_ended)
     }
 }
 
 fn write_targets<'a>(
-    sheet: &mut impl Sheet,
+    encoder: &mut impl Encoder,
     name: &str,
     info: &Family,
     targets: impl Iterator<Item = &'a [u8]>,
 ) {
     let mut targets = targets.peekable();
     if targets.peek().is_some() {
-        sheet.begin(name, info);
-        targets.for_each(|labels| _ = sheet.number(info, labels, Number::Int(1), Times::default()));
-        sheet.end(info);
+        encoder.begin(name, info);
+        targets.for_each(|labels| _ = encoder.number(info, labels, Number::Int(1), Times::default()));
+        encoder.end(info);
     }
 }
 
 /// The text of labels.
 fn encode(labels: Labels, format: Format) -> Vec<u8> {
     match format {
-        Format::Protobuf => message::labels(&labels.into_pairs()),
+        Format::Protobuf => protobuf::labels(&labels.into_pairs()),
         Format::Text | Format::OpenMetrics => labels.render().into_bytes(),
     }
 }

@@ -122,8 +122,8 @@ impl<M: Copy + Ord> Contests<M> {
         self.look += 1;
     }
 
-    /// Notes that a series wants the place that `owner` has.
-    pub fn meet(&mut self, place: Key, owner: M, other: M) {
+    /// Adds a series that wants the place of `owner`.
+    pub fn add_contender(&mut self, place: Key, owner: M, other: M) {
         let contest = self.places.entry(place).or_insert_with(|| Contest {
             owner,
             others: BTreeSet::new(),
@@ -138,8 +138,8 @@ impl<M: Copy + Ord> Contests<M> {
         }
     }
 
-    /// A series wants the place no longer.
-    pub fn leave(&mut self, place: Key, member: M) {
+    /// Removes a series that does not want the place any more.
+    pub fn remove_contender(&mut self, place: Key, member: M) {
         if let Entry::Occupied(mut contest) = self.places.entry(place)
             && !contest.get_mut().lose(|known| known == member)
         {
@@ -292,10 +292,10 @@ mod tests {
                 Some(life(rank * 8 + member as u64, began, seen).filter(|_| has_value))
             };
             let mut one = Contests::default();
-            (1..facts.len()).for_each(|member| one.meet(place, 0, member));
+            (1..facts.len()).for_each(|member| one.add_contender(place, 0, member));
             let mut two = Contests::default();
             for (at, member) in (0..facts.len() - 1).rev().enumerate() {
-                two.meet(place, two.owner(place).unwrap_or(facts.len() - 1), member);
+                two.add_contender(place, two.owner(place).unwrap_or(facts.len() - 1), member);
                 if let Some(at) = judged.get(at) {
                     two.begin_look();
                     two.judge(place, (&senders, *at), of);

@@ -114,15 +114,16 @@ impl Senders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the resources of series that have arrived in `table`, in their order. Hold no lock of the table.
-    pub fn meet_all(&self, table: &Arc<Table>, newcomers: Newcomers, now: UnixNanos) {
+    /// Records the resources of series that have arrived in `table`, in their order. Hold no lock of the
+    /// table.
+    pub fn record_all(&self, table: &Arc<Table>, newcomers: Newcomers, now: UnixNanos) {
         self.state().number(table);
         for (resource, place) in newcomers.places {
-            self.meet(&resource, table, place, now);
+            self.record(&resource, table, place, now);
         }
     }
 
-    fn meet(&self, resource: &Resource, table: &Arc<Table>, place: Place, now: UnixNanos) {
+    fn record(&self, resource: &Resource, table: &Arc<Table>, place: Place, now: UnixNanos) {
         let key = Key::of_value(resource);
         let mut state = self.state();
         if state.senders.len() >= MOST && !state.senders.contains_key(&key) {

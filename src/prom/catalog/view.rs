@@ -369,7 +369,7 @@ impl View {
             *seen = table.arrivals(*seen, &mut |place, series| {
                 newcomers.note(&series.resource, place)
             });
-            self.senders.meet_all(&table, newcomers, now);
+            self.senders.record_all(&table, newcomers, now);
         }
         self.senders.tick(now);
     }

@@ -5,7 +5,7 @@
 
 use tidegate_engine::{Number, Table, Value};
 
-use super::sheet::Times;
+use super::encoder::Times;
 
 /// What a series is.
 #[derive(Clone, Copy, Debug)]

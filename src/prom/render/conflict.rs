@@ -24,7 +24,7 @@ pub enum LeftOut {
     /// There is no room for more labels.
     LabelsFull,
     /// The format has no word for its value.
-    UnsayableValue,
+    UnrepresentableValue,
 }
 
 impl LeftOut {
@@ -37,7 +37,7 @@ impl LeftOut {
         Self::Nameless,
         Self::NoTemporality,
         Self::LabelsFull,
-        Self::UnsayableValue,
+        Self::UnrepresentableValue,
     ];
 
     /// As counters call it.
@@ -50,7 +50,7 @@ impl LeftOut {
             Self::Nameless => "nameless",
             Self::NoTemporality => "no_temporality",
             Self::LabelsFull => "labels_full",
-            Self::UnsayableValue => "unsayable_value",
+            Self::UnrepresentableValue => "unsayable_value",
         }
     }
 }

@@ -26,14 +26,14 @@ pub(super) struct Family {
     /// Of the first series: HELP and UNIT.
     pub(super) metric: Arc<Metric>,
     pub(super) series: Records,
-    pub(super) unsaid: Unsaid,
+    pub(super) omitted: Omitted,
     /// What it took on the last page.
     pub(super) size: usize,
 }
 
-/// Series whose value a format can't say.
+/// Counts the series of a family whose value the format can't represent.
 #[derive(Debug, Default)]
-pub(super) struct Unsaid {
+pub(super) struct Omitted {
     /// How many there were on the last page.
     pub(super) series: u32,
     /// How many more than on any page before.
@@ -45,7 +45,7 @@ pub(super) struct Unsaid {
     pub(super) source: u16,
 }
 
-impl Unsaid {
+impl Omitted {
     /// Notes how many there are on a page.
     pub(super) fn note(&mut self, series: u32, now: UnixNanos) {
         if (self.series == 0) != (series == 0) {
@@ -74,7 +74,7 @@ impl Family {
             owner,
             metric,
             series: Records::default(),
-            unsaid: Unsaid::default(),
+            omitted: Omitted::default(),
             size: 0,
         }
     }
@@ -88,16 +88,16 @@ impl Family {
         }
     }
 
-    /// What of it the format could not say on the last page, and whose that is.
-    pub(super) fn unsaid(&self, format: Format, owner: Arc<str>) -> Conflict {
+    /// The conflict that reports the series omitted from the last page.
+    pub(super) fn omitted(&self, format: Format, owner: Arc<str>) -> Conflict {
         Conflict {
-            reason: LeftOut::UnsayableValue,
+            reason: LeftOut::UnrepresentableValue,
             metric: self.metric.name.clone(),
             owner,
             rival: None,
             why: format!("{format:?} has no {} of this value", self.of_type.word(format)),
-            series: self.unsaid.series.into(),
-            since: self.unsaid.since,
+            series: self.omitted.series.into(),
+            since: self.omitted.since,
         }
     }
 

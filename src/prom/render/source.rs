@@ -49,15 +49,15 @@ pub(super) struct New {
 /// How closely sources are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// What is new, and whether anything has changed.
-    News,
+    /// New series, and whether anything has changed.
+    Changes,
     /// All values are wanted as they are now.
     Values,
 }
 
-/// What a look at the sources has come to.
+/// The changes that a look at the sources has found.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct SourceChanges {
     /// Sources that are gone: their numbers mean nothing any more.
     pub(super) gone: Vec<u16>,
     /// New series, and some that are known.
@@ -67,9 +67,9 @@ pub(super) struct News {
 }
 
 impl Sources {
-    /// Learns what these tables and their composites have by now.
-    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) -> News {
-        let mut news = News::default();
+    /// Compares the sources with these tables and their composites, and returns the changes.
+    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) -> SourceChanges {
+        let mut changes = SourceChanges::default();
         let of_table = |table: &'_ Arc<Table>| (table.clone(), table.attached());
         let attached: Vec<_> = tables.iter().map(of_table).collect();
         let composites: Vec<_> = attached
@@ -84,8 +84,8 @@ impl Sources {
                 }
             };
             if source.take_if(|source| !is_there(source)).is_some() {
-                news.gone.push(number);
-                news.has_changed = true;
+                changes.gone.push(number);
+                changes.has_changed = true;
             }
         }
         for table in tables {
@@ -108,11 +108,11 @@ impl Sources {
         }
         for (number, source) in (0u16..).zip(&mut self.0) {
             if let Some(source) = source {
-                source.look(number, now, look, &mut news);
+                source.look(number, now, look, &mut changes);
             }
         }
-        news.has_changed |= !news.series.is_empty();
-        news
+        changes.has_changed |= !changes.series.is_empty();
+        changes
     }
 
     fn add(&mut self, is_known: impl Fn(&Source) -> bool, make: impl FnOnce() -> Source) {
@@ -143,7 +143,7 @@ impl Sources {
 }
 
 impl Source {
-    fn look(&mut self, number: u16, now: UnixNanos, look: Look, news: &mut News) {
+    fn look(&mut self, number: u16, now: UnixNanos, look: Look, changes: &mut SourceChanges) {
         match self {
             Self::Table {
                 table,
@@ -158,21 +158,21 @@ impl Source {
                 let seen = match look == Look::Values || table.arrived() != *arrivals {
                     false => *arrivals,
                     true => table.arrivals(*arrivals, &mut |place, series| {
-                        news.series.push(New {
+                        changes.series.push(New {
                             source: number,
                             place: place.to_bits(),
                             series: series.clone(),
                         });
                     }),
                 };
-                news.has_changed |= latest != *version || seen != *arrivals;
+                changes.has_changed |= latest != *version || seen != *arrivals;
                 (*arrivals, *version) = (seen, latest);
             }
             Self::Composite {
                 composite, answers, ..
             } => {
                 if let Some(composite) = composite.upgrade() {
-                    answers.look(number, &composite, now, news);
+                    answers.look(number, &composite, now, changes);
                 }
             }
         }
@@ -180,14 +180,14 @@ impl Source {
 }
 
 impl Answers {
-    fn look(&mut self, source: u16, composite: &Composite, now: UnixNanos, news: &mut News) {
+    fn look(&mut self, source: u16, composite: &Composite, now: UnixNanos, changes: &mut SourceChanges) {
         let before = self.0.len();
         let mut shown = 0;
         composite.show(now, &mut |reading| {
             let place = Arc::as_ptr(reading.series).addr() as u64;
             shown += 1;
             let answer = self.0.entry(place).or_insert_with(|| {
-                news.series.push(New {
+                changes.series.push(New {
                     source,
                     place,
                     series: reading.series.clone(),
@@ -201,12 +201,12 @@ impl Answers {
             answer.time = now;
             if answer.value != *reading.value {
                 answer.value = reading.value.clone();
-                news.has_changed = true;
+                changes.has_changed = true;
             }
         });
         // What is not shown any more has an older time.
         self.0.retain(|_, answer| answer.time == now);
-        news.has_changed |= before != shown;
+        changes.has_changed |= before != shown;
     }
 }
 

@@ -1,9 +1,9 @@
 //! Expositions of readings, and a checker that knows what an exposition may look like.
 
 mod history;
-mod learning;
 mod messages;
 mod owners;
+mod registration;
 mod rows;
 mod targets;
 mod walk;

@@ -3,12 +3,12 @@
 use tidegate_engine::{Seen, UnixNanos, Value};
 
 use super::column::{Cell, Column};
+use super::encoder::{Encoder, SampleSnapshot};
 use super::family::Family;
-use super::origin::Origins;
+use super::interner::LabelInterner;
 use super::records::Record;
-use super::sheet::{Sheet, Shot};
 use super::source::Reader;
-use super::texts::Texts;
+use super::targets::TargetTable;
 
 /// Series that are looked up before the first of them is written: looking up waits for memory, and many can wait at
 /// once.
@@ -23,7 +23,7 @@ pub(super) struct Walk<'a> {
     pub(super) columns: Vec<Option<Column>>,
     /// For what is no number.
     pub(super) reader: Reader<'a>,
-    pub(super) shot: Shot,
+    pub(super) snapshot: SampleSnapshot,
     /// Whether the format has exemplars.
     pub(super) with_exemplars: bool,
     /// The number of this page.
@@ -36,28 +36,28 @@ pub(super) struct Walk<'a> {
 
 impl Walk<'_> {
     /// Writes a family.
-    pub(super) fn family<S: Sheet>(
+    pub(super) fn family<S: Encoder>(
         &mut self,
-        sheet: &mut S,
+        encoder: &mut S,
         name: &str,
         family: &mut Family,
-        origins: &mut Origins,
-        texts: &mut Texts,
+        targets: &mut TargetTable,
+        interner: &mut LabelInterner,
     ) {
-        let start = sheet.page().len();
-        sheet.begin(name, family);
-        let (mut shown, mut unsaid, mut before) = (0, 0, 0);
+        let start = encoder.page().len();
+        encoder.begin(name, family);
+        let (mut shown, mut omitted, mut before) = (0, 0, 0);
         for records in family.series.blocks(BLOCK) {
             let mut cells = [Cell::Gone; BLOCK];
             for (cell, record) in cells.iter_mut().zip(records) {
-                *cell = self.look(record, origins);
+                *cell = self.look(record, targets);
             }
             for (at, (cell, record)) in cells.iter().zip(records).enumerate() {
-                let labels = texts.get(record.text);
-                make_room(sheet.page(), labels);
+                let labels = interner.get(record.text);
+                make_room(encoder.page(), labels);
                 let is_said = match *cell {
-                    Cell::Number(number, times) => Some(sheet.number(family, labels, number, times)),
-                    Cell::Complex => self.complex(sheet, family, labels, record, origins),
+                    Cell::Number(number, times) => Some(encoder.number(family, labels, number, times)),
+                    Cell::Complex => self.complex(encoder, family, labels, record, targets),
                     Cell::Hidden => None,
                     Cell::Gone => {
                         self.gone.push(before + at);
@@ -67,11 +67,11 @@ impl Walk<'_> {
                 match is_said {
                     Some(true) => {
                         shown += 1;
-                        origins.show(record.origin, self.page);
+                        targets.show(record.origin, self.page);
                     }
                     Some(false) => {
-                        unsaid += 1;
-                        family.unsaid.source = origins.source(record.origin).unwrap_or(u16::MAX);
+                        omitted += 1;
+                        family.omitted.source = targets.source(record.origin).unwrap_or(u16::MAX);
                     }
                     None => {}
                 }
@@ -79,17 +79,17 @@ impl Walk<'_> {
             before += records.len();
         }
         match shown {
-            0 => sheet.page().truncate(start),
-            _ => sheet.end(family),
+            0 => encoder.page().truncate(start),
+            _ => encoder.end(family),
         }
-        family.unsaid.note(unsaid, self.now);
-        family.size = sheet.page().len() - start;
-        self.bury(family, origins, texts);
+        family.omitted.note(omitted, self.now);
+        family.size = encoder.page().len() - start;
+        self.bury(family, targets, interner);
     }
 
     #[inline]
-    fn look(&mut self, record: &Record, origins: &Origins) -> Cell {
-        let Some(source) = origins.source(record.origin) else {
+    fn look(&mut self, record: &Record, targets: &TargetTable) -> Cell {
+        let Some(source) = targets.source(record.origin) else {
             return Cell::Gone;
         };
         match self.columns.get(usize::from(source)) {
@@ -103,30 +103,30 @@ impl Walk<'_> {
     }
 
     /// Writes what is more than a number. No lock is held while it is written.
-    fn complex<S: Sheet>(
+    fn complex<S: Encoder>(
         &mut self,
-        sheet: &mut S,
+        encoder: &mut S,
         family: &Family,
         labels: &[u8],
         record: &Record,
-        origins: &Origins,
+        targets: &TargetTable,
     ) -> Option<bool> {
-        let source = origins.source(record.origin)?;
+        let source = targets.source(record.origin)?;
         // It may have ended since it was looked up: then it is found gone the next time.
         let is_there = match self.reader.at(source, record.place) {
             Seen::Shown(reading) if !matches!(reading.value, Value::NoRecordedValue) => {
                 let has_exemplars = self.with_exemplars && family.of_type.has_exemplars();
                 let exemplars = if has_exemplars { reading.exemplars } else { &[] };
-                self.shot.take(&reading, exemplars);
+                self.snapshot.take(&reading, exemplars);
                 true
             }
             _ => false,
         };
         self.reader.release();
-        is_there.then(|| sheet.sample(family, labels, &self.shot))
+        is_there.then(|| encoder.sample(family, labels, &self.snapshot))
     }
 
-    fn bury(&mut self, family: &mut Family, origins: &mut Origins, texts: &mut Texts) {
+    fn bury(&mut self, family: &mut Family, targets: &mut TargetTable, interner: &mut LabelInterner) {
         if self.gone.is_empty() {
             return;
         }
@@ -136,8 +136,8 @@ impl Walk<'_> {
             let is_gone = gone.next_if_eq(&at).is_some();
             at += 1;
             if is_gone {
-                origins.leave(record.origin);
-                texts.leave(record.text);
+                targets.release(record.origin);
+                interner.release(record.text);
             }
             !is_gone
         });

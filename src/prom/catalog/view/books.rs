@@ -84,7 +84,7 @@ impl Books {
     /// A series contests its place no longer.
     pub(super) fn leave(&mut self, entry: &Entry, key: Key) {
         if !self.contests.is_empty() {
-            self.contests.leave(entry.identity(), key);
+            self.contests.remove_contender(entry.identity(), key);
         }
     }
 

@@ -31,7 +31,7 @@ impl State {
                 losers.push((key, life.map(|life| Verdict { owner, life })));
                 continue;
             }
-            self.books.contests.meet(place, blocker, key);
+            self.books.contests.add_contender(place, blocker, key);
             let (sources, contests) = (&self.sources, &mut self.books.contests);
             let verdict = contests.judge(place, (senders, now), |member| {
                 standing(sources, senders, member, now)

@@ -259,7 +259,7 @@ impl State {
                 names.add(name, key, || labels(series, style));
             }
         });
-        look.senders.meet_all(&table, newcomers, look.now);
+        look.senders.record_all(&table, newcomers, look.now);
         self.arrived += arrived;
         for (mut old, key) in replaced {
             old.end(key, look.time, &mut self.books);

@@ -92,6 +92,6 @@ proptest! {
         let none = [self::table("none")];
         said(&mut renderer, &none, now);
         prop_assert_eq!(renderer.families.iter().count(), 0);
-        prop_assert!(renderer.texts.is_empty() && renderer.origins.is_empty());
+        prop_assert!(renderer.interner.is_empty() && renderer.targets.is_empty());
     }
 }

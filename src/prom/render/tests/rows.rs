@@ -554,9 +554,9 @@ fn e7_a_counter_of_openmetrics_is_never_below_zero_and_always_a_number() {
         (Format::OpenMetrics, [true, false, false]),
         (Format::Text, [true; 3]),
     ] {
-        let mut sheet = Lines::new(Vec::new(), format, &style);
+        let mut encoder = TextEncoder::new(Vec::new(), format, &style);
         let said = [0.0, -1.0, f64::NAN]
-            .map(|value| sheet.number(&family, b"", Number::Double(value), Times::default()));
+            .map(|value| encoder.number(&family, b"", Number::Double(value), Times::default()));
         assert_eq!(said, values, "{format:?}");
     }
 }

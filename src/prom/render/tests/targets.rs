@@ -79,7 +79,7 @@ fn a_series_that_comes_when_its_like_has_just_gone_takes_its_place_at_once() {
     expire(&tables[1], 0);
     assert_eq!(text(&mut renderer, &tables), "");
     assert!(
-        renderer.texts.is_empty() && renderer.origins.is_empty(),
+        renderer.interner.is_empty() && renderer.targets.is_empty(),
         "nothing is held of either"
     );
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tidegate_engine::{AttributeValue, Exemplar};
 
 use super::*;
-use crate::prom::render::sheet::{Shot, Times};
+use crate::prom::render::encoder::{SampleSnapshot, Times};
 
-/// A sheet that ends the second series of a table while the first one is written, and writes to the table when the
-/// family ends.
+/// An encoder that ends the second series of a table while the first one is written, and writes to the table
+/// when the family ends.
 struct Nosy {
     page: Vec<u8>,
     table: Arc<Table>,
@@ -17,7 +17,7 @@ struct Nosy {
     exemplars: Arc<std::sync::atomic::AtomicUsize>,
 }
 
-impl Sheet for Nosy {
+impl Encoder for Nosy {
     fn page(&mut self) -> &mut Vec<u8> {
         &mut self.page
     }
@@ -28,9 +28,9 @@ impl Sheet for Nosy {
         true
     }
 
-    fn sample(&mut self, _: &Family, _: &[u8], shot: &Shot) -> bool {
+    fn sample(&mut self, _: &Family, _: &[u8], snapshot: &SampleSnapshot) -> bool {
         self.exemplars
-            .fetch_add(shot.exemplars.len(), std::sync::atomic::Ordering::Relaxed);
+            .fetch_add(snapshot.exemplars.len(), std::sync::atomic::Ordering::Relaxed);
         if let Some(series) = self.ends.take() {
             put_at(&self.table, &[(series, Value::NoRecordedValue)], NOW + 1);
         }
@@ -61,7 +61,7 @@ fn distribution(name: &str, bounds: &[f64]) -> (Arc<Series>, Value) {
     (series, Value::Histogram(Box::new(value)))
 }
 
-/// Histograms 1 and 2, with an exemplar each, walked by a nosy sheet. How many exemplars it was shown.
+/// Histograms 1 and 2, with an exemplar each, walked by a nosy encoder. How many exemplars it was shown.
 fn walked(format: Format) -> usize {
     let table = table("test");
     let all = [distribution("1", &[]), distribution("2", &[])];
@@ -85,13 +85,13 @@ fn walked(format: Format) -> usize {
     let mut renderer = renderer(format);
     renderer.render(std::slice::from_ref(&table), NOW);
     let exemplars = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let sheet = Nosy {
+    let encoder = Nosy {
         page: Vec::new(),
         table: table.clone(),
         ends: Some(all[1].0.clone()),
         exemplars: exemplars.clone(),
     };
-    renderer.walk(NOW, Use::Keep, |_| sheet);
+    renderer.walk(NOW, Use::Keep, |_| encoder);
     exemplars.load(std::sync::atomic::Ordering::Relaxed)
 }
 
@@ -117,7 +117,9 @@ fn a_page_that_grows_takes_little_more_than_it_needs() {
     let mut renderer = renderer(Format::Text);
     renderer.render(std::slice::from_ref(&table), NOW);
     let style = Style::default();
-    let (page, _) = renderer.walk(NOW, Use::Keep, |_| Lines::new(Vec::new(), Format::Text, &style));
+    let (page, _) = renderer.walk(NOW, Use::Keep, |_| {
+        TextEncoder::new(Vec::new(), Format::Text, &style)
+    });
     let (used, taken) = (page.len(), page.capacity());
     assert!(used > 8 << 20 && taken < used + used / 3, "{taken} for {used}");
 }

@@ -1,4 +1,4 @@
-//! Taking up series: their family, their labels, their place among the others.
+//! Registers series: finds their family, interns their labels and puts them in their place.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use tidegate_engine::{Data, Key, Resource, Series, UnixNanos};
 
 use super::conflict::{Conflicts, Refused, Taken, Why};
 use super::family::Families;
-use super::origin::{Origins, Watch};
+use super::interner::LabelInterner;
 use super::records::Record;
 use super::source::{Glance, New, Reader, Sources};
-use super::texts::Texts;
+use super::targets::{Liveness, TargetTable};
 use super::{Style, encode};
 use crate::prom::catalog::{Contests, Life, Senders, Standing, Times, Verdict, differing};
 use crate::prom::format::Format;
 use crate::prom::labels::Labels;
 use crate::prom::name::Spelling;
 
-/// Rounds in which owners of places are looked for in one look; two are enough unless clocks differ.
-const ROUNDS: usize = 4;
+/// Rounds per look in which owners of places are searched; two are enough unless clocks differ.
+const MAX_ROUNDS: usize = 4;
 
-/// Takes up series.
-pub(super) struct Learning<'a> {
+/// One pass that registers the series of a look. It borrows the parts of the renderer and ends with `finish`.
+pub(super) struct SeriesRegistration<'a> {
     pub(super) format: Format,
     pub(super) style: &'a Style,
     pub(super) sources: &'a Sources,
     pub(super) families: &'a mut Families,
-    pub(super) texts: &'a mut Texts,
-    pub(super) origins: &'a mut Origins,
+    pub(super) interner: &'a mut LabelInterner,
+    pub(super) targets: &'a mut TargetTable,
     pub(super) conflicts: &'a mut Conflicts,
     pub(super) contests: &'a mut Contests<Member>,
     pub(super) senders: &'a Senders,
@@ -36,19 +36,20 @@ pub(super) struct Learning<'a> {
     pub(super) now: UnixNanos,
     /// Whether a place has another owner than before.
     pub(super) has_changed: bool,
-    /// Series that were left out and have a place by a judgement about another series.
+    /// Series that were left out, and own their place since the verdict about another series.
     pub(super) found_owners: BTreeSet<Member>,
-    pub(super) notes: Notes,
+    pub(super) cache: RegistrationCache,
 }
 
-/// What has been found out on the way.
+/// Lookups of one pass. Series of one resource or metric come together, so most lookups repeat.
 #[derive(Default)]
-pub(super) struct Notes {
-    /// Families of metrics, by source and address; who is asked about is alive.
+pub(super) struct RegistrationCache {
+    /// Families of metrics, by source and address. The pass keeps the metrics alive, so an address is
+    /// unambiguous.
     of_metric: HashMap<(u16, usize), Result<u32, Arc<Taken>>, RandomState>,
-    /// Origins by resource in the same way. Each is joined once for being here.
+    /// Origins of resources, by the same kind of key. The cache holds one reference to each.
     of_resource: HashMap<(u16, usize), u32, RandomState>,
-    /// The last series and its text, which is joined once for being here.
+    /// The last series and its text. The cache holds one reference to the text.
     last: Option<(Arc<Series>, u32)>,
     /// Series whose text is older than that of the last one of their family, by family, and since when they were
     /// left out.
@@ -67,14 +68,14 @@ pub(super) struct Before {
     is_told: bool,
 }
 
-impl Learning<'_> {
+impl SeriesRegistration<'_> {
     /// Looks again at a series that was left out.
     pub(super) fn retry(&mut self, (mut refused, may_fit): (Refused, bool)) {
         let member = (refused.source, refused.place);
         let life = match self.reader.glance(refused.source, refused.place) {
             Glance::Gone => {
                 let contest = refused.contest.into_iter();
-                return contest.for_each(|place| self.contests.leave(place, member));
+                return contest.for_each(|place| self.contests.remove_contender(place, member));
             }
             Glance::Silent(_) => None,
             Glance::Shown(series, times) => Some(self.life(member, &series.resource, times)),
@@ -98,7 +99,7 @@ impl Learning<'_> {
                 place: refused.place,
                 series: refused.series,
             };
-            return self.take(new, Some(before));
+            return self.register(new, Some(before));
         }
         let is_alive = verdict.is_none_or(|verdict| self.collides(life, verdict));
         if is_alive && !refused.is_alive {
@@ -111,7 +112,7 @@ impl Learning<'_> {
             refused.rival = Some(owner);
             // The target may be another one too, made for the new owner.
             let spelling = Spelling::of(&refused.series.metric);
-            self.origins.meet(&refused.series.resource, spelling);
+            self.targets.add_resource(&refused.series.resource, spelling);
             refused.why = self.rivalry(owner, refused.source, &refused.series);
         }
         self.conflicts.refuse(refused);
@@ -119,7 +120,7 @@ impl Learning<'_> {
 
     /// Looks again at what has got a place by a judgement about another series, whose own judgement may find others.
     pub(super) fn retry_owners(&mut self) {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let owners = std::mem::take(&mut self.found_owners);
             if owners.is_empty() {
                 return;
@@ -152,8 +153,8 @@ impl Learning<'_> {
             .is_some_and(|(life, owner)| life.collides_with(&owner.life, self.now))
     }
 
-    /// Takes up a series. `before`: it was left out before.
-    pub(super) fn take(&mut self, new: New, before: Option<Before>) {
+    /// Registers a series. `before`: it was left out before.
+    pub(super) fn register(&mut self, new: New, before: Option<Before>) {
         let family = match self.family(&new) {
             Ok(family) => family,
             Err(taken) => return self.refuse(new, Why::Family(taken), None, before),
@@ -163,9 +164,9 @@ impl Learning<'_> {
         };
         match self.known(family, text, &new) {
             Known::No => self.place(family, text, new, before),
-            Known::Same => self.texts.leave(text),
+            Known::Same => self.interner.release(text),
             Known::Other(owner, place) => {
-                self.texts.leave(text);
+                self.interner.release(text);
                 self.lose(new, (owner, place), before);
             }
         }
@@ -175,7 +176,7 @@ impl Learning<'_> {
     fn lose(&mut self, new: New, (owner, place): (Member, Key), before: Option<Before>) {
         let why = self.rivalry(owner, new.source, &new.series);
         let spelling = Spelling::of(&new.series.metric);
-        self.origins.meet(&new.series.resource, spelling);
+        self.targets.add_resource(&new.series.resource, spelling);
         self.refuse(new, why, Some((owner, place)), before);
     }
 
@@ -212,7 +213,7 @@ impl Learning<'_> {
             return;
         };
         if !known.series.push(record) {
-            let late = self.notes.late.entry(family).or_default();
+            let late = self.cache.late.entry(family).or_default();
             late.push(Late { record, new, before });
         }
     }
@@ -220,7 +221,7 @@ impl Learning<'_> {
     /// What stands for the place of a series of this family and text.
     fn place_of(&self, family: u32, text: u32) -> Key {
         let name = self.families.get(family).map(|family| &*family.name);
-        Key::of_value(&(name, self.texts.get(text)))
+        Key::of_value(&(name, self.interner.get(text)))
     }
 
     /// Whether the family has this text already. What has ended, or gives way, makes room for it.
@@ -229,13 +230,13 @@ impl Learning<'_> {
         let Some(other) = known.and_then(|known| known.series.find(text)).copied() else {
             return Known::No;
         };
-        let owner = (self.origins.source(other.origin).unwrap_or(u16::MAX), other.place);
+        let owner = (self.targets.source(other.origin).unwrap_or(u16::MAX), other.place);
         let me = (new.source, new.place);
         if owner == me {
             return Known::Same;
         }
         let place = self.place_of(family, text);
-        self.contests.meet(place, owner, me);
+        self.contests.add_contender(place, owner, me);
         let glance = self.reader.glance(owner.0, owner.1);
         let is_mine = match self.judge(place) {
             Some(verdict) => verdict.owner == me,
@@ -249,7 +250,7 @@ impl Learning<'_> {
         if let Some(record) = known.and_then(|known| known.series.find(text)) {
             (record.place, record.origin) = (new.place, origin);
         }
-        self.origins.leave(other.origin);
+        self.targets.release(other.origin);
         self.has_changed = true;
         self.found_owners.remove(&me);
         match glance {
@@ -279,19 +280,21 @@ impl Learning<'_> {
         }
     }
 
-    /// The text of a series' labels, joined.
+    /// The number of a series' encoded labels, with a reference for the caller.
     fn text(&mut self, series: &Arc<Series>) -> Option<u32> {
-        if let Some((last, text)) = &self.notes.last
+        if let Some((last, text)) = &self.cache.last
             && has_same_labels(last, series)
         {
-            self.texts.join_again(*text);
+            self.interner.add_ref(*text);
             return Some(*text);
         }
         let labels = Labels::of(series, &self.style.naming, &self.style.labels);
-        let text = self.texts.join(&encode(labels, self.format)).ok()?;
-        self.texts.join_again(text);
-        let before = self.notes.last.replace((series.clone(), text));
-        before.into_iter().for_each(|(_, text)| self.texts.leave(text));
+        let text = self.interner.intern(&encode(labels, self.format)).ok()?;
+        self.interner.add_ref(text);
+        let before = self.cache.last.replace((series.clone(), text));
+        before
+            .into_iter()
+            .for_each(|(_, text)| self.interner.release(text));
         Some(text)
     }
 
@@ -301,39 +304,39 @@ impl Learning<'_> {
         let spelling = Spelling::of(&new.series.metric);
         let text_of_target = |resource: &Resource, spelling| style.text_of_target(resource, spelling, format);
         let key = (new.source, Arc::as_ptr(resource).addr());
-        let (origins, senders, now) = (&mut *self.origins, self.senders, self.now);
-        let origin = *(self.notes.of_resource.entry(key)).or_insert_with(|| {
-            origins.join(
+        let (targets, senders, now) = (&mut *self.targets, self.senders, self.now);
+        let origin = *(self.cache.of_resource.entry(key)).or_insert_with(|| {
+            targets.acquire(
                 new.source,
                 (resource, spelling),
-                Watch { senders, now },
+                Liveness { senders, now },
                 text_of_target,
             )
         });
-        origins.join_again(origin);
+        targets.add_ref(origin);
         origin
     }
 
     fn family(&mut self, new: &New) -> Result<u32, Arc<Taken>> {
         let metric = &new.series.metric;
         let key = (new.source, Arc::as_ptr(metric).addr());
-        if let Some(known) = self.notes.of_metric.get(&key) {
+        if let Some(known) = self.cache.of_metric.get(&key) {
             return known.clone();
         }
         let owner = self.sources.owner(new.source);
         let family = self.families.of(&owner, metric, self.now).map_err(Arc::new);
-        self.notes.of_metric.insert(key, family.clone());
+        self.cache.of_metric.insert(key, family.clone());
         family
     }
 
     /// Puts what came late in its place; gives back room that was taken in advance, and names that nobody got. Gives
     /// whether a place has another owner than before.
     pub(super) fn finish(mut self) -> bool {
-        for (family, late) in std::mem::take(&mut self.notes.late) {
+        for (family, late) in std::mem::take(&mut self.cache.late) {
             self.merge(family, late);
         }
         let mut is_one_empty = false;
-        for number in self.notes.of_metric.into_values().flatten() {
+        for number in self.cache.of_metric.into_values().flatten() {
             if let Some(family) = self.families.get_mut(number) {
                 family.series.fit();
                 is_one_empty |= family.series.is_empty();
@@ -342,11 +345,11 @@ impl Learning<'_> {
         if is_one_empty {
             self.families.close_empty();
         }
-        let origins = self.notes.of_resource.into_values();
-        origins.for_each(|origin| self.origins.leave(origin));
-        let text = self.notes.last.into_iter();
-        text.for_each(|(_, text)| self.texts.leave(text));
-        self.texts.fit();
+        let origins = self.cache.of_resource.into_values();
+        origins.for_each(|origin| self.targets.release(origin));
+        let text = self.cache.last.into_iter();
+        text.for_each(|(_, text)| self.interner.release(text));
+        self.interner.fit();
         self.has_changed
     }
 
@@ -376,7 +379,7 @@ impl Learning<'_> {
         let others: Vec<Member> = others.collect();
         if !others.is_empty() {
             for other in others {
-                self.contests.meet(place, owner, other);
+                self.contests.add_contender(place, owner, other);
             }
             owner = self.judge(place).map_or(owner, |verdict| verdict.owner);
         }
@@ -386,8 +389,8 @@ impl Learning<'_> {
                 found = Some(late.record);
                 continue;
             }
-            self.origins.leave(late.record.origin);
-            self.texts.leave(late.record.text);
+            self.targets.release(late.record.origin);
+            self.interner.release(late.record.text);
             if member(&late) != owner {
                 self.lose(late.new, (owner, place), late.before);
             }

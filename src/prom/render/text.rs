@@ -4,18 +4,18 @@ use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary
 
 use super::Style;
 use super::bounds::{Bounds, push_bound};
+use super::encoder::{Encoder, SampleSnapshot, Times};
 use super::exemplar;
 use super::family::Family;
 use super::histogram::{classic, quantiles, running};
 use super::kind::Type;
-use super::sheet::{Sheet, Shot, Times};
 use crate::prom::format::Format;
 use crate::prom::labels::{escape, render};
 use crate::prom::name::Spelling;
 use crate::prom::number::{Sink, push_f64, push_i64, push_u64};
 
-/// A page of lines.
-pub(super) struct Lines<'a> {
+/// Encodes the text formats: one line per sample.
+pub(super) struct TextEncoder<'a> {
     page: Vec<u8>,
     style: &'a Style,
     /// Who named what the family at hand shows.
@@ -58,7 +58,7 @@ impl Head {
     }
 }
 
-impl<'a> Lines<'a> {
+impl<'a> TextEncoder<'a> {
     pub(super) fn new(page: Vec<u8>, format: Format, style: &'a Style) -> Self {
         Self {
             page,
@@ -158,7 +158,13 @@ impl<'a> Lines<'a> {
         true
     }
 
-    fn histogram(&mut self, family: &Family, labels: &[u8], histogram: &Histogram, shot: &Shot) {
+    fn histogram(
+        &mut self,
+        family: &Family,
+        labels: &[u8],
+        histogram: &Histogram,
+        snapshot: &SampleSnapshot,
+    ) {
         self.bounds.learn(&histogram.bounds, self.is_openmetrics());
         self.bucket.clear();
         open(&mut self.bucket, family, "_bucket", labels.is_empty());
@@ -169,23 +175,23 @@ impl<'a> Lines<'a> {
         });
         let mut below = f64::NEG_INFINITY;
         let count = running(histogram, |at, bound, count| {
-            let exemplar = exemplar::within(&shot.exemplars, below, bound);
-            self.bucket(at, count, shot.times.time, exemplar);
+            let exemplar = exemplar::within(&snapshot.exemplars, below, bound);
+            self.bucket(at, count, snapshot.times.time, exemplar);
             below = bound;
         });
-        let exemplar = exemplar::within(&shot.exemplars, below, f64::INFINITY);
-        self.bucket(usize::MAX, count, shot.times.time, exemplar);
+        let exemplar = exemplar::within(&snapshot.exemplars, below, f64::INFINITY);
+        self.bucket(usize::MAX, count, snapshot.times.time, exemplar);
         let sum = histogram.sum.filter(|sum| {
             // OpenMetrics has a sum only where it can't fall.
             let is_rising = *sum >= 0.0 && histogram.bounds.first().is_none_or(|bound| *bound >= 0.0);
             !self.is_openmetrics() || is_rising
         });
-        self.sum(family, labels, sum, shot.times);
+        self.sum(family, labels, sum, snapshot.times);
         // There a count without a sum is none.
         if sum.is_some() || !self.is_openmetrics() {
-            self.count(family, labels, count, shot.times);
+            self.count(family, labels, count, snapshot.times);
         }
-        self.created(labels, shot.times);
+        self.created(labels, snapshot.times);
     }
 
     /// The line of the bucket whose bound is at `at`, or of the last one.
@@ -235,7 +241,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Sheet for Lines<'_> {
+impl Encoder for TextEncoder<'_> {
     fn page(&mut self) -> &mut Vec<u8> {
         &mut self.page
     }
@@ -268,19 +274,19 @@ impl Sheet for Lines<'_> {
         self.scalar(family, labels, number, times, None)
     }
 
-    fn sample(&mut self, family: &Family, labels: &[u8], shot: &Shot) -> bool {
-        match &shot.value {
+    fn sample(&mut self, family: &Family, labels: &[u8], snapshot: &SampleSnapshot) -> bool {
+        match &snapshot.value {
             Value::Int(number) => {
-                let exemplar = exemplar::newest(&shot.exemplars);
-                return self.scalar(family, labels, Number::Int(*number), shot.times, exemplar);
+                let exemplar = exemplar::newest(&snapshot.exemplars);
+                return self.scalar(family, labels, Number::Int(*number), snapshot.times, exemplar);
             }
             Value::Double(number) => {
-                let exemplar = exemplar::newest(&shot.exemplars);
-                return self.scalar(family, labels, Number::Double(*number), shot.times, exemplar);
+                let exemplar = exemplar::newest(&snapshot.exemplars);
+                return self.scalar(family, labels, Number::Double(*number), snapshot.times, exemplar);
             }
-            Value::Histogram(histogram) => self.histogram(family, labels, histogram, shot),
-            Value::ExponentialHistogram(histogram) => self.exponential(family, labels, histogram, shot),
-            Value::Summary(summary) => self.summary(family, labels, summary, shot.times),
+            Value::Histogram(histogram) => self.histogram(family, labels, histogram, snapshot),
+            Value::ExponentialHistogram(histogram) => self.exponential(family, labels, histogram, snapshot),
+            Value::Summary(summary) => self.summary(family, labels, summary, snapshot.times),
             Value::NoRecordedValue => return false,
         }
         true
@@ -295,9 +301,15 @@ impl Sheet for Lines<'_> {
     }
 }
 
-impl Lines<'_> {
-    fn exponential(&mut self, family: &Family, labels: &[u8], histogram: &ExponentialHistogram, shot: &Shot) {
-        self.histogram(family, labels, &classic(histogram), shot);
+impl TextEncoder<'_> {
+    fn exponential(
+        &mut self,
+        family: &Family,
+        labels: &[u8],
+        histogram: &ExponentialHistogram,
+        snapshot: &SampleSnapshot,
+    ) {
+        self.histogram(family, labels, &classic(histogram), snapshot);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where series come from: which table, and which target (`job`, `instance`) their resource is.
+//! The origin of each series: its table, and the target (`job`, `instance`) of its resource.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use crate::prom::catalog::{Senders, owner};
 use crate::prom::labels::{instance, job};
 use crate::prom::name::Spelling;
 
-/// What many series have in common.
+/// The table and the target that many series share.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     source: u16,
@@ -24,13 +24,13 @@ const NO_TARGET: u32 = u32::MAX;
 /// Job and instance.
 type Identity = (String, String);
 
-/// Who a resource says it is.
+/// A target, with the attributes of one of its resources.
 #[derive(Debug)]
 struct Target {
     identity: Arc<Identity>,
-    /// The labels of its `target_info`; empty: nothing to say.
+    /// The encoded labels of its `target_info`; empty: it has none.
     text: Box<[u8]>,
-    /// Whose attributes these are.
+    /// The resource of these attributes.
     resource: Described,
     /// Other resources with this job and instance, in the order in which they came.
     others: Vec<Described>,
@@ -46,8 +46,8 @@ type Described = (Weak<Resource>, Spelling);
 const MAX_OTHERS: usize = 64;
 
 impl Target {
-    /// Notes a resource of this job and instance.
-    fn meet(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
+    /// Adds a resource of this job and instance.
+    fn add_resource(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
         let is_known = |(known, _): &Described| known.as_ptr() == Arc::as_ptr(resource);
         if is_known(&self.resource) || self.others.iter().any(is_known) {
             return;
@@ -58,8 +58,12 @@ impl Target {
         }
     }
 
-    /// Shows the resource that lives, of those that are there. Gives whether it is another one.
-    fn refresh(&mut self, watch: Watch<'_>, encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>) -> bool {
+    /// Selects the resource that is alive. Returns whether the selection has changed.
+    fn refresh(
+        &mut self,
+        liveness: Liveness<'_>,
+        encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>,
+    ) -> bool {
         if self.others.is_empty() {
             return false;
         }
@@ -67,9 +71,9 @@ impl Target {
         let shown = self.resource.0.upgrade().into_iter().map(|shown| (None, shown));
         let others = self.others.iter().enumerate();
         let others = others.filter_map(|(at, (other, _))| Some((Some(at), other.upgrade()?)));
-        let life = |(at, resource): (Option<usize>, Arc<Resource>)| (at, watch.senders.life_of(&resource));
+        let life = |(at, resource): (Option<usize>, Arc<Resource>)| (at, liveness.senders.life_of(&resource));
         let lives: Vec<_> = shown.chain(others).map(life).collect();
-        let Some(Some(at)) = owner(&lives, watch.senders, watch.now) else {
+        let Some(Some(at)) = owner(&lives, liveness.senders, liveness.now) else {
             return false;
         };
         let (resource, spelling) = self.others.remove(at);
@@ -85,16 +89,19 @@ impl Target {
     }
 }
 
-/// What is known of how resources report.
+/// The data that decides whether a resource is alive.
 #[derive(Clone, Copy)]
-pub(super) struct Watch<'a> {
+pub(super) struct Liveness<'a> {
     pub(super) senders: &'a Senders,
     pub(super) now: UnixNanos,
 }
 
-/// Origins of living series.
+/// The origins of all registered series, by number, with their targets.
+///
+/// Origins and targets are reference-counted by `live`, the number of their series. A count of 0 frees the
+/// number for reuse.
 #[derive(Debug, Default)]
-pub(super) struct Origins {
+pub(super) struct TargetTable {
     list: Vec<Origin>,
     free: Vec<u32>,
     by_source_and_target: HashMap<(u16, u32), u32, RandomState>,
@@ -103,35 +110,36 @@ pub(super) struct Origins {
     by_identity: BTreeMap<Arc<Identity>, u32>,
 }
 
-impl Origins {
-    /// The origin of a series that joins it. `encode` makes the text of `target_info`.
-    pub(super) fn join(
+impl TargetTable {
+    /// Adds a series and returns the number of its origin. `encode` makes the labels of `target_info`.
+    pub(super) fn acquire(
         &mut self,
         source: u16,
         described: (&Arc<Resource>, Spelling),
-        watch: Watch<'_>,
+        liveness: Liveness<'_>,
         encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>,
     ) -> u32 {
-        let target = self.target(described, watch, encode);
+        let target = self.target(described, liveness, encode);
         let number = self.number(source, target);
-        self.join_again(number);
+        self.add_ref(number);
         number
     }
 
-    /// Notes the resource of a series that another one keeps from its place: it may describe the target of both.
-    pub(super) fn meet(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
+    /// Adds the resource of a series that is left out: it may describe the target of the series that is
+    /// shown.
+    pub(super) fn add_resource(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
         let Some(job) = job(resource) else { return };
         let number = self.by_identity.get(&(job, instance(resource)));
         let target = number.and_then(|number| self.targets.get_mut(*number as usize));
         if let Some(Some(target)) = target {
-            target.meet(resource, spelling);
+            target.add_resource(resource, spelling);
         }
     }
 
     fn target(
         &mut self,
         (resource, spelling): (&Arc<Resource>, Spelling),
-        watch: Watch<'_>,
+        liveness: Liveness<'_>,
         encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>,
     ) -> u32 {
         let Some(job) = job(resource) else {
@@ -141,8 +149,8 @@ impl Origins {
         if let Some(number) = self.by_identity.get(&identity) {
             // Of several resources with one job and instance the first counts, as long as it lives.
             if let Some(Some(target)) = self.targets.get_mut(*number as usize) {
-                target.meet(resource, spelling);
-                target.refresh(watch, encode);
+                target.add_resource(resource, spelling);
+                target.refresh(liveness, encode);
             }
             return *number;
         }
@@ -166,7 +174,7 @@ impl Origins {
         self.list.get(origin as usize).map(|origin| origin.source)
     }
 
-    /// Notes that a series of this origin is shown on this page.
+    /// Marks the target of this origin as shown on this page.
     #[inline]
     pub(super) fn show(&mut self, origin: u32, page: u64) {
         let target = self.list.get(origin as usize).map(|origin| origin.target);
@@ -176,8 +184,8 @@ impl Origins {
         }
     }
 
-    /// One more series of an origin that has some.
-    pub(super) fn join_again(&mut self, origin: u32) {
+    /// Adds a series to an origin that has some.
+    pub(super) fn add_ref(&mut self, origin: u32) {
         if let Some(origin) = self.list.get_mut(origin as usize) {
             origin.live += 1;
             if let Some(Some(target)) = self.targets.get_mut(origin.target as usize) {
@@ -200,8 +208,8 @@ impl Origins {
         number
     }
 
-    /// One series less.
-    pub(super) fn leave(&mut self, number: u32) {
+    /// Removes a series of an origin.
+    pub(super) fn release(&mut self, number: u32) {
         let Some(origin) = self.list.get_mut(number as usize) else {
             return;
         };
@@ -223,15 +231,15 @@ impl Origins {
         }
     }
 
-    /// Shows the living resource of each target that several describe. Gives whether one is another than before.
+    /// Selects the resource that is alive for each target. Returns whether a selection has changed.
     pub(super) fn refresh(
         &mut self,
-        watch: Watch<'_>,
+        liveness: Liveness<'_>,
         encode: impl Fn(&Resource, Spelling) -> Vec<u8>,
     ) -> bool {
         let mut any = false;
         for target in self.targets.iter_mut().flatten() {
-            any |= target.refresh(watch, &encode);
+            any |= target.refresh(liveness, &encode);
         }
         any
     }
@@ -255,7 +263,7 @@ fn put<T>(list: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
 }
 
 #[cfg(test)]
-impl Origins {
+impl TargetTable {
     pub(super) fn is_empty(&self) -> bool {
         self.by_source_and_target.is_empty() && self.by_identity.is_empty()
     }

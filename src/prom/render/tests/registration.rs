@@ -101,7 +101,7 @@ fn values_without_a_word_are_found_without_a_page() {
     let mut renderer = renderer(Format::OpenMetrics);
     renderer.register_series(&tables, NOW);
     renderer.register_series(&tables, LATER);
-    assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 1);
+    assert_eq!(left_out(&renderer, LeftOut::UnrepresentableValue), 1);
     let told = renderer.take_conflicts();
     assert_eq!((told.len(), told[0].series, &*told[0].owner), (1, 1, "a"));
     put_at(&tables[0], &info(6), LATER);
@@ -109,7 +109,7 @@ fn values_without_a_word_are_found_without_a_page() {
     assert_eq!(renderer.take_conflicts(), [], "told once");
     put_at(&tables[0], &info(1), LATER + 31 * SECOND);
     renderer.register_series(&tables, LATER + 62 * SECOND);
-    assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 0);
+    assert_eq!(left_out(&renderer, LeftOut::UnrepresentableValue), 0);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn nothing_is_held_of_what_has_ended_though_nobody_asks() {
     (0..1000).for_each(|tick| tables[0].expire(later + tick * SECOND));
     renderer.register_series(&tables, later);
     assert_eq!(renderer.families.iter().count(), 0);
-    assert!(renderer.texts.is_empty() && renderer.origins.is_empty());
+    assert!(renderer.interner.is_empty() && renderer.targets.is_empty());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn what_was_learnt_between_two_pages_is_on_the_second() {
     assert!(String::from_utf8_lossy(&second.body).contains("} 2\n") && second.version > first.version);
     renderer.register_series(&tables, NOW + 40 * SECOND);
     let same = renderer.render(&tables, NOW + 41 * SECOND);
-    assert!(Arc::ptr_eq(&same, &second), "learning changes nothing");
+    assert!(Arc::ptr_eq(&same, &second), "registration changes nothing");
 }
 
 #[test]

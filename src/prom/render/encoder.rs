@@ -1,12 +1,15 @@
-//! What the formats have in common: a sheet on which families are written, series by series.
+//! The interface of the format encoders. They write families one after the other, series by series.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Reading, UnixNanos, Value};
 
 use super::family::Family;
 
-/// The page of one format.
-pub(super) trait Sheet {
-    /// What has been written.
+/// Encodes a page in one format.
+///
+/// The calls come in this order: `begin`, then `number` or `sample` for each series, then `end`; `finish`
+/// comes last.
+pub(super) trait Encoder {
+    /// The bytes written so far.
     fn page(&mut self) -> &mut Vec<u8>;
 
     /// Begins a family.
@@ -16,7 +19,7 @@ pub(super) trait Sheet {
     fn number(&mut self, family: &Family, labels: &[u8], number: Number, times: Times) -> bool;
 
     /// Writes a series of any kind. `false`: the format can't say it.
-    fn sample(&mut self, family: &Family, labels: &[u8], shot: &Shot) -> bool;
+    fn sample(&mut self, family: &Family, labels: &[u8], snapshot: &SampleSnapshot) -> bool;
 
     /// Ends a family, of which there is at least one sample.
     fn end(&mut self, family: &Family);
@@ -43,15 +46,18 @@ impl From<&Reading<'_>> for Times {
     }
 }
 
-/// A copy of a series' state, so that a table's lock is given back before it is written. Used again for the next one.
+/// A copy of one series' state. The walk copies under the table's lock and encodes after it releases the
+/// lock.
+///
+/// Its buffers are reused for the next series.
 #[derive(Debug)]
-pub(super) struct Shot {
+pub(super) struct SampleSnapshot {
     pub(super) value: Value,
     pub(super) times: Times,
     pub(super) exemplars: Vec<Exemplar>,
 }
 
-impl Default for Shot {
+impl Default for SampleSnapshot {
     fn default() -> Self {
         Self {
             value: Value::NoRecordedValue,
@@ -61,7 +67,8 @@ impl Default for Shot {
     }
 }
 
-impl Shot {
+impl SampleSnapshot {
+    /// Replaces the copy by `reading`.
     pub(super) fn take(&mut self, reading: &Reading<'_>, exemplars: &[Exemplar]) {
         copy(&mut self.value, reading.value);
         self.times = reading.into();

@@ -1,26 +1,29 @@
-//! The texts of labels, each once: the metrics of an agent have the same labels.
+//! Interns the encoded labels of series: the metrics of an agent have the same labels, so each text is stored
+//! once.
 //!
-//! They stand one after the other in one piece of memory, in the order in which they came; the number of a text says
-//! where. Texts that nobody has any more are swept out when they are more than half, which changes the numbers of the
-//! others but not their order.
+//! The texts lie one after the other in one buffer, in the order of their arrival. The number of a text is
+//! its offset in units of [`UNIT`] bytes. When unused texts take more than half of the buffer, a sweep
+//! removes them. A sweep changes the numbers of the others but not their order.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-/// How many have it (4 bytes), how long it is (4 bytes).
+/// The reference count (4 bytes) and the length (4 bytes) of a text.
 const HEADER: usize = 8;
 
 /// Numbers count units of so many bytes, so that 16 GiB have one.
 const UNIT: usize = 4;
 
-/// Less than this that is dead is not worth moving the rest.
+/// Below this many unused bytes a sweep does not pay.
 const SWEEP_FROM: usize = if cfg!(test) { 64 } else { 64 << 10 };
 
-/// Texts by number.
+/// Reference-counted texts by number.
+///
+/// Invariant: `index` has exactly the texts whose count is above 0, and `dead` is the size of all others.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(super) struct LabelInterner {
     bytes: Vec<u8>,
     index: HashTable<u32>,
     hasher: RandomState,
@@ -30,9 +33,9 @@ pub(super) struct Texts {
 /// There is no room for more: 16 GiB.
 pub(super) struct Full;
 
-impl Texts {
-    /// The number of a text, for one more that has it.
-    pub(super) fn join(&mut self, text: &[u8]) -> Result<u32, Full> {
+impl LabelInterner {
+    /// Adds a reference to a text, which it stores if it is new. Returns its number.
+    pub(super) fn intern(&mut self, text: &[u8]) -> Result<u32, Full> {
         let hash = self.hasher.hash_one(text);
         let bytes = &mut self.bytes;
         if let Some(known) = self.index.find(hash, |known| text_at(bytes, *known) == text) {
@@ -51,13 +54,13 @@ impl Texts {
         Ok(number)
     }
 
-    /// One more that has it.
-    pub(super) fn join_again(&mut self, number: u32) {
+    /// Adds a reference to a stored text.
+    pub(super) fn add_ref(&mut self, number: u32) {
         add(&mut self.bytes, number, 1);
     }
 
-    /// One less that has it.
-    pub(super) fn leave(&mut self, number: u32) {
+    /// Removes a reference. The bytes of an unused text stay until the next sweep.
+    pub(super) fn release(&mut self, number: u32) {
         if add(&mut self.bytes, number, -1) > 0 {
             return;
         }
@@ -75,7 +78,8 @@ impl Texts {
         text_at(&self.bytes, number)
     }
 
-    /// Sweeps out what is dead, if it is much. Gives what to do with every number then.
+    /// Removes unused texts if they are many. The caller must then replace every number it holds as the
+    /// result says.
     pub(super) fn sweep(&mut self) -> Option<Moved> {
         if self.dead < SWEEP_FROM || self.dead <= self.bytes.len() / 2 {
             return None;
@@ -103,7 +107,7 @@ impl Texts {
         Some(Moved(moved))
     }
 
-    /// Gives back most of the room that growing has taken in advance.
+    /// Returns most of the spare capacity.
     pub(super) fn fit(&mut self) {
         let used = self.bytes.len();
         if self.bytes.capacity() > used + used / 4 {
@@ -119,7 +123,7 @@ impl Texts {
 pub(super) struct Moved(Vec<(u32, u32)>);
 
 impl Moved {
-    /// The new number of a text that somebody has.
+    /// The new number of a text that is in use.
     pub(super) fn to(&self, old: u32) -> u32 {
         let at = self.0.binary_search_by_key(&old, |(old, _)| *old);
         at.ok().and_then(|at| self.0.get(at)).map_or(old, |(_, new)| *new)
@@ -148,7 +152,7 @@ fn text_at(bytes: &[u8], number: u32) -> &[u8] {
     bytes.get(at + HEADER..at + HEADER + size).unwrap_or_default()
 }
 
-/// Changes how many have a text, and gives how many there are then.
+/// Changes the reference count of a text and returns the new count.
 fn add(bytes: &mut [u8], number: u32, change: i32) -> u32 {
     let at = number as usize * UNIT;
     let count = word(bytes, at).saturating_add_signed(change);
@@ -159,7 +163,7 @@ fn add(bytes: &mut [u8], number: u32, change: i32) -> u32 {
 }
 
 #[cfg(test)]
-impl Texts {
+impl LabelInterner {
     pub(super) fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -179,32 +183,32 @@ mod tests {
         fn a_text_is_there_once_as_long_as_somebody_has_it(
             steps in prop::collection::vec((0u32..60, any::<bool>()), 1..400),
         ) {
-            let mut texts = Texts::default();
+            let mut interner = LabelInterner::default();
             let mut model: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
             for (name, more) in steps {
                 let text = format!("{name}:{}", "x".repeat(name as usize * 70)).into_bytes();
                 if more {
-                    let Ok(number) = texts.join(&text) else { panic!("full") };
+                    let Ok(number) = interner.intern(&text) else { panic!("full") };
                     let (known, count) = model.entry(text).or_insert((number, 0));
                     prop_assert_eq!(*known, number);
                     *count += 1;
                 } else if let Some((number, count)) = model.get_mut(&text) {
-                    texts.leave(*number);
+                    interner.release(*number);
                     *count -= 1;
                     if *count == 0 {
                         model.remove(&text);
                     }
                 }
-                if let Some(moved) = texts.sweep() {
+                if let Some(moved) = interner.sweep() {
                     model.values_mut().for_each(|(number, _)| *number = moved.to(*number));
                     let live: usize = model.keys().map(|text| taken(text.len())).sum();
-                    prop_assert_eq!(texts.bytes.len(), live);
+                    prop_assert_eq!(interner.bytes.len(), live);
                 }
-                texts.fit();
+                interner.fit();
                 for (text, (number, _)) in &model {
-                    prop_assert_eq!(texts.get(*number), &text[..]);
+                    prop_assert_eq!(interner.get(*number), &text[..]);
                 }
-                prop_assert_eq!(texts.index.len(), model.len());
+                prop_assert_eq!(interner.index.len(), model.len());
             }
         }
     }

@@ -3,11 +3,11 @@
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
 
 use super::Style;
+use super::encoder::{Encoder, SampleSnapshot, Times};
 use super::exemplar;
 use super::family::Family;
 use super::histogram::{Native, Side, classic, native, quantiles, running};
 use super::kind::Type;
-use super::sheet::{Sheet, Shot, Times};
 use crate::prom::name::{Naming, Spelling};
 
 /// Kinds of fields.
@@ -15,8 +15,8 @@ const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
 const BYTES: u8 = 2;
 
-/// A page of messages.
-pub(super) struct Messages<'a> {
+/// Encodes the protobuf format: length-delimited messages, one per family.
+pub(super) struct ProtobufEncoder<'a> {
     page: Vec<u8>,
     style: &'a Style,
     /// Who named what the family at hand shows.
@@ -32,7 +32,7 @@ pub(super) struct Messages<'a> {
     value: Vec<u8>,
 }
 
-impl<'a> Messages<'a> {
+impl<'a> ProtobufEncoder<'a> {
     pub(super) fn new(page: Vec<u8>, style: &'a Style) -> Self {
         Self {
             page,
@@ -125,12 +125,12 @@ impl<'a> Messages<'a> {
         self.metric(labels, times.time);
     }
 
-    fn histogram(&mut self, labels: &[u8], histogram: &Histogram, shot: &Shot) {
+    fn histogram(&mut self, labels: &[u8], histogram: &Histogram, snapshot: &SampleSnapshot) {
         let names = self.names();
         push_message(&mut self.value, 7, |value| {
             let mut below = f64::NEG_INFINITY;
             let mut bucket = |value: &mut Vec<u8>, bound: f64, count: u64| {
-                let exemplar = exemplar::within(&shot.exemplars, below, bound);
+                let exemplar = exemplar::within(&snapshot.exemplars, below, bound);
                 push_message(value, 3, |value| {
                     push_number(value, 1, count);
                     push_double(value, 2, bound);
@@ -143,19 +143,19 @@ impl<'a> Messages<'a> {
             push_number(value, 1, count);
             // There is no way to leave it out: what is not there reads as 0.
             push_double(value, 2, histogram.sum.unwrap_or(f64::NAN));
-            push_time(value, 15, shot.times.start);
+            push_time(value, 15, snapshot.times.start);
         });
-        self.metric(labels, shot.times.time);
+        self.metric(labels, snapshot.times.time);
     }
 
-    fn exponential(&mut self, labels: &[u8], histogram: &ExponentialHistogram, shot: &Shot) {
+    fn exponential(&mut self, labels: &[u8], histogram: &ExponentialHistogram, snapshot: &SampleSnapshot) {
         match native(histogram) {
-            Some(native) => self.native(labels, &native, shot),
-            None => self.histogram(labels, &classic(histogram), shot),
+            Some(native) => self.native(labels, &native, snapshot),
+            None => self.histogram(labels, &classic(histogram), snapshot),
         }
     }
 
-    fn native(&mut self, labels: &[u8], native: &Native, shot: &Shot) {
+    fn native(&mut self, labels: &[u8], native: &Native, snapshot: &SampleSnapshot) {
         let names = self.names();
         push_message(&mut self.value, 7, |value| {
             push_number(value, 1, native.count);
@@ -165,12 +165,12 @@ impl<'a> Messages<'a> {
             push_number(value, 7, native.zero_count);
             push_side(value, 9, &native.negative);
             push_side(value, 12, &native.positive);
-            push_time(value, 15, shot.times.start);
+            push_time(value, 15, snapshot.times.start);
             // These must have a time.
-            let timed = shot.exemplars.iter().filter(|exemplar| exemplar.time > 0);
+            let timed = snapshot.exemplars.iter().filter(|exemplar| exemplar.time > 0);
             timed.for_each(|exemplar| push_exemplar(value, 16, Some(exemplar), names));
         });
-        self.stamp(shot.times.time);
+        self.stamp(snapshot.times.time);
         push_series(&mut self.natives, labels, &self.value);
         self.value.clear();
     }
@@ -191,7 +191,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-impl Sheet for Messages<'_> {
+impl Encoder for ProtobufEncoder<'_> {
     fn page(&mut self) -> &mut Vec<u8> {
         &mut self.page
     }
@@ -214,14 +214,14 @@ impl Sheet for Messages<'_> {
         true
     }
 
-    fn sample(&mut self, family: &Family, labels: &[u8], shot: &Shot) -> bool {
-        let times = shot.times;
-        let newest = || exemplar::newest(&shot.exemplars);
-        match &shot.value {
+    fn sample(&mut self, family: &Family, labels: &[u8], snapshot: &SampleSnapshot) -> bool {
+        let times = snapshot.times;
+        let newest = || exemplar::newest(&snapshot.exemplars);
+        match &snapshot.value {
             Value::Int(number) => self.scalar(family, labels, *number as f64, times, newest()),
             Value::Double(number) => self.scalar(family, labels, *number, times, newest()),
-            Value::Histogram(histogram) => self.histogram(labels, histogram, shot),
-            Value::ExponentialHistogram(histogram) => self.exponential(labels, histogram, shot),
+            Value::Histogram(histogram) => self.histogram(labels, histogram, snapshot),
+            Value::ExponentialHistogram(histogram) => self.exponential(labels, histogram, snapshot),
             Value::Summary(summary) => self.summary(labels, summary, times),
             Value::NoRecordedValue => return false,
         }
