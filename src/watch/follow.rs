@@ -8,7 +8,7 @@ use tidegate_engine::{Attributes, Gate, Threshold};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use super::{BY_TIME, Crossing, Filter, Latest, Shown, Watched};
+use super::{BY_TIME, CompositeSnapshot, Crossing, Filter, GroupAnswer, Watched};
 use crate::component::unix_now;
 
 /// A watcher of a composite: [`Follow::next`] gives what is new to it.
@@ -16,8 +16,8 @@ pub struct Follow {
     watched: Arc<Watched>,
     newest: watch::Receiver<u64>,
     crossings: broadcast::Receiver<Arc<Crossing>>,
-    /// What this watcher was shown.
-    shown: u64,
+    /// The number of the newest snapshot that this watcher has seen; 0: none.
+    seen_seq: u64,
     /// Changes are told so far apart at least.
     min_interval: Duration,
     told: Option<Instant>,
@@ -27,24 +27,24 @@ pub struct Follow {
     wants: Filter,
 }
 
-/// What is new to a watcher.
+/// An event for a watcher.
 #[derive(Debug)]
-pub enum News {
+pub enum WatchEvent {
     /// Groups that changed.
-    Changed(Vec<Shown>),
+    Changed(Vec<GroupAnswer>),
     /// A declared threshold, or the watcher's own, was crossed or is over.
     Crossed(Arc<Crossing>),
     /// It was too slow to hear of so many crossings.
     Missed(u64),
 }
 
-impl News {
-    /// Bytes that a message of it takes at most, in any form, while it is made.
+impl WatchEvent {
+    /// The most bytes that a message of it takes while it is encoded, in any format.
     pub fn weight(&self) -> usize {
         /// Names, numbers and states, as a tree of JSON.
         const GROUP: usize = 4096;
-        let weight = |shown: &Shown| {
-            let answer = &shown.answer;
+        let weight = |group: &GroupAnswer| {
+            let answer = &group.answer;
             let labels = answer.attributes.iter();
             let labels: usize = labels
                 .map(|(key, value)| key.len() + value.to_string().len())
@@ -55,7 +55,7 @@ impl News {
         };
         match self {
             Self::Changed(all) => all.iter().map(weight).sum(),
-            Self::Crossed(crossing) => GROUP + weight(&crossing.shown),
+            Self::Crossed(crossing) => GROUP + weight(&crossing.group),
             Self::Missed(_) => GROUP,
         }
     }
@@ -71,7 +71,7 @@ impl Follow {
             watched,
             newest,
             crossings,
-            shown: 0,
+            seen_seq: 0,
             min_interval: Duration::ZERO,
             told: None,
             has_looked: false,
@@ -84,7 +84,7 @@ impl Follow {
     /// of the gateway: everything is new.
     #[must_use]
     pub fn after(mut self, seq: u64) -> Self {
-        self.shown = if seq > self.watched.seq() { 0 } else { seq };
+        self.seen_seq = if seq > self.watched.seq() { 0 } else { seq };
         self
     }
 
@@ -109,20 +109,20 @@ impl Follow {
         self
     }
 
-    /// The next news; safe to drop and call again.
-    pub async fn next(&mut self) -> News {
+    /// The next event. It is cancel-safe: a caller may drop it and call again.
+    pub async fn next(&mut self) -> WatchEvent {
         if !self.has_looked {
             self.watched.refresh().await;
         }
         loop {
-            if let Some(news) = self.look() {
-                return news;
+            if let Some(event) = self.look() {
+                return event;
             }
             tokio::select! {
                 crossing = self.crossings.recv(), if self.own.is_none() => match crossing {
-                    Ok(crossing) if self.is_wanted(&crossing.shown) => return News::Crossed(crossing),
+                    Ok(crossing) if self.is_wanted(&crossing.group) => return WatchEvent::Crossed(crossing),
                     Ok(_) => {}
-                    Err(broadcast::error::RecvError::Lagged(missed)) => return News::Missed(missed),
+                    Err(broadcast::error::RecvError::Lagged(missed)) => return WatchEvent::Missed(missed),
                     // The sender is the composite, which is here.
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
@@ -142,60 +142,60 @@ impl Follow {
         let _ = newest.changed().await;
     }
 
-    fn is_wanted(&self, shown: &Shown) -> bool {
-        self.wants.takes(&shown.answer.attributes)
+    fn is_wanted(&self, group: &GroupAnswer) -> bool {
+        self.wants.takes(&group.answer.attributes)
     }
 
-    fn look(&mut self) -> Option<News> {
+    fn look(&mut self) -> Option<WatchEvent> {
         if self.own.is_some() {
             return self.look_across();
         }
         let is_early = self.told.is_some_and(|told| told.elapsed() < self.min_interval);
-        if is_early || *self.newest.borrow_and_update() <= self.shown {
+        if is_early || *self.newest.borrow_and_update() <= self.seen_seq {
             return None;
         }
-        let Latest { shown, seq } = self.see();
-        let before = std::mem::replace(&mut self.shown, seq);
-        let new = shown
+        let CompositeSnapshot { answers, seq } = self.see();
+        let before = std::mem::replace(&mut self.seen_seq, seq);
+        let new = answers
             .iter()
-            .filter(|shown| shown.seq > before && self.is_wanted(shown));
-        let new: Vec<Shown> = new.cloned().collect();
+            .filter(|group| group.seq > before && self.is_wanted(group));
+        let new: Vec<GroupAnswer> = new.cloned().collect();
         if new.is_empty() && before != 0 {
             return None;
         }
         self.told = Some(Instant::now());
-        Some(News::Changed(new))
+        Some(WatchEvent::Changed(new))
     }
 
     /// What there is; a first look does not wait for the next tick. Later ones read nothing: each reading may be a
     /// change, which would be looked at again.
-    fn see(&mut self) -> Latest {
+    fn see(&mut self) -> CompositeSnapshot {
         match std::mem::replace(&mut self.has_looked, true) {
             false => self.watched.read(unix_now()),
-            true => self.watched.latest(),
+            true => self.watched.snapshot(),
         }
     }
 
-    fn look_across(&mut self) -> Option<News> {
+    fn look_across(&mut self) -> Option<WatchEvent> {
         self.newest.borrow_and_update();
         let all = self.see();
         let now = unix_now();
         let (threshold, gates) = self.own.as_mut()?;
-        if gates.len() > all.shown.len() {
-            gates.retain(|known, _| all.shown.iter().any(|shown| shown.answer.attributes == *known));
+        if gates.len() > all.answers.len() {
+            gates.retain(|known, _| all.answers.iter().any(|group| group.answer.attributes == *known));
         }
-        for shown in all.shown.iter() {
-            let attributes = &shown.answer.attributes;
+        for group in all.answers.iter() {
+            let attributes = &group.answer.attributes;
             if !self.wants.takes(attributes) {
                 continue;
             }
             let gate = gates.entry(attributes.clone()).or_default();
-            if gate.see(threshold, shown.answer.value, now) {
-                return Some(News::Crossed(Arc::new(Crossing {
+            if gate.see(threshold, group.answer.value, now) {
+                return Some(WatchEvent::Crossed(Arc::new(Crossing {
                     declaration: self.watched.declaration().clone(),
                     threshold: threshold.clone(),
                     is_crossed: gate.is_crossed(),
-                    shown: shown.clone(),
+                    group: group.clone(),
                     at: now,
                 })));
             }

@@ -3,16 +3,16 @@
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Across, AttributeRef, Attributes, Function, MapRef};
 
-use super::{Crossing, Shown, Watched};
+use super::{Crossing, GroupAnswer, Watched};
 use crate::component::unix_now;
 
 /// One group of a composite. What is not known is null.
-pub fn label_set(watched: &Watched, shown: &Shown) -> Value {
-    of_group(watched.declaration(), shown)
+pub fn label_set(watched: &Watched, group: &GroupAnswer) -> Value {
+    of_group(watched.declaration(), group)
 }
 
-fn of_group(declaration: &tidegate_engine::Declaration, shown: &Shown) -> Value {
-    let answer = &shown.answer;
+fn of_group(declaration: &tidegate_engine::Declaration, group: &GroupAnswer) -> Value {
+    let answer = &group.answer;
     let quantiles = answer.quantiles.iter();
     let quantiles = quantiles.map(|told| (told.quantile.to_string(), json!(told.value)));
     let mut all = json!({
@@ -36,7 +36,7 @@ fn of_group(declaration: &tidegate_engine::Declaration, shown: &Shown) -> Value 
         "state": answer.state.name(),
         "age_ms": answer.age.map(|age| age.as_secs_f64() * 1e3),
         "sources": {"reporting": answer.sources_reporting, "expected": answer.sources_expected},
-        "seq": shown.seq,
+        "seq": group.seq,
         "error": answer.error.as_deref(),
         "collision": answer.collision.as_deref(),
     });
@@ -61,7 +61,7 @@ pub fn crossing(crossing: &Crossing) -> Value {
         "clear": threshold.clear,
         "time_unix_ms": tidegate_engine::clock::wall(crossing.at) / 1_000_000,
         "delay_ms": unix_now().saturating_sub(crossing.at) as f64 / 1e6,
-        "shown": of_group(&crossing.declaration, &crossing.shown),
+        "shown": of_group(&crossing.declaration, &crossing.group),
     })
 }
 

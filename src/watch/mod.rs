@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub use backlog::{Backlog, Ended, Unread, backlog};
 pub use filter::Filter;
-pub use follow::{Follow, News};
+pub use follow::{Follow, WatchEvent};
 pub use refresh::refresh;
 use tidegate_engine::{Answer, Attributes, Composite, Declaration, Gate, State, Threshold, UnixNanos};
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
@@ -53,35 +53,35 @@ pub struct Watched {
     turn: Arc<Semaphore>,
 }
 
-/// What was seen at the last look.
+/// The state of the last read. Its lock is held while numbers and crossings are sent, so both leave in order.
 #[derive(Default)]
 struct Seen {
     groups: HashMap<Attributes, Group>,
     version: u64,
     looks: u64,
-    latest: Latest,
+    snapshot: CompositeSnapshot,
 }
 
-/// What the last look saw.
+/// The answers of a composite at the last read.
 #[derive(Clone, Default)]
-pub struct Latest {
-    /// One answer a group.
-    pub shown: Arc<[Shown]>,
+pub struct CompositeSnapshot {
+    /// One answer per group.
+    pub answers: Arc<[GroupAnswer]>,
     /// The newest number among them, or of a group that went.
     pub seq: u64,
 }
 
 struct Group {
-    essence: Essence,
+    value: ComparableValue,
     seq: u64,
     gates: Vec<Gate>,
     look: u64,
 }
 
-/// What makes an answer another one; its age does not.
+/// The part of an answer that is compared with the one before. Its age is not: it changes without news.
 #[derive(PartialEq)]
-struct Essence {
-    /// By bits: NaN is no news beside NaN.
+struct ComparableValue {
+    /// The bits of the numbers, so that NaN equals NaN.
     numbers: [Option<u64>; 7],
     quantiles: Vec<u64>,
     state: State,
@@ -89,7 +89,7 @@ struct Essence {
     error: Option<Arc<str>>,
 }
 
-impl Essence {
+impl ComparableValue {
     fn of(answer: &Answer) -> Self {
         Self {
             numbers: [
@@ -110,10 +110,10 @@ impl Essence {
     }
 }
 
-/// An answer with its number.
+/// The answer of one group, with its sequence number.
 #[derive(Clone, Debug)]
-pub struct Shown {
-    /// What the composite says of a group.
+pub struct GroupAnswer {
+    /// The composite's answer for the group.
     pub answer: Answer,
     /// Grows with every change of the composite; this one is of the group's last change.
     pub seq: u64,
@@ -129,7 +129,7 @@ pub struct Crossing {
     /// Whether it counts as crossed now, or as over.
     pub is_crossed: bool,
     /// The group, as it was then.
-    pub shown: Shown,
+    pub group: GroupAnswer,
     /// When.
     pub at: UnixNanos,
 }
@@ -165,34 +165,34 @@ impl Watched {
         *self.newest.borrow()
     }
 
-    /// One answer a group, as it is now; a single `absent` one where there are none. An expression answers what it was
-    /// computed to last: call [`Watched::refresh`] first.
-    pub fn read(&self, now: UnixNanos) -> Latest {
+    /// Reads one answer per group; a single `absent` one if there are none. An expression answers its last
+    /// computed value: call [`Watched::refresh`] first.
+    pub fn read(&self, now: UnixNanos) -> CompositeSnapshot {
         let mut seen = self.seen();
         let seen = &mut *seen;
         seen.version = self.composite.version();
         seen.looks += 1;
         let look = seen.looks;
         let (before, mut seq) = (self.seq(), self.seq());
-        let mut shown = Vec::new();
+        let mut answers = Vec::new();
         let mut crossings = Vec::new();
         for answer in self.composite.answers(now) {
-            let essence = Essence::of(&answer);
+            let value = ComparableValue::of(&answer);
             let group = seen
                 .groups
                 .entry(answer.attributes.clone())
                 .or_insert_with(|| Group {
-                    essence: Essence::of(&answer),
+                    value: ComparableValue::of(&answer),
                     seq: 0,
                     gates: vec![Gate::default(); self.thresholds.len()],
                     look,
                 });
             group.look = look;
-            if group.seq == 0 || group.essence != essence {
+            if group.seq == 0 || group.value != value {
                 seq += 1;
-                (group.seq, group.essence) = (seq, essence);
+                (group.seq, group.value) = (seq, value);
             }
-            let one = Shown {
+            let one = GroupAnswer {
                 answer,
                 seq: group.seq,
             };
@@ -202,12 +202,12 @@ impl Watched {
                         declaration: self.declaration().clone(),
                         threshold: threshold.clone(),
                         is_crossed: gate.is_crossed(),
-                        shown: one.clone(),
+                        group: one.clone(),
                         at: now,
                     }));
                 }
             }
-            shown.push(one);
+            answers.push(one);
         }
         let groups = seen.groups.len();
         seen.groups.retain(|_, group| group.look == look);
@@ -220,16 +220,16 @@ impl Watched {
         if seq != before {
             self.newest.send_replace(seq);
         }
-        seen.latest = Latest {
-            shown: shown.into(),
+        seen.snapshot = CompositeSnapshot {
+            answers: answers.into(),
             seq,
         };
-        seen.latest.clone()
+        seen.snapshot.clone()
     }
 
-    /// What the last look saw.
-    fn latest(&self) -> Latest {
-        self.seen().latest.clone()
+    /// The answers of the last read.
+    fn snapshot(&self) -> CompositeSnapshot {
+        self.seen().snapshot.clone()
     }
 
     /// Crossings of the declared thresholds, from now on.
@@ -253,8 +253,8 @@ impl Watched {
                 continue;
             }
             let begun = Instant::now();
-            let has_news = self.seen().version != self.composite.version();
-            if has_news || begun.duration_since(last) >= BY_TIME {
+            let has_changed = self.seen().version != self.composite.version();
+            if has_changed || begun.duration_since(last) >= BY_TIME {
                 self.refresh().await;
                 self.read(unix_now());
                 last = begun;

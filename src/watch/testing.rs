@@ -115,8 +115,11 @@ impl Bench {
     /// Waits until the sources are overdue.
     pub(crate) async fn until_stale(&self) {
         let is_stale = || {
-            let latest = self.watched.read(unix_now());
-            latest.shown.iter().all(|shown| shown.answer.state.says_nothing())
+            let snapshot = self.watched.read(unix_now());
+            snapshot
+                .answers
+                .iter()
+                .all(|group| group.answer.state.says_nothing())
         };
         while !is_stale() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -8,15 +8,15 @@ use super::*;
 /// Long enough for a busy machine; nothing waits so long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn next(follow: &mut Follow) -> News {
+async fn next(follow: &mut Follow) -> WatchEvent {
     let next = tokio::time::timeout(PATIENCE, follow.next()).await;
-    next.expect("news")
+    next.expect("an event")
 }
 
-fn changed(news: News) -> Vec<(String, Option<f64>)> {
-    match news {
-        News::Changed(shown) => {
-            let told = shown
+fn changed(event: WatchEvent) -> Vec<(String, Option<f64>)> {
+    match event {
+        WatchEvent::Changed(groups) => {
+            let told = groups
                 .iter()
                 .map(|one| (one.answer.attributes.to_string(), one.answer.value));
             told.collect()
@@ -30,16 +30,16 @@ fn a_number_grows_with_every_change_and_only_then() {
     let mut bench = Bench::new("depth", Vec::new());
     let now = unix_now();
     let absent = bench.watched.read(now);
-    assert_eq!(absent.shown[0].answer.state, State::Absent);
+    assert_eq!(absent.answers[0].answer.state, State::Absent);
     bench.say("a", 3.0);
     let one = bench.watched.read(unix_now());
     assert!(one.seq > absent.seq);
     assert_eq!(bench.watched.read(unix_now()).seq, one.seq, "nothing has changed");
     bench.say("b", 4.0);
     let two = bench.watched.read(unix_now());
-    let seqs: Vec<u64> = two.shown.iter().map(|shown| shown.seq).collect();
+    let seqs: Vec<u64> = two.answers.iter().map(|group| group.seq).collect();
     assert_eq!(
-        seqs[0], one.shown[0].seq,
+        seqs[0], one.answers[0].seq,
         "the number of a group is that of its own last change"
     );
     assert!(seqs[1] > one.seq && two.seq == seqs[1]);
@@ -91,9 +91,9 @@ async fn changes_keep_their_distance_and_crossings_do_not_wait() {
         bench.say("a", 9.0);
         bench.say("a", value);
         match next(&mut follow).await {
-            News::Crossed(crossing) => {
+            WatchEvent::Crossed(crossing) => {
                 assert_eq!(
-                    (crossing.is_crossed, crossing.shown.answer.value),
+                    (crossing.is_crossed, crossing.group.answer.value),
                     (is_crossed, Some(value))
                 );
                 assert_eq!(&*crossing.threshold.name, "above 10");
@@ -113,8 +113,8 @@ async fn a_watcher_with_a_threshold_of_its_own_hears_of_that_alone() {
     let mut told = Vec::new();
     for step in 0..3 {
         match next(&mut follow).await {
-            News::Crossed(crossing) => {
-                told.push((crossing.shown.answer.attributes.to_string(), crossing.is_crossed))
+            WatchEvent::Crossed(crossing) => {
+                told.push((crossing.group.answer.attributes.to_string(), crossing.is_crossed))
             }
             other => panic!("{other:?}"),
         }
@@ -171,9 +171,9 @@ async fn who_waits_for_a_quiet_group_of_a_busy_composite_costs_a_look_a_tick() {
 fn nan_is_no_news_beside_nan() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.say("a", f64::NAN);
-    let mut answer = bench.watched.read(unix_now()).shown[0].answer.clone();
+    let mut answer = bench.watched.read(unix_now()).answers[0].answer.clone();
     answer.value = Some(f64::NAN);
-    assert!(Essence::of(&answer) == Essence::of(&answer));
+    assert!(ComparableValue::of(&answer) == ComparableValue::of(&answer));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use super::lanes::{Kind, Lanes};
 use crate::component::{Shared, unix_now};
 use crate::config::nearest;
 use crate::net::pages::{self, Answer, Event, Request};
-use crate::watch::{Backlog, Ended, Filter, Follow, News, Watched, backlog, json as shape, refresh};
+use crate::watch::{Backlog, Ended, Filter, Follow, WatchEvent, Watched, backlog, json as shape, refresh};
 
 /// The list of composites; below it, one by name.
 pub(super) const COMPOSITES: &str = "/api/v1/composites";
@@ -82,13 +82,13 @@ async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Reques
         // Group by group: as values, all of them take ten times their text.
         let mut body = vec![b'['];
         for one in &composites {
-            let latest = one.read(now);
-            let shown = latest.shown.iter();
-            for shown in shown.filter(|shown| wants.takes(&shown.answer.attributes)) {
+            let snapshot = one.read(now);
+            let answers = snapshot.answers.iter();
+            for group in answers.filter(|group| wants.takes(&group.answer.attributes)) {
                 if body.len() > 1 {
                     body.push(b',');
                 }
-                body.extend(shape::label_set(one, shown).to_string().into_bytes());
+                body.extend(shape::label_set(one, group).to_string().into_bytes());
             }
         }
         body.push(b']');
@@ -214,25 +214,25 @@ async fn tell_all(
 ) -> Result<(), Ended> {
     loop {
         to.ready().await?;
-        let news = tokio::select! {
-            news = follow.next() => Some(news),
+        let event = tokio::select! {
+            event = follow.next() => Some(event),
             () = tokio::time::sleep(ALIVE) => None,
             ended = to.ended() => return Err(ended),
             () = stopping.cancelled() => return Ok(()),
         };
-        let place = to.place(news.as_ref().map_or(0, News::weight)).await?;
-        let event = match news {
-            Some(News::Changed(shown)) => {
-                let sets: Value = shown
+        let place = to.place(event.as_ref().map_or(0, WatchEvent::weight)).await?;
+        let event = match event {
+            Some(WatchEvent::Changed(groups)) => {
+                let sets: Value = groups
                     .iter()
-                    .map(|shown| shape::label_set(watched, shown))
+                    .map(|group| shape::label_set(watched, group))
                     .collect();
                 Event::Named("change", sets.to_string())
             }
-            Some(News::Crossed(crossing)) => {
+            Some(WatchEvent::Crossed(crossing)) => {
                 Event::Named("threshold", shape::crossing(&crossing).to_string())
             }
-            Some(News::Missed(crossings)) => {
+            Some(WatchEvent::Missed(crossings)) => {
                 Event::Named("missed", json!({"crossings": crossings}).to_string())
             }
             None => Event::Alive,

@@ -8,7 +8,7 @@ use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
 use crate::component::Shared;
 use crate::prom::catalog::{Found, View};
-use crate::watch::{Shown, Watched, json as shape};
+use crate::watch::{GroupAnswer, Watched, json as shape};
 
 /// What a page says of the series that queries see.
 ///
@@ -56,15 +56,18 @@ pub(super) fn without_value(
             continue;
         }
         watched.composite().compute_if_due(now);
-        let latest = watched.read(now);
-        let empty = latest.shown.iter().filter(|shown| shown.answer.value.is_none());
-        for shown in empty {
-            let labels = view.labels_of_group(watched.composite(), &shown.answer.attributes);
+        let snapshot = watched.read(now);
+        let empty = snapshot
+            .answers
+            .iter()
+            .filter(|group| group.answer.value.is_none());
+        for group in empty {
+            let labels = view.labels_of_group(watched.composite(), &group.answer.attributes);
             let accepted = labels
                 .iter()
                 .find(|labels| selections.iter().any(|one| one.accepts(labels)));
             if let Some(labels) = accepted.filter(|_| all.len() < most) {
-                all.push(of_group(labels, &watched, shown));
+                all.push(of_group(labels, &watched, group));
             }
         }
     }
@@ -121,17 +124,17 @@ fn of_composite(one: &Found, composites: &[Arc<Watched>], now: UnixNanos) -> Opt
     let mut named = composites.iter().filter(|one| one.declaration().name == *name);
     let watched = named.next()?;
     watched.composite().compute_if_due(now);
-    let latest = watched.read(now);
-    let mut shown = latest.shown.iter();
-    let shown = shown.find(|shown| shown.answer.attributes == one.series.attributes)?;
-    Some(of_group(&one.labels, watched, shown))
+    let snapshot = watched.read(now);
+    let mut answers = snapshot.answers.iter();
+    let group = answers.find(|group| group.answer.attributes == one.series.attributes)?;
+    Some(of_group(&one.labels, watched, group))
 }
 
-fn of_group(labels: &Labels, watched: &Watched, shown: &Shown) -> Value {
+fn of_group(labels: &Labels, watched: &Watched, group: &GroupAnswer) -> Value {
     json!({
         "metric": metric(labels),
-        "state": shown.answer.state.name(),
-        "composite": shape::label_set(watched, shown),
+        "state": group.answer.state.name(),
+        "composite": shape::label_set(watched, group),
         "hidden": false,
     })
 }

@@ -18,7 +18,7 @@ use crate::component::unix_now;
 use crate::net::pages::testing::Lines;
 use crate::net::pages::testing::{fetch, post};
 use crate::watch::testing::{Bench, threshold};
-use crate::watch::{Shown, Watched, json as shape};
+use crate::watch::{GroupAnswer, Watched, json as shape};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -116,11 +116,11 @@ fn a_label_set_says_all_that_a_planner_needs() {
         "window": "10s", "age_ms": 1.5, "state": "partial", "sources": {"reporting": 7, "expected": 8}, "seq": 17,
         "across": null, "expr": null, "error": null, "collision": null,
     });
-    let shown = Shown {
+    let group = GroupAnswer {
         answer: reading,
         seq: 17,
     };
-    assert_eq!(shape::label_set(&composite("x"), &shown), expected);
+    assert_eq!(shape::label_set(&composite("x"), &group), expected);
 }
 
 const COUNTER: Data = Data::Sum {

@@ -21,7 +21,7 @@ use crate::component::{
 };
 use crate::config::{Node, Problems};
 use crate::net::FileMode;
-use crate::watch::{Latest, Watched, refresh};
+use crate::watch::{CompositeSnapshot, Watched, refresh};
 
 crate::options! {
     /// Options of the `composite_page` extension.
@@ -149,26 +149,26 @@ impl Writer {
         let now = unix_now();
         // Readers are other processes.
         let said = tidegate_engine::clock::wall(now);
-        let looks: Vec<(Arc<str>, Latest)> = all
+        let looks: Vec<(Arc<str>, CompositeSnapshot)> = all
             .iter()
             .map(|watched| (watched.declaration().name.clone(), watched.read(now)))
             .collect();
-        let groups: usize = looks.iter().map(|(_, latest)| latest.shown.len()).sum();
+        let groups: usize = looks.iter().map(|(_, snapshot)| snapshot.answers.len()).sum();
         if self.texts.len() > 2 * groups + 64 {
             self.texts.clear();
         }
-        for (_, latest) in &looks {
-            for shown in latest.shown.iter() {
-                let attributes = &shown.answer.attributes;
+        for (_, snapshot) in &looks {
+            for group in snapshot.answers.iter() {
+                let attributes = &group.answer.attributes;
                 if !self.texts.contains_key(attributes) {
                     self.texts.insert(attributes.clone(), text(attributes));
                 }
             }
         }
         let mut round = self.page.round();
-        for (name, latest) in &looks {
-            for shown in latest.shown.iter() {
-                let answer = &shown.answer;
+        for (name, snapshot) in &looks {
+            for group in snapshot.answers.iter() {
+                let answer = &group.answer;
                 let ranks = answer.quantiles.iter();
                 let ranks: smallvec::SmallVec<[(f64, f64); 4]> =
                     ranks.map(|told| (told.quantile, told.value)).collect();
@@ -192,7 +192,7 @@ impl Writer {
                     newest_ns: age.map(|age| said.saturating_sub(age)),
                     sources_expected: u32::try_from(answer.sources_expected).unwrap_or(u32::MAX),
                     sources_reporting: u32::try_from(answer.sources_reporting).unwrap_or(u32::MAX),
-                    seq: shown.seq,
+                    seq: group.seq,
                 };
                 // What has no place is counted by the round.
                 let _ = round.set(&entry);

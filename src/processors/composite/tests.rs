@@ -196,7 +196,7 @@ interval: 100ms
     let crossing = tokio::time::timeout(Duration::from_secs(30), crossings.recv()).await;
     let crossing = crossing.expect("in time").unwrap();
     assert_eq!(
-        (crossing.is_crossed, crossing.shown.answer.value),
+        (crossing.is_crossed, crossing.group.answer.value),
         (true, Some(7.0))
     );
     let answer = told();

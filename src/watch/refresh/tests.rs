@@ -65,7 +65,7 @@ async fn readers_of_a_stuck_expression_get_its_last_value() {
         refresh(std::slice::from_ref(&watched)).await;
         let waited = begun.elapsed();
         assert!((2 * PATIENCE..3 * PATIENCE).contains(&waited), "{waited:?}");
-        assert_eq!(watched.read(unix_now()).shown[0].answer.value, Some(7.0));
+        assert_eq!(watched.read(unix_now()).answers[0].answer.value, Some(7.0));
     }
     assert_eq!(computed.door.entered(), 1, "and nothing else is begun");
 }

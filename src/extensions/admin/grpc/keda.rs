@@ -251,9 +251,9 @@ fn of_composite(
 ) -> Result<Told, Status> {
     let (mut values, mut has_left) = (Vec::new(), false);
     for watched in all {
-        let latest = watched.read(unix_now());
-        let shown = latest.shown.iter().map(|shown| &shown.answer);
-        let answers: Vec<&Answer> = shown.filter(|answer| wants.takes(&answer.attributes)).collect();
+        let snapshot = watched.read(unix_now());
+        let answers = snapshot.answers.iter().map(|group| &group.answer);
+        let answers: Vec<&Answer> = answers.filter(|answer| wants.takes(&answer.attributes)).collect();
         // Groups whose targets have left do not count.
         let (gone, there): (Vec<&Answer>, Vec<&Answer>) = answers
             .into_iter()

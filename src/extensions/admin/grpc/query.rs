@@ -13,7 +13,7 @@ use crate::config::nearest;
 use crate::extensions::admin::api::Api;
 use crate::extensions::admin::lanes::Kind;
 use crate::watch::{
-    Backlog, Crossing, Ended, Filter, Follow, News, Shown, Unread, Watched, backlog, refresh,
+    Backlog, Crossing, Ended, Filter, Follow, GroupAnswer, Unread, WatchEvent, Watched, backlog, refresh,
 };
 
 /// Between two changes that a stream tells, unless told otherwise.
@@ -94,22 +94,22 @@ async fn tell_all(
 ) -> Result<(), Ended> {
     loop {
         to.ready().await?;
-        let news = tokio::select! {
-            news = follow.next() => news,
+        let event = tokio::select! {
+            event = follow.next() => event,
             ended = to.ended() => return Err(ended),
             () = api.stopping().cancelled() => return Ok(()),
         };
-        let place = to.place(news.weight()).await?;
-        let response = match news {
-            News::Changed(shown) => say::WatchResponse {
-                values: shown.iter().map(|shown| value(watched, shown)).collect(),
+        let place = to.place(event.weight()).await?;
+        let response = match event {
+            WatchEvent::Changed(groups) => say::WatchResponse {
+                values: groups.iter().map(|group| value(watched, group)).collect(),
                 ..say::WatchResponse::default()
             },
-            News::Crossed(crossed) => say::WatchResponse {
+            WatchEvent::Crossed(crossed) => say::WatchResponse {
                 crossing: Some(crossing(watched, &crossed)),
                 ..say::WatchResponse::default()
             },
-            News::Missed(missed) => say::WatchResponse {
+            WatchEvent::Missed(missed) => say::WatchResponse {
                 missed,
                 ..say::WatchResponse::default()
             },
@@ -138,10 +138,10 @@ pub(super) fn named(api: &Api, name: &str) -> Result<Vec<Arc<Watched>>, Status> 
 fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<say::Value> {
     let mut values = Vec::new();
     for watched in all {
-        let latest = watched.read(unix_now());
-        let shown = latest.shown.iter();
-        let wanted = shown.filter(|shown| wants.takes(&shown.answer.attributes));
-        values.extend(wanted.map(|shown| value(watched, shown)));
+        let snapshot = watched.read(unix_now());
+        let answers = snapshot.answers.iter();
+        let wanted = answers.filter(|group| wants.takes(&group.answer.attributes));
+        values.extend(wanted.map(|group| value(watched, group)));
     }
     values
 }
@@ -169,8 +169,8 @@ fn count(sources: usize) -> u32 {
     u32::try_from(sources).unwrap_or(u32::MAX)
 }
 
-fn value(watched: &Watched, shown: &Shown) -> say::Value {
-    let answer = &shown.answer;
+fn value(watched: &Watched, group: &GroupAnswer) -> say::Value {
+    let answer = &group.answer;
     let labels = answer.attributes.iter();
     let quantiles = answer.quantiles.iter();
     say::Value {
@@ -196,7 +196,7 @@ fn value(watched: &Watched, shown: &Shown) -> say::Value {
         age_ns: answer.age.map(nanos),
         sources_expected: count(answer.sources_expected),
         sources_reporting: count(answer.sources_reporting),
-        seq: shown.seq,
+        seq: group.seq,
         error: answer.error.as_deref().map(str::to_owned),
         collision: answer.collision.as_deref().map(str::to_owned),
     }
@@ -227,7 +227,7 @@ fn crossing(watched: &Watched, crossing: &Crossing) -> say::Crossing {
             min_interval_ns: nanos(threshold.min_interval),
         }),
         crossed: crossing.is_crossed,
-        value: Some(value(watched, &crossing.shown)),
+        value: Some(value(watched, &crossing.group)),
         time_unix_nano: tidegate_engine::clock::wall(crossing.at),
     }
 }

@@ -401,8 +401,8 @@ async fn a_stale_value_is_an_error_for_keda_even_where_the_last_one_is_shown() {
     bench.term = Duration::from_millis(20);
     bench.say("m", 7.0);
     bench.until_stale().await;
-    let latest = bench.watched.read(crate::component::unix_now());
-    assert_eq!(latest.shown[0].answer.value, Some(7.0));
+    let snapshot = bench.watched.read(crate::component::unix_now());
+    assert_eq!(snapshot.answers[0].answer.value, Some(7.0));
     let status = gateway
         .fails("GetMetrics", &[("composite", "shown"), ("target", "1")])
         .await;
@@ -434,8 +434,11 @@ async fn a_query_is_refused_for_the_groups_that_it_selects_and_for_no_others() {
     depth.term = Duration::from_secs(60);
     depth.say("n", 7.0);
     let is_stale = |bench: &Bench| {
-        let latest = bench.watched.read(crate::component::unix_now());
-        latest.shown.iter().any(|shown| shown.answer.state.says_nothing())
+        let snapshot = bench.watched.read(crate::component::unix_now());
+        snapshot
+            .answers
+            .iter()
+            .any(|group| group.answer.state.says_nothing())
     };
     while !is_stale(&gateway.depth) {
         tokio::time::sleep(Duration::from_millis(5)).await;
