@@ -10,7 +10,7 @@ use prost::Message as _;
 use smallvec::SmallVec;
 use tonic::{Code, Status};
 
-use super::line::Sender;
+use super::channel::Sender;
 use crate::component::{Held, Shared};
 use crate::delivery::answer::{ExportResponse, MAX_ANSWER_BYTES, of_status};
 use crate::delivery::{Making, Outcome, RetryConfig};

@@ -1,8 +1,8 @@
 //! `otlp`: sends metrics, traces and logs by OTLP/gRPC. Payloads that nobody had to decode are sent as they came in.
 
 mod call;
+mod channel;
 mod config;
-mod line;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -31,8 +31,8 @@ use crate::net::measured::Measured;
 use crate::net::tls::ALPN_GRPC;
 use crate::net::{self, Coding, Endpoint, headers};
 use call::{Called, Message};
+use channel::Channel;
 pub(super) use config::{Compression, Config, Keepalive, OF_GRPC, check_authority};
-use line::Line;
 pub(super) use target::Target;
 
 /// The factory of `otlp`.
@@ -81,7 +81,7 @@ const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 pub(super) struct Client {
     shared: Arc<Shared>,
-    line: Line,
+    channel: Channel,
     /// The address, for people.
     shown: String,
     /// Of each signal's method, by `Signal as usize`.
@@ -132,7 +132,7 @@ impl Client {
             },
             measured: (cx.shared.wants_details())
                 .then(|| Measured::server(config.endpoint.endpoint(), secure)),
-            line: Line::new(connector, peer, config.keepalive.clone()),
+            channel: Channel::new(connector, peer, config.keepalive.clone()),
             uris: [metrics?, traces?, logs?],
             headers: request_headers(config),
             compression: config.compression().coding(),
@@ -242,7 +242,7 @@ impl Attempt for Client {
             Ok(ready) => ready,
             Err(outcome) => return outcome,
         };
-        let (mut sender, call) = match self.line.call().await {
+        let (mut sender, call) = match self.channel.call().await {
             Ok(ready) => ready,
             Err(error) => return Outcome::retry(error_chain(&error)),
         };

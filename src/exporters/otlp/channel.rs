@@ -1,8 +1,9 @@
-//! The connection to a gRPC peer, dialled anew when it has ended or nothing comes back on it.
+//! A gRPC channel: one HTTP/2 connection to a peer that all requests share. The channel reconnects when the
+//! connection has ended or nothing comes back on it.
 //!
-//! All requests share one HTTP/2 connection. When its other end is gone without a word (a lost node, a firewall that
-//! forgot it), requests time out on it until the kernel gives up, which takes many minutes. Pings would tell, but
-//! servers close connections of clients that ping as often as would help.
+//! When the other end disappears silently (a lost node, a firewall that forgot the connection), requests time
+//! out until the kernel gives up, which takes many minutes. Pings would find that out, but servers close
+//! connections of clients that ping as often as would help.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,36 +22,39 @@ use crate::net::yield_first::YieldFirst;
 /// After so many requests in a row without an answer another connection is tried.
 const MAX_UNANSWERED: u32 = 2;
 
-/// Where requests go.
+/// Sends requests on a connection.
 pub(super) type Sender = SendRequest<Message>;
 
-/// The connection, and how it is made.
-pub(super) struct Line {
+/// The channel to one peer. The lock of `current` is never held across an await.
+pub(super) struct Channel {
     connector: Connector,
     peer: Uri,
     keepalive: Option<Keepalive>,
     current: Arc<Mutex<Current>>,
 }
 
+/// The current connection of a channel.
 #[derive(Default)]
 struct Current {
-    /// Made by the first request that needs it, while others wait.
+    /// The first request that needs the connection makes it, while others wait.
     connection: Arc<OnceCell<Sender>>,
+    /// Counts connections. A call of an older number does not change the current one.
     number: u64,
+    /// Requests in a row that ended without an answer.
     unanswered: u32,
-    /// Requests without an answer yet.
+    /// Requests in flight.
     under_way: usize,
 }
 
-/// A request on the line; when it ends without an answer that is noted.
+/// A request in flight on the channel. A drop without [`Call::answered`] counts as unanswered.
 pub(super) struct Call {
     current: Arc<Mutex<Current>>,
     number: u64,
     is_answered: bool,
 }
 
-impl Line {
-    /// Connects when it is used.
+impl Channel {
+    /// A channel that connects on first use.
     pub(super) fn new(connector: Connector, peer: Uri, keepalive: Option<Keepalive>) -> Self {
         Self {
             connector,
@@ -60,7 +64,7 @@ impl Line {
         }
     }
 
-    /// A way to send a request, and the call to be made with it.
+    /// Returns a sender, and the call that tracks the request sent with it.
     pub(super) async fn call(&self) -> io::Result<(Sender, Call)> {
         // A connection that has ended since it was used last is no failure of this request.
         if let Some(ready) = self.connected().await? {
@@ -70,11 +74,11 @@ impl Line {
         self.connected().await?.ok_or_else(closed)
     }
 
-    /// The same on the connection that there is, or a new one; `None`: that one takes no more requests.
+    /// The same on the current or a new connection; `None`: that connection takes no more requests.
     async fn connected(&self) -> io::Result<Option<(Sender, Call)>> {
         let (connection, call) = self.current();
         let number = call.number;
-        let sender = connection.get_or_try_init(|| self.dial(number)).await?.clone();
+        let sender = connection.get_or_try_init(|| self.connect(number)).await?.clone();
         match sender.ready().await {
             Ok(sender) => Ok(Some((sender, call))),
             Err(_) => {
@@ -95,7 +99,7 @@ impl Line {
         (current.connection.clone(), call)
     }
 
-    async fn dial(&self, number: u64) -> io::Result<Sender> {
+    async fn connect(&self, number: u64) -> io::Result<Sender> {
         let stream = self.connector.connect(self.peer.clone()).await?;
         let (ours, driven) = CoalescedWriter::pair(stream);
         let handshake = h2::client::Builder::new()
@@ -122,7 +126,7 @@ impl Line {
     }
 }
 
-/// Pings the other end; returns when an answer has not come in time.
+/// Pings the peer; returns when an answer has not come in time.
 async fn watch(mut pings: PingPong, keepalive: Keepalive, current: Arc<Mutex<Current>>, number: u64) {
     loop {
         tokio::time::sleep(keepalive.time).await;
@@ -135,28 +139,28 @@ async fn watch(mut pings: PingPong, keepalive: Keepalive, current: Arc<Mutex<Cur
             Ok(Err(_)) => return std::future::pending().await,
             Err(_) => {
                 tracing::debug!("a ping got no answer: the connection is given up");
-                return lock(&current).hang_up(number);
+                return lock(&current).disconnect(number);
             }
         }
     }
 }
 
 impl Call {
-    /// The other end is there.
+    /// Records that the peer has answered.
     pub(super) fn answered(mut self) {
         self.is_answered = true;
     }
 
-    /// The connection is over.
+    /// Records that the connection has ended.
     pub(super) fn ended(mut self) {
         self.is_answered = true;
-        lock(&self.current).hang_up(self.number);
+        lock(&self.current).disconnect(self.number);
     }
 }
 
 impl Current {
-    /// The next request dials; those under way keep the connection that they have.
-    fn hang_up(&mut self, number: u64) {
+    /// Makes the next request reconnect. Requests in flight keep their connection.
+    fn disconnect(&mut self, number: u64) {
         if self.number == number {
             *self = Self {
                 number: number + 1,
@@ -180,7 +184,7 @@ impl Drop for Call {
             current.unanswered + 1
         };
         if current.unanswered >= MAX_UNANSWERED {
-            current.hang_up(self.number);
+            current.disconnect(self.number);
         }
     }
 }
@@ -207,19 +211,19 @@ mod tests {
         h2::server::handshake(stream).await.unwrap()
     }
 
-    async fn line() -> (TcpListener, Line) {
+    async fn channel() -> (TcpListener, Channel) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = format!("http://{}", listener.local_addr().unwrap());
         let connector = Connector::new(None, UseTls::Never, &TlsClientConfig::default(), &[]);
         (
             listener,
-            Line::new(connector.unwrap(), peer.parse().unwrap(), None),
+            Channel::new(connector.unwrap(), peer.parse().unwrap(), None),
         )
     }
 
     /// The number of the connection that a call is on, which is made where there is none.
-    async fn number(line: &Line) -> u64 {
-        let (_, call) = line.call().await.unwrap();
+    async fn number(channel: &Channel) -> u64 {
+        let (_, call) = channel.call().await.unwrap();
         let number = call.number;
         call.answered();
         number
@@ -227,11 +231,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_ended_while_nobody_used_it_is_no_failure_of_the_next_call() {
-        let (listener, line) = line().await;
-        let (first, peer) = tokio::join!(line.call(), accept(&listener));
+        let (listener, channel) = channel().await;
+        let (first, peer) = tokio::join!(channel.call(), accept(&listener));
         let (sender, call) = first.unwrap();
         call.answered();
-        assert_eq!(number(&line).await, 0, "one connection for all");
+        assert_eq!(number(&channel).await, 0, "one connection for all");
         drop(peer);
         let ended = async {
             while sender.clone().ready().await.is_ok() {
@@ -239,19 +243,19 @@ mod tests {
             }
         };
         tokio::time::timeout(SOON, ended).await.expect("its end is seen");
-        let dialled = async { tokio::join!(number(&line), accept(&listener)).0 };
+        let dialled = async { tokio::join!(number(&channel), accept(&listener)).0 };
         assert_eq!(tokio::time::timeout(SOON, dialled).await.expect("it dials"), 1);
     }
 
     #[tokio::test]
     async fn who_gets_no_answer_twice_in_a_row_dials_anew() {
-        let (listener, line) = line().await;
-        let (first, _peer) = tokio::join!(line.call(), accept(&listener));
+        let (listener, channel) = channel().await;
+        let (first, _peer) = tokio::join!(channel.call(), accept(&listener));
         drop(first.unwrap());
-        assert_eq!(number(&line).await, 0, "an answer in between");
-        drop(line.call().await.unwrap());
-        assert_eq!(line.current().1.number, 0, "one without an answer");
-        let dialled = async { tokio::join!(number(&line), accept(&listener)).0 };
+        assert_eq!(number(&channel).await, 0, "an answer in between");
+        drop(channel.call().await.unwrap());
+        assert_eq!(channel.current().1.number, 0, "one without an answer");
+        let dialled = async { tokio::join!(number(&channel), accept(&listener)).0 };
         assert_eq!(tokio::time::timeout(SOON, dialled).await.expect("it dials"), 1);
     }
 
@@ -265,9 +269,9 @@ mod tests {
             timeout: Duration::from_millis(100),
             permit_without_stream: true,
         };
-        let line = Line::new(connector.unwrap(), peer.parse().unwrap(), Some(keepalive));
+        let channel = Channel::new(connector.unwrap(), peer.parse().unwrap(), Some(keepalive));
         // A connection that nobody drives answers nothing; one that is driven answers pings.
-        let (first, silent) = tokio::join!(line.call(), accept(&listener));
+        let (first, silent) = tokio::join!(channel.call(), accept(&listener));
         let (sender, call) = first.unwrap();
         call.answered();
         let ended = async {
@@ -276,12 +280,12 @@ mod tests {
             }
         };
         tokio::time::timeout(SOON, ended).await.expect("it is given up");
-        let dialled = async { tokio::join!(number(&line), accept(&listener)) };
+        let dialled = async { tokio::join!(number(&channel), accept(&listener)) };
         let (second, mut driven) = tokio::time::timeout(SOON, dialled).await.expect("it dials");
         assert_eq!(second, 1);
         let driver = tokio::spawn(async move { while driven.accept().await.is_some() {} });
         tokio::time::sleep(Duration::from_millis(400)).await;
-        assert_eq!(number(&line).await, 1, "it answers, so it is kept");
+        assert_eq!(number(&channel).await, 1, "it answers, so it is kept");
         driver.abort();
         drop(silent);
     }
