@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use tidegate::prom::intake::{Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
+use tidegate::prom::scrape::{ScrapeDecoder, Settings, Target};
 use tidegate_engine::Attributes;
 use tidegate_exposition::Format;
 
@@ -81,7 +81,7 @@ fn intake(criterion: &mut Criterion) {
         ("other order", [&counters, &reversed]),
     ];
     for (name, pages) in pages {
-        let mut intake = Intake::new(Settings::default(), Box::new(Plain));
+        let mut decoder = ScrapeDecoder::new(Settings::default(), Box::new(Plain));
         let mut points = Vec::new();
         let mut scrape = 0;
         group.bench_function(name, |bencher| {
@@ -89,17 +89,22 @@ fn intake(criterion: &mut Criterion) {
                 scrape += 1;
                 points.clear();
                 let page = pages[usize::from(scrape % 2 == 0)].as_bytes();
-                let counts = intake.page(Format::Text, black_box(page), scrape * 1_000_000_000, &mut points);
+                let counts = decoder.page(Format::Text, black_box(page), scrape * 1_000_000_000, &mut points);
                 black_box(counts.expect("a sound page"))
             });
         });
     }
     group.bench_function("unknown", |bencher| {
-        let new = || (Intake::new(Settings::default(), Box::new(Plain)), Vec::new());
+        let new = || {
+            (
+                ScrapeDecoder::new(Settings::default(), Box::new(Plain)),
+                Vec::new(),
+            )
+        };
         bencher.iter_batched_ref(
             new,
-            |(intake, points)| {
-                intake
+            |(decoder, points)| {
+                decoder
                     .page(Format::Text, counters.as_bytes(), 1_000_000_000, points)
                     .is_ok()
             },

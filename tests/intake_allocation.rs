@@ -4,8 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::Write;
 
-use tidegate::prom::intake::{Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
+use tidegate::prom::scrape::{ScrapeDecoder, Settings, Target};
 use tidegate_engine::Attributes;
 use tidegate_exposition::Format;
 
@@ -58,10 +58,10 @@ fn page(numbers: impl Iterator<Item = u32> + Clone, value: u32) -> String {
 }
 
 /// What a page allocates, its points having room.
-fn allocations(intake: &mut Intake, page: &str, scrape: u64) -> u64 {
+fn allocations(decoder: &mut ScrapeDecoder, page: &str, scrape: u64) -> u64 {
     let mut points = Vec::with_capacity(4096);
     let before = ALLOCATIONS.get();
-    let counts = intake
+    let counts = decoder
         .page(Format::Text, page.as_bytes(), scrape * 1_000_000_000, &mut points)
         .expect("a sound page");
     let allocations = ALLOCATIONS.get() - before;
@@ -71,16 +71,16 @@ fn allocations(intake: &mut Intake, page: &str, scrape: u64) -> u64 {
 
 #[test]
 fn a_known_page_allocates_nothing() {
-    let mut intake = Intake::new(Settings::default(), Box::new(Plain));
-    let there = allocations(&mut intake, &page(0..1000, 1), 1);
+    let mut decoder = ScrapeDecoder::new(Settings::default(), Box::new(Plain));
+    let there = allocations(&mut decoder, &page(0..1000, 1), 1);
     assert!(there > 1000, "the first time is counted: {there}");
     // The list of what was written is made twice, and swapped.
-    allocations(&mut intake, &page(0..1000, 2), 2);
+    allocations(&mut decoder, &page(0..1000, 2), 2);
     for scrape in 3..20 {
         let value = u32::try_from(scrape).expect("small");
-        let in_order = allocations(&mut intake, &page(0..1000, value), scrape);
+        let in_order = allocations(&mut decoder, &page(0..1000, value), scrape);
         assert_eq!(in_order, 0, "scrape {scrape}");
     }
     // The other way round no line follows the one that it followed.
-    assert_eq!(allocations(&mut intake, &page((0..1000).rev(), 99), 99), 0);
+    assert_eq!(allocations(&mut decoder, &page((0..1000).rev(), 99), 99), 0);
 }

@@ -14,8 +14,8 @@ use tidegate::commands::load;
 use tidegate::component::Shared;
 use tidegate::config::Loader;
 use tidegate::net::{Coding, decompress};
-use tidegate::prom::intake::{Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
+use tidegate::prom::scrape::{ScrapeDecoder, Settings, Target};
 use tidegate::service::{Graph, Plan};
 use tidegate_engine::{Attributes, Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table, Value};
 use tidegate_exposition::{Format, NativeHistograms};
@@ -118,16 +118,16 @@ fn exposition(data: &[u8]) {
         honor_timestamps: how & 64 == 0,
         ..Settings::default()
     };
-    let mut intake = Intake::new(settings, Box::new(Anything));
+    let mut decoder = ScrapeDecoder::new(settings, Box::new(Anything));
     let mut points = Vec::new();
-    let first = intake.page(format, page, 1_700_000_000_000_000_000, &mut points);
-    let second = intake.page(format, page, 1_700_000_001_000_000_000, &mut points);
+    let first = decoder.page(format, page, 1_700_000_000_000_000_000, &mut points);
+    let second = decoder.page(format, page, 1_700_000_001_000_000_000, &mut points);
     match (first, second) {
         (Ok(first), Ok(second)) => assert_eq!((first.samples, 0), (second.samples, second.series_added)),
         (Err(first), Err(second)) => assert_eq!(first.failure, second.failure),
         (first, second) => panic!("{first:?}, then {second:?}"),
     }
-    intake.end(1_700_000_002_000_000_000, &mut points);
+    decoder.end(1_700_000_002_000_000_000, &mut points);
     for point in points {
         match &point.value {
             Value::Histogram(histogram) => assert!(histogram.is_sound(), "{histogram:?}"),

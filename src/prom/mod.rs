@@ -7,12 +7,12 @@ pub mod catalog;
 pub mod escaping;
 pub mod flat;
 pub mod format;
-pub mod intake;
 pub mod labels;
 pub mod model;
 pub mod name;
 pub(crate) mod remote;
 pub mod render;
+pub mod scrape;
 #[cfg(test)]
 mod spelling_tests;
 pub mod text;

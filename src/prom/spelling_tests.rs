@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use tidegate_engine::{Attributes, Limits, Point, Resource, Rule, Table};
 
 use super::flat::identity;
-use super::intake::{Intake, Settings, Target};
 use super::labels::Labels;
 use super::model::LabelSet;
 use super::name::{Kind, Naming, Spelling, Strategy as Translation};
 use super::remote::translate::{Settings as Remote, Translator};
+use super::scrape::{ScrapeDecoder, Settings, Target};
 use super::{Format, Renderer, Style};
 use crate::batch::{Batch, Points};
 
@@ -33,7 +33,7 @@ impl Target for Plain {
 
 fn scraped(page: &str) -> Vec<Point> {
     let mut points = Vec::new();
-    Intake::new(Settings::default(), Box::new(Plain))
+    ScrapeDecoder::new(Settings::default(), Box::new(Plain))
         .page(
             tidegate_exposition::Format::Text,
             page.as_bytes(),

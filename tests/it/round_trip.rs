@@ -12,7 +12,7 @@ use proptest::sample::select;
 use prost::Message;
 use std::cell::Cell;
 use tidegate::batch::{Signal, convert, wire};
-use tidegate::prom::intake::Failure;
+use tidegate::prom::scrape::Failure;
 use tidegate_engine::{Data, Exemplar, ExponentialHistogram, Point, Value};
 use tidegate_requests::{counter, request};
 

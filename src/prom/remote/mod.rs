@@ -1,9 +1,9 @@
 //! Prometheus remote write, 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`): points to
 //! requests and back. Who sends and who serves are components; this is what both know of the protocol.
 
+pub(crate) mod decoder;
 mod generations;
 pub(crate) mod histogram;
-pub(crate) mod intake;
 mod known;
 pub(crate) mod read;
 pub(crate) mod series;

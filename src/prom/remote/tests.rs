@@ -1,6 +1,6 @@
 //! Points to bytes and what they say, in both versions.
 
-mod intake;
+mod decoder;
 mod translation;
 mod wire;
 

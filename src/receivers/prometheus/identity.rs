@@ -9,7 +9,7 @@ use super::labels::Labels;
 use super::relabel;
 use super::scrape::Workshop;
 use super::target::Target;
-use crate::prom::intake;
+use crate::prom::scrape;
 
 /// In front of a label of the page that the target has too.
 const EXPORTED: &str = "exported_";
@@ -26,7 +26,7 @@ impl Identity {
     }
 }
 
-impl intake::Target for Identity {
+impl scrape::Target for Identity {
     fn relabel(&mut self, labels: &mut Labels) -> bool {
         let job = &self.workshop.job;
         match job.honor_labels {

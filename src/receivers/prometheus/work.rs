@@ -17,7 +17,7 @@ use super::target::Target;
 use crate::batch::{Batch, Points};
 use crate::component::{Held, Refused};
 use crate::delivery::answer::shorten;
-use crate::prom::intake::{self, Counts, Failed, Intake, Settings};
+use crate::prom::scrape::{self, Counts, Failed, ScrapeDecoder, Settings};
 
 /// The scope of series that don't name theirs.
 const SCOPE: &str = "tidegate/receiver/prometheus";
@@ -53,12 +53,12 @@ impl Failure {
             Self::ContentType(_) => "content_type",
             Self::Series => "memory",
             Self::Page(failed) => match failed.failure {
-                intake::Failure::SampleLimit(_) => "sample_limit",
-                intake::Failure::LabelLimit(_)
-                | intake::Failure::TextLimit
-                | intake::Failure::LabelNameLength(_)
-                | intake::Failure::LabelValueLength(_) => "label_limit",
-                intake::Failure::BucketLimit(_) => "bucket_limit",
+                scrape::Failure::SampleLimit(_) => "sample_limit",
+                scrape::Failure::LabelLimit(_)
+                | scrape::Failure::TextLimit
+                | scrape::Failure::LabelNameLength(_)
+                | scrape::Failure::LabelValueLength(_) => "label_limit",
+                scrape::Failure::BucketLimit(_) => "bucket_limit",
                 _ => "page",
             },
         }
@@ -84,7 +84,7 @@ pub(super) struct Pending {
 /// What is kept of a target from scrape to scrape.
 pub(super) struct Work {
     workshop: Arc<Workshop>,
-    intake: Intake,
+    decoder: ScrapeDecoder,
     kept: Kept,
     report: Report,
     /// How many points the last page had.
@@ -101,7 +101,7 @@ impl Work {
         let report = Report::new(&workshop.job, &target, scope.clone());
         let identity = Identity::new(workshop.clone(), target);
         Self {
-            intake: Intake::new(settings(&workshop.job, scope), Box::new(identity)),
+            decoder: ScrapeDecoder::new(settings(&workshop.job, scope), Box::new(identity)),
             kept: Kept::new(workshop.gate.clone()),
             report,
             workshop,
@@ -127,11 +127,11 @@ impl Work {
             Err(failure) => {
                 // What was on the last page and was not on this one has ended in any case.
                 points.retain(|point| point.value == Value::NoRecordedValue);
-                self.intake.end(time, &mut points);
+                self.decoder.end(time, &mut points);
                 match failure {
                     Failure::Page(failed) => failed.counts,
                     Failure::Series => {
-                        self.intake.forget();
+                        self.decoder.forget();
                         // Nothing has room in any case.
                         let _ = self.kept.settle(0);
                         self.expected = 0;
@@ -156,7 +156,7 @@ impl Work {
         (scraped.samples, scraped.kept) = (counts.samples, counts.kept);
         scraped.added = counts.series_added;
         scraped.duration = started.elapsed();
-        let resource = self.intake.resource(self.report.job(), self.report.instance());
+        let resource = self.decoder.resource(self.report.job(), self.report.instance());
         if let Some(resource) = resource {
             self.report.follow(&resource, time, &mut points);
         }
@@ -170,7 +170,7 @@ impl Work {
     /// Ends everything: the target is gone.
     pub(super) fn end(&mut self, time: UnixNanos) -> Done {
         let mut points = Vec::new();
-        self.intake.end(time, &mut points);
+        self.decoder.end(time, &mut points);
         points.extend(self.report.end(time));
         self.push(batch(points), None)
     }
@@ -201,9 +201,9 @@ impl Work {
             None => return Err(Failure::ContentType(said)),
             Some(format) => format,
         };
-        let read = self.intake.page(format, &page.bytes, time, points);
+        let read = self.decoder.page(format, &page.bytes, time, points);
         // Also where the page fails: its lines are known from now on.
-        match self.kept.settle(self.intake.bytes()) {
+        match self.kept.settle(self.decoder.bytes()) {
             true => Ok((read?, page.into_points())),
             false => Err(Failure::Series),
         }

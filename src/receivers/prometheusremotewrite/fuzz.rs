@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use crate::batch::{Batch, Points, Signal, convert};
-use crate::prom::remote::intake::Intake;
+use crate::prom::remote::decoder::RemoteWriteDecoder;
 use crate::prom::remote::translate::{Settings, Translator};
 use crate::prom::remote::{Version, write};
 
 /// The first byte says which version. What is taken is sound OTLP; written again, it is taken again.
 pub fn requests(data: &[u8]) {
-    static INTAKE: LazyLock<Intake> = LazyLock::new(Intake::default);
+    static DECODER: LazyLock<RemoteWriteDecoder> = LazyLock::new(RemoteWriteDecoder::default);
     let Some((choice, request)) = data.split_first() else {
         return;
     };
@@ -18,30 +18,30 @@ pub fn requests(data: &[u8]) {
     } else {
         Version::Two
     };
-    let Ok(taken) = INTAKE.take(version, request) else {
+    let Ok(decoded) = DECODER.decode(version, request) else {
         return;
     };
-    assert!(taken.points.len() <= taken.samples + taken.histograms);
+    assert!(decoded.points.len() <= decoded.samples + decoded.histograms);
     assert!(
-        taken
+        decoded
             .points
             .iter()
             .all(|point| point.time > 0 && point.start <= point.time)
     );
-    let encoded = convert::encode_points(&taken.points);
+    let encoded = convert::encode_points(&decoded.points);
     assert_eq!(encoded.signal, Signal::Metrics);
     assert_eq!(
         convert::points(&encoded).expect("our own").len(),
-        taken.points.len()
+        decoded.points.len()
     );
-    let count = taken.points.len();
+    let count = decoded.points.len();
     let translator = Translator::new(Settings {
         custom_buckets: choice & 2 != 0,
         target_info: true,
         ..Settings::default()
     });
     let batch = Batch::new(Points {
-        points: taken.points.into(),
+        points: decoded.points.into(),
         table: None,
     });
     let translation = translator.translate(&[batch]);
@@ -53,7 +53,7 @@ pub fn requests(data: &[u8]) {
         let samples: usize = series()
             .map(|series| series.samples.len() + series.histograms.len())
             .sum();
-        let again = INTAKE.take(version, &write::encode(version, series(), true));
+        let again = DECODER.decode(version, &write::encode(version, series(), true));
         let again = again.expect("what we write can be read");
         assert_eq!(again.dropped, [], "what we write is sound");
         assert_eq!(again.samples + again.histograms, samples);

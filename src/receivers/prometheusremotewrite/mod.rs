@@ -30,7 +30,7 @@ use crate::net::refused::{Of, Why};
 use crate::net::{
     self, BodyError, BodyLimits, Coding, ConnectionLimits, Listener, Server, headers, read_body, tls, unpack,
 };
-use crate::prom::remote::intake::{Intake, Taken};
+use crate::prom::remote::decoder::{DecodedRequest, RemoteWriteDecoder};
 use crate::prom::remote::read::ReadError;
 use crate::prom::remote::{Version, count_evicted};
 use answer::{Refusal, Written};
@@ -50,8 +50,9 @@ pub static FACTORY: ReceiverFactory = Factory {
         let auth_gate = AuthGate::of(config.auth.as_ref(), &cx.base)?;
         let taker = Taker {
             response_headers: headers::build(&config.response_headers),
-            intake: Arc::new(
-                Intake::within(cx.base.shared.memory.clone()).with_future((&config.future).into()),
+            decoder: Arc::new(
+                RemoteWriteDecoder::within(cx.base.shared.memory.clone())
+                    .with_future((&config.future).into()),
             ),
             alternating: Alternating::new(("receiver", cx.base.id.to_string())),
             config,
@@ -87,7 +88,7 @@ struct Taker {
     entry: Entry,
     auth_gate: AuthGate,
     response_headers: HeaderMap,
-    intake: Arc<Intake>,
+    decoder: Arc<RemoteWriteDecoder>,
     alternating: Alternating,
 }
 
@@ -153,8 +154,8 @@ impl Taker {
         let body = read_body(request.into_body(), limits, &mut held).await?;
         let mut slot = None;
         let body = unpack(Coding::Snappy, body, limits.max_bytes, &mut held, &mut slot).await?;
-        let (taken, held) = self.read(version, body, held, &mut slot).await?;
-        Ok((version, self.push(taken, client, held, slot).await?))
+        let (decoded, held) = self.read(version, body, held, &mut slot).await?;
+        Ok((version, self.push(decoded, client, held, slot).await?))
     }
 
     fn limits(&self) -> BodyLimits {
@@ -183,13 +184,13 @@ impl Taker {
         body: Bytes,
         held: Held,
         slot: &mut Option<Slot>,
-    ) -> Result<(Taken, Held), Refusal> {
+    ) -> Result<(DecodedRequest, Held), Refusal> {
         let weight = match body.len() <= INLINE_MAX_BYTES {
             true => Some(version.weight(&body)),
             false => None,
         };
         let mut reading = Reading {
-            intake: self.intake.clone(),
+            decoder: self.decoder.clone(),
             version,
             body,
             held,
@@ -220,22 +221,22 @@ impl Taker {
     /// Hands the points on and says what is written. What could not be told is in the books, not in the pipelines.
     async fn push(
         &self,
-        taken: Taken,
+        decoded: DecodedRequest,
         client: Option<Arc<ClientMetadata>>,
         held: Held,
         mut slot: Option<Slot>,
     ) -> Result<Written, Refusal> {
         let mut written = Written {
-            samples: taken.samples,
-            histograms: taken.histograms,
-            exemplars: taken.exemplars,
+            samples: decoded.samples,
+            histograms: decoded.histograms,
+            exemplars: decoded.exemplars,
             missing: Vec::new(),
         };
-        if !taken.points.is_empty() {
+        if !decoded.points.is_empty() {
             let batch = Batch {
                 client,
                 ..Batch::new(Points {
-                    points: taken.points.into(),
+                    points: decoded.points.into(),
                     table: None,
                 })
             };
@@ -249,18 +250,18 @@ impl Taker {
                 written.reject(outcome.rejected_items, outcome.message);
             }
         }
-        count_evicted("receiver", &self.base.id, taken.evicted);
-        for (reason, samples, why) in taken.dropped {
+        count_evicted("receiver", &self.base.id, decoded.evicted);
+        for (reason, samples, why) in decoded.dropped {
             self.entry.fail(samples);
             self.count(reason, samples);
             written.missing.push((samples, why));
         }
-        for stream in taken.colliding {
+        for stream in decoded.colliding {
             self.alternating.note(&stream.metric.name);
         }
-        if taken.lost_exemplars > 0 {
+        if decoded.lost_exemplars > 0 {
             metrics::counter!("tidegate_remote_write_dropped_exemplars_total", "receiver" => self.base.id.clone())
-                .increment(taken.lost_exemplars as u64);
+                .increment(decoded.lost_exemplars as u64);
         }
         Ok(written)
     }
@@ -284,7 +285,7 @@ fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Refusal> {
 
 /// A request that is to be read.
 struct Reading {
-    intake: Arc<Intake>,
+    decoder: Arc<RemoteWriteDecoder>,
     version: Version,
     body: Bytes,
     held: Held,
@@ -305,10 +306,10 @@ impl Reading {
         grown.map_err(|no_room| Refusal::no_room(Of::Decoding, no_room.to_string()))
     }
 
-    fn take(self) -> Result<(Taken, Held), Refusal> {
-        let taken = self.intake.take(self.version, &self.body);
+    fn take(self) -> Result<(DecodedRequest, Held), Refusal> {
+        let decoded = self.decoder.decode(self.version, &self.body);
         let malformed = |error: ReadError| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
-        Ok((taken.map_err(malformed)?, self.held))
+        Ok((decoded.map_err(malformed)?, self.held))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::http::Response;
 use std::sync::Arc;
-use tidegate::prom::intake::{Counts, Failure, Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
+use tidegate::prom::scrape::{Counts, Failure, ScrapeDecoder, Settings, Target};
 use tidegate_engine::{Attributes, Point, Scope};
 use tidegate_exposition::{Format, NativeHistograms, Options};
 
@@ -26,7 +26,7 @@ impl Target for Honest {
 
 /// Reads the pages of one target, a second apart.
 pub(crate) struct Reader {
-    intake: Intake,
+    decoder: ScrapeDecoder,
     now: u64,
 }
 
@@ -41,7 +41,7 @@ impl Reader {
             ..Settings::default()
         };
         Self {
-            intake: Intake::new(settings, Box::new(Honest)),
+            decoder: ScrapeDecoder::new(settings, Box::new(Honest)),
             now,
         }
     }
@@ -51,7 +51,7 @@ impl Reader {
         let format = page.header("content-type").and_then(Format::of_content_type);
         let mut points = Vec::new();
         let counts = self
-            .intake
+            .decoder
             .page(format.expect("a format"), &page.body, self.now, &mut points);
         self.now += INTERVAL;
         let counts = counts.map_err(|failed| failed.failure)?;

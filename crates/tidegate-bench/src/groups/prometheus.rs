@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use tidegate::prom::intake::{Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
+use tidegate::prom::scrape::{ScrapeDecoder, Settings, Target};
 use tidegate::prom::{Format, Page, Renderer, Style};
 use tidegate_engine::{
     Attributes, Events, Grouping, Instrument, Kind, Lease, Limits, Pattern, Rule, Schema, Source, SourceId,
@@ -168,14 +168,14 @@ impl Target for Plain {
 
 /// What a sample of a page costs that reads it, the first time and when its lines are known, in ns.
 fn read(page: &[u8], format: exposition::Format) -> Result<(f64, Samples), Error> {
-    let mut intake = Intake::new(Settings::default(), Box::new(Plain));
+    let mut decoder = ScrapeDecoder::new(Settings::default(), Box::new(Plain));
     let mut points = Vec::new();
     let mut time = NOW;
     let mut once = || {
         time += 1_000_000_000;
         points.clear();
         let begun = cpu();
-        let counts = intake.page(format, page, time, &mut points)?;
+        let counts = decoder.page(format, page, time, &mut points)?;
         Ok::<_, Error>((cpu() - begun) / counts.samples as f64)
     };
     let first = once()?;

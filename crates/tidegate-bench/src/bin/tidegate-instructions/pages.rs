@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use tidegate::prom::intake::{Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
+use tidegate::prom::scrape::{ScrapeDecoder, Settings, Target};
 use tidegate::prom::{Format, Renderer, Style};
 use tidegate_engine::{
     Attributes, Data, Limits, Metric, Pattern, Point, Rule, Series, Table, Temporality, Value,
@@ -99,7 +99,7 @@ impl Subject for Exposition {
 /// A page whose lines are known and come in the order of the last page, with new values.
 pub(crate) fn scraped() -> Result<Box<dyn Subject>, Error> {
     Ok(Box::new(Scraped {
-        intake: Intake::new(Settings::default(), Box::new(Labelled)),
+        decoder: ScrapeDecoder::new(Settings::default(), Box::new(Labelled)),
         page: String::new(),
         points: Vec::with_capacity(2 * SERIES),
         round: 0,
@@ -123,7 +123,7 @@ impl Target for Labelled {
 }
 
 struct Scraped {
-    intake: Intake,
+    decoder: ScrapeDecoder,
     page: String,
     points: Vec<Point>,
     round: u64,
@@ -150,7 +150,7 @@ impl Subject for Scraped {
         let time = TIME + self.round * 1_000_000_000;
         let page = self.page.as_bytes();
         let counts = self
-            .intake
+            .decoder
             .page(tidegate_exposition::Format::Text, page, time, &mut self.points);
         match counts {
             Ok(_) => self.points.len(),

@@ -3,14 +3,14 @@
 use tidegate_engine::{Data, Series};
 use tidegate_exposition::{self as exposition, parse_float};
 
-use super::Intake;
+use super::ScrapeDecoder;
 use super::family::{FamilyRef, Named, Part};
 use super::line::What;
 use super::series::{Role, Shape};
 use super::settings::{Counts, Failure};
 use crate::prom::model::{self, Identity, LabelSet, NAME, TARGET_INFO};
 
-impl Intake {
+impl ScrapeDecoder {
     /// Finds out what a line is for and keeps it.
     #[cold]
     pub(super) fn resolve(

@@ -53,8 +53,8 @@ fn settings() -> Settings {
     }
 }
 
-fn intake() -> Intake {
-    Intake::new(settings(), Box::new(Plain))
+fn decoder() -> ScrapeDecoder {
+    ScrapeDecoder::new(settings(), Box::new(Plain))
 }
 
 /// Milliseconds of the first scrape.
@@ -64,14 +64,14 @@ fn at(scrape: u64) -> u64 {
     (START + scrape * 1000) * model::NANOS_PER_MILLI
 }
 
-fn take(intake: &mut Intake, format: Format, page: &str, scrape: u64) -> (Vec<Point>, Counts) {
+fn take(decoder: &mut ScrapeDecoder, format: Format, page: &str, scrape: u64) -> (Vec<Point>, Counts) {
     let mut points = Vec::new();
-    let counts = intake.page(format, page.as_bytes(), at(scrape), &mut points);
+    let counts = decoder.page(format, page.as_bytes(), at(scrape), &mut points);
     (points, counts.expect("a sound page"))
 }
 
-fn text(intake: &mut Intake, page: &str, scrape: u64) -> Vec<Point> {
-    take(intake, Format::Text, page, scrape).0
+fn text(decoder: &mut ScrapeDecoder, page: &str, scrape: u64) -> Vec<Point> {
+    take(decoder, Format::Text, page, scrape).0
 }
 
 /// `name{attributes} value`, for points whose resource and scope are the usual ones.
@@ -101,10 +101,10 @@ fn show(points: &[Point]) -> Vec<String> {
 
 #[test]
 fn a_page_becomes_points_in_its_order() {
-    let mut intake = intake();
+    let mut decoder = decoder();
     let page = "# HELP b_total what\n# TYPE b_total counter\nb_total{x=\"1\"} 1\nb_total{x=\"2\"} 2\n\
                 # TYPE a gauge\na 3\ndropped 4\nunknown 5\n";
-    let (points, counts) = take(&mut intake, Format::Text, page, 0);
+    let (points, counts) = take(&mut decoder, Format::Text, page, 0);
     assert_eq!(
         show(&points),
         ["b_total{x=1} 1", "b_total{x=2} 2", "a{} 3", "unknown{} 5"]
@@ -139,7 +139,7 @@ fn a_page_becomes_points_in_its_order() {
         points[3].series.metric.metadata.to_string(),
         "prometheus.type=unknown"
     );
-    let (again, counts) = take(&mut intake, Format::Text, page, 1);
+    let (again, counts) = take(&mut decoder, Format::Text, page, 1);
     assert_eq!(show(&again), show(&points));
     assert!(
         points
@@ -155,9 +155,9 @@ const HISTOGRAM: &str = "# TYPE h histogram\nh_bucket{x=\"y\",le=\"1\"} 2\nh_buc
 
 #[test]
 fn lines_of_a_histogram_are_one_point() {
-    let mut intake = intake();
+    let mut decoder = decoder();
     for scrape in 0..3 {
-        let points = text(&mut intake, HISTOGRAM, scrape);
+        let points = text(&mut decoder, HISTOGRAM, scrape);
         assert_eq!(
             show(&points),
             ["h{x=y} [1.0, 2.5] [2, 3, 1] sum Some(7.5) count 6"]
@@ -168,19 +168,19 @@ fn lines_of_a_histogram_are_one_point() {
         .replace("le=\"1\"", "le=\"2\"")
         .replace("le=\"2.5\"", "le=\"-1\"");
     let other = other.replace("} 5", "} 1");
-    let points = text(&mut intake, &other, 3);
+    let points = text(&mut decoder, &other, 3);
     assert_eq!(
         show(&points),
         ["h{x=y} [-1.0, 2.0] [1, 1, 4] sum Some(7.5) count 6"]
     );
-    assert_eq!(show(&text(&mut intake, HISTOGRAM, 4)).len(), 1);
+    assert_eq!(show(&text(&mut decoder, HISTOGRAM, 4)).len(), 1);
 }
 
 #[test]
 fn a_histogram_without_a_count_takes_its_last_bucket_and_one_without_a_sum_has_none() {
-    let mut intake = intake();
+    let mut decoder = decoder();
     let uncounted = HISTOGRAM.replace("h_count{x=\"y\"} 6\n", "");
-    let (points, counts) = take(&mut intake, Format::Text, &uncounted, 0);
+    let (points, counts) = take(&mut decoder, Format::Text, &uncounted, 0);
     assert_eq!(
         show(&points),
         ["h{x=y} [1.0, 2.5] [2, 3, 1] sum Some(7.5) count 6"]
@@ -188,19 +188,19 @@ fn a_histogram_without_a_count_takes_its_last_bucket_and_one_without_a_sum_has_n
     assert_eq!(counts.unusable, 0);
     // Nobody says how many there are.
     let endless = uncounted.replace("h_bucket{x=\"y\",le=\"+Inf\"} 6\n", "");
-    let (points, counts) = take(&mut intake, Format::Text, &endless, 1);
+    let (points, counts) = take(&mut decoder, Format::Text, &endless, 1);
     assert_eq!(
         (show(&points), counts.unusable),
         (vec!["h{x=y} ended".to_owned()], 1)
     );
-    let points = text(&mut intake, &HISTOGRAM.replace("h_sum{x=\"y\"} 7.5\n", ""), 2);
+    let points = text(&mut decoder, &HISTOGRAM.replace("h_sum{x=\"y\"} 7.5\n", ""), 2);
     assert_eq!(show(&points), ["h{x=y} [1.0, 2.5] [2, 3, 1] sum None count 6"]);
 }
 
 #[test]
 fn lines_of_a_summary_are_one_point() {
     let page = "# TYPE s summary\ns{quantile=\"0.9\"} 3\ns{quantile=\"0.5\"} 2\ns_count 4\n";
-    let points = text(&mut intake(), page, 0);
+    let points = text(&mut decoder(), page, 0);
     let Value::Summary(summary) = &points[0].value else {
         panic!("{points:?}");
     };
@@ -216,7 +216,7 @@ fn open_metrics_has_units_start_times_and_exemplars() {
     let page = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total 1 # \
                 {trace_id=\"0af7651916cd43dd8448eb211c80319c\",x=\"y\"} 0.5 1700000000.5\na_seconds_created 1600000000\n\
                 # TYPE i info\ni_info{a=\"b\"} 1\n# TYPE g gaugehistogram\ng_bucket{le=\"+Inf\"} 1\n# EOF\n";
-    let (points, counts) = take(&mut intake(), Format::OpenMetrics, page, 0);
+    let (points, counts) = take(&mut decoder(), Format::OpenMetrics, page, 0);
     assert_eq!(show(&points), ["a_seconds_total{} 1", "i_info{a=b} 1"]);
     assert_eq!(
         counts.unusable, 1,
@@ -238,19 +238,19 @@ fn open_metrics_has_units_start_times_and_exemplars() {
 
 #[test]
 fn what_is_gone_ends_once() {
-    let mut intake = intake();
-    text(&mut intake, "a 1\nb 2\nc 3 1700000000000\n", 0);
-    let points = text(&mut intake, "a 1\n", 1);
+    let mut decoder = decoder();
+    text(&mut decoder, "a 1\nb 2\nc 3 1700000000000\n", 0);
+    let points = text(&mut decoder, "a 1\n", 1);
     assert_eq!(show(&points), ["b{} ended", "a{} 1"], "c has its own times");
     assert_eq!(points[0].time, at(1));
-    assert_eq!(show(&text(&mut intake, "a 1\n", 2)), ["a{} 1"]);
-    assert_eq!(show(&text(&mut intake, "", 3)), ["a{} ended"]);
-    assert_eq!(show(&text(&mut intake, "", 4)), [""; 0]);
-    assert_eq!(show(&text(&mut intake, "a 1\nb 2\n", 5)), ["a{} 1", "b{} 2"]);
+    assert_eq!(show(&text(&mut decoder, "a 1\n", 2)), ["a{} 1"]);
+    assert_eq!(show(&text(&mut decoder, "", 3)), ["a{} ended"]);
+    assert_eq!(show(&text(&mut decoder, "", 4)), [""; 0]);
+    assert_eq!(show(&text(&mut decoder, "a 1\nb 2\n", 5)), ["a{} 1", "b{} 2"]);
     let mut points = Vec::new();
-    intake.end(at(6), &mut points);
+    decoder.end(at(6), &mut points);
     assert_eq!(show(&points), ["a{} ended", "b{} ended"]);
-    intake.end(at(7), &mut points);
+    decoder.end(at(7), &mut points);
     assert_eq!(points.len(), 2);
 }
 
@@ -260,17 +260,17 @@ fn series_with_times_end_where_that_is_wanted() {
         track_timestamps_staleness: true,
         ..settings()
     };
-    let mut intake = Intake::new(settings, Box::new(Plain));
-    text(&mut intake, "c 3 1700000000000\n", 0);
-    assert_eq!(show(&text(&mut intake, "", 1)), ["c{} ended"]);
+    let mut decoder = ScrapeDecoder::new(settings, Box::new(Plain));
+    text(&mut decoder, "c 3 1700000000000\n", 0);
+    assert_eq!(show(&text(&mut decoder, "", 1)), ["c{} ended"]);
 }
 
 #[test]
 fn a_page_that_fails_leaves_nothing_and_ends_everything() {
-    let mut intake = intake();
-    text(&mut intake, "a 1\n", 0);
+    let mut decoder = decoder();
+    text(&mut decoder, "a 1\n", 0);
     let mut points = Vec::new();
-    let failed = intake
+    let failed = decoder
         .page(Format::Text, b"a 2\nb 3\nc x\n", at(1), &mut points)
         .unwrap_err();
     assert_eq!(
@@ -278,16 +278,16 @@ fn a_page_that_fails_leaves_nothing_and_ends_everything() {
         "line 3, column 3: expected a number behind the series"
     );
     assert_eq!((failed.counts.samples, points.len()), (2, 0));
-    intake.end(at(1), &mut points);
+    decoder.end(at(1), &mut points);
     assert_eq!(show(&points), ["a{} ended"]);
-    assert_eq!(show(&text(&mut intake, "a 1\nb 1\n", 2)), ["a{} 1", "b{} 1"]);
+    assert_eq!(show(&text(&mut decoder, "a 1\nb 1\n", 2)), ["a{} 1", "b{} 1"]);
 }
 
 #[test]
 fn the_first_of_two_counts_unless_they_have_times() {
-    let mut intake = intake();
+    let mut decoder = decoder();
     let (points, counts) = take(
-        &mut intake,
+        &mut decoder,
         Format::Text,
         "a 1\na 2\nb{x=\"1\",y=\"2\"} 1\nb{y=\"2\",x=\"1\"} 2\n",
         0,
@@ -296,7 +296,7 @@ fn the_first_of_two_counts_unless_they_have_times() {
     assert_eq!(counts.duplicates, 2);
     let times = "a 1 1700000001000\na 2 1700000002000\na 3 1700000001500\na 4 1900000000000\na 5 -0\n";
     let (points, counts) = take(
-        &mut intake,
+        &mut decoder,
         Format::Text,
         &times.replace("a 5 -0\n", "a 5 0\n"),
         2,
@@ -309,13 +309,13 @@ fn the_first_of_two_counts_unless_they_have_times() {
         (1, 2, 0)
     );
     // The same time again is no news, and no end.
-    assert_eq!(show(&text(&mut intake, "a 2 1700000002000\n", 3)), [""; 0]);
-    assert_eq!(show(&text(&mut intake, "a 2\n", 4)), ["a{} 2"]);
+    assert_eq!(show(&text(&mut decoder, "a 2 1700000002000\n", 3)), [""; 0]);
+    assert_eq!(show(&text(&mut decoder, "a 2\n", 4)), ["a{} 2"]);
 }
 
 #[test]
 fn a_label_that_is_empty_once_is_none() {
-    let points = text(&mut intake(), "a{b=\"\",c=\"d\",b=\"e\"} 1\n", 0);
+    let points = text(&mut decoder(), "a{b=\"\",c=\"d\",b=\"e\"} 1\n", 0);
     assert_eq!(show(&points), ["a{c=d} 1"]);
 }
 
@@ -325,16 +325,16 @@ fn times_may_be_ignored() {
         honor_timestamps: false,
         ..settings()
     };
-    let mut intake = Intake::new(settings, Box::new(Plain));
-    assert_eq!(text(&mut intake, "a 1 5\n", 0)[0].time, at(0));
+    let mut decoder = ScrapeDecoder::new(settings, Box::new(Plain));
+    assert_eq!(text(&mut decoder, "a 1 5\n", 0)[0].time, at(0));
 }
 
 #[test]
 fn labels_name_resource_and_scope() {
-    let mut intake = Intake::new(settings(), Box::new(Honest));
+    let mut decoder = ScrapeDecoder::new(settings(), Box::new(Honest));
     let page = "a{job=\"x\",otel_scope_name=\"s\",otel_scope_version=\"1\",otel_scope_z=\"2\",b=\"c\"} 1\na 2\n\
                 # TYPE target_info gauge\ntarget_info{job=\"x\",region=\"r\"} 1\n";
-    let points = text(&mut intake, page, 0);
+    let points = text(&mut decoder, page, 0);
     assert_eq!(show(&points), ["a{b=c} 1", "a{} 2"]);
     let series = &points[0].series;
     assert_eq!(
@@ -348,7 +348,7 @@ fn labels_name_resource_and_scope() {
         "service.instance.id=i,service.name=j"
     );
     // Another resource is another series: the old one ends.
-    let points = text(&mut intake, &page.replace("region=\"r\"", "region=\"q\""), 1);
+    let points = text(&mut decoder, &page.replace("region=\"r\"", "region=\"q\""), 1);
     assert_eq!(show(&points), ["a{b=c} ended", "a{b=c} 1", "a{} 2"]);
     let regions: Vec<_> = points
         .iter()
@@ -365,9 +365,9 @@ fn labels_name_resource_and_scope() {
 
 #[test]
 fn a_type_that_changes_makes_other_series() {
-    let mut intake = intake();
-    text(&mut intake, "# TYPE a gauge\na 1\n", 0);
-    let points = text(&mut intake, "# TYPE a counter\na 2\n", 1);
+    let mut decoder = decoder();
+    text(&mut decoder, "# TYPE a gauge\na 1\n", 0);
+    let points = text(&mut decoder, "# TYPE a counter\na 2\n", 1);
     assert_eq!(show(&points), ["a{} ended", "a{} 2"]);
     assert_eq!(
         points[1].series.metric.metadata.to_string(),
@@ -400,47 +400,47 @@ fn limits_fail_the_page() {
     for (set, page, expected) in table {
         let mut settings = settings();
         set(&mut settings);
-        let mut intake = Intake::new(settings, Box::new(Plain));
+        let mut decoder = ScrapeDecoder::new(settings, Box::new(Plain));
         let mut points = Vec::new();
         // Twice: what is known is no excuse.
         for scrape in 0..2 {
-            let failed = intake
+            let failed = decoder
                 .page(Format::Text, page.as_bytes(), at(scrape), &mut points)
                 .unwrap_err();
             assert_eq!(failed.failure, expected, "{page}");
         }
         assert!(points.is_empty());
-        assert_eq!(show(&text(&mut intake, "drop 1\na 1\n", 3)), ["a{} 1"], "{page}");
+        assert_eq!(show(&text(&mut decoder, "drop 1\na 1\n", 3)), ["a{} 1"], "{page}");
     }
 }
 
 #[test]
 fn what_stays_away_is_forgotten() {
-    let mut intake = intake();
+    let mut decoder = decoder();
     for scrape in 0..20 {
         let page: String = (0..1000)
             .map(|series| format!("a{{b=\"{scrape} {series}\"}} 1\n"))
             .collect();
-        let points = text(&mut intake, &page, scrape);
+        let points = text(&mut decoder, &page, scrape);
         assert_eq!(points.len(), if scrape == 0 { 1000 } else { 2000 });
-        assert!(intake.known_lines() <= 5000, "{}", intake.known_lines());
+        assert!(decoder.known_lines() <= 5000, "{}", decoder.known_lines());
     }
-    assert!(intake.slots.len() <= 5000);
+    assert!(decoder.slots.len() <= 5000);
 }
 
 #[test]
 fn what_was_in_another_format_is_forgotten() {
-    let mut intake = intake();
+    let mut decoder = decoder();
     for scrape in 0..50 {
         let lines: String = (0..20)
             .map(|series| format!("a{{b=\"{scrape} {series}\"}} 1\n"))
             .collect();
         let page = format!("{lines}target_info{{version=\"{scrape}\"}} 1\n# EOF\n");
         let format = [Format::Text, Format::OpenMetrics][scrape as usize % 2];
-        let (points, _) = take(&mut intake, format, &page, scrape);
+        let (points, _) = take(&mut decoder, format, &page, scrape);
         assert_eq!(points.len(), if scrape == 0 { 20 } else { 40 });
-        assert!(intake.slots.len() <= 40, "{}", intake.slots.len());
-        assert!(intake.resources.infos() <= 2, "{}", intake.resources.infos());
+        assert!(decoder.slots.len() <= 40, "{}", decoder.slots.len());
+        assert!(decoder.resources.infos() <= 2, "{}", decoder.resources.infos());
     }
 }
 
@@ -450,7 +450,7 @@ fn a_page_with_too_many_samples_is_counted_and_not_kept() {
         sample_limit: 10,
         ..settings()
     };
-    let mut intake = Intake::new(settings, Box::new(Plain));
+    let mut decoder = ScrapeDecoder::new(settings, Box::new(Plain));
     let page = |scrape| -> String {
         let series = (0..3000).map(|series| format!("a{{b=\"{scrape} {series}\"}} 1 {}\n", START + series));
         let again = (0..3000).map(|time| format!("a{{b=\"{scrape} 0\"}} 1 {}\n", START + time));
@@ -458,23 +458,23 @@ fn a_page_with_too_many_samples_is_counted_and_not_kept() {
     };
     for scrape in 0..3 {
         let mut points = Vec::new();
-        let failed = intake.page(Format::Text, page(scrape).as_bytes(), at(scrape), &mut points);
+        let failed = decoder.page(Format::Text, page(scrape).as_bytes(), at(scrape), &mut points);
         let Failed { failure, counts } = failed.unwrap_err();
         assert_eq!(failure, Failure::SampleLimit(10));
         assert_eq!((counts.samples, counts.kept), (6001, 6000));
         let known = (scrape as usize + 1) * 11;
-        assert_eq!((intake.known_lines(), intake.slots.len()), (known, known));
+        assert_eq!((decoder.known_lines(), decoder.slots.len()), (known, known));
     }
-    assert_eq!(show(&text(&mut intake, "a 1\n", 3)), ["a{} 1"]);
+    assert_eq!(show(&text(&mut decoder, "a 1\n", 3)), ["a{} 1"]);
 }
 
 #[test]
 fn of_many_lines_for_one_resource_the_first_counts() {
-    let mut intake = intake();
+    let mut decoder = decoder();
     let lines: String = (0..1000)
         .map(|line| format!("target_info{{l{line}=\"v\"}} 1\n"))
         .collect();
-    let points = text(&mut intake, &format!("{lines}a 1\n"), 0);
+    let points = text(&mut decoder, &format!("{lines}a 1\n"), 0);
     assert_eq!(
         points[0].series.resource.attributes.to_string(),
         "l0=v,service.instance.id=i,service.name=j"
@@ -520,10 +520,10 @@ fn protobuf_has_native_histograms() {
             parser: Options { native_histograms },
             ..settings()
         };
-        let mut intake = Intake::new(settings, Box::new(Plain));
+        let mut decoder = ScrapeDecoder::new(settings, Box::new(Plain));
         for scrape in 0..2 {
             let mut points = Vec::new();
-            intake
+            decoder
                 .page(Format::Protobuf, &page, at(scrape), &mut points)
                 .expect("a sound page");
             let found: BTreeMap<&str, &Point> = points
@@ -564,9 +564,9 @@ fn a_line_with_too_much_text_or_too_many_labels_fails_the_page() {
         format!("a{{{}}} 1\n", labels.collect::<Vec<_>>().join(","))
     };
     let fails = |settings: Settings, page: &str| {
-        let mut intake = Intake::new(settings, Box::new(Plain));
+        let mut decoder = ScrapeDecoder::new(settings, Box::new(Plain));
         let mut points = Vec::new();
-        let failed = intake.page(Format::Text, page.as_bytes(), at(0), &mut points);
+        let failed = decoder.page(Format::Text, page.as_bytes(), at(0), &mut points);
         assert_eq!(failed.is_err(), points.is_empty());
         failed.err().map(|failed| failed.failure)
     };
@@ -588,7 +588,7 @@ fn a_line_with_too_much_text_or_too_many_labels_fails_the_page() {
     let page = format!(
         "# TYPE a counter\na_total 1 # {{x=\"{long}\"}} 1\na_total{{b=\"c\"}} 1 # {{x=\"y\"}} 1\n# EOF\n"
     );
-    let (points, _) = take(&mut intake(), Format::OpenMetrics, &page, 0);
+    let (points, _) = take(&mut decoder(), Format::OpenMetrics, &page, 0);
     let exemplars: Vec<_> = points.iter().map(|point| point.exemplars.len()).collect();
     assert_eq!(exemplars, [0, 1]);
 }

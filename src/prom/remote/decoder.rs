@@ -1,4 +1,5 @@
-//! Requests to points. What a series is in OTLP is found out once and kept by the bytes of its labels.
+//! Decodes remote write requests to points. A series is translated to OTLP once, and cached by the bytes of
+//! its labels.
 //!
 //! | series | OTLP |
 //! | --- | --- |
@@ -43,10 +44,12 @@ const SHARDS: usize = 16;
 /// Points that one request may become.
 const MAX_POINTS: usize = 1_000_000;
 
-/// What is kept of series between requests.
+/// Decodes remote write requests, and keeps the translations of series between them.
+///
+/// Requests decode concurrently: the cache has [`SHARDS`] locks, and a request holds one of them at a time.
 #[derive(Default)]
-pub(crate) struct Intake {
-    /// Whose limit bounds what is kept.
+pub(crate) struct RemoteWriteDecoder {
+    /// The limit of this account bounds the cache.
     memory: Arc<Account>,
     future: Future,
     known: [Mutex<Generations<Known>>; SHARDS],
@@ -71,9 +74,9 @@ enum Known {
     Refused(Reason, &'static str),
 }
 
-/// What became of a request.
+/// The points of a request, with counts for the answer.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct DecodedRequest {
     pub(crate) points: Vec<Point>,
     /// Samples, native histograms and exemplars that are in the points, or told of a resource.
     pub(crate) samples: usize,
@@ -89,8 +92,8 @@ pub(crate) struct Taken {
     pub(crate) evicted: usize,
 }
 
-impl Intake {
-    /// Nothing is kept yet; what will be is bounded by the limit of this account.
+impl RemoteWriteDecoder {
+    /// An empty decoder. The limit of this account bounds its cache.
     pub(crate) fn within(memory: Arc<Account>) -> Self {
         Self {
             memory,
@@ -103,11 +106,11 @@ impl Intake {
         Self { future, ..self }
     }
 
-    /// The points of a request. An error: nothing of it is taken.
-    pub(crate) fn take(&self, version: Version, request: &[u8]) -> Result<Taken, ReadError> {
+    /// Decodes a request. On an error nothing of it is kept.
+    pub(crate) fn decode(&self, version: Version, request: &[u8]) -> Result<DecodedRequest, ReadError> {
         let now = unix_now();
-        let mut taking = Taking {
-            intake: self,
+        let mut request_decoder = RequestDecoder {
+            decoder: self,
             arrived: clock::wall(now),
             latest: self.future.latest(now),
             most: most(&self.memory) / SHARDS,
@@ -115,12 +118,12 @@ impl Intake {
             builder: AttributesBuilder::default(),
             keys: Vec::new(),
             orphans: Vec::new(),
-            taken: Taken::default(),
+            decoded: DecodedRequest::default(),
             former: None,
         };
-        read(version, request, &mut taking)?;
-        taking.adopt();
-        Ok(taking.taken)
+        read(version, request, &mut request_decoder)?;
+        request_decoder.adopt();
+        Ok(request_decoder.decoded)
     }
 
     fn shard(&self, key: Key) -> &Mutex<Generations<Known>> {
@@ -130,9 +133,9 @@ impl Intake {
     }
 }
 
-/// A request that is being read.
-struct Taking<'a> {
-    intake: &'a Intake,
+/// The state of one request that is being decoded.
+struct RequestDecoder<'a> {
+    decoder: &'a RemoteWriteDecoder,
     /// When the request came, as the wall clock has it.
     arrived: UnixNanos,
     /// The latest time that a sample may have.
@@ -145,19 +148,19 @@ struct Taking<'a> {
     keys: Vec<Key>,
     /// Exemplars that came without a sample, and the key of their series' labels.
     orphans: Vec<(Key, Exemplar)>,
-    taken: Taken,
+    decoded: DecodedRequest,
     /// The series at hand under the resource that it had before.
     former: Option<Arc<Stream>>,
 }
 
-impl<'r> Visitor<'r> for Taking<'_> {
+impl<'r> Visitor<'r> for RequestDecoder<'_> {
     fn metadata(&mut self, metadata: Metadata<'r>) {
-        self.intake.families.learn(&metadata);
+        self.decoder.families.record(&metadata);
     }
 
     fn absurd(&mut self, series: &SeriesIn<'r>) {
         let samples = series.samples.len() + series.histograms.len();
-        self.taken.lost_exemplars += series.exemplars.len();
+        self.decoded.lost_exemplars += series.exemplars.len();
         self.drop_samples(Reason::Limit, samples, || {
             /// What is shown of a name that may be as long as the request.
             const SHOWN_BYTES: usize = 64;
@@ -170,7 +173,7 @@ impl<'r> Visitor<'r> for Taking<'_> {
 
     fn series(&mut self, series: &mut SeriesIn<'r>) {
         let labels = labels_key(&series.labels);
-        let before = self.taken.points.len();
+        let before = self.decoded.points.len();
         if !series.samples.is_empty() {
             self.numbers(series, &labels);
         }
@@ -190,10 +193,15 @@ impl<'r> Visitor<'r> for Taking<'_> {
             ))
         });
         let exemplars: Vec<Exemplar> = exemplars.collect();
-        self.taken.lost_exemplars += series.exemplars.len() - exemplars.len();
-        match self.taken.points.get_mut(before..).and_then(<[Point]>::last_mut) {
+        self.decoded.lost_exemplars += series.exemplars.len() - exemplars.len();
+        match self
+            .decoded
+            .points
+            .get_mut(before..)
+            .and_then(<[Point]>::last_mut)
+        {
             Some(point) => {
-                self.taken.exemplars += exemplars.len();
+                self.decoded.exemplars += exemplars.len();
                 point.exemplars = exemplars;
             }
             None => {
@@ -217,7 +225,7 @@ fn labels_key(labels: &[(&str, &str)]) -> KeyHasher {
     hasher
 }
 
-impl Taking<'_> {
+impl RequestDecoder<'_> {
     fn numbers(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher) {
         let known = self.known(series, labels, Shape::Number);
         // That it was another one until now says nothing of what it is.
@@ -229,7 +237,7 @@ impl Taking<'_> {
         for sample in &series.samples {
             let times = (sample.time, sample.start);
             let is_taken = self.push(&known, series, labels, times, number(sample.value));
-            self.taken.samples += usize::from(is_taken);
+            self.decoded.samples += usize::from(is_taken);
         }
     }
 
@@ -240,7 +248,7 @@ impl Taking<'_> {
                 Ok((value, data)) => {
                     let known = self.known(series, labels, Shape::of(data));
                     let is_taken = self.push(&known, series, labels, times, value);
-                    self.taken.histograms += usize::from(is_taken);
+                    self.decoded.histograms += usize::from(is_taken);
                 }
                 Err(unfit) => {
                     let reason = if unfit.is_broken() {
@@ -284,7 +292,7 @@ impl Taking<'_> {
             });
             return false;
         };
-        if self.taken.points.len() >= MAX_POINTS {
+        if self.decoded.points.len() >= MAX_POINTS {
             self.drop_samples(Reason::Limit, 1, || {
                 format!("a request has at most {MAX_POINTS} samples")
             });
@@ -293,7 +301,7 @@ impl Taking<'_> {
         // What the series was under the resource that it had until now has ended: nobody has to wait for its lease.
         if let Some(series) = former {
             self.keys.push(labels.key());
-            self.taken.points.push(Point {
+            self.decoded.points.push(Point {
                 series,
                 start: 0,
                 time: time.saturating_sub(1),
@@ -303,10 +311,10 @@ impl Taking<'_> {
         }
         let start = nanos(start).filter(|start| *start <= time).unwrap_or(0);
         if starts.note(start, time, self.latest) {
-            self.taken.colliding.push(stream.clone());
+            self.decoded.colliding.push(stream.clone());
         }
         self.keys.push(labels.key());
-        self.taken.points.push(Point {
+        self.decoded.points.push(Point {
             series: stream.clone(),
             start,
             time,
@@ -319,7 +327,7 @@ impl Taking<'_> {
     /// The time that a sample is taken with; `None`: it lies too far ahead. Until then, everything of its series would come
     /// too late.
     fn settle_future(&self, time: UnixNanos) -> Option<UnixNanos> {
-        match (time > self.latest, self.intake.future.action) {
+        match (time > self.latest, self.decoder.future.action) {
             (false, _) => Some(time),
             (true, FutureAction::Arrival) => Some(self.arrived),
             (true, FutureAction::Refuse) => None,
@@ -328,7 +336,7 @@ impl Taking<'_> {
 
     /// What the series is in OTLP.
     fn known(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher, shape: Shape) -> Known {
-        let intake = self.intake;
+        let decoder = self.decoder;
         let mut hasher = labels.clone();
         hasher.write_u8(shape as u8);
         match &series.metadata {
@@ -338,25 +346,25 @@ impl Taking<'_> {
                 hasher.write_u8(0xff);
                 hasher.write(said.help.as_bytes());
             }
-            None => hasher.write_u64(intake.families.version()),
+            None => hasher.write_u64(decoder.families.version()),
         }
         let key = hasher.key();
-        let mut shard = intake.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = decoder.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let said = match self.version {
                 Version::Two => series.metadata.map(family::Said::of).unwrap_or_default(),
-                Version::One => intake.families.said(name(series)),
+                Version::One => decoder.families.said(name(series)),
             };
             Some(resolve::resolve(
                 &series.labels,
                 &said,
                 shape,
-                &intake.resources,
+                &decoder.resources,
                 &mut self.builder,
             ))
         };
         let weigh = |_: &Known| SERIES_BYTES + 2 * series.extent.text;
-        self.taken.evicted += shard.take_evicted();
+        self.decoded.evicted += shard.take_evicted();
         let mut found = shard.get(key, self.most, weigh, make);
         if let Some(known) = &mut found
             && let Known::Stream {
@@ -381,13 +389,13 @@ impl Taking<'_> {
 
     fn drop_samples(&mut self, reason: Reason, samples: usize, why: impl FnOnce() -> String) {
         match self
-            .taken
+            .decoded
             .dropped
             .iter_mut()
             .find(|(known, _, _)| *known == reason)
         {
             Some((_, all, _)) => *all += samples,
-            None => self.taken.dropped.push((reason, samples, why())),
+            None => self.decoded.dropped.push((reason, samples, why())),
         }
     }
 
@@ -398,12 +406,12 @@ impl Taking<'_> {
         }
         let points: std::collections::HashMap<Key, usize> = self.keys.iter().copied().zip(0..).collect();
         for (key, exemplar) in self.orphans.drain(..) {
-            match points.get(&key).and_then(|at| self.taken.points.get_mut(*at)) {
+            match points.get(&key).and_then(|at| self.decoded.points.get_mut(*at)) {
                 Some(point) => {
                     point.exemplars.push(exemplar);
-                    self.taken.exemplars += 1;
+                    self.decoded.exemplars += 1;
                 }
-                None => self.taken.lost_exemplars += 1,
+                None => self.decoded.lost_exemplars += 1,
             }
         }
     }

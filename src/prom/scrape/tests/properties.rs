@@ -48,12 +48,12 @@ proptest! {
     /// not any more.
     #[test]
     fn a_page_becomes_the_same_whatever_was_before(pages in prop::collection::vec(lines(), 1..6)) {
-        let mut known = intake();
+        let mut known = decoder();
         let mut alive: BTreeSet<Series> = BTreeSet::new();
         for (scrape, page) in (0u64..).zip(&pages) {
             let (mut points, mut fresh) = (Vec::new(), Vec::new());
             let outcome = known.page(Format::Text, page.as_bytes(), at(scrape), &mut points);
-            let other = intake().page(Format::Text, page.as_bytes(), at(scrape), &mut fresh);
+            let other = decoder().page(Format::Text, page.as_bytes(), at(scrape), &mut fresh);
             prop_assert_eq!(outcome.is_ok(), other.is_ok());
             if outcome.is_err() {
                 known.end(at(scrape), &mut points);
@@ -90,16 +90,16 @@ proptest! {
     fn a_page_that_is_known_counts_as_it_did_before(page in hostile(), format in prop::sample::select(vec![
         Format::Text, Format::OpenMetrics, Format::Protobuf,
     ])) {
-        let mut intake = Intake::new(settings(), Box::new(Honest));
+        let mut decoder = ScrapeDecoder::new(settings(), Box::new(Honest));
         let mut points = Vec::new();
-        let first = intake.page(format, &page, at(0), &mut points);
-        let second = intake.page(format, &page, at(1), &mut points);
+        let first = decoder.page(format, &page, at(0), &mut points);
+        let second = decoder.page(format, &page, at(1), &mut points);
         match (first, second) {
             (Ok(first), Ok(second)) => prop_assert_eq!((first.samples, 0), (second.samples, second.series_added)),
             (Err(first), Err(second)) => prop_assert_eq!(first.failure, second.failure),
             (first, second) => prop_assert!(false, "{:?}, then {:?}", first, second),
         }
-        intake.end(at(2), &mut points);
+        decoder.end(at(2), &mut points);
         for point in &points {
             match &point.value {
                 Value::Histogram(histogram) => prop_assert!(histogram.is_sound()),

@@ -51,8 +51,8 @@ impl Families {
         self.version.load(Relaxed)
     }
 
-    /// Notes what is said of a metric.
-    pub(super) fn learn(&self, metadata: &Metadata<'_>) {
+    /// Records the metadata of a metric.
+    pub(super) fn record(&self, metadata: &Metadata<'_>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let said = Said::of(*metadata);
         if metadata.family.is_empty() || known.families.get(metadata.family) == Some(&said) {

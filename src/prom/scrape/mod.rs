@@ -1,14 +1,15 @@
-//! A scraped page, straight to points: no families are built on the way.
+//! Decodes a scraped page straight to points, without building families on the way.
 //!
-//! An [`Intake`] is what is kept of one target. A line is known by the bytes of its name and labels, as they stand on
-//! the page: the first time they are seen they are parsed, relabelled and resolved to a series and the role that they
-//! play in it (a number, a bucket, a sum, ...); from then on a line costs a comparison with what came behind the line
-//! before it last time, and a store. When the page has ended, what was written becomes points in the order of the page.
+//! A [`ScrapeDecoder`] keeps the state of one target. It knows a line by the bytes of its name and labels, as
+//! they stand on the page. The first time it parses and relabels them, and resolves them to a series and
+//! their role in it (a number, a bucket, a sum, ...). Later a line costs one store, and one comparison with
+//! its successor of last time. At the end of the page the values become points in the order of the page.
 //!
-//! A page counts as a whole or not at all, as in Prometheus: where [`Intake::page`] fails, nothing of the page is kept,
-//! and the caller asks for the [`Intake::end`] of what the target had.
+//! A page counts as a whole or not at all, as in Prometheus. If [`ScrapeDecoder::page`] fails, nothing of the
+//! page is kept, and the caller calls [`ScrapeDecoder::end`] to end the target's series.
 //!
-//! Series that were there and are not any more end with a point without a value. Lines that stay away are forgotten.
+//! A series that is missing from the page ends with a point without a value. Lines that stay away are
+//! forgotten.
 
 mod family;
 mod line;
@@ -35,8 +36,8 @@ pub use settings::{Counts, Failed, Failure, Settings, Target};
 /// How far ahead of the scrape a sample may be, as in Prometheus.
 const MAX_AHEAD: UnixNanos = 10 * 60 * 1_000_000_000;
 
-/// What is kept of one target.
-pub struct Intake {
+/// Decodes the pages of one target, and keeps the target's lines and series between them.
+pub struct ScrapeDecoder {
     settings: Settings,
     target: Box<dyn Target>,
     /// How the last page was written.
@@ -52,16 +53,16 @@ pub struct Intake {
     builder: AttributesBuilder,
 }
 
-impl std::fmt::Debug for Intake {
+impl std::fmt::Debug for ScrapeDecoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Intake")
+        f.debug_struct("ScrapeDecoder")
             .field("lines", &self.lines.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Intake {
-    /// A target of which nothing is known yet.
+impl ScrapeDecoder {
+    /// A decoder without any state.
     pub fn new(settings: Settings, target: Box<dyn Target>) -> Self {
         Self {
             settings,
@@ -82,12 +83,12 @@ impl Intake {
         self.lines.len()
     }
 
-    /// What is kept of the target takes so many bytes, about.
+    /// The approximate size of its state in bytes.
     pub fn bytes(&self) -> usize {
         self.lines.bytes() + self.slots.bytes(self.lines.text_bytes())
     }
 
-    /// Forgets all that is kept. To be called after [`Self::end`].
+    /// Drops its state. Call it after [`Self::end`].
     pub fn forget(&mut self) {
         self.lines = Lines::default();
         self.slots = Slots::default();
@@ -100,8 +101,9 @@ impl Intake {
         self.resources.known(job, instance)
     }
 
-    /// Takes a page that was scraped at `time`. Its points, and those that end what is not on it any more, are appended
-    /// to `points`; none where the page fails. An empty page is a sound one that ends everything.
+    /// Decodes a page that was scraped at `time`. Appends its points to `points`, and a point without a value
+    /// for each series that is missing. It appends none if the page fails. An empty page is valid and ends
+    /// everything.
     pub fn page(
         &mut self,
         format: Format,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tidegate_engine::{AttributeValue, Exemplar, Quantile, Summary};
 
-use super::super::intake::{Intake, Taken};
+use super::super::decoder::{DecodedRequest, RemoteWriteDecoder};
 use super::super::series::{Exemplar as Example, Family, Identity, Kind, Sample, Series};
 use super::super::stale;
 use super::wire::{explicit, exponential, referring, trimmed};
@@ -39,9 +39,9 @@ fn series(labels: &[(&str, &str)], kind: Kind, samples: &[(i64, f64)]) -> Series
     series
 }
 
-fn taken(intake: &Intake, version: Version, series: &[Series]) -> Taken {
+fn decoded(decoder: &RemoteWriteDecoder, version: Version, series: &[Series]) -> DecodedRequest {
     let request = write::encode(version, series.iter(), version == Version::One);
-    intake.take(version, &request).expect("a request")
+    decoder.decode(version, &request).expect("a request")
 }
 
 const TWO: Version = Version::Two;
@@ -67,17 +67,17 @@ fn i1_i3_types_become_kinds_of_data_and_names_stay() {
         ("g_bucket", Kind::GaugeHistogram, gauge),
     ];
     for version in [Version::One, TWO] {
-        let intake = Intake::default();
+        let decoder = RemoteWriteDecoder::default();
         let all: Vec<_> = table
             .iter()
             .map(|(name, kind, _)| series(&[("__name__", name)], *kind, &[(7, 1.5)]))
             .collect();
-        let taken = taken(&intake, version, &all);
+        let decoded = decoded(&decoder, version, &all);
         assert_eq!(
-            (taken.points.len(), taken.samples, taken.dropped.len()),
+            (decoded.points.len(), decoded.samples, decoded.dropped.len()),
             (table.len(), table.len(), 0)
         );
-        for (point, (name, kind, data)) in taken.points.iter().zip(table) {
+        for (point, (name, kind, data)) in decoded.points.iter().zip(table) {
             let metric = &point.series.metric;
             assert_eq!((&*metric.name, metric.data), (name, data));
             assert_eq!((&*metric.unit, &*metric.description), ("s", "help"));
@@ -93,7 +93,7 @@ fn i1_i3_types_become_kinds_of_data_and_names_stay() {
 
 #[test]
 fn i6_i9_ends_scopes_and_resources() {
-    let intake = Intake::default();
+    let decoder = RemoteWriteDecoder::default();
     let who = [("job", "ns/svc"), ("instance", "i:1")];
     let own = [
         ("__name__", "g"),
@@ -103,8 +103,8 @@ fn i6_i9_ends_scopes_and_resources() {
         who[0],
         who[1],
     ];
-    let before = taken(
-        &intake,
+    let before = decoded(
+        &decoder,
         TWO,
         &[series(&own, Kind::Gauge, &[(7, stale()), (8, 1.0)])],
     );
@@ -119,8 +119,8 @@ fn i6_i9_ends_scopes_and_resources() {
     assert_eq!((&*stream.scope.name, stream.scope.attributes.len()), ("lib", 1));
     assert_eq!(stream.attributes, [("a", "b")].into_iter().collect());
     let info = [("__name__", "target_info"), ("version", "1"), who[0], who[1]];
-    let told = taken(
-        &intake,
+    let told = decoded(
+        &decoder,
         TWO,
         &[
             series(&info, Kind::Gauge, &[(9, 1.0)]),
@@ -139,8 +139,8 @@ fn i6_i9_ends_scopes_and_resources() {
     assert_eq!(former.series.resource.attributes.get("version"), None);
     let attributes = &now.series.resource.attributes;
     assert_eq!(attributes.get("version").unwrap().as_str(), Some("1"));
-    let others = taken(
-        &intake,
+    let others = decoded(
+        &decoder,
         TWO,
         &[series(&[("__name__", "g")], Kind::Gauge, &[(9, 1.0)])],
     );
@@ -160,27 +160,27 @@ fn of(name: &str, instance: &str, version: &str, value: f64) -> Series {
 }
 
 /// Which version the resource of this series has.
-fn version_of(intake: &Intake, name: &str, instance: &str) -> Option<String> {
-    let taken = taken(intake, TWO, &[of(name, instance, "", 1.0)]);
-    let version = taken.points.last()?.series.resource.attributes.get("version")?;
+fn version_of(decoder: &RemoteWriteDecoder, name: &str, instance: &str) -> Option<String> {
+    let decoded = decoded(decoder, TWO, &[of(name, instance, "", 1.0)]);
+    let version = decoded.points.last()?.series.resource.attributes.get("version")?;
     version.as_str().map(str::to_owned)
 }
 
 #[test]
 fn a_resource_is_what_was_said_last() {
-    let intake = Intake::default();
-    assert_eq!(version_of(&intake, "g", "i"), None);
+    let decoder = RemoteWriteDecoder::default();
+    assert_eq!(version_of(&decoder, "g", "i"), None);
     for version in ["1", "2", "1"] {
-        taken(&intake, TWO, &[of("target_info", "i", version, 1.0)]);
-        assert_eq!(version_of(&intake, "g", "i").as_deref(), Some(version));
+        decoded(&decoder, TWO, &[of("target_info", "i", version, 1.0)]);
+        assert_eq!(version_of(&decoder, "g", "i").as_deref(), Some(version));
     }
     let ended = [
         of("target_info", "i", "2", 1.0),
         of("target_info", "i", "1", stale()),
     ];
-    taken(&intake, TWO, &ended);
+    decoded(&decoder, TWO, &ended);
     assert_eq!(
-        version_of(&intake, "g", "i").as_deref(),
+        version_of(&decoder, "g", "i").as_deref(),
         Some("2"),
         "the old one has ended"
     );
@@ -188,40 +188,40 @@ fn a_resource_is_what_was_said_last() {
 
 #[test]
 fn a_resource_is_remembered_as_long_as_its_series_are() {
-    let intake = Intake::default();
-    taken(&intake, TWO, &[of("target_info", "i", "1", 1.0)]);
-    assert_eq!(version_of(&intake, "old", "i").as_deref(), Some("1"));
+    let decoder = RemoteWriteDecoder::default();
+    decoded(&decoder, TWO, &[of("target_info", "i", "1", 1.0)]);
+    assert_eq!(version_of(&decoder, "old", "i").as_deref(), Some("1"));
     let others: Vec<_> = (0..21_000)
         .map(|other| of("g", &other.to_string(), "", 1.0))
         .collect();
-    taken(&intake, TWO, &others);
-    assert_eq!(version_of(&intake, "new", "i").as_deref(), Some("1"));
-    taken(&intake, TWO, &[of("target_info", "i", "2", 1.0)]);
+    decoded(&decoder, TWO, &others);
+    assert_eq!(version_of(&decoder, "new", "i").as_deref(), Some("1"));
+    decoded(&decoder, TWO, &[of("target_info", "i", "2", 1.0)]);
     for name in ["old", "new"] {
-        assert_eq!(version_of(&intake, name, "i").as_deref(), Some("2"), "{name}");
+        assert_eq!(version_of(&decoder, name, "i").as_deref(), Some("2"), "{name}");
     }
 }
 
 #[test]
 fn what_1_0_says_of_metrics_is_remembered() {
-    let intake = Intake::default();
+    let decoder = RemoteWriteDecoder::default();
     let bare = |name| {
         let all = [series(&[("__name__", name)], Kind::Counter, &[(7, 1.0)])];
         let request = write::encode(Version::One, all.iter(), false);
-        intake.take(Version::One, &request).unwrap().points[0]
+        decoder.decode(Version::One, &request).unwrap().points[0]
             .series
             .metric
             .data
     };
     assert_eq!(bare("x_total"), Data::Gauge, "nobody has said what it is");
-    taken(
-        &intake,
+    decoded(
+        &decoder,
         Version::One,
         &[series(&[("__name__", "x_total")], Kind::Counter, &[])],
     );
     assert_eq!(bare("x_total"), COUNTER);
-    taken(
-        &intake,
+    decoded(
+        &decoder,
         Version::One,
         &[series(&[("__name__", "h")], Kind::Histogram, &[])],
     );
@@ -238,7 +238,7 @@ fn i10_exemplars_find_their_series_even_when_they_come_by_themselves() {
             ("user".into(), "7".into()),
         ],
     };
-    let intake = Intake::default();
+    let decoder = RemoteWriteDecoder::default();
     let name = [("__name__", "x_total")];
     let mut with = series(&name, Kind::Counter, &[(7, 1.0)]);
     with.exemplars.push(example(6));
@@ -246,9 +246,9 @@ fn i10_exemplars_find_their_series_even_when_they_come_by_themselves() {
     alone.exemplars.push(example(5));
     let mut nobodys = series(&[("__name__", "y_total")], Kind::Counter, &[]);
     nobodys.exemplars.push(example(5));
-    let taken = taken(&intake, TWO, &[with, alone, nobodys]);
+    let decoded = decoded(&decoder, TWO, &[with, alone, nobodys]);
     assert_eq!(
-        (taken.points.len(), taken.exemplars, taken.lost_exemplars),
+        (decoded.points.len(), decoded.exemplars, decoded.lost_exemplars),
         (1, 2, 1)
     );
     let expected = |time| Exemplar {
@@ -258,14 +258,14 @@ fn i10_exemplars_find_their_series_even_when_they_come_by_themselves() {
         filtered_attributes: [("user", "7")].into_iter().collect(),
         ..Exemplar::default()
     };
-    assert_eq!(taken.points[0].exemplars, [expected(6 * MS), expected(5 * MS)]);
+    assert_eq!(decoded.points[0].exemplars, [expected(6 * MS), expected(5 * MS)]);
 }
 
 #[test]
 fn what_is_wrong_with_a_series_costs_that_series() {
-    let intake = Intake::default();
-    let taken = taken(
-        &intake,
+    let decoder = RemoteWriteDecoder::default();
+    let decoded = decoded(
+        &decoder,
         TWO,
         &[
             series(&[("a", "b")], Kind::Gauge, &[(7, 1.0)]),
@@ -281,9 +281,9 @@ fn what_is_wrong_with_a_series_costs_that_series() {
             ),
         ],
     );
-    assert_eq!((taken.points.len(), taken.samples), (1, 1));
-    assert_eq!(taken.dropped.len(), 1);
-    assert_eq!((taken.dropped[0].0, taken.dropped[0].1), (Reason::Invalid, 4));
+    assert_eq!((decoded.points.len(), decoded.samples), (1, 1));
+    assert_eq!(decoded.dropped.len(), 1);
+    assert_eq!((decoded.dropped[0].0, decoded.dropped[0].1), (Reason::Invalid, 4));
 }
 
 /// Names of as many labels as a series may have, and these besides.
@@ -315,23 +315,23 @@ fn a_series_with_too_much_text_or_too_many_labels_is_cut_out() {
         series(&[("__name__", "z"), ("a", half)], Kind::Gauge, &[(7, 1.0)]),
     ];
     for version in [Version::One, TWO] {
-        let intake = Intake::default();
-        let taken = taken(&intake, version, &all);
-        let names = taken
+        let decoder = RemoteWriteDecoder::default();
+        let decoded = decoded(&decoder, version, &all);
+        let names = decoded
             .points
             .iter()
             .map(|point| point.series.metric.name.to_string());
         assert_eq!(names.collect::<Vec<_>>(), ["y", "y", "z"], "{version:?}");
-        let [(reason, samples, why)] = taken.dropped.as_slice() else {
-            panic!("{:?}", taken.dropped);
+        let [(reason, samples, why)] = decoded.dropped.as_slice() else {
+            panic!("{:?}", decoded.dropped);
         };
-        assert_eq!((*reason, *samples, taken.lost_exemplars), (Reason::Limit, 4, 1));
+        assert_eq!((*reason, *samples, decoded.lost_exemplars), (Reason::Limit, 4, 1));
         assert_eq!(why, "`x`: a series has at most 1024 labels and 64 KiB of text");
-        assert_eq!(taken.samples, 3);
+        assert_eq!(decoded.samples, 3);
     }
     // The help of 2.0 is a symbol that a series refers to.
-    let taken = taken(&Intake::default(), TWO, &[with_help]);
-    assert_eq!((taken.points.len(), taken.dropped.len()), (0, 1));
+    let decoded = decoded(&RemoteWriteDecoder::default(), TWO, &[with_help]);
+    assert_eq!((decoded.points.len(), decoded.dropped.len()), (0, 1));
 }
 
 #[test]
@@ -341,10 +341,10 @@ fn s1_symbols_that_are_referred_to_again_and_again_are_not_copied() {
     let names = (0..LABELS).map(|number| format!("n{number}"));
     let symbols: Vec<String> = ["".to_owned(), big].into_iter().chain(names).collect();
     let labels = (2..LABELS as u64 + 2).flat_map(|name| [name, 1]).collect();
-    let taken = Intake::default().take(TWO, &referring(&symbols, &[labels]));
-    let taken = taken.unwrap();
-    assert_eq!((taken.points.len(), taken.dropped.len()), (0, 1));
-    assert_eq!((taken.dropped[0].0, taken.dropped[0].1), (Reason::Limit, 1));
+    let decoded = RemoteWriteDecoder::default().decode(TWO, &referring(&symbols, &[labels]));
+    let decoded = decoded.unwrap();
+    assert_eq!((decoded.points.len(), decoded.dropped.len()), (0, 1));
+    assert_eq!((decoded.dropped[0].0, decoded.dropped[0].1), (Reason::Limit, 1));
 }
 
 fn any_value() -> impl Strategy<Value = (Data, Value)> {
@@ -451,10 +451,10 @@ proptest! {
         let translation = translator.translate(&[batch(points.clone())]);
         prop_assert_eq!(&translation.dropped, &[]);
         let series = translation.groups.iter().flat_map(|group| &group.series);
-        let taken = Intake::default().take(TWO, &write::encode(TWO, series, false)).unwrap();
-        prop_assert_eq!(&taken.dropped, &[]);
+        let decoded = RemoteWriteDecoder::default().decode(TWO, &write::encode(TWO, series, false)).unwrap();
+        prop_assert_eq!(&decoded.dropped, &[]);
         let mut came = BTreeMap::new();
-        for point in &taken.points {
+        for point in &decoded.points {
             let stream = &point.series;
             prop_assert_eq!(&stream.resource.attributes, &resource.attributes);
             prop_assert_eq!(&stream.scope, &scope);
@@ -480,28 +480,28 @@ fn a_sample_from_the_future_is_counted_and_hides_no_collision() {
         hits.samples[0].start = start;
         hits
     };
-    let intake = Intake::default();
+    let decoder = RemoteWriteDecoder::default();
     let all = [
         hits(5, now - 3_000),
         hits(9, now + 86_400_000),
         hits(9, now - 2_000),
         hits(5, now - 1_000),
     ];
-    let taken = taken(&intake, TWO, &all);
-    assert_eq!((taken.points.len(), taken.samples), (3, 3));
-    let dropped = taken
+    let decoded = decoded(&decoder, TWO, &all);
+    assert_eq!((decoded.points.len(), decoded.samples), (3, 3));
+    let dropped = decoded
         .dropped
         .iter()
         .map(|(reason, samples, _)| (*reason, *samples));
     assert_eq!(dropped.collect::<Vec<_>>(), [(Reason::Future, 1)]);
-    assert_eq!(taken.colliding.len(), 1);
+    assert_eq!(decoded.colliding.len(), 1);
 }
 
 #[test]
 fn what_is_kept_of_series_is_bounded_by_the_memory_limit_and_what_goes_is_counted() {
     let memory = Arc::<crate::component::Account>::default();
     memory.add_limit(crate::component::Limit::of(1 << 20));
-    let intake = Intake::within(memory);
+    let decoder = RemoteWriteDecoder::within(memory);
     let long = "x".repeat(500);
     let all: Vec<_> = (0..1000)
         .map(|number| {
@@ -513,14 +513,14 @@ fn what_is_kept_of_series_is_bounded_by_the_memory_limit_and_what_goes_is_counte
             )
         })
         .collect();
-    let first = taken(&intake, TWO, &all);
+    let first = decoded(&decoder, TWO, &all);
     assert_eq!(
         (first.points.len(), first.dropped.len()),
         (1000, 0),
         "nothing is refused"
     );
     // Of an eighth of the limit, a series takes 1.5 KiB and more.
-    let again = taken(&intake, TWO, &all);
+    let again = decoded(&decoder, TWO, &all);
     assert_eq!(again.points.len(), 1000);
     assert!(
         first.evicted + again.evicted > 1500,
@@ -529,9 +529,9 @@ fn what_is_kept_of_series_is_bounded_by_the_memory_limit_and_what_goes_is_counte
         again.evicted
     );
     // Without a small limit all are kept, and are the same series.
-    let intake = Intake::default();
-    let first = taken(&intake, TWO, &all);
-    let again = taken(&intake, TWO, &all);
+    let decoder = RemoteWriteDecoder::default();
+    let first = decoded(&decoder, TWO, &all);
+    let again = decoded(&decoder, TWO, &all);
     assert_eq!(first.evicted + again.evicted, 0);
     let pairs = first.points.iter().zip(&again.points);
     assert!(
