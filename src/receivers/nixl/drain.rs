@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tidegate_ring::Batch as Columns;
 
-use super::books::Names;
 use super::config::Config;
 use super::kinds::Selection;
-use super::ring::{self, Look, Outlet, Ring};
+use super::metrics::Names;
+use super::ring::{self, DrainContext, Look, Ring};
 use super::watch::Watch;
 use crate::component::worker::Pause;
 use crate::component::{Context, Entry, Shared};
@@ -27,7 +27,7 @@ pub(super) struct Drain {
     shared: Arc<Shared>,
     /// Of the receiver in the configuration.
     path: Arc<str>,
-    outlet: Outlet,
+    context: DrainContext,
     consume: bool,
     poll_interval: Duration,
     watch: Watch,
@@ -53,7 +53,7 @@ impl Drain {
             configured => configured.into(),
         };
         Self {
-            outlet: Outlet {
+            context: DrainContext {
                 receiver: base.id.clone(),
                 entry,
                 selection: Selection::new(config),
@@ -90,9 +90,9 @@ impl Drain {
     }
 
     fn look(&mut self, now: Instant, due: impl Fn(&Ring, Instant) -> bool) {
-        let (columns, outlet) = (&mut self.columns, &self.outlet);
+        let (columns, context) = (&mut self.columns, &self.context);
         self.rings
-            .retain(|_, ring| !due(ring, now) || ring.look(columns, outlet, now) == Look::Stays);
+            .retain(|_, ring| !due(ring, now) || ring.look(columns, context, now) == Look::Stays);
         self.kept.settle(bytes(&self.rings, &self.refusals));
     }
 
@@ -109,7 +109,7 @@ impl Drain {
                 self.open(path, now);
             }
         }
-        let rings = metrics::gauge!("tidegate_nixl_rings", "receiver" => self.outlet.receiver.clone());
+        let rings = metrics::gauge!("tidegate_nixl_rings", "receiver" => self.context.receiver.clone());
         rings.set(self.rings.len() as f64);
     }
 
@@ -117,7 +117,7 @@ impl Drain {
         if !self.kept.take(ring::BYTES + kept::note(&path), now) {
             return self.refuse(&path, kept::MEMORY, &kept::no_room(&path), now);
         }
-        match Ring::open(&path, self.consume, self.poll_interval, &self.outlet) {
+        match Ring::open(&path, self.consume, self.poll_interval, &self.context) {
             Ok(ring) => {
                 tracing::debug!(agent = ring.agent(), path = %ring.path().display(), "draining");
                 self.refusals.remove(&path);
@@ -146,7 +146,7 @@ impl Drain {
         tracing::warn!(%error, "not drained");
         metrics::counter!(
             "tidegate_nixl_rejected_files_total",
-            "receiver" => self.outlet.receiver.clone(),
+            "receiver" => self.context.receiver.clone(),
             "reason" => reason,
         )
         .increment(1);

@@ -5,10 +5,10 @@
 //! while they refuse, the ring itself is the queue. Files that are no rings are never written to and nothing is
 //! ever unlinked.
 
-mod books;
 pub mod config;
 mod drain;
 mod kinds;
+mod metrics;
 mod pace;
 mod ring;
 pub(in crate::receivers) mod watch;

@@ -1,4 +1,4 @@
-//! One ring: drained into batches of events, with its books.
+//! One ring: drained into batches of events, with its metrics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tidegate_engine::{Attributes, Events, Lease, Resource, Scope, Source, SourceId, Values};
 use tidegate_ring::{Batch as Columns, Error, KINDS, Mode, Options, Poll, Reader, Reset};
 
-use super::books::{Books, Names};
 use super::kinds::{Kinds, Selection};
+use super::metrics::{Names, RingMetrics};
 use super::pace::Pace;
 use crate::batch::Batch;
 use crate::component::{Entry, unix_now};
@@ -26,14 +26,14 @@ const LEASE: Duration = Duration::from_secs(5);
 /// the way from ring to table.
 const MAX_EVENTS: usize = 4_096;
 
-/// What is kept of a ring: its names and kinds, its books, and the page that is mapped.
+/// What is kept of a ring: its names and kinds, its metrics, and the page that is mapped.
 pub(super) const BYTES: usize = 32 << 10;
 
 /// What is kept of a name that no other ring has. A ring may have 256 of them.
 const NAME_BYTES: usize = 512;
 
-/// What a drain of a ring needs of its receiver.
-pub(super) struct Outlet {
+/// The parts of the receiver that the drain of a ring needs.
+pub(super) struct DrainContext {
     /// `nixl/node`.
     pub(super) receiver: Arc<str>,
     pub(super) entry: Entry,
@@ -49,7 +49,7 @@ pub(super) struct Ring {
     source: Arc<Source>,
     kinds: Kinds,
     pace: Pace,
-    books: Books,
+    metrics: RingMetrics,
     next_lock: Instant,
     /// When it is to be looked at again.
     pub(super) due: Instant,
@@ -65,7 +65,12 @@ pub(super) enum Look {
 }
 
 impl Ring {
-    pub(super) fn open(path: &Path, consume: bool, poll: Duration, outlet: &Outlet) -> Result<Self, Error> {
+    pub(super) fn open(
+        path: &Path,
+        consume: bool,
+        poll: Duration,
+        context: &DrainContext,
+    ) -> Result<Self, Error> {
         let reader = Reader::open(
             path,
             Options {
@@ -83,23 +88,23 @@ impl Ring {
             mode = ?reader.mode(),
             "ring opened"
         );
-        let mut books = Books::new(&outlet.receiver, &agent, &outlet.names);
-        books.opened(&reader);
+        let mut metrics = RingMetrics::new(&context.receiver, &agent, &context.names);
+        metrics.opened(&reader);
         let now = Instant::now();
         Ok(Self {
-            source: Arc::new(source(&agent, &outlet.hostname)),
+            source: Arc::new(source(&agent, &context.hostname)),
             kinds: Kinds::new(),
             pace: Pace::new(poll),
             next_lock: now + LOCK_RETRY,
             due: now,
             reader,
             agent,
-            books,
+            metrics,
         })
     }
 
     /// Takes what there is and decides when to look again.
-    pub(super) fn look(&mut self, columns: &mut Columns, outlet: &Outlet, now: Instant) -> Look {
+    pub(super) fn look(&mut self, columns: &mut Columns, context: &DrainContext, now: Instant) -> Look {
         self.ask_for_lock(now);
         let poll = match self.reader.read(columns) {
             Ok(poll) => {
@@ -107,7 +112,7 @@ impl Ring {
                 poll
             }
             Err(error) => {
-                self.books.failed(&error);
+                self.metrics.failed(&error);
                 self.due = now + LOCK_RETRY;
                 return Look::Stays;
             }
@@ -117,22 +122,22 @@ impl Ring {
             Poll::Events(found) => {
                 fill = found.readable as f64 / found.capacity as f64;
                 more = found.readable > columns.len() as u64;
-                self.books.filled(fill, found.full);
+                self.metrics.filled(fill, found.full);
                 if found.full {
                     self.source.lease.lost(unix_now());
                 }
-                if !self.hand_on(columns, outlet) {
+                if !self.hand_on(columns, context) {
                     // Whatever delay was named: asking costs next to nothing, and the ring fills meanwhile.
                     self.due = now + REFUSED_RETRY;
                     return Look::Stays;
                 }
             }
-            Poll::Idle => self.books.filled(0.0, false),
+            Poll::Idle => self.metrics.filled(0.0, false),
             Poll::Settling | Poll::Unreadable(_) => {}
             Poll::Reset { reason, lost } => self.reset(reason, lost),
             Poll::Gone(reason) => {
                 tracing::info!(ring = %self.reader.path().display(), reason = reason.reason(), "ring closed");
-                self.books.closed(reason);
+                self.metrics.closed(reason);
                 self.source.lease.end();
                 return Look::Gone;
             }
@@ -144,21 +149,21 @@ impl Ring {
     }
 
     /// Pushes the columns; the ring lets go of them only when they were accepted. False: not now.
-    fn hand_on(&mut self, columns: &mut Columns, outlet: &Outlet) -> bool {
-        self.kinds.follow(self.reader.names(), &outlet.selection);
+    fn hand_on(&mut self, columns: &mut Columns, context: &DrainContext) -> bool {
+        self.kinds.follow(self.reader.names(), &context.selection);
         let taken = columns.len();
-        let events = self.events(columns, &outlet.selection);
+        let events = self.events(columns, &context.selection);
         let wanted = events.len();
         if wanted > 0
-            && let Err(refused) = outlet.entry.push(Batch::new(events))
+            && let Err(refused) = context.entry.push(Batch::new(events))
         {
             if refused.retry_after.is_some() {
                 return false;
             }
-            self.books.rejected(&refused.reason, wanted);
+            self.metrics.rejected(&refused.reason, wanted);
         }
         self.reader.commit();
-        self.books.took(taken, taken - wanted);
+        self.metrics.took(taken, taken - wanted);
         true
     }
 
@@ -203,8 +208,8 @@ impl Ring {
         if lost > 0 {
             self.source.lease.lost(unix_now());
         }
-        self.books.reset(reason, lost);
-        self.books.opened(&self.reader);
+        self.metrics.reset(reason, lost);
+        self.metrics.opened(&self.reader);
     }
 
     fn ask_for_lock(&mut self, now: Instant) {
@@ -214,7 +219,7 @@ impl Ring {
         self.next_lock = now + LOCK_RETRY;
         if let Ok(true) = self.reader.try_consume() {
             tracing::info!(ring = %self.reader.path().display(), "the other consumer is gone: consuming now");
-            self.books.opened(&self.reader);
+            self.metrics.opened(&self.reader);
         }
     }
 

@@ -5,15 +5,15 @@
 //! series that say how it went. What the pipelines refuse is offered again until the next scrape is due, then counted
 //! as lost.
 
-mod books;
 mod client;
 pub mod config;
 mod credentials;
 mod discovery;
-mod gate;
 mod identity;
 mod job;
 mod labels;
+mod limiter;
+mod metrics;
 mod pool;
 pub mod relabel;
 mod report;
@@ -30,19 +30,19 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::metrics::ScrapeMetrics;
 use crate::batch::Signal;
 use crate::component::targets::ScrapePool;
 use crate::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
     Stability,
 };
-use books::Books;
 use client::Client;
 use config::Config;
 use config::scrape::ScrapeConfig;
 use discovery::Discoveries;
-use gate::Gate;
 use job::Job;
+use limiter::ScrapeLimiter;
 use pool::Pool;
 use scrape::Workshop;
 
@@ -67,19 +67,23 @@ impl Prometheus {
     fn new(config: &Config, cx: &ReceiverContext) -> Result<Self, ComponentError> {
         let entry = cx.entry(Signal::Metrics);
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
-        let gate = Arc::new(Gate::new(config, cx.base.shared.clone(), entry.ceiling()));
+        let limiter = Arc::new(ScrapeLimiter::new(
+            config,
+            cx.base.shared.clone(),
+            entry.ceiling(),
+        ));
         let seed = target::seed();
         let pool = |job: &ScrapeConfig| {
             let failed = |error| cx.base.error(format!("job {:?}: {error}", job.job_name));
             let resolved = Job::new(job, config);
-            let books = Books::new(cx.base.id.clone(), resolved.name.clone(), entry.clone());
+            let metrics = ScrapeMetrics::new(cx.base.id.clone(), resolved.name.clone(), entry.clone());
             let shown = Arc::new(ScrapePool::new(resolved.name.clone()));
             cx.base.shared.scrape_pools.add(shown.clone());
             let workshop = Workshop {
                 client: Client::new(&resolved.http).map_err(failed)?,
                 job: resolved,
-                books: Arc::new(books),
-                gate: gate.clone(),
+                metrics: Arc::new(metrics),
+                limiter: limiter.clone(),
                 seed,
                 shown,
             };

@@ -9,9 +9,9 @@ use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::books::Books;
 use super::discovery::{Discoveries, Found, Room};
 use super::labels::Labels;
+use super::metrics::ScrapeMetrics;
 use super::scrape::{Order, Scraper, Workshop};
 use super::target::{Target, pairs};
 use crate::component::targets::Pairs;
@@ -49,8 +49,8 @@ impl Pool {
 
     /// Runs until `stopping`, and until the last loop has ended.
     pub(super) fn start(self, stopping: &CancellationToken, tasks: &TaskTracker) {
-        let (books, memory) = (&self.workshop.books, &self.workshop.gate.shared.memory);
-        let findings = self.discoveries.start(books, memory, stopping, tasks);
+        let (metrics, memory) = (&self.workshop.metrics, &self.workshop.limiter.shared.memory);
+        let findings = self.discoveries.start(metrics, memory, stopping, tasks);
         let running = Running {
             workshop: self.workshop,
             stopping: stopping.clone(),
@@ -109,9 +109,9 @@ impl Running {
         else {
             return; // The gateway stops.
         };
-        self.workshop.books.targets_dropped(dropped.len());
+        self.workshop.metrics.targets_dropped(dropped.len());
         self.workshop.shown.set_dropped(dropped);
-        self.workshop.books.targets_invalid(invalid);
+        self.workshop.metrics.targets_invalid(invalid);
         let too_many = self
             .workshop
             .job
@@ -196,12 +196,12 @@ impl Targets {
             invalid: 0,
         };
         for labels in found.iter().flat_map(|found| found.labels.iter()) {
-            all.add(labels, workshop, &workshop.books);
+            all.add(labels, workshop, &workshop.metrics);
         }
         all
     }
 
-    fn add(&mut self, labels: &Labels, workshop: &Workshop, books: &Books) {
+    fn add(&mut self, labels: &Labels, workshop: &Workshop, metrics: &ScrapeMetrics) {
         let discovered = Target::discovered(labels.clone(), &workshop.job);
         match Target::of(discovered.clone(), &workshop.job) {
             Ok(Some(target)) => {
@@ -210,7 +210,7 @@ impl Targets {
             Ok(None) => self.dropped.push(pairs(&discovered)),
             Err(error) => {
                 self.invalid += 1;
-                books.bad_target(&error);
+                metrics.bad_target(&error);
             }
         }
     }

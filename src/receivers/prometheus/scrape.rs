@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::books::{Books, Standing};
 use super::client::{self, Client, FetchError, Packed};
 use super::config::scrape::Protocol;
-use super::gate::{Gate, Room};
 use super::job::Job;
+use super::limiter::{PageReservation, ScrapeLimiter};
+use super::metrics::{ScrapeMetrics, TargetHealth};
 use super::target::{Target, pairs};
 use super::ticks::{MILLISECOND, aligned, nanos, now};
 use super::weight::weight;
@@ -29,8 +29,8 @@ use crate::component::{Ceiling, Held, unix_now};
 pub(super) struct Workshop {
     pub(super) job: Job,
     pub(super) client: Client,
-    pub(super) books: Arc<Books>,
-    pub(super) gate: Arc<Gate>,
+    pub(super) metrics: Arc<ScrapeMetrics>,
+    pub(super) limiter: Arc<ScrapeLimiter>,
     pub(super) seed: u64,
     /// The job's targets, for those who show them.
     pub(super) shown: Arc<ScrapePool>,
@@ -39,7 +39,7 @@ pub(super) struct Workshop {
 impl Workshop {
     /// A page of this size or larger fails.
     pub(super) fn body_bytes(&self) -> usize {
-        self.job.limits.body_bytes(self.gate.shared.memory.limit())
+        self.job.limits.body_bytes(self.limiter.shared.memory.limit())
     }
 }
 
@@ -68,7 +68,7 @@ enum Step {
 pub(super) struct Page {
     pub(super) packed: Packed,
     pub(super) content_type: Option<String>,
-    pub(super) room: Room,
+    pub(super) reservation: PageReservation,
 }
 
 /// The loop of one target.
@@ -77,7 +77,7 @@ pub(super) struct Scraper {
     target: Target,
     shown: Arc<ScrapeTarget>,
     headers: HeaderMap,
-    standing: Standing,
+    health: TargetHealth,
     /// Elsewhere while a page is being read.
     work: Option<Work>,
     has_scraped: bool,
@@ -88,7 +88,7 @@ impl Scraper {
     pub(super) fn new(workshop: Arc<Workshop>, target: Target) -> Self {
         Self {
             headers: headers(&workshop.job, &target),
-            standing: Standing::new(workshop.books.clone()),
+            health: TargetHealth::new(workshop.metrics.clone()),
             work: None,
             has_scraped: false,
             aligned: None,
@@ -193,20 +193,20 @@ impl Scraper {
         stopping: &CancellationToken,
     ) {
         let workshop = self.workshop.clone();
-        let (gate, books) = (&workshop.gate, &workshop.books);
+        let (limiter, metrics) = (&workshop.limiter, &workshop.metrics);
         // Held until the pipelines have taken the points: while they refuse, no more pages are fetched than have places.
-        let Some(Ok(_place)) = stopping.run_until_cancelled(gate.scrapes.acquire()).await else {
+        let Some(Ok(_place)) = stopping.run_until_cancelled(limiter.scrapes.acquire()).await else {
             return;
         };
-        if gate.shared.memory.is_over(Ceiling::Hard) {
-            books.scrape_failed(
+        if limiter.shared.memory.is_over(Ceiling::Hard) {
+            metrics.scrape_failed(
                 "memory",
                 &self.target.url,
-                &"the memory limiter says that there is no room",
+                &"the memory limiter says that there is no reservation",
             );
             return;
         }
-        books.scrape();
+        metrics.scrape();
         let started = Instant::now();
         let fetched = match forced {
             Some(why) => Err(Failure::Forced(why)),
@@ -229,12 +229,12 @@ impl Scraper {
             },
         });
         match done.as_ref().map(|done| &done.failure) {
-            Some(None) => self.standing.up(&self.target.url),
+            Some(None) => self.health.up(&self.target.url),
             Some(Some((reason, why))) => {
-                self.standing.down();
-                books.scrape_failed(reason, &self.target.url, why);
+                self.health.down();
+                metrics.scrape_failed(reason, &self.target.url, why);
             }
-            None => self.standing.down(),
+            None => self.health.down(),
         }
         self.settle(done, next, stopping).await;
     }
@@ -257,8 +257,8 @@ impl Scraper {
                 Some(done)
             }
             Err(error) => {
-                let books = &self.workshop.books;
-                books.scrape_failed("internal", &self.target.url, &error);
+                let metrics = &self.workshop.metrics;
+                metrics.scrape_failed("internal", &self.target.url, &error);
                 None
             }
         }
@@ -266,7 +266,7 @@ impl Scraper {
 
     /// Offers again until `next` what no pipeline took.
     async fn settle(&mut self, done: Option<Done>, next: tokio::time::Instant, stopping: &CancellationToken) {
-        let books = self.workshop.books.clone();
+        let metrics = self.workshop.metrics.clone();
         let Some(done) = done else { return };
         let mut pending = done.pending;
         while let Some(Pending { batch, refused, held }) = pending.take() {
@@ -274,7 +274,7 @@ impl Scraper {
             let now = tokio::time::Instant::now();
             let is_last = stopping.is_cancelled() || now >= next;
             let Some(delay) = refused.retry_after.filter(|_| !is_last) else {
-                books.lost(points, "refused", &refused.reason);
+                metrics.lost(points, "refused", &refused.reason);
                 return;
             };
             let until = (now + delay).min(next);
@@ -284,7 +284,7 @@ impl Scraper {
             let again = self.work(move |work| work.push(batch, held)).await;
             match again {
                 Some(done) => pending = done.pending,
-                None => books.lost(points, "internal", &"a worker ended by a panic"),
+                None => metrics.lost(points, "internal", &"a worker ended by a panic"),
             }
         }
     }
@@ -316,15 +316,18 @@ async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Res
         let content_type = content_type
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned);
-        let mut room = Room::new(workshop.gate.clone());
+        let mut reservation = PageReservation::new(workshop.limiter.clone());
         let limit = workshop.body_bytes();
-        let account = (workshop.gate.shared.memory.clone(), workshop.gate.ceiling);
-        let packed = client::read(response, limit, timeout, account, |bytes| room.arrived(bytes)).await?;
-        room.has_arrived();
+        let account = (workshop.limiter.shared.memory.clone(), workshop.limiter.ceiling);
+        let packed = client::read(response, limit, timeout, account, |bytes| {
+            reservation.arrived(bytes)
+        })
+        .await?;
+        reservation.has_arrived();
         Ok(Page {
             packed,
             content_type,
-            room,
+            reservation,
         })
     });
     fetched.await.unwrap_or(Err(FetchError::TimedOut(timeout)))
@@ -359,32 +362,36 @@ fn headers(job: &Job, target: &Target) -> HeaderMap {
 /// Bytes of a page, unpacked, with the room that they and their points take.
 pub(super) struct Unpacked {
     pub(super) bytes: Bytes,
-    room: Room,
+    reservation: PageReservation,
     weight: usize,
 }
 
 impl Unpacked {
     /// What its points have reserved, which are all that is left of it.
     pub(super) fn into_points(self) -> Held {
-        self.room.into_points(self.weight)
+        self.reservation.into_points(self.weight)
     }
 }
 
 impl Page {
     /// Unpacks it, within the job's limit and the room that there is.
     pub(super) fn unpack(self, limit_bytes: usize, format: Option<Format>) -> Result<Unpacked, FetchError> {
-        let mut room = self.room;
+        let mut reservation = self.reservation;
         let packed_bytes = self.packed.bytes.len();
-        let left = room.left().saturating_add(packed_bytes).saturating_add(1);
-        let unpacked = self.packed.unpack(limit_bytes.min(left), room.held());
+        let left = reservation.left().saturating_add(packed_bytes).saturating_add(1);
+        let unpacked = self.packed.unpack(limit_bytes.min(left), reservation.held());
         let bytes = unpacked.map_err(|error| match error {
             FetchError::TooLarge(_) if left < limit_bytes => FetchError::NoRoom,
             error => error,
         })?;
-        room.unpacked(bytes.len());
+        reservation.unpacked(bytes.len());
         // What its lines become has to have room too. A page in no format fails unread.
         let weight = format.map_or(0, |format| weight(format, &bytes));
-        room.held().try_grow(weight)?;
-        Ok(Unpacked { bytes, room, weight })
+        reservation.held().try_grow(weight)?;
+        Ok(Unpacked {
+            bytes,
+            reservation,
+            weight,
+        })
     }
 }

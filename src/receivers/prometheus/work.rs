@@ -7,9 +7,9 @@ use tidegate_engine::{Point, Scope, UnixNanos, Value};
 use tidegate_exposition::{NativeHistograms, Options};
 
 use super::client::FetchError;
-use super::gate::Kept;
 use super::identity::Identity;
 use super::job::Job;
+use super::limiter::RetainedMemory;
 use super::relabel::Validation;
 use super::report::{Report, Scraped};
 use super::scrape::{Page, Workshop};
@@ -85,7 +85,7 @@ pub(super) struct Pending {
 pub(super) struct Work {
     workshop: Arc<Workshop>,
     decoder: ScrapeDecoder,
-    kept: Kept,
+    kept: RetainedMemory,
     report: Report,
     /// How many points the last page had.
     expected: usize,
@@ -102,7 +102,7 @@ impl Work {
         let identity = Identity::new(workshop.clone(), target);
         Self {
             decoder: ScrapeDecoder::new(settings(&workshop.job, scope), Box::new(identity)),
-            kept: Kept::new(workshop.gate.clone()),
+            kept: RetainedMemory::new(workshop.limiter.clone()),
             report,
             workshop,
             expected: 0,
@@ -177,7 +177,7 @@ impl Work {
 
     /// Offers points to the pipelines, which have so much reserved until they are taken.
     pub(super) fn push(&mut self, batch: Batch, held: Option<Held>) -> Done {
-        let pushed = self.workshop.books.entry().push(batch.clone());
+        let pushed = self.workshop.metrics.entry().push(batch.clone());
         Done {
             failure: None,
             pending: pushed.err().map(|refused| Pending { batch, refused, held }),
@@ -218,7 +218,7 @@ impl Work {
             ("unusable", counts.unusable),
         ];
         for (reason, samples) in left_out {
-            self.workshop.books.left_out(samples, reason);
+            self.workshop.metrics.left_out(samples, reason);
         }
     }
 }

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::DatagramConfig;
 use super::kinds::{self, Kinds, NoKind};
-use super::outlet::Outlet;
 use super::proto;
+use super::sink::EventSink;
 use super::source::new_source;
 use super::statsd::{self, Line, LineError, Type};
 use crate::component::unix_now;
@@ -49,7 +49,7 @@ pub(super) struct Task {
 
 impl Task {
     /// Binds the socket and begins to read.
-    pub(super) fn start(config: &DatagramConfig, outlet: Arc<Outlet>) -> Result<Self, ListenError> {
+    pub(super) fn start(config: &DatagramConfig, sink: Arc<EventSink>) -> Result<Self, ListenError> {
         let (socket, file) = SocketFile::place(&config.path, &config.file(), SocketType::DGRAM, |path| {
             let socket = StdDatagram::bind(path)?;
             socket.set_nonblocking(true)?;
@@ -60,8 +60,8 @@ impl Task {
         let reader = Reader {
             socket,
             buffer: vec![0; config.max_datagram_size.as_usize()].into(),
-            senders: Senders::new(config, outlet.clone()),
-            outlet,
+            senders: Senders::new(config, sink.clone()),
+            sink,
             stopping: stopping.clone(),
         };
         Ok(Self {
@@ -87,7 +87,7 @@ struct Reader {
     socket: UnixDatagram,
     buffer: Box<[u8]>,
     senders: Senders,
-    outlet: Arc<Outlet>,
+    sink: Arc<EventSink>,
     stopping: CancellationToken,
 }
 
@@ -103,7 +103,7 @@ impl Reader {
             self.push().await;
             tokio::task::yield_now().await;
             stopping
-                .run_until_cancelled(self.outlet.memory_is_available())
+                .run_until_cancelled(self.sink.memory_is_available())
                 .await;
         }
         // Nobody finds the socket any more; what was sent before is taken still.
@@ -136,7 +136,7 @@ impl Reader {
     async fn push(&mut self) {
         for events in self.senders.take_pending() {
             // What is refused for good has been counted.
-            let _ = self.outlet.push_until_taken(events, None, &self.stopping).await;
+            let _ = self.sink.push_until_taken(events, None, &self.stopping).await;
         }
     }
 }
@@ -177,7 +177,7 @@ struct Senders {
     file: SocketFileConfig,
     /// Whether senders are told apart.
     by_process: bool,
-    outlet: Arc<Outlet>,
+    sink: Arc<EventSink>,
     pending_events: usize,
     /// What the kinds of all of them take.
     kinds_bytes: usize,
@@ -200,7 +200,7 @@ struct Columns {
 }
 
 impl Senders {
-    fn new(config: &DatagramConfig, outlet: Arc<Outlet>) -> Self {
+    fn new(config: &DatagramConfig, sink: Arc<EventSink>) -> Self {
         let counter = match config.is_monotonic_counter {
             true => Instrument::Counter,
             false => Instrument::UpDownCounter,
@@ -211,7 +211,7 @@ impl Senders {
             counter,
             file: config.file(),
             by_process: config.peer_credentials,
-            outlet,
+            sink,
             pending_events: 0,
             kinds_bytes: 0,
         }
@@ -220,14 +220,14 @@ impl Senders {
     fn take(&mut self, datagram: &[u8], received: &Received, now: UnixNanos) {
         if !self.file.allows(received.sender) {
             let why = "its sender is no allowed user or group";
-            return self.outlet.lose(1, "not_allowed", &why);
+            return self.sink.lose(1, "not_allowed", &why);
         }
         let whole = if received.truncated {
             self.without_torn_line(datagram)
         } else {
             datagram
         };
-        let (outlet, mut taken) = (self.outlet.clone(), 0);
+        let (sink, mut taken) = (self.sink.clone(), 0);
         let sender = self.sender(received.sender.filter(|_| self.by_process), now);
         let before = sender.kinds.bytes();
         for line in whole.split(|byte| *byte == b'\n') {
@@ -237,7 +237,7 @@ impl Senders {
             }
             match sender.take(line, now) {
                 Ok(events) => taken += events,
-                Err(refused) => outlet.lose(1, refused.reason(), &refused.show(line)),
+                Err(refused) => sink.lose(1, refused.reason(), &refused.show(line)),
             }
         }
         let after = sender.kinds.bytes();
@@ -250,7 +250,7 @@ impl Senders {
 
     /// The line that the end of the buffer cut through is lost.
     fn without_torn_line<'a>(&self, datagram: &'a [u8]) -> &'a [u8] {
-        self.outlet
+        self.sink
             .lose(1, "truncated", &"a datagram is larger than `max_datagram_size`");
         let end = datagram.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
         datagram.get(..end).unwrap_or_default()
@@ -260,8 +260,8 @@ impl Senders {
         if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&credentials) {
             self.forget_the_most_silent();
         }
-        let (timeout, counter, max_kinds) = (self.outlet.source_timeout, self.counter, self.max_kinds);
-        let account = &self.outlet.shared.memory;
+        let (timeout, counter, max_kinds) = (self.sink.source_timeout, self.counter, self.max_kinds);
+        let account = &self.sink.shared.memory;
         let sender = self.senders.entry(credentials).or_insert_with(|| Sender {
             source: Arc::new(new_source(&proto::Source::default(), credentials, timeout)),
             kinds: Kinds::new(max_kinds, counter, account),

@@ -8,10 +8,10 @@ mod datagram;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod kinds;
-mod outlet;
 pub mod proto;
 mod session;
 mod silence;
+mod sink;
 mod source;
 mod statsd;
 mod stream;
@@ -29,7 +29,7 @@ use crate::component::{
 };
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server};
 use config::{Config, DatagramConfig, StreamConfig};
-use outlet::Outlet;
+use sink::EventSink;
 
 /// The factory of `uds`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -44,7 +44,7 @@ pub static FACTORY: ReceiverFactory = Factory {
 struct Uds {
     config: Arc<Config>,
     base: Context,
-    outlet: Arc<Outlet>,
+    sink: Arc<EventSink>,
     running: Mutex<Running>,
 }
 
@@ -60,7 +60,7 @@ impl Uds {
         let entry = cx.entry(Signal::Metrics).cloned();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         Ok(Self {
-            outlet: Arc::new(Outlet::new(&cx.base, entry, config.source_timeout)),
+            sink: Arc::new(EventSink::new(&cx.base, entry, config.source_timeout)),
             config,
             base: cx.base.clone(),
             running: Mutex::default(),
@@ -72,14 +72,14 @@ impl Uds {
         let listener = Listener::bind(&endpoint, &config.file()).await;
         let listener = listener.map_err(|error| self.base.error(error.to_string()))?;
         let limits = ConnectionLimits::plain(config.max_connections.get());
-        let (outlet, config) = (self.outlet.clone(), Arc::new(config.clone()));
+        let (sink, config) = (self.sink.clone(), Arc::new(config.clone()));
         Ok(Server::start(listener, limits, move |connection| {
-            stream::serve(connection, outlet.clone(), config.clone())
+            stream::serve(connection, sink.clone(), config.clone())
         }))
     }
 
     fn start_datagram(&self, config: &DatagramConfig) -> Result<datagram::Task, ComponentError> {
-        datagram::Task::start(config, self.outlet.clone()).map_err(|error| self.base.error(error.to_string()))
+        datagram::Task::start(config, self.sink.clone()).map_err(|error| self.base.error(error.to_string()))
     }
 }
 

@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::config::StreamConfig;
-use super::outlet::{LIGHT_EVENTS, MEMORY_POLL, Outlet};
 use super::proto::{EventAck, EventBatch};
 use super::session::{Session, SessionError, Taken};
 use super::silence::Silence;
+use super::sink::{EventSink, LIGHT_EVENTS, MEMORY_POLL};
 use super::weigh::{Weighed, columns, count_events, weigh};
 use crate::component::account::{Arriving, Late, Pauses};
 use crate::component::unix_now;
@@ -89,7 +89,7 @@ enum StreamError {
 }
 
 /// Serves a connection until its peer closes it or breaks the rules, or the receiver stops.
-pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: Arc<StreamConfig>) {
+pub(super) async fn serve(connection: Connection, sink: Arc<EventSink>, config: Arc<StreamConfig>) {
     let peer = match connection.peer {
         Peer::Unix(credentials) if config.peer_credentials => credentials,
         _ => None,
@@ -100,17 +100,17 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             buffer: BytesMut::new(),
             limit: config.max_frame_size.as_usize(),
             closed: false,
-            held: outlet.hold(),
+            held: sink.hold(),
             went_on: Instant::now(),
             waiting: None,
             arriving: None,
             silence: Silence::new(connection.crowd),
             stopping: connection.stopping.clone(),
         },
-        session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
-        declared: outlet.hold(),
+        session: Session::new(peer, config.max_kinds.get(), sink.source_timeout),
+        declared: sink.hold(),
         max_kinds: config.max_kinds.get().into(),
-        outlet: outlet.clone(),
+        sink: sink.clone(),
         endpoint: connection.endpoint,
         stopping: connection.stopping,
     };
@@ -119,9 +119,9 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
         Err(StreamError::Io(error)) => tracing::debug!(?peer, %error, "event connection broke"),
         Err(error @ StreamError::Stopping) => tracing::debug!(?peer, %error, "event connection ends"),
         // A message without events counts as one.
-        Err(StreamError::Undecoded { events, why }) => outlet.lose(events.max(1), "memory", &why),
-        Err(error @ (StreamError::NoRoom(_) | StreamError::TooSlow)) => outlet.lose(1, "memory", &error),
-        Err(error) => outlet.lose(1, "malformed", &error),
+        Err(StreamError::Undecoded { events, why }) => sink.lose(events.max(1), "memory", &why),
+        Err(error @ (StreamError::NoRoom(_) | StreamError::TooSlow)) => sink.lose(1, "memory", &error),
+        Err(error) => sink.lose(1, "malformed", &error),
     }
 }
 
@@ -131,7 +131,7 @@ struct Serving {
     /// What the kinds and sources take that the connection has declared, until it closes.
     declared: Held,
     max_kinds: usize,
-    outlet: Arc<Outlet>,
+    sink: Arc<EventSink>,
     /// Where it was accepted, as a label.
     endpoint: Arc<str>,
     stopping: CancellationToken,
@@ -140,7 +140,7 @@ struct Serving {
 impl Serving {
     async fn run(&mut self) -> Result<(), StreamError> {
         // An open connection is a sign of life, well within the time after which its sources would count as gone.
-        let mut alive = tokio::time::interval((self.outlet.source_timeout / 3).max(Duration::from_millis(1)));
+        let mut alive = tokio::time::interval((self.sink.source_timeout / 3).max(Duration::from_millis(1)));
         let stopping = self.stopping.clone();
         loop {
             let closed = self.frames.closed;
@@ -177,7 +177,7 @@ impl Serving {
             taken?;
             drop(decoding);
             stopping
-                .run_until_cancelled(self.outlet.memory_is_available())
+                .run_until_cancelled(self.sink.memory_is_available())
                 .await;
             self.frames.silence.has_declared = self.session.has_kinds();
             // Until now it was not the peer's turn.
@@ -220,7 +220,7 @@ impl Serving {
         weighed: &Weighed,
         mut slot: Option<Slot>,
     ) -> Result<(Held, Option<Slot>), StreamError> {
-        let mut decoding = self.outlet.hold();
+        let mut decoding = self.sink.hold();
         if weighed.decoded > FREE_BYTES {
             slot = make_room_in(slot, &mut decoding, weighed.decoded, &self.stopping).await?;
         }
@@ -258,7 +258,7 @@ impl Serving {
             Err(error) => {
                 // The answer may take long to be read.
                 drop(slot);
-                self.outlet.lose(events, "malformed", &error);
+                self.sink.lose(events, "malformed", &error);
                 self.acknowledge(
                     acknowledge,
                     EventAck {
@@ -282,11 +282,11 @@ impl Serving {
             // A sender that waits for an answer keeps its batch itself; for others we keep it and stop reading.
             false if acknowledge => {
                 let batch = crate::batch::Batch::new(taken.events);
-                self.outlet.send(batch, slot).await
+                self.sink.send(batch, slot).await
             }
             false => {
-                let (outlet, stopping) = (&self.outlet, &self.stopping);
-                outlet.push_until_taken(taken.events, slot, stopping).await
+                let (sink, stopping) = (&self.sink, &self.stopping);
+                sink.push_until_taken(taken.events, slot, stopping).await
             }
         };
         let ack = match answer {
@@ -295,7 +295,7 @@ impl Serving {
         };
         let comes_again = acknowledge && ack.retry_after_ms > 0;
         if flawed > 0 && !comes_again {
-            self.outlet.lose(flawed, "invalid", &why);
+            self.sink.lose(flawed, "invalid", &why);
         }
         self.acknowledge(acknowledge, EventAck { sequence, ..ack }).await
     }

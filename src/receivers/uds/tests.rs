@@ -521,13 +521,13 @@ async fn a_datagram_beyond_the_limit_keeps_its_whole_lines() {
         path.display()
     );
     let (cx, counts) = counted(&sink);
-    let outlet = Arc::new(Outlet::new(
+    let event_sink = Arc::new(EventSink::new(
         &cx.base,
         cx.entry(Signal::Metrics).unwrap().clone(),
         Duration::from_secs(9),
     ));
     let config = settings::<Config>(&yaml).get::<Config>();
-    let task = datagram::Task::start(config.datagram.as_ref().unwrap(), outlet.clone()).unwrap();
+    let task = datagram::Task::start(config.datagram.as_ref().unwrap(), event_sink).unwrap();
     let socket = sender(&path);
     socket.send(b"a:1|c\nb:2|c\nlong.name:3|c").unwrap();
     socket.send(b"c:1|c\na:5|c").unwrap();

@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::books::Books;
 use super::config::scrape::ScrapeConfig;
 use super::labels::Labels;
+use super::metrics::ScrapeMetrics;
 use crate::component::Account;
 use crate::net::TlsError;
 pub(super) use group::Room;
@@ -39,7 +39,7 @@ const QUEUED_FINDINGS: usize = 4;
 struct Reporter {
     source: usize,
     found: mpsc::Sender<(usize, Found)>,
-    books: Arc<Books>,
+    metrics: Arc<ScrapeMetrics>,
     /// The account that answers are on.
     memory: Arc<Account>,
 }
@@ -60,7 +60,7 @@ impl Reporter {
     }
 
     fn failed(&self, mechanism: &'static str, why: &dyn std::fmt::Display) {
-        self.books.discovery_failed(mechanism, why);
+        self.metrics.discovery_failed(mechanism, why);
     }
 }
 
@@ -105,7 +105,7 @@ impl Discoveries {
     /// Starts them. What they find comes out of the receiver, with the number of the discovery.
     pub(super) fn start(
         self,
-        books: &Arc<Books>,
+        metrics: &Arc<ScrapeMetrics>,
         memory: &Arc<Account>,
         stopping: &CancellationToken,
         tasks: &TaskTracker,
@@ -117,7 +117,7 @@ impl Discoveries {
             Reporter {
                 source: sources - 1,
                 found: found.clone(),
-                books: books.clone(),
+                metrics: metrics.clone(),
                 memory: memory.clone(),
             }
         };

@@ -19,9 +19,9 @@ impl Running {
         let yaml = format!("config: {{scrape_configs: [{{job_name: j, {yaml}}}]}}");
         let config = settings::<Config>(&yaml).get::<Config>();
         let discoveries = Discoveries::new(&config.config.scrape_configs[0]).unwrap();
-        let books = Books::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
+        let metrics = ScrapeMetrics::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let findings = discoveries.start(&Arc::new(books), &Arc::default(), &stopping, &tasks);
+        let findings = discoveries.start(&Arc::new(metrics), &Arc::default(), &stopping, &tasks);
         Self {
             findings,
             stopping,

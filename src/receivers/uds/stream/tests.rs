@@ -154,19 +154,19 @@ fn serving() -> (Serving, tokio::net::UnixStream, Arc<Account>) {
     let (mut frames, peer, _) = frames();
     let base = context("receivers", "uds");
     let account = base.shared.memory.clone();
-    let outlet = Outlet::new(
+    let sink = EventSink::new(
         &base,
         Sink::new().entry(Signal::Metrics),
         Duration::from_secs(300),
     );
-    frames.held = outlet.hold();
+    frames.held = sink.hold();
     let serving = Serving {
         stopping: frames.stopping.clone(),
         frames,
-        session: Session::new(None, 100, outlet.source_timeout),
-        declared: outlet.hold(),
+        session: Session::new(None, 100, sink.source_timeout),
+        declared: sink.hold(),
         max_kinds: 100,
-        outlet: Arc::new(outlet),
+        sink: Arc::new(sink),
         endpoint: "events.sock".into(),
     };
     (serving, peer, account)

@@ -9,7 +9,7 @@ use super::*;
 use crate::batch::Signal;
 use crate::component::Limit;
 use crate::component::testing::Sink;
-use crate::receivers::prometheus::books::Books;
+use crate::receivers::prometheus::metrics::ScrapeMetrics;
 
 /// The records that a server has under a name: type and data.
 type Zone = fn(&str) -> Option<Vec<(u16, Vec<u8>)>>;
@@ -178,11 +178,11 @@ async fn the_targets_of_a_name_are_on_the_account_while_they_are_in_force() {
     };
     let memory = Arc::<Account>::default();
     let (found, mut findings) = tokio::sync::mpsc::channel(1);
-    let books = Books::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
+    let metrics = ScrapeMetrics::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
     let running = tokio::spawn(discovery.run(Reporter {
         source: 0,
         found,
-        books: Arc::new(books),
+        metrics: Arc::new(metrics),
         memory: memory.clone(),
     }));
     let mut reserved = Vec::new();

@@ -1,4 +1,4 @@
-//! What both sockets share: the way into the graph, and the counting of what does not get there.
+//! The sink of both sockets: hands events to the pipelines, and counts those that they refuse.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,29 +23,32 @@ pub(super) const LIGHT_EVENTS: usize = 16 << 10;
 /// At most one log line in this time about bad input; the counters have them all.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The way into the graph.
-pub(super) struct Outlet {
+/// Hands batches to the pipelines. Both sockets share it.
+pub(super) struct EventSink {
     pub(super) entry: Entry,
     pub(super) shared: Arc<Shared>,
     pub(super) source_timeout: Duration,
     receiver: Arc<str>,
-    complaints: Mutex<Complaints>,
+    throttle: Mutex<LogThrottle>,
 }
 
+/// Limits log lines to one per [`COMPLAINT_INTERVAL`].
 #[derive(Default)]
-struct Complaints {
+struct LogThrottle {
+    /// When the last line was logged.
     last: Option<Instant>,
+    /// Lines suppressed since then.
     suppressed: usize,
 }
 
-impl Outlet {
+impl EventSink {
     pub(super) fn new(base: &Context, entry: Entry, source_timeout: Duration) -> Self {
         Self {
             entry,
             shared: base.shared.clone(),
             source_timeout,
             receiver: base.id.clone(),
-            complaints: Mutex::default(),
+            throttle: Mutex::default(),
         }
     }
 
@@ -121,15 +124,15 @@ impl Outlet {
 
     /// How many complaints were suppressed since the last one, when it is time for another.
     fn may_complain(&self) -> Option<usize> {
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if complaints
+        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        if throttle
             .last
             .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
         {
-            complaints.suppressed += 1;
+            throttle.suppressed += 1;
             return None;
         }
-        complaints.last = Some(Instant::now());
-        Some(std::mem::take(&mut complaints.suppressed))
+        throttle.last = Some(Instant::now());
+        Some(std::mem::take(&mut throttle.suppressed))
     }
 }

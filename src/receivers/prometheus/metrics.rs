@@ -1,4 +1,4 @@
-//! What a job counts and says: its targets by state, scrapes and failures by reason, and now and then a line in the log.
+//! The metrics and log lines of a scrape job: its targets by state, its scrapes, and its failures by reason.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -28,29 +28,32 @@ const STATES: [(State, &str); 3] = [
     (State::Down, "down"),
 ];
 
-/// The books of a job.
-pub(super) struct Books {
+/// The metrics of a job. Log lines of one kind are rate-limited; the counters have every event.
+pub(super) struct ScrapeMetrics {
     receiver: Arc<str>,
     job: Arc<str>,
     entry: Entry,
     targets: [AtomicI64; STATES.len()],
-    complaints: Mutex<HashMap<&'static str, Complaints>>,
+    throttles: Mutex<HashMap<&'static str, LogThrottle>>,
 }
 
+/// Limits log lines of one kind to one per [`COMPLAINT_INTERVAL`].
 #[derive(Default)]
-struct Complaints {
+struct LogThrottle {
+    /// When the last line was logged.
     last: Option<Instant>,
+    /// Lines suppressed since then.
     suppressed: usize,
 }
 
-impl Books {
+impl ScrapeMetrics {
     pub(super) fn new(receiver: Arc<str>, job: Arc<str>, entry: Entry) -> Self {
         Self {
             receiver,
             job,
             entry,
             targets: Default::default(),
-            complaints: Mutex::default(),
+            throttles: Mutex::default(),
         }
     }
 
@@ -168,20 +171,21 @@ impl Books {
             .increment(by);
     }
 
-    /// Says something unless much the same was said lately.
+    /// Logs with `say` unless a line of this kind was logged lately. `say` gets the number of suppressed
+    /// lines, and runs without the lock.
     fn complain(&self, kind: &'static str, say: impl FnOnce(usize)) {
         let suppressed = {
-            let mut all = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-            let complaints = all.entry(kind).or_default();
-            if complaints
+            let mut all = self.throttles.lock().unwrap_or_else(PoisonError::into_inner);
+            let throttle = all.entry(kind).or_default();
+            if throttle
                 .last
                 .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
             {
-                complaints.suppressed += 1;
+                throttle.suppressed += 1;
                 return;
             }
-            complaints.last = Some(Instant::now());
-            std::mem::take(&mut complaints.suppressed)
+            throttle.last = Some(Instant::now());
+            std::mem::take(&mut throttle.suppressed)
         };
         say(suppressed);
     }
@@ -217,20 +221,20 @@ fn remedy(reason: &str) -> &'static str {
     found.map_or("", |(_, remedy)| remedy)
 }
 
-/// A target that is counted in its state until this is dropped.
-pub(super) struct Standing {
-    books: Arc<Books>,
+/// The health of one target. The target counts in the metrics until this is dropped.
+pub(super) struct TargetHealth {
+    metrics: Arc<ScrapeMetrics>,
     state: State,
     /// When its scrapes began to fail.
     down_since: Option<Instant>,
 }
 
-impl Standing {
+impl TargetHealth {
     /// A target that has not been scraped yet.
-    pub(super) fn new(books: Arc<Books>) -> Self {
-        books.count_target(State::Unknown, 1);
+    pub(super) fn new(metrics: Arc<ScrapeMetrics>) -> Self {
+        metrics.count_target(State::Unknown, 1);
         Self {
-            books,
+            metrics,
             state: State::Unknown,
             down_since: None,
         }
@@ -240,7 +244,7 @@ impl Standing {
     pub(super) fn up(&mut self, target: &dyn Display) {
         self.set(State::Up);
         if let Some(since) = self.down_since.take() {
-            self.books.back(target, since.elapsed());
+            self.metrics.back(target, since.elapsed());
         }
     }
 
@@ -252,15 +256,15 @@ impl Standing {
 
     fn set(&mut self, state: State) {
         if state != self.state {
-            self.books.count_target(self.state, -1);
-            self.books.count_target(state, 1);
+            self.metrics.count_target(self.state, -1);
+            self.metrics.count_target(state, 1);
             self.state = state;
         }
     }
 }
 
-impl Drop for Standing {
+impl Drop for TargetHealth {
     fn drop(&mut self) {
-        self.books.count_target(self.state, -1);
+        self.metrics.count_target(self.state, -1);
     }
 }

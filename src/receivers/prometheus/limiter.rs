@@ -1,4 +1,4 @@
-//! What the scrapes of a receiver share: places, and room for pages.
+//! Limits the concurrent scrapes of a receiver, and the memory of their pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,20 +9,20 @@ use super::client::{self, FetchError};
 use super::config::Config;
 use crate::component::{Ceiling, Held, Shared};
 
-/// Bounds on what scrapes use at a time.
-pub(super) struct Gate {
-    /// A permit a scrape that is under way.
+/// Limits concurrent scrapes and the bytes that they buffer. All jobs of a receiver share it.
+pub(super) struct ScrapeLimiter {
+    /// One permit per scrape in progress.
     pub(super) scrapes: Semaphore,
     max_buffered_bytes: usize,
     buffered_bytes: AtomicUsize,
-    /// What is kept of targets from scrape to scrape.
+    /// Bytes that all targets keep between scrapes.
     kept_bytes: AtomicUsize,
     pub(super) shared: Arc<Shared>,
-    /// How much memory pages may take.
+    /// The ceiling of the account for pages.
     pub(super) ceiling: Ceiling,
 }
 
-impl Gate {
+impl ScrapeLimiter {
     pub(super) fn new(config: &Config, shared: Arc<Shared>, ceiling: Ceiling) -> Self {
         Self {
             scrapes: Semaphore::new(config.max_concurrent_scrapes.get().min(Semaphore::MAX_PERMITS)),
@@ -35,17 +35,17 @@ impl Gate {
     }
 }
 
-/// What is kept of a target from scrape to scrape, on the account of memory until it is dropped.
+/// The memory that a target retains between scrapes. It is on the account until this is dropped.
 pub(super) struct Kept {
-    gate: Arc<Gate>,
+    limiter: Arc<ScrapeLimiter>,
     held: Held,
 }
 
 impl Kept {
     /// Nothing yet.
-    pub(super) fn new(gate: Arc<Gate>) -> Self {
-        let held = Held::new(gate.shared.memory.clone());
-        Self { gate, held }
+    pub(super) fn new(limiter: Arc<ScrapeLimiter>) -> Self {
+        let held = Held::new(limiter.shared.memory.clone());
+        Self { limiter, held }
     }
 
     /// It takes so many bytes now. False: all targets of the receiver take more than half of the memory limit together,
@@ -54,31 +54,35 @@ impl Kept {
     pub(super) fn settle(&mut self, bytes: usize) -> bool {
         let before = self.held.bytes();
         self.held.settle(bytes);
-        let kept = &self.gate.kept_bytes;
+        let kept = &self.limiter.kept_bytes;
         kept.fetch_add(bytes, Relaxed);
         let all = kept.fetch_sub(before, Relaxed) - before;
-        bytes <= before || all <= self.gate.shared.memory.limit() / 2
+        bytes <= before || all <= self.limiter.shared.memory.limit() / 2
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.gate.kept_bytes.fetch_sub(self.held.bytes(), Relaxed);
+        self.limiter.kept_bytes.fetch_sub(self.held.bytes(), Relaxed);
     }
 }
 
-/// Room for a page; given back when dropped.
-pub(super) struct Room {
-    gate: Arc<Gate>,
+/// PageReservation for a page; given back when dropped.
+pub(super) struct PageReservation {
+    limiter: Arc<ScrapeLimiter>,
     bytes: usize,
     held: Held,
 }
 
-impl Room {
+impl PageReservation {
     /// None yet.
-    pub(super) fn new(gate: Arc<Gate>) -> Self {
-        let held = Held::under(gate.ceiling, gate.shared.memory.clone());
-        Self { gate, bytes: 0, held }
+    pub(super) fn new(limiter: Arc<ScrapeLimiter>) -> Self {
+        let held = Held::under(limiter.ceiling, limiter.shared.memory.clone());
+        Self {
+            limiter,
+            bytes: 0,
+            held,
+        }
     }
 
     /// So many more bytes of a body, where there is room for them.
@@ -95,9 +99,9 @@ impl Room {
     fn grow(&mut self, bytes: usize) -> Result<(), FetchError> {
         let grown = |used: usize| {
             used.checked_add(bytes)
-                .filter(|used| *used <= self.gate.max_buffered_bytes)
+                .filter(|used| *used <= self.limiter.max_buffered_bytes)
         };
-        let buffered = &self.gate.buffered_bytes;
+        let buffered = &self.limiter.buffered_bytes;
         if buffered.fetch_update(Relaxed, Relaxed, grown).is_err() {
             return Err(FetchError::NoRoom);
         }
@@ -112,7 +116,7 @@ impl Room {
 
     /// A page was unpacked, which is reserved already.
     pub(super) fn unpacked(&mut self, bytes: usize) {
-        let buffered = &self.gate.buffered_bytes;
+        let buffered = &self.limiter.buffered_bytes;
         buffered.fetch_add(bytes, Relaxed);
         buffered.fetch_sub(self.bytes, Relaxed);
         self.bytes = bytes;
@@ -127,13 +131,13 @@ impl Room {
 
     /// How much more there is room for now.
     pub(super) fn left(&self) -> usize {
-        let used = self.gate.buffered_bytes.load(Relaxed);
-        self.gate.max_buffered_bytes.saturating_sub(used)
+        let used = self.limiter.buffered_bytes.load(Relaxed);
+        self.limiter.max_buffered_bytes.saturating_sub(used)
     }
 }
 
-impl Drop for Room {
+impl Drop for PageReservation {
     fn drop(&mut self) {
-        self.gate.buffered_bytes.fetch_sub(self.bytes, Relaxed);
+        self.limiter.buffered_bytes.fetch_sub(self.bytes, Relaxed);
     }
 }

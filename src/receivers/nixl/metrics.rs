@@ -1,4 +1,4 @@
-//! What the gateway's own metrics say of each ring.
+//! The gateway's own metrics of each ring.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,8 +27,8 @@ impl Names {
     }
 }
 
-/// A ring's entries in tidegate's own metrics, resolved once.
-pub(super) struct Books {
+/// The metrics of one ring, with handles that are resolved once.
+pub(super) struct RingMetrics {
     labels: [Label; 2],
     events: metrics::Counter,
     deselected: metrics::Counter,
@@ -38,7 +38,7 @@ pub(super) struct Books {
     info: Option<Gauge>,
 }
 
-impl Books {
+impl RingMetrics {
     pub(super) fn new(receiver: &Arc<str>, ring: &Arc<str>, names: &Names) -> Self {
         let labels = [
             Label::new("receiver", receiver.clone()),
