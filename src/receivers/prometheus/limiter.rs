@@ -67,7 +67,7 @@ impl Drop for Kept {
     }
 }
 
-/// PageReservation for a page; given back when dropped.
+/// A reservation of memory for a page; released on drop.
 pub(super) struct PageReservation {
     limiter: Arc<ScrapeLimiter>,
     bytes: usize,

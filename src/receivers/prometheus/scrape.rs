@@ -202,7 +202,7 @@ impl Scraper {
             metrics.scrape_failed(
                 "memory",
                 &self.target.url,
-                &"the memory limiter says that there is no reservation",
+                &"the memory limiter says that there is no room",
             );
             return;
         }
