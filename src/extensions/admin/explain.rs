@@ -184,7 +184,7 @@ pub(super) fn cardinality_page(
     counts_labels: bool,
     patience: &Patience,
 ) -> Result<Value, QueryError> {
-    let all = view.census(now, limit, counts_labels, patience)?;
+    let all = view.series_stats(now, limit, counts_labels, patience)?;
     let held = holdings(&view.tables(), limit);
     Ok(json!({
         "headStats": {"numSeries": all.series, "numLabelPairs": counts_labels.then_some(all.pairs), "chunkCount": 0, "minTime": 0, "maxTime": 0},

@@ -22,7 +22,7 @@ pub use self::contests::{Contests, Life, Standing, Verdict, owner};
 pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{
-    About, Accepted, Asked, Census, Exposes, Found, HistoryRule, Level, Notes, Shown, View,
+    About, Accepted, Asked, Exposes, Found, HistoryRule, Level, NamedTable, QueryWarnings, SeriesStats, View,
     max_samples_within, millis,
 };
 

@@ -7,18 +7,18 @@
 
 mod about;
 mod asked;
-mod books;
 mod entry;
 mod exemplars;
+mod interner;
 mod listed;
 mod names;
 mod ownership;
 mod patient;
 mod reading;
 mod select;
+mod shared;
 mod sources;
 mod state;
-mod strings;
 mod styles;
 mod targets;
 #[cfg(test)]
@@ -35,14 +35,14 @@ use tidegate_promql::{
 };
 
 pub use self::about::About;
-pub use self::asked::{Asked, Notes};
+pub use self::asked::{Asked, QueryWarnings};
 pub use self::entry::HistoryRule;
 use self::entry::Look;
 pub use self::exemplars::Accepted;
-pub use self::listed::{Census, Found};
+pub use self::listed::{Found, SeriesStats};
 pub use self::sources::Level;
 use self::sources::unnamed;
-pub use self::state::Shown;
+pub use self::state::NamedTable;
 use self::state::State;
 use super::{Newcomers, Senders};
 use crate::component::shared::Registry;
@@ -142,7 +142,7 @@ impl Evaluate for Arc<View> {
         };
         let mut evaluation = Evaluation {
             values,
-            collision: asked.notes().collision(),
+            collision: asked.query_warnings().collision(),
             ..Evaluation::default()
         };
         self.say_sources(query, now, &mut evaluation);
@@ -178,14 +178,14 @@ impl View {
     pub fn keep_past(&self, limits: HistoryLimits, rules: Vec<HistoryRule>) -> bool {
         let is_first = self.past.set(rules).is_ok();
         if is_first {
-            self.state().books.history = History::new(limits);
+            self.state().shared.history = History::new(limits);
         }
         is_first
     }
 
     /// What the past may take from now on, in bytes.
     pub fn bound_past(&self, max_bytes: usize) {
-        self.state().books.history.bound(max_bytes);
+        self.state().shared.history.bound(max_bytes);
     }
 
     fn has_past(&self) -> bool {
@@ -209,13 +209,13 @@ impl View {
         let _ = self.preferred.set(exporter.to_owned());
     }
 
-    /// All tables, each once, with how its series are named.
-    pub fn shown(&self) -> Vec<Shown> {
+    /// All tables, each once, with the style that names their series.
+    pub fn named_tables(&self) -> Vec<NamedTable> {
         let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
         let mut in_order: Vec<&Exposition> = expositions.iter().collect();
         // Stable: the others keep their order.
         in_order.sort_by_key(|one| self.preferred.get().is_none_or(|name| **name != *one.exporter));
-        let mut all: Vec<Shown> = Vec::new();
+        let mut all: Vec<NamedTable> = Vec::new();
         let mut copied = Vec::new();
         for exposition in in_order {
             let own = exposition.tables.own();
@@ -234,7 +234,7 @@ impl View {
 
     /// All tables, each once.
     pub fn tables(&self) -> Vec<Arc<Table>> {
-        self.shown().into_iter().map(|shown| shown.table).collect()
+        self.named_tables().into_iter().map(|named| named.table).collect()
     }
 
     /// What a gauge of this name is called, by any of the exporters.
@@ -250,11 +250,12 @@ impl View {
         if composites.is_empty() {
             return Vec::new();
         }
-        let of_table = |shown: Shown| {
-            let attached = shown.table.attached().into_iter();
-            attached.map(move |composite| (composite, shown.style.clone()))
+        let of_table = |named: NamedTable| {
+            let attached = named.table.attached().into_iter();
+            attached.map(move |composite| (composite, named.style.clone()))
         };
-        let styled: Vec<(Arc<Composite>, Arc<Style>)> = self.shown().into_iter().flat_map(of_table).collect();
+        let styled: Vec<(Arc<Composite>, Arc<Style>)> =
+            self.named_tables().into_iter().flat_map(of_table).collect();
         let named = composites.into_iter().filter_map(|watched| {
             let mut styled = styled.iter();
             let style = styled.find(|(composite, _)| Arc::ptr_eq(composite, watched.composite()));
@@ -314,11 +315,11 @@ impl View {
     /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
     /// a thread that needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
-        self.meet(now);
+        self.update_sources(now);
         let look = self.look(now, self.has_past());
         let arrived = {
             let mut state = self.state();
-            state.books.follow(look.time);
+            state.shared.follow(look.time);
             state.arrived
         };
         let pace = self.pace(spread);
@@ -338,25 +339,26 @@ impl View {
         }
         let mut state = self.state();
         state.read = arrived;
-        state.books.forget_gone(look.time);
-        let history = &state.books.history;
+        state.shared.forget_gone(look.time);
+        let history = &state.shared.history;
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
         metrics::gauge!("tidegate_history_series").set(history.len() as f64);
         metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
     }
 
-    /// Takes up which series there are, without reading values.
-    fn meet(&self, now: UnixNanos) {
-        let shown = self.shown();
-        self.state().meet(&shown, self.look(now, false));
+    /// Updates the sources and their series, without reading values.
+    fn update_sources(&self, now: UnixNanos) {
+        let tables = self.named_tables();
+        self.state().update_sources(&tables, self.look(now, false));
         self.senders.tick(now);
     }
 
-    /// Notes how resources report, without reading values. Call it about once a second where nothing is recorded.
+    /// Records how resources report, without reading values. Call it about once a second where nothing is
+    /// recorded.
     pub fn attend(&self, now: UnixNanos) {
         let mut attended = self.attended.lock().unwrap_or_else(PoisonError::into_inner);
         attended.retain(|(table, _)| table.strong_count() > 0);
-        for Shown { table, .. } in self.shown() {
+        for NamedTable { table, .. } in self.named_tables() {
             let is_it = |(known, _): &(Weak<Table>, u64)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&table));
             let at = attended.iter().position(is_it).unwrap_or_else(|| {
                 attended.push((Arc::downgrade(&table), 0));
@@ -394,9 +396,9 @@ impl View {
     /// Reads what is asked for by name; whether all series are to be read instead.
     fn begin_refresh(&self, now: UnixNanos, selections: &[Selection]) -> bool {
         let look = self.look(now, false);
-        let shown = self.shown();
+        let tables = self.named_tables();
         let mut state = self.state();
-        state.meet(&shown, look);
+        state.update_sources(&tables, look);
         self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
         // The sampler has read all other series a moment ago. Without it nobody has.
@@ -418,9 +420,9 @@ impl View {
 }
 
 /// Adds a table that is not there yet.
-fn show(all: &mut Vec<Shown>, table: Arc<Table>, style: &Arc<Style>, copied: Vec<Weak<Table>>) {
-    if !all.iter().any(|shown| Arc::ptr_eq(&shown.table, &table)) {
-        all.push(Shown {
+fn show(all: &mut Vec<NamedTable>, table: Arc<Table>, style: &Arc<Style>, copied: Vec<Weak<Table>>) {
+    if !all.iter().any(|named| Arc::ptr_eq(&named.table, &table)) {
+        all.push(NamedTable {
             table,
             style: style.clone(),
             copied,

@@ -10,7 +10,7 @@ use super::{Api, Failure, Page, Said, json, params};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::Style;
-use crate::prom::catalog::{Accepted, Shown, millis};
+use crate::prom::catalog::{Accepted, NamedTable, millis};
 use crate::prom::name::Spelling;
 use crate::prom::number::push_f64;
 use crate::prom::render::exemplar;
@@ -33,7 +33,7 @@ impl Api {
         let now = unix_now();
         let accepted = self.view.accepted(now, &selections, &request.patience)?;
         let mut found = Found::new();
-        for Shown { table, style, .. } in self.view.shown() {
+        for NamedTable { table, style, .. } in self.view.named_tables() {
             request.patience.check()?;
             table.read(now, &mut |reading| {
                 let wanted = reading.exemplars.iter();

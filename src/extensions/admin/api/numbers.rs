@@ -144,7 +144,7 @@ impl Api {
         };
         Ok(Numbers {
             values,
-            partial: match asked.notes().collision() {
+            partial: match asked.query_warnings().collision() {
                 Some(collision) => Some(Partial::Collision(collision)),
                 None => partial(&groups).or_else(|| levels.iter().find_map(Partial::of_level)),
             },

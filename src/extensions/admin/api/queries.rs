@@ -173,7 +173,7 @@ fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, partial: Vec<String>, is
         warnings: notes.warnings,
         infos: notes.infos,
     };
-    said.warnings.extend(asked.notes().warnings());
+    said.warnings.extend(asked.query_warnings().warnings());
     said.warnings.extend(partial);
     if is_cut {
         said.truncated();

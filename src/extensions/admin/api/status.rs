@@ -22,7 +22,7 @@ impl Api {
         }
         let (now, most) = (unix_now(), entries(request)?);
         let found = self.view.found(now, &selections, most, &request.patience)?;
-        let mut notes = self.view.notes(now, &selections);
+        let mut notes = self.view.query_warnings(now, &selections);
         // A histogram is explained by the name of its metric, which no series has.
         let names = found.iter().map(|found| found.labels.get(NAME));
         names.for_each(|name| notes.forget_unknown(name));

@@ -11,7 +11,7 @@ use super::super::differing;
 use super::entry::{Entry, Key};
 use super::listed::holds;
 use super::state::State;
-use super::{Shown, View};
+use super::{NamedTable, View};
 use crate::config::nearest;
 use crate::prom::Style;
 use crate::prom::flat::SUFFIXES;
@@ -24,12 +24,12 @@ const NAMED: usize = 10;
 /// Samples for one query. It notes what the query has met.
 pub struct Asked<'a> {
     pub(super) view: &'a View,
-    notes: Mutex<Notes>,
+    warnings: Mutex<QueryWarnings>,
 }
 
-/// What the readers of an answer must know.
+/// The warnings that come with an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
+pub struct QueryWarnings {
     /// By metric: the living series that others of the same name and labels hide, and in what the first of them differs.
     hidden: BTreeMap<String, (BTreeSet<Key>, String)>,
     /// Metrics that are known nowhere, and what was probably meant.
@@ -45,7 +45,7 @@ enum Meant {
     Near(String),
 }
 
-impl Notes {
+impl QueryWarnings {
     /// What is missing in the answer because living series collide; `None`: nothing.
     pub fn collision(&self) -> Option<String> {
         let hidden: Vec<String> = self.hidden().collect();
@@ -109,18 +109,21 @@ impl<'a> Asked<'a> {
     pub(super) fn new(view: &'a View) -> Self {
         Self {
             view,
-            notes: Mutex::default(),
+            warnings: Mutex::default(),
         }
     }
 
     /// What the query has met until now.
-    pub fn notes(&self) -> Notes {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn query_warnings(&self) -> QueryWarnings {
+        self.warnings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn note(&self, state: &State, selection: &Selection) {
         let unknown = selection.name().filter(|name| !self.view.is_known(state, name));
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(name) = unknown {
             let meant = self.view.meant(state, name);
             notes.unknown.insert(name.to_owned(), meant);
@@ -132,7 +135,7 @@ impl<'a> Asked<'a> {
                 .iter()
                 .filter(|number| selection.accepts(&number.labels));
             let Some(first) = accepted.next() else { continue };
-            let owner = state.books.blocker(entry, key);
+            let owner = state.shared.blocker(entry, key);
             let owner = owner.and_then(|owner| state.entry(owner));
             let known = notes
                 .hidden
@@ -148,7 +151,7 @@ impl<'a> Asked<'a> {
 
 impl View {
     /// What the readers of an answer to these selections must know.
-    pub fn notes(&self, now: UnixNanos, selections: &[Selection]) -> Notes {
+    pub fn query_warnings(&self, now: UnixNanos, selections: &[Selection]) -> QueryWarnings {
         self.refresh(now, selections);
         let asked = self.recall();
         let state = self.state();
@@ -156,7 +159,7 @@ impl View {
             .iter()
             .for_each(|selection| asked.note(&state, selection));
         drop(state);
-        asked.notes()
+        asked.query_warnings()
     }
 
     /// Whether a metric of this name is here, was here, or is that of a declared composite.
@@ -168,9 +171,9 @@ impl View {
                 false => return true,
             }
         }
-        let shown = self.shown();
-        state.books.gone.contains_key(name)
-            || ended.into_iter().any(|entry| !is_copy(entry, &shown))
+        let tables = self.named_tables();
+        state.shared.gone.contains_key(name)
+            || ended.into_iter().any(|entry| !is_copy(entry, &tables))
             || self.names_of_composites().iter().any(|(_, known)| known == name)
     }
 
@@ -190,7 +193,7 @@ impl View {
 
     /// What queries call the metric that an exporter has under this name.
     fn called(&self, state: &State, asked: &str) -> Option<String> {
-        let (styles, shown) = (self.styles(), self.shown());
+        let (styles, tables) = (self.styles(), self.named_tables());
         let is_asked = |metric: &Metric, stem: &str| {
             let mut names = styles.iter().map(|style| name_of(metric, style));
             names.any(|name| name.as_deref() == Some(stem))
@@ -203,7 +206,7 @@ impl View {
                 stem.is_some_and(|stem| is_asked(&entry.series.metric, stem))
             });
             let name = format!("{known}{}", suffixes.next()?);
-            (entry.may_be(&name) && !is_copy(entry, &shown)).then_some(name)
+            (entry.may_be(&name) && !is_copy(entry, &tables)).then_some(name)
         });
         // A composite that says nothing now has no series.
         of_series.or_else(|| {
@@ -224,17 +227,17 @@ impl View {
 }
 
 /// Whether a series without numbers is one that counts in the table of another exporter.
-fn is_copy(entry: &Entry, shown: &[Shown]) -> bool {
+fn is_copy(entry: &Entry, tables: &[NamedTable]) -> bool {
     let Some(place) = entry.place.filter(|_| entry.numbers.is_empty()) else {
         return false;
     };
     let series = &entry.series;
-    let mut holders = shown.iter().filter(|shown| {
-        let name = name_of(&series.metric, &shown.style);
-        name.as_deref() == entry.name.as_deref() && holds(&shown.table, place, series)
+    let mut holders = tables.iter().filter(|named| {
+        let name = name_of(&series.metric, &named.style);
+        name.as_deref() == entry.name.as_deref() && holds(&named.table, place, series)
     });
-    holders.any(|shown| {
-        let mut others = shown.copied.iter().filter_map(Weak::upgrade);
+    holders.any(|named| {
+        let mut others = named.copied.iter().filter_map(Weak::upgrade);
         others.any(|other| other.has(series))
     })
 }

@@ -10,8 +10,8 @@ use tidegate_engine::{
 use tidegate_promql::{FloatHistogram, History, Labels, Millis, NAME, SampleValue, SeriesId};
 
 use super::super::{Senders, Times};
-use super::books::Books;
-use super::strings::Strings;
+use super::interner::StringInterner;
+use super::shared::SharedState;
 use crate::prom::Style;
 use crate::prom::flat::{Flat, SUFFIXES, identity, values};
 use crate::prom::number::push_f64;
@@ -102,14 +102,14 @@ impl Entry {
         series: &Arc<Series>,
         place: Option<Place>,
         look: Look<'_>,
-        strings: &mut Strings,
+        interner: &mut StringInterner,
     ) -> Self {
         let mut rules = look.rules.iter();
         Self {
             is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(series)),
             series: series.clone(),
             place,
-            name: identity(series, look.style).map(|(name, _)| strings.share(&name)),
+            name: identity(series, look.style).map(|(name, _)| interner.intern(&name)),
             times: Times::default(),
             is_shown: false,
             numbers: Vec::new(),
@@ -152,12 +152,12 @@ impl Entry {
     }
 
     /// Takes up what the series is now.
-    pub(super) fn see(&mut self, key: Key, reading: &Reading<'_>, look: Look<'_>, books: &mut Books) {
+    pub(super) fn see(&mut self, key: Key, reading: &Reading<'_>, look: Look<'_>, shared: &mut SharedState) {
         if self.name.is_none() {
             return;
         }
         let Some(times) = Times::of(reading) else {
-            return self.end(key, look.time, books);
+            return self.end(key, look.time, shared);
         };
         self.times = times;
         let (series, known, is_kept) = (&self.series, &mut self.numbers, self.is_kept);
@@ -174,14 +174,14 @@ impl Entry {
                 // Other buckets than before: those behind are others too.
                 known
                     .drain(at.min(known.len())..)
-                    .for_each(|old| books.forget(old));
+                    .for_each(|old| shared.forget(old));
                 let Some(identity) = named.get_or_insert_with(|| identity(series, look.style)) else {
                     return;
                 };
                 known.push(Number {
                     suffix,
                     more,
-                    labels: labels(identity, suffix, more, &mut books.strings),
+                    labels: labels(identity, suffix, more, &mut shared.interner),
                     past: if is_kept { Past::Young } else { Past::Unwanted },
                     is_native,
                     now: now.clone(),
@@ -195,35 +195,35 @@ impl Entry {
         if known.capacity() > capacity {
             known.shrink_to_fit();
         }
-        self.claim(key, books);
+        self.claim(key, shared);
         if look.records && self.is_shown {
             let mut numbers = self.numbers.iter_mut();
             values(reading, &mut |_, _, value| {
                 let number = numbers.next().into_iter();
-                number.for_each(|number| number.record(value, &mut books.history));
+                number.for_each(|number| number.record(value, &mut shared.history));
             });
         }
     }
 
     /// Takes its names, where no other series has one of them.
-    pub(super) fn claim(&mut self, key: Key, books: &mut Books) {
+    pub(super) fn claim(&mut self, key: Key, shared: &mut SharedState) {
         if self.is_shown || self.numbers.is_empty() {
             return;
         }
-        match books.blocker(self, key) {
-            Some(_) => books.claims.push(key),
+        match shared.blocker(self, key) {
+            Some(_) => shared.claims.push(key),
             None => {
-                books.leave(self, key);
-                self.take(key, books);
+                shared.leave(self, key);
+                self.take(key, shared);
             }
         }
     }
 
     /// Takes its names, which no other series has.
-    fn take(&mut self, key: Key, books: &mut Books) {
+    fn take(&mut self, key: Key, shared: &mut SharedState) {
         self.is_shown = true;
-        books.owners.extend(self.names().map(|name| (name, key)));
-        books.contested.remove(&key);
+        shared.owners.extend(self.names().map(|name| (name, key)));
+        shared.contested.remove(&key);
     }
 
     /// The labels that its numbers have in common.
@@ -267,9 +267,9 @@ impl Entry {
     }
 
     /// Takes up that a series is there whose one number is 1, under these labels.
-    pub(super) fn see_one(&mut self, key: Key, labels: &Labels, look: Look<'_>, books: &mut Books) {
+    pub(super) fn see_one(&mut self, key: Key, labels: &Labels, look: Look<'_>, shared: &mut SharedState) {
         if self.numbers.first().is_none_or(|number| number.labels != *labels) {
-            self.end(key, look.time, books);
+            self.end(key, look.time, shared);
             self.numbers.reserve_exact(1);
             self.numbers.push(Number {
                 suffix: "",
@@ -280,11 +280,11 @@ impl Entry {
                 now: (look.time, SampleValue::Float(1.0)),
             });
         }
-        self.claim(key, books);
+        self.claim(key, shared);
         for number in &mut self.numbers {
             number.now.0 = look.time;
             if look.records && self.is_shown {
-                number.record(Flat::Number(1.0), &mut books.history);
+                number.record(Flat::Number(1.0), &mut shared.history);
             }
         }
     }
@@ -295,11 +295,11 @@ impl Entry {
         other: &mut Self,
         (from, to): (Key, Key),
         now: Millis,
-        books: &mut Books,
+        shared: &mut SharedState,
     ) {
         self.is_shown = false;
         // It may have had more names than the other one takes.
-        books.release(self.names(), from);
+        shared.release(self.names(), from);
         for (at, old) in self.numbers.iter_mut().enumerate() {
             let is_heir = |number: &Number| number.labels == old.labels;
             let at = match other.numbers.get(at).is_some_and(is_heir) {
@@ -307,33 +307,33 @@ impl Entry {
                 false => other.numbers.iter().position(is_heir),
             };
             let heir = at.and_then(|at| other.numbers.get_mut(at));
-            old.hand_over(heir, now, books);
+            old.hand_over(heir, now, shared);
         }
-        match books.blocker(other, to) {
-            None => other.take(to, books),
-            Some(_) => books.claims.push(to),
+        match shared.blocker(other, to) {
+            None => other.take(to, shared),
+            Some(_) => shared.claims.push(to),
         }
     }
 
     /// The series has no value any more.
-    pub(super) fn end(&mut self, key: Key, now: Millis, books: &mut Books) {
+    pub(super) fn end(&mut self, key: Key, now: Millis, shared: &mut SharedState) {
         if self.numbers.is_empty() {
             return;
         }
         if std::mem::take(&mut self.is_shown) {
-            books.release(self.names(), key);
+            shared.release(self.names(), key);
         }
-        books.leave(self, key);
-        books.contested.remove(&key);
+        shared.leave(self, key);
+        shared.contested.remove(&key);
         for number in self.numbers.drain(..) {
-            books.bury(number.labels, number.past, now);
+            shared.bury(number.labels, number.past, now);
         }
     }
 }
 
 impl Number {
     /// Gives its past to the number of another series; without one it ends here.
-    fn hand_over(&mut self, heir: Option<&mut Self>, now: Millis, books: &mut Books) {
+    fn hand_over(&mut self, heir: Option<&mut Self>, now: Millis, shared: &mut SharedState) {
         let young = match self.past {
             Past::Unwanted => Past::Unwanted,
             _ => Past::Young,
@@ -343,7 +343,7 @@ impl Number {
             Some(heir) if self.is_native == heir.is_native && matches!(heir.past, Past::Young) => {
                 heir.past = past;
             }
-            _ => books.bury(self.labels.clone(), past, now),
+            _ => shared.bury(self.labels.clone(), past, now),
         }
     }
 
@@ -371,7 +371,7 @@ fn labels(
     identity: &(String, Vec<(String, String)>),
     suffix: &str,
     more: Option<(&'static str, f64)>,
-    strings: &mut Strings,
+    interner: &mut StringInterner,
 ) -> Labels {
     let (name, pairs) = identity;
     let bound = more.map(|(label, bound)| {
@@ -386,6 +386,6 @@ fn labels(
         .chain([&name])
         .map(|(label, value)| (*label, &**value));
     own.chain(more)
-        .map(|(label, value)| (strings.share(label), strings.share(value)))
+        .map(|(label, value)| (interner.intern(label), interner.intern(value)))
         .collect()
 }

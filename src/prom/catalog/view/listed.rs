@@ -31,9 +31,9 @@ pub struct Found {
     pub is_hidden: bool,
 }
 
-/// What the series are made of that queries see. Each list has the largest first.
+/// Cardinality statistics of the series that queries see. Each list has the largest first.
 #[derive(Default)]
-pub struct Census {
+pub struct SeriesStats {
     /// Series: a histogram has one a bucket, and two.
     pub series: usize,
     /// Different pairs of label and value.
@@ -108,19 +108,19 @@ impl View {
         Ok((all, places))
     }
 
-    /// What the series are made of, with the `top` largest of everything; of labels, if `counts_labels`. Reads and counts all
+    /// Counts the series, with the `top` largest of everything; of labels, if `counts_labels`. It reads all
     /// series, some at a time: queries go on meanwhile.
     ///
     /// # Errors
     /// Nobody waits any more.
-    pub fn census(
+    pub fn series_stats(
         &self,
         now: UnixNanos,
         top: usize,
         counts_labels: bool,
         patience: &Patience,
-    ) -> Result<Census, QueryError> {
-        self.meet(now);
+    ) -> Result<SeriesStats, QueryError> {
+        self.update_sources(now);
         // The first pass settles which of two equal series is seen.
         self.in_slices(now, &mut |_, _, _| patience.check().is_ok());
         let mut series = 0;
@@ -153,7 +153,7 @@ impl View {
             values.map(move |(value, count)| ((label.clone(), value.clone()), *count))
         });
         let by_value: Counts<(Arc<str>, Arc<str>)> = by_value.collect();
-        Ok(Census {
+        Ok(SeriesStats {
             series,
             pairs,
             metrics: largest(metrics, top, |name| name.to_string()),

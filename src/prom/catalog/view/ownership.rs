@@ -14,13 +14,13 @@ impl State {
     pub(super) fn settle(&mut self, look: Look<'_>) {
         let (senders, now) = (look.senders, look.now);
         let mut losers: Vec<(Key, Option<Verdict<Key>>)> = Vec::new();
-        let mut claims = std::mem::take(&mut self.books.claims);
+        let mut claims = std::mem::take(&mut self.shared.claims);
         claims.dedup();
         for key in claims {
             let Some(entry) = self.entry(key).filter(|entry| !entry.numbers.is_empty()) else {
                 continue;
             };
-            let Some(blocker) = self.books.blocker(entry, key) else {
+            let Some(blocker) = self.shared.blocker(entry, key) else {
                 continue;
             };
             // What has another type, or only one of the names, waits until the owner ends.
@@ -31,8 +31,8 @@ impl State {
                 losers.push((key, life.map(|life| Verdict { owner, life })));
                 continue;
             }
-            self.books.contests.add_contender(place, blocker, key);
-            let (sources, contests) = (&self.sources, &mut self.books.contests);
+            self.shared.contests.add_contender(place, blocker, key);
+            let (sources, contests) = (&self.sources, &mut self.shared.contests);
             let verdict = contests.judge(place, (senders, now), |member| {
                 standing(sources, senders, member, now)
             });
@@ -47,8 +47,8 @@ impl State {
             let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
             let collides = |verdict| self.collides(loser, verdict, look);
             match !is_shown && verdict.is_some_and(collides) {
-                true => _ = self.books.contested.insert(loser),
-                false => _ = self.books.contested.remove(&loser),
+                true => _ = self.shared.contested.insert(loser),
+                false => _ = self.shared.contested.remove(&loser),
             }
         }
     }
@@ -62,7 +62,7 @@ impl State {
 
     /// The series that a selection asks for, that are not seen, and that report beside the series that is.
     pub(super) fn contested(&self, selection: &Selection) -> Vec<Key> {
-        let contested = &self.books.contested;
+        let contested = &self.shared.contested;
         match selection.name().filter(|_| !contested.is_empty()) {
             None => contested.iter().copied().collect(),
             Some(name) => {
@@ -83,7 +83,7 @@ impl State {
             return;
         };
         if let Some(Some(new)) = slot_of(&mut self.sources, to) {
-            old.hand_over(new, (owner, to), look.time, &mut self.books);
+            old.hand_over(new, (owner, to), look.time, &mut self.shared);
         }
         if let Some(slot) = slot_of(&mut self.sources, owner) {
             *slot = Some(old);

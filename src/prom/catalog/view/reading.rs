@@ -123,14 +123,14 @@ impl State {
                 let Some(entry) = slot else { continue };
                 let Some(place) = entry.place else { continue };
                 if copied.iter().any(|other| other.has(&entry.series)) {
-                    entry.end(*key, look.time, &mut self.books);
+                    entry.end(*key, look.time, &mut self.shared);
                     continue;
                 }
                 match looker.at(place) {
-                    Seen::Shown(reading) => entry.see(*key, &reading, look, &mut self.books),
-                    Seen::Hidden(_) => entry.end(*key, look.time, &mut self.books),
+                    Seen::Shown(reading) => entry.see(*key, &reading, look, &mut self.shared),
+                    Seen::Hidden(_) => entry.end(*key, look.time, &mut self.shared),
                     Seen::Gone => {
-                        entry.end(*key, look.time, &mut self.books);
+                        entry.end(*key, look.time, &mut self.shared);
                         forget_name(&mut self.names, entry, *key);
                         *slot = None;
                     }
@@ -173,19 +173,19 @@ impl State {
             }
             is_shown[at] = true;
             let entry = entries[at].get_or_insert_with(|| {
-                let entry = Entry::new(reading.series, None, look, &mut self.books.strings);
+                let entry = Entry::new(reading.series, None, look, &mut self.shared.interner);
                 if let Some(name) = &entry.name {
                     self.names
                         .add(name.clone(), key, || labels(reading.series, style));
                 }
                 entry
             });
-            entry.see(key, &reading, look, &mut self.books);
+            entry.see(key, &reading, look, &mut self.shared);
         });
         for (at, slot) in entries.iter_mut().enumerate().filter(|(at, _)| !is_shown[*at]) {
             if let Some(mut entry) = slot.take() {
                 let key = (number as u32, at as u32);
-                entry.end(key, look.time, &mut self.books);
+                entry.end(key, look.time, &mut self.shared);
                 forget_name(&mut self.names, &entry, key);
                 places.remove(&Arc::as_ptr(&entry.series).addr());
             }
@@ -194,7 +194,7 @@ impl State {
 
     /// What one of two has let go is shown by the other from now on.
     fn share_freed(&mut self, keys: impl Iterator<Item = Key>) {
-        if !std::mem::take(&mut self.books.has_freed) {
+        if !std::mem::take(&mut self.shared.has_freed) {
             return;
         }
         for key in keys {
@@ -202,7 +202,7 @@ impl State {
             let entry = source.and_then(|source| source.entries.get_mut(key.1 as usize)?.as_mut());
             entry
                 .into_iter()
-                .for_each(|entry| entry.claim(key, &mut self.books));
+                .for_each(|entry| entry.claim(key, &mut self.shared));
         }
     }
 
@@ -239,15 +239,15 @@ impl State {
         let mut found = Found::default();
         for source in self.sources.iter().flatten() {
             for entry in source.entries.iter().flatten() {
-                found.meet(entry, &source.style);
+                found.add_series(entry, &source.style);
             }
         }
-        let known: Vec<Key> = targets.take_up(
+        let known: Vec<Key> = targets.update(
             found,
             look,
             &mut entries,
             number as u32,
-            &mut self.books,
+            &mut self.shared,
             &mut self.names,
         );
         for key in known {
@@ -255,7 +255,7 @@ impl State {
                 && let Some(mut entry) = slot.take()
             {
                 forget_name(&mut self.names, &entry, key);
-                entry.end(key, look.time, &mut self.books);
+                entry.end(key, look.time, &mut self.shared);
             }
         }
         let of = Of::Targets(targets);

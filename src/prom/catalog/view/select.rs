@@ -10,8 +10,8 @@ use tidegate_promql::{
 
 use super::View;
 use super::asked::Asked;
-use super::books::Gone;
 use super::entry::{Entry, Number, Past};
+use super::shared::Gone;
 use super::state::State;
 
 /// How far a series that is younger than its first sample reaches back.
@@ -45,7 +45,7 @@ impl State {
 
     /// The numbers that a selection accepts and that are no more.
     pub(super) fn gone<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Gone> {
-        let gone = &self.books.gone;
+        let gone = &self.shared.gone;
         let of_name = selection.name().map(|name| gone.get(name));
         let (named, all) = match of_name {
             Some(of_name) => (of_name, None),
@@ -63,7 +63,7 @@ impl State {
 
     /// Whether a past has one.
     pub(super) fn had_samples(&self, past: SeriesId, selection: &Selection) -> bool {
-        let history = &self.books.history;
+        let history = &self.shared.history;
         let (from, to) = (selection.from, selection.to);
         history.newest(past, from, to).is_some() || history.newest_histogram(past, from, to).is_some()
     }
@@ -88,7 +88,7 @@ impl Samples for Asked<'_> {
 
 impl View {
     fn read(&self, state: &State, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
-        let history = &state.books.history;
+        let history = &state.shared.history;
         let (from, to) = (selection.from, selection.to);
         // A series is of one kind: the other gives nothing.
         let needs_past = selection.need.needs_past();

@@ -7,9 +7,9 @@ use tidegate_engine::{Composite, Series, Table, UnixNanos};
 use tidegate_promql::{HistoryLimits, Millis, Selection};
 
 use super::super::Newcomers;
-use super::books::Books;
 use super::entry::{Entry, Key, Look};
 use super::names::{Names, Pairs, hash};
+use super::shared::SharedState;
 use super::targets::Targets;
 use crate::prom::Style;
 use crate::prom::flat::{SUFFIXES, identity};
@@ -20,7 +20,7 @@ pub(super) struct State {
     /// Tables and composites; a place that is free is given to the next one.
     pub(super) sources: Vec<Option<Source>>,
     pub(super) names: Names,
-    pub(super) books: Books,
+    pub(super) shared: SharedState,
     /// When it was looked at.
     now: UnixNanos,
     /// How many series have come.
@@ -56,9 +56,9 @@ pub(super) enum Of {
     Targets(Targets),
 }
 
-/// A table as queries see it.
+/// A table with the style that names its series in queries.
 #[derive(Clone)]
-pub struct Shown {
+pub struct NamedTable {
     /// The table.
     pub table: Arc<Table>,
     /// How its series are named.
@@ -72,7 +72,7 @@ impl State {
         Self {
             sources: Vec::new(),
             names: Names::default(),
-            books: Books::new(limits),
+            shared: SharedState::new(limits),
             now: 0,
             arrived: 0,
             read: 0,
@@ -133,24 +133,24 @@ impl State {
         self.names.all()
     }
 
-    /// Learns which series these tables have by now.
-    pub(super) fn meet(&mut self, shown: &[Shown], look: Look<'_>) {
+    /// Updates the sources to these tables and their composites, and registers the series that have come.
+    pub(super) fn update_sources(&mut self, tables: &[NamedTable], look: Look<'_>) {
         self.now = look.now;
         self.names.forget_unused(look.now);
-        self.books.contests.begin_look();
-        let composites = |shown: &Shown| {
-            let style = shown.style.clone();
-            let attached = shown.table.attached().into_iter();
+        self.shared.contests.begin_look();
+        let composites = |named: &NamedTable| {
+            let style = named.style.clone();
+            let attached = named.table.attached().into_iter();
             attached.map(move |composite| (composite, style.clone()))
         };
-        let composites: Vec<_> = shown.iter().flat_map(composites).collect();
+        let composites: Vec<_> = tables.iter().flat_map(composites).collect();
         for number in 0..self.sources.len() {
             let is_there = |source: &Source| {
                 let has_style = |style: &Arc<Style>| Arc::ptr_eq(style, &source.style);
                 match &source.of {
                     Of::Table { table, .. } => {
-                        let mut shown = shown.iter();
-                        shown.any(|other| is(table, &other.table) && has_style(&other.style))
+                        let mut tables = tables.iter();
+                        tables.any(|other| is(table, &other.table) && has_style(&other.style))
                     }
                     Of::Composite { composite, .. } => {
                         let mut composites = composites.iter();
@@ -167,15 +167,15 @@ impl State {
                 }
             }
         }
-        for Shown { table, style, copied } in shown {
+        for NamedTable { table, style, copied } in tables {
             let is_known = |of: &Of| matches!(of, Of::Table { table: known, .. } if is(known, table));
             let (table, arrivals) = (Arc::downgrade(table), 0);
-            self.learn(is_known, style, copied, || Of::Table { table, arrivals });
+            self.add_source(is_known, style, copied, || Of::Table { table, arrivals });
         }
         for (composite, style) in &composites {
             let is_known =
                 |of: &Of| matches!(of, Of::Composite { composite: known, .. } if is(known, composite));
-            self.learn(is_known, style, &[], || Of::Composite {
+            self.add_source(is_known, style, &[], || Of::Composite {
                 composite: Arc::downgrade(composite),
                 name: style
                     .naming
@@ -183,14 +183,14 @@ impl State {
                 places: HashMap::new(),
             });
         }
-        if let Some(shown) = shown.first() {
+        if let Some(first) = tables.first() {
             let is_known = |of: &Of| matches!(of, Of::Targets(_));
-            self.learn(is_known, &shown.style, &[], || Of::Targets(Targets::default()));
+            self.add_source(is_known, &first.style, &[], || Of::Targets(Targets::default()));
         }
-        (0..self.sources.len()).for_each(|number| self.take_up_arrivals(number, look));
+        (0..self.sources.len()).for_each(|number| self.register_arrivals(number, look));
     }
 
-    fn learn(
+    fn add_source(
         &mut self,
         is_known: impl Fn(&Of) -> bool,
         style: &Arc<Style>,
@@ -220,9 +220,9 @@ impl State {
         }
     }
 
-    fn take_up_arrivals(&mut self, number: usize, look: Look<'_>) {
+    fn register_arrivals(&mut self, number: usize, look: Look<'_>) {
         let mut replaced = Vec::new();
-        let (names, strings) = (&mut self.names, &mut self.books.strings);
+        let (names, interner) = (&mut self.names, &mut self.shared.interner);
         let Some(Source {
             of, style, entries, ..
         }) = &mut self.sources[number]
@@ -248,7 +248,7 @@ impl State {
             }
             newcomers.note(&series.resource, place);
             arrived += 1;
-            let entry = Entry::new(series, Some(place), look, strings);
+            let entry = Entry::new(series, Some(place), look, interner);
             let name = entry.name.clone();
             // What was there before goes by the same key: its name goes first.
             if let Some(old) = entries[at].replace(entry) {
@@ -262,13 +262,13 @@ impl State {
         look.senders.record_all(&table, newcomers, look.now);
         self.arrived += arrived;
         for (mut old, key) in replaced {
-            old.end(key, look.time, &mut self.books);
+            old.end(key, look.time, &mut self.shared);
         }
     }
 
     fn let_go(&mut self, mut entry: Entry, key: Key, now: Millis) {
         forget_name(&mut self.names, &entry, key);
-        entry.end(key, now, &mut self.books);
+        entry.end(key, now, &mut self.shared);
     }
 }
 

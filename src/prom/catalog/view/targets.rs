@@ -7,9 +7,9 @@ use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series};
 use tidegate_promql::{Labels, NAME};
 
 use super::super::{Times, owner};
-use super::books::Books;
 use super::entry::{Entry, Key, Look};
 use super::names::Names;
+use super::shared::SharedState;
 use crate::prom::Style;
 use crate::prom::labels::{instance, job};
 use crate::prom::name::Spelling;
@@ -45,8 +45,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Notes the resource of a series whose latest value, if it has one, is of these times.
-    pub(super) fn meet(&mut self, entry: &Entry, style: &Arc<Style>) {
+    /// Adds the resource of a series whose latest value, if it has one, is of these times.
+    pub(super) fn add_series(&mut self, entry: &Entry, style: &Arc<Style>) {
         let (series, times) = (&entry.series, entry.times);
         let shows = !entry.numbers.is_empty();
         let resource = &series.resource;
@@ -112,14 +112,14 @@ impl Found {
 }
 
 impl Targets {
-    /// Shows what was found. Gives the entries of targets that are gone.
-    pub(super) fn take_up(
+    /// Updates the targets to the resources found. Returns the entries of targets that are gone.
+    pub(super) fn update(
         &mut self,
         found: Found,
         look: Look<'_>,
         entries: &mut Vec<Option<Entry>>,
         source: u32,
-        books: &mut Books,
+        shared: &mut SharedState,
         names: &mut Names,
     ) -> Vec<Key> {
         let targets = found.settle(look);
@@ -157,7 +157,7 @@ impl Targets {
                 Entry::of_target(series(&target.resource), name, look)
             });
             entry.times = target.times;
-            entry.see_one((source, at), &labels, look, books);
+            entry.see_one((source, at), &labels, look, shared);
         }
         self.free = free;
         self.free.extend(gone.iter().map(|(_, at)| *at));

@@ -12,7 +12,7 @@ use tidegate_engine::{
 };
 use tidegate_promql::{HistoryLimits, Instant, Query, SampleValue, Selection};
 
-use super::{Exposes, Notes, SLICE, View, millis};
+use super::{Exposes, QueryWarnings, SLICE, View, millis};
 use crate::component::testing::context;
 use crate::component::{Evaluate, Shared, unix_now};
 use crate::prom::Style;
@@ -83,11 +83,11 @@ fn ask(view: &View, query: &str, now: UnixNanos) -> Option<f64> {
     ask_with_notes(view, query, now).0
 }
 
-fn ask_with_notes(view: &View, query: &str, now: UnixNanos) -> (Option<f64>, Notes) {
+fn ask_with_notes(view: &View, query: &str, now: UnixNanos) -> (Option<f64>, QueryWarnings) {
     let query = Query::parse(query).unwrap();
     let asked = view.ask(now, &query.selections());
     let value = query.instant(&asked, millis(now)).unwrap();
-    (one(value), asked.notes())
+    (one(value), asked.query_warnings())
 }
 
 fn one(value: Instant) -> Option<f64> {
@@ -266,7 +266,11 @@ fn a_successor_takes_the_series_at_once_and_its_past_goes_on() {
     send(&table, &V2, "req", (START + 4 * SECOND, now), 7);
     let (value, notes) = ask_with_notes(&view, "req_total", now);
     assert_eq!(value, Some(7.0));
-    assert_eq!(notes, Notes::default(), "nobody has heard of the old one since");
+    assert_eq!(
+        notes,
+        QueryWarnings::default(),
+        "nobody has heard of the old one since"
+    );
     record(&view, now);
     assert_eq!(
         ask(&view, "count_over_time(req_total[10s])", now),
@@ -278,7 +282,7 @@ fn a_successor_takes_the_series_at_once_and_its_past_goes_on() {
     send(&table, &V2, "req", (START + 4 * SECOND, now), 9);
     assert_eq!(
         ask_with_notes(&view, "req_total", now),
-        (Some(9.0), Notes::default())
+        (Some(9.0), QueryWarnings::default())
     );
 }
 
@@ -309,7 +313,10 @@ fn while_both_live_the_first_keeps_the_series_and_every_answer_says_so() {
     assert_eq!(ask(&view, "level", now), Some(5.0), "2.5 intervals, 5 s at least");
     let now = START + 15 * SECOND;
     send(&table, &V2, "level", (0, now), 9);
-    assert_eq!(ask_with_notes(&view, "level", now), (Some(9.0), Notes::default()));
+    assert_eq!(
+        ask_with_notes(&view, "level", now),
+        (Some(9.0), QueryWarnings::default())
+    );
 }
 
 #[test]
@@ -322,7 +329,7 @@ fn an_unknown_metric_is_named_with_the_one_that_was_meant() {
     assert_eq!(notes.warnings(), [expected]);
     assert_eq!(
         ask_with_notes(&view, "queue_depth{pod=\"other\"}", START).1,
-        Notes::default()
+        QueryWarnings::default()
     );
     record(&view, START);
     put(
@@ -334,7 +341,7 @@ fn an_unknown_metric_is_named_with_the_one_that_was_meant() {
     );
     assert_eq!(
         ask_with_notes(&view, "queue_depth", START + 1).1,
-        Notes::default(),
+        QueryWarnings::default(),
         "it was there"
     );
 }

@@ -19,18 +19,18 @@ fn a_census_counts_all_series_once_and_a_query_need_not_wait_for_its_end() {
     // The second of the same name is not seen.
     gauge(&two, "level_0", 2, START);
     gauge(&two, "other", 2, START);
-    let census = view.census(START, 3, true, &Patience::default()).unwrap();
-    assert_eq!(census.series, 3 * SLICE + 1);
-    assert_eq!(census.metrics.len(), 3);
+    let stats = view.series_stats(START, 3, true, &Patience::default()).unwrap();
+    assert_eq!(stats.series, 3 * SLICE + 1);
+    assert_eq!(stats.metrics.len(), 3);
     assert_eq!(
-        (&*census.values[0].name, census.values[0].count),
+        (&*stats.values[0].name, stats.values[0].count),
         ("pod=p1", 3 * SLICE + 1)
     );
     assert_eq!(
-        (&*census.labels[0].name, census.labels[0].count),
+        (&*stats.labels[0].name, stats.labels[0].count),
         ("__name__", 3 * SLICE + 1)
     );
-    assert_eq!(census.pairs, 3 * SLICE + 2);
+    assert_eq!(stats.pairs, 3 * SLICE + 2);
 
     let had_it = AtomicBool::new(false);
     let mut slices = 0;
@@ -116,7 +116,7 @@ fn nobody_looks_at_series_for_those_who_have_gone() {
         Some(canceled.clone())
     );
     assert_eq!(
-        view.census(START, 9, true, &patience).err(),
+        view.series_stats(START, 9, true, &patience).err(),
         Some(canceled.clone())
     );
 }

@@ -1,4 +1,4 @@
-//! Texts of labels, each held once: series share the names of their labels and most of the values.
+//! Interns label names and values: series share the names of their labels and most of the values.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use foldhash::fast::RandomState;
 /// Fewer texts are not worth looking through.
 const SWEEP_FROM: usize = if cfg!(test) { 8 } else { 4096 };
 
-/// Texts that somebody has.
-pub(super) struct Strings {
+/// The interned strings. A sweep removes those that only the interner holds.
+pub(super) struct StringInterner {
     known: HashSet<Arc<str>, RandomState>,
-    /// With so many, those that nobody has any more are let go.
+    /// The number of strings at which the next sweep takes place.
     sweep_at: usize,
 }
 
-impl Default for Strings {
+impl Default for StringInterner {
     fn default() -> Self {
         Self {
             known: HashSet::default(),
@@ -24,9 +24,9 @@ impl Default for Strings {
     }
 }
 
-impl Strings {
-    /// The one that reads like this.
-    pub(super) fn share(&mut self, text: &str) -> Arc<str> {
+impl StringInterner {
+    /// The shared copy of a string.
+    pub(super) fn intern(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
@@ -47,13 +47,13 @@ mod tests {
 
     #[test]
     fn equal_texts_are_one_and_what_nobody_has_goes() {
-        let mut strings = Strings::default();
-        let kept: Vec<Arc<str>> = (0..6).map(|n| strings.share(&n.to_string())).collect();
-        assert!(Arc::ptr_eq(&kept[3], &strings.share("3")));
+        let mut interner = StringInterner::default();
+        let kept: Vec<Arc<str>> = (0..6).map(|n| interner.intern(&n.to_string())).collect();
+        assert!(Arc::ptr_eq(&kept[3], &interner.intern("3")));
         for n in 0..100 {
-            strings.share(&format!("passing {n}"));
+            interner.intern(&format!("passing {n}"));
         }
-        assert!(strings.known.len() <= 2 * SWEEP_FROM, "{}", strings.known.len());
-        assert!(kept.iter().all(|text| Arc::ptr_eq(text, &strings.share(text))));
+        assert!(interner.known.len() <= 2 * SWEEP_FROM, "{}", interner.known.len());
+        assert!(kept.iter().all(|text| Arc::ptr_eq(text, &interner.intern(text))));
     }
 }

@@ -1,4 +1,4 @@
-//! What the series of a view share: their past, their texts, and who is seen under which name.
+//! The state that the series of a view share: their history, their strings, and the owners of names.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tidegate_promql::{History, HistoryLimits, Labels, Millis, NAME, SeriesId};
 
 use super::super::{Contests, KeyMap};
 use super::entry::{Entry, Key, Number, Past};
-use super::strings::Strings;
+use super::interner::StringInterner;
 
 /// A number that has gone and can still be asked for.
 pub(super) struct Gone {
@@ -17,10 +17,10 @@ pub(super) struct Gone {
     pub(super) since: Millis,
 }
 
-/// What the numbers of all series share.
-pub(super) struct Books {
+/// The state that all series share. It is part of [`State`](super::state::State) and under the same lock.
+pub(super) struct SharedState {
     pub(super) history: History,
-    pub(super) strings: Strings,
+    pub(super) interner: StringInterner,
     /// Who is seen under a name and labels. A series has all the names that it may use, or none.
     pub(super) owners: KeyMap<Key>,
     /// Names and labels that several series want, as [`Entry::identity`] tells them.
@@ -37,11 +37,11 @@ pub(super) struct Books {
     recorded: Millis,
 }
 
-impl Books {
+impl SharedState {
     pub(super) fn new(limits: HistoryLimits) -> Self {
         Self {
             history: History::new(limits),
-            strings: Strings::default(),
+            interner: StringInterner::default(),
             owners: KeyMap::default(),
             contests: Contests::default(),
             claims: Vec::new(),
