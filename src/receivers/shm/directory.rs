@@ -49,9 +49,9 @@ struct Known {
     sent: Option<Cell>,
 }
 
-/// How many there are of what.
+/// Counts over all directories of a receiver.
 #[derive(Default)]
-pub(super) struct Census {
+pub(super) struct DirectoryStats {
     pub(super) alive: usize,
     pub(super) dead: usize,
     pub(super) series: usize,
@@ -60,7 +60,7 @@ pub(super) struct Census {
     pub(super) without_room: usize,
 }
 
-impl Census {
+impl DirectoryStats {
     pub(super) fn add(&mut self, cells: &Cells) {
         for process in cells.follower.processes() {
             match process.alive {

@@ -187,7 +187,7 @@ impl Directories {
 
     /// Records the counts of processes in the gateway's own metrics.
     fn record_metrics(&self) {
-        let mut all = directory::Census::default();
+        let mut all = directory::DirectoryStats::default();
         self.open.values().for_each(|cells| all.add(cells));
         let label = || ("receiver", self.receiver.to_string());
         for (state, count) in [("alive", all.alive), ("dead", all.dead)] {
