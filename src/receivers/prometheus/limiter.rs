@@ -36,12 +36,12 @@ impl ScrapeLimiter {
 }
 
 /// The memory that a target retains between scrapes. It is on the account until this is dropped.
-pub(super) struct Kept {
+pub(super) struct RetainedMemory {
     limiter: Arc<ScrapeLimiter>,
     held: Held,
 }
 
-impl Kept {
+impl RetainedMemory {
     /// Nothing yet.
     pub(super) fn new(limiter: Arc<ScrapeLimiter>) -> Self {
         let held = Held::new(limiter.shared.memory.clone());
@@ -61,7 +61,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RetainedMemory {
     fn drop(&mut self) {
         self.limiter.kept_bytes.fetch_sub(self.held.bytes(), Relaxed);
     }
