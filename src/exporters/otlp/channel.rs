@@ -46,7 +46,8 @@ struct Current {
     under_way: usize,
 }
 
-/// A request in flight on the channel. A drop without [`Call::answered`] counts as unanswered.
+/// A request in flight on the channel. A drop without [`Call::answered`] or [`Call::ended`] counts
+/// as unanswered.
 pub(super) struct Call {
     current: Arc<Mutex<Current>>,
     number: u64,

@@ -44,8 +44,7 @@ pub(super) struct SeriesRegistration<'a> {
 /// Lookups of one pass. Series of one resource or metric come together, so most lookups repeat.
 #[derive(Default)]
 pub(super) struct RegistrationCache {
-    /// Families of metrics, by source and address. The pass keeps the metrics alive, so an address is
-    /// unambiguous.
+    /// Families of metrics, by source and address. Only living metrics are looked up.
     of_metric: HashMap<(u16, usize), Result<u32, Arc<Taken>>, RandomState>,
     /// Origins of resources, by the same kind of key. The cache holds one reference to each.
     of_resource: HashMap<(u16, usize), u32, RandomState>,
