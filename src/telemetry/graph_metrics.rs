@@ -1,12 +1,7 @@
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
 //! Publishes ledgers, receivers' counts and the process's usage to the recorder, before each read of the
-========
-//! Collects the ledgers of components, the counts of receivers and the resource use of the process into
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
 //! metrics.
 //!
-//! A collection takes place before each read of the metrics. Ledgers are plain atomics: the data path adds to
-//! them, and only a collection reads them.
+//! Ledgers are plain atomics that the data path adds to; they are read only here.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,15 +16,9 @@ use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics
 use crate::component::{Balance, EntryCounts, Reason};
 use crate::config::Class;
 
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
 /// Publishes the counters of a graph as metrics.
 pub(super) struct MetricsPublisher {
     graph: GraphMetrics,
-========
-/// Copies the counts of all components to the metrics recorder.
-pub(super) struct MetricsCollector {
-    books: Books,
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
     started: Started,
 }
 
@@ -42,59 +31,34 @@ const ENTRY_COUNTS: [(&str, EntryCount); 3] = [
     ("failed", |counts| &counts.failed),
 ];
 
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
 impl MetricsPublisher {
     pub(super) fn new(graph: GraphMetrics) -> Self {
-========
-impl MetricsCollector {
-    pub(super) fn new(books: Books) -> Self {
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
         Self {
             graph,
             started: Started::now(),
         }
     }
 
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
     /// Publishes all current values.
     pub(super) fn publish(&self) {
         self.process();
         for entry in &self.graph.entries {
             publish_receiver(entry);
-========
-    /// Updates all metrics to the current counts.
-    pub(super) fn collect(&self) {
-        self.process();
-        for entry in &self.books.entries {
-            collect_entry(entry);
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
         }
         let mut of_type = OfType::default();
         for node in &self.graph.nodes {
             let balance = node.ledger.balance();
             match node.class {
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
                 Class::Exporter => publish_exporter(node, &balance),
                 Class::Processor => {
                     publish_processor(node, &balance);
-========
-                Class::Exporter => collect_exporter(node, &balance),
-                Class::Processor => {
-                    collect_processor(node, &balance);
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
                     of_type.add(node, &balance);
                 }
                 _ => {}
             }
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
             publish_ledger(node, &balance);
         }
         of_type.publish();
-========
-            collect_ledger(node, &balance);
-        }
-        of_type.collect();
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
     }
 
     fn process(&self) {
@@ -116,11 +80,7 @@ fn label(key: &'static str, value: &str) -> Label {
     Label::new(key, value.to_owned())
 }
 
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
 fn publish_receiver(entry: &ReceiverMetrics) {
-========
-fn collect_entry(entry: &EntryBooks) {
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
     let transports = entry
         .counts
         .transports
@@ -139,11 +99,7 @@ fn collect_entry(entry: &EntryBooks) {
     }
 }
 
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
 fn publish_exporter(node: &NodeMetrics, balance: &Balance) {
-========
-fn collect_exporter(node: &NodeBooks, balance: &Balance) {
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
     /// Reasons that mean the destination did not get it.
     const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
     let dropped = |reason: Reason| balance.dropped[reason as usize];
@@ -163,11 +119,7 @@ fn collect_exporter(node: &NodeBooks, balance: &Balance) {
     }
 }
 
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
 fn publish_processor(node: &NodeMetrics, balance: &Balance) {
-========
-fn collect_processor(node: &NodeBooks, balance: &Balance) {
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
     let labels = || {
         vec![
             label("processor", &node.id),
@@ -201,11 +153,7 @@ impl OfType {
         *self.0.entry((name, node.id.clone())).or_default() += count;
     }
 
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
     fn publish(self) {
-========
-    fn collect(self) {
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
         for ((name, id), count) in self.0 {
             let key = if kind_of(&id) == "filter" {
                 "filter"
@@ -223,11 +171,7 @@ fn kind_of(id: &str) -> &str {
 }
 
 /// in + made + restored = out + absorbed + dropped + held, for every component.
-<<<<<<<< HEAD:src/telemetry/graph_metrics.rs
 fn publish_ledger(node: &NodeMetrics, balance: &Balance) {
-========
-fn collect_ledger(node: &NodeBooks, balance: &Balance) {
->>>>>>>> 81404a7 (Use standard terms for counts of directories and own metrics):src/telemetry/collector.rs
     let whose = || {
         vec![
             label("component", &node.path),
