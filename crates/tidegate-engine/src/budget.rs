@@ -77,7 +77,7 @@ impl Reservation {
         has_room.then(|| Self::of(budget, fixed, held))
     }
 
-    /// For what a former process knew; `None`: there is no room.
+    /// For what a previous process knew; `None`: there is no room.
     pub(crate) fn known(budget: &Arc<Budget>, bytes: usize) -> Option<Self> {
         let has_room = budget.reserve(bytes, budget.max_with_growth());
         has_room.then(|| Self::of(budget, bytes, 0))

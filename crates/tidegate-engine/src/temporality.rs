@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::budget::{Reservation, Shared};
 use crate::bytes::{number, take};
-use crate::former::Former;
 use crate::kept::Kept;
 use crate::key::Key;
 use crate::progress::{Change, Last, Progress};
+use crate::restored::RestoredStates;
 use crate::saved::StreamId;
 use crate::streams::{Streams, Sweep};
 use crate::{
@@ -38,7 +38,7 @@ const IN_ORDER: u64 = 0;
 /// What a stream takes beside its series and its place: how it is found, when it is looked at.
 const STREAM_BYTES: usize = size_of::<Stream>() + 160;
 
-/// The same of a place of a former process.
+/// The same of a place that a previous process saved.
 const RESTORED_BYTES: usize = size_of::<Restored>() + 64;
 
 /// A reader's place in all streams.
@@ -49,8 +49,8 @@ pub struct Converter {
     born: UnixNanos,
     limits: ConverterLimits,
     streams: Arc<Streams<Stream>>,
-    /// Of a former process; taken up when they are seen again.
-    restored: Arc<Former<Restored>>,
+    /// Places that a previous process saved, until their streams are seen again.
+    restored: Arc<RestoredStates<Restored>>,
     /// When the first sweep came that saw them; 0: none has.
     restored_at: AtomicU64,
     /// What streams and places take.
@@ -65,13 +65,13 @@ struct Stream {
     /// As it is handed on.
     series: Arc<Series>,
     saved: Saved,
-    /// A former process knew it.
+    /// A previous process knew it.
     is_restored: bool,
     /// Of the budget: for its series, and for its place.
     reservation: Reservation,
 }
 
-/// A place of a former process.
+/// A place that a previous process saved.
 #[derive(Debug)]
 struct Restored {
     saved: Saved,
@@ -92,7 +92,7 @@ struct Saved {
 #[derive(Debug)]
 pub struct FrozenPlaces {
     streams: Arc<Streams<Stream>>,
-    restored: Arc<Former<Restored>>,
+    restored: Arc<RestoredStates<Restored>>,
     kept: Arc<Kept<(StreamId, Saved)>>,
 }
 
@@ -158,7 +158,7 @@ impl Converter {
         }
     }
 
-    /// Bytes of streams and of places of a former process, estimated.
+    /// Bytes of streams and of places of a previous process, estimated.
     pub fn bytes(&self) -> usize {
         self.budget.bytes()
     }
@@ -365,7 +365,7 @@ impl Converter {
         }
     }
 
-    /// Takes up places of a former process; later calls win. Gives how many could be read and had room.
+    /// Takes up places of a previous process; later calls win. Gives how many could be read and had room.
     pub fn restore(&self, mut bytes: &[u8]) -> usize {
         let mut restored = 0;
         while let Some((id, saved)) = Saved::load(&mut bytes) {
@@ -378,7 +378,7 @@ impl Converter {
                 saved,
                 _reservation: reservation,
             };
-            restored += usize::from(self.restored.put(id, place, self.limits.streams));
+            restored += usize::from(self.restored.insert(id, place, self.limits.streams));
         }
         restored
     }

@@ -231,7 +231,7 @@ impl Cells {
             weight,
         });
         if index.is_multiple_of(CHUNK) {
-            // Looked at soon for the first time: of a former process there may be cells that were seen long ago.
+            // The first check comes soon: a previous process may have seen a restored cell long ago.
             register.wheel.add(now, index / CHUNK);
         }
         CellRef { index, generation: 0 }

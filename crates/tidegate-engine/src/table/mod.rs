@@ -39,9 +39,9 @@ pub use session::Session;
 use state::State;
 
 use crate::Met;
-use crate::former::Former;
 use crate::lease::nanos;
 use crate::progress::{Collision, Rejection};
+use crate::restored::RestoredStates;
 use crate::rule::{Op, Output, Rule};
 use crate::saved::StreamId;
 use crate::streams::{Streams, lock};
@@ -103,8 +103,8 @@ pub struct Table {
     streams: Arc<Streams<Stream>>,
     /// What streams are called in other processes, where the state is saved.
     identify: Option<fn(&Series) -> StreamId>,
-    /// Streams of a former process and when they were seen; taken up when they are seen again.
-    restored: Arc<Former<(Stream, UnixNanos)>>,
+    /// Streams that a previous process saved and when they were seen, until they are seen again.
+    restored: Arc<RestoredStates<(Stream, UnixNanos)>>,
     folded: Mutex<Folded>,
     /// The last stream that collided, by its first output series.
     collided: Mutex<Option<(Collision, Arc<Series>)>>,

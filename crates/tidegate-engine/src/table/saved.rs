@@ -19,9 +19,9 @@ use super::points::{About, Phase, Stream};
 use super::state::State;
 use super::targets::{Target, Targets};
 use crate::bytes::{number, take};
-use crate::former::Former;
 use crate::kept::Kept;
 use crate::progress::{Last, Progress};
+use crate::restored::RestoredStates;
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
 use crate::streams::{Streams, lock};
@@ -43,7 +43,7 @@ const OPS: [Op; 7] = [
 ];
 const PHASES: [Phase; 3] = [Phase::Live, Phase::NoRoom, Phase::Left];
 
-/// What was taken up of a former process.
+/// What a table took up of the state that a previous process saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Output series.
@@ -61,7 +61,7 @@ pub struct Restored {
 pub struct Frozen {
     cells: Arc<Cells>,
     streams: Arc<Streams<Stream>>,
-    restored: Arc<Former<(Stream, UnixNanos)>>,
+    restored: Arc<RestoredStates<(Stream, UnixNanos)>>,
     saving: Arc<Saving>,
 }
 
@@ -283,8 +283,8 @@ impl Table {
                 }
                 [STREAM] => {
                     let (id, stream, seen) = self.load_stream(&mut reader.bytes, &cells)?;
-                    let put = self.restored.put(id, (stream, seen), self.limits.streams);
-                    restored.streams += usize::from(put);
+                    let is_kept = self.restored.insert(id, (stream, seen), self.limits.streams);
+                    restored.streams += usize::from(is_kept);
                 }
                 _ => return None,
             }
@@ -363,7 +363,7 @@ impl Table {
         Some((id, stream, seen))
     }
 
-    /// Lets a new stream go on where it was in a former process.
+    /// Lets a new stream go on where it was in a previous process.
     pub(super) fn take_up(&self, stream: &mut Stream, mut old: Stream) {
         let same = |a: &Target, b: &Target| (a.cell, a.op) == (b.cell, b.op);
         let falls = |targets: &[Target]| targets.iter().any(|target| target.op == Op::UpDown);
