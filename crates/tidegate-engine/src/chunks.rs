@@ -12,18 +12,18 @@ pub(crate) const CHUNK: u32 = 32;
 const FIRST_CHUNKS: u32 = 16;
 const SEGMENTS: usize = 24;
 
-/// Slots, and the last time at which a witness saw them.
+/// The slots behind one lock, and the number of the last snapshot that has them.
 #[derive(Debug)]
 pub(crate) struct Chunk<T> {
     slots: Vec<T>,
-    seen: u32,
+    snapshot: u32,
 }
 
 impl<T> Default for Chunk<T> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
-            seen: 0,
+            snapshot: 0,
         }
     }
 }
@@ -54,19 +54,25 @@ impl<T> DerefMut for Chunk<T> {
     }
 }
 
-/// Who sees the slots of each chunk, by its number, before anybody else gets at them.
-type Witness<T> = Arc<dyn Fn(u32, &mut [T]) + Send + Sync>;
+/// Copies the slots of a chunk for a snapshot. It gets the number of the chunk.
+type SnapshotReader<T> = Arc<dyn Fn(u32, &mut [T]) + Send + Sync>;
 
 /// Chunks behind a lock each, when there are any.
 type Segment<T> = OnceLock<Box<[Mutex<Chunk<T>>]>>;
 
 /// Slots by number.
+///
+/// A snapshot is copy-on-write: [`Self::begin_snapshot`] raises the number of snapshots, and `lock` shows a
+/// chunk with an older number to the reader before it returns the guard. So the reader sees each chunk as it
+/// was, once.
+///
+/// Lock order: one chunk at a time, and `reader` inside it for as long as it takes to clone the `Arc`.
 pub(crate) struct Chunks<T> {
     segments: [Segment<T>; SEGMENTS],
     used: AtomicU32,
-    witness: Mutex<Option<Witness<T>>>,
-    /// How many witnesses there have been.
-    witnesses: AtomicU32,
+    reader: Mutex<Option<SnapshotReader<T>>>,
+    /// How many snapshots began so far.
+    snapshots: AtomicU32,
 }
 
 impl<T> Default for Chunks<T> {
@@ -74,8 +80,8 @@ impl<T> Default for Chunks<T> {
         Self {
             segments: std::array::from_fn(|_| OnceLock::new()),
             used: AtomicU32::new(0),
-            witness: Mutex::default(),
-            witnesses: AtomicU32::new(0),
+            reader: Mutex::default(),
+            snapshots: AtomicU32::new(0),
         }
     }
 }
@@ -127,36 +133,36 @@ impl<T> Chunks<T> {
         let segment = &self.segments[(bit - FIRST_CHUNKS.trailing_zeros()) as usize];
         let chunks = segment.get_or_init(|| (0..size).map(|_| Mutex::default()).collect());
         let mut slots = lock(&chunks[(number - size) as usize]);
-        let witnesses = self.witnesses.load(Relaxed);
-        if slots.seen != witnesses {
-            self.bear_witness(chunk, &mut slots, witnesses);
+        let snapshots = self.snapshots.load(Relaxed);
+        if slots.snapshot != snapshots {
+            self.show_to_reader(chunk, &mut slots, snapshots);
         }
         slots
     }
 
     #[cold]
-    fn bear_witness(&self, number: u32, chunk: &mut Chunk<T>, witnesses: u32) {
-        chunk.seen = witnesses;
-        let witness = lock(&self.witness).clone();
-        if let Some(witness) = witness {
-            witness(number, &mut chunk.slots);
+    fn show_to_reader(&self, number: u32, chunk: &mut Chunk<T>, snapshot: u32) {
+        chunk.snapshot = snapshot;
+        let reader = lock(&self.reader).clone();
+        if let Some(reader) = reader {
+            reader(number, &mut chunk.slots);
         }
     }
 
-    /// Shows every slot as it is at this moment to `witness`: a chunk at a time, each before it is changed for the first
-    /// time, the others in [`Self::witness_rest`]. It is called with the lock of the chunk. One witness at a time, until
-    /// [`Self::dismiss`].
-    pub(crate) fn begin_witness(&self, witness: impl Fn(u32, &mut [T]) + Send + Sync + 'static) {
-        *lock(&self.witness) = Some(Arc::new(witness));
-        self.witnesses.fetch_add(1, Relaxed);
+    /// Begins a snapshot of this moment. `reader` sees each chunk before its first change, and the other
+    /// chunks in [`Self::snapshot_rest`]. The chunk is locked during the call. One snapshot at a time, until
+    /// [`Self::end_snapshot`].
+    pub(crate) fn begin_snapshot(&self, reader: impl Fn(u32, &mut [T]) + Send + Sync + 'static) {
+        *lock(&self.reader) = Some(Arc::new(reader));
+        self.snapshots.fetch_add(1, Relaxed);
     }
 
-    /// Shows to the witness what nobody has touched since it began. Calls `between` every few thousand slots and at the
-    /// end, without a lock.
+    /// Shows the chunks that nobody has locked since the snapshot began to its reader. Calls `between` every
+    /// few thousand slots and at the end, without a lock.
     ///
     /// # Errors
     /// The first of `between`; what is left is not shown then.
-    pub(crate) fn witness_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn snapshot_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
         for chunk in 0..self.chunks() {
             drop(self.lock(chunk));
             if chunk.is_multiple_of(128) {
@@ -166,9 +172,9 @@ impl<T> Chunks<T> {
         between()
     }
 
-    /// The witness has seen enough.
-    pub(crate) fn dismiss(&self) {
-        *lock(&self.witness) = None;
+    /// Drops the reader. Chunks that it has not seen are not part of the snapshot.
+    pub(crate) fn end_snapshot(&self) {
+        *lock(&self.reader) = None;
     }
 
     /// Shows every slot to `each`, a chunk at a time.

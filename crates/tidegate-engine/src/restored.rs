@@ -86,23 +86,24 @@ impl<T> RestoredStates<T> {
         }
     }
 
-    /// Shows all that are here now to `some`, a chunk at a time; see [`Chunks::begin_witness`].
-    pub(crate) fn begin_witness(
+    /// Begins a snapshot: shows the states of this moment to `some`, a chunk at a time; see
+    /// [`Chunks::begin_snapshot`].
+    pub(crate) fn begin_snapshot(
         &self,
         some: impl Fn(&mut dyn Iterator<Item = &(StreamId, T)>) + Send + Sync + 'static,
     ) {
         self.chunks
-            .begin_witness(move |_, slots| some(&mut slots.iter().flatten()));
+            .begin_snapshot(move |_, slots| some(&mut slots.iter().flatten()));
     }
 
-    /// See [`Chunks::witness_rest`].
-    pub(crate) fn witness_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
-        self.chunks.witness_rest(between)
+    /// See [`Chunks::snapshot_rest`].
+    pub(crate) fn snapshot_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.chunks.snapshot_rest(between)
     }
 
-    /// See [`Chunks::dismiss`].
-    pub(crate) fn dismiss(&self) {
-        self.chunks.dismiss();
+    /// See [`Chunks::end_snapshot`].
+    pub(crate) fn end_snapshot(&self) {
+        self.chunks.end_snapshot();
     }
 }
 
@@ -138,17 +139,17 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_sees_all_as_they_were_whoever_is_taken_or_goes_meanwhile() {
+    fn a_snapshot_has_all_as_they_were_whoever_is_taken_or_goes_meanwhile() {
         let restored = filled(100);
         restored.take(id(0));
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let by_witness = seen.clone();
-        restored.begin_witness(move |some| lock(&by_witness).extend(some.map(|(_, n)| *n)));
+        let by_reader = seen.clone();
+        restored.begin_snapshot(move |some| lock(&by_reader).extend(some.map(|(_, n)| *n)));
         restored.take(id(1));
         restored.insert(id(2), 200, 100);
         restored.retain(|act| act(), |n| *n < 50);
-        let shown = restored.witness_rest(&mut || Ok::<_, ()>(()));
-        restored.dismiss();
+        let shown = restored.snapshot_rest(&mut || Ok::<_, ()>(()));
+        restored.end_snapshot();
         restored.take(id(3));
         assert_eq!(shown, Ok(()));
         let mut seen = std::mem::take(&mut *lock(&seen));

@@ -176,26 +176,26 @@ impl<T> Streams<T> {
         });
     }
 
-    /// Shows every stream as it is now to `some`, a chunk at a time, with the time it was last seen; see
-    /// [`Chunks::begin_witness`].
-    pub(crate) fn begin_witness(
+    /// Begins a snapshot: shows the streams of this moment to `some`, a chunk at a time, with the time they
+    /// were last seen; see [`Chunks::begin_snapshot`].
+    pub(crate) fn begin_snapshot(
         &self,
         some: impl Fn(&mut dyn Iterator<Item = (&T, UnixNanos)>) + Send + Sync + 'static,
     ) {
-        self.chunks.begin_witness(move |_, slots| {
+        self.chunks.begin_snapshot(move |_, slots| {
             let streams = slots.iter().flatten();
             some(&mut streams.map(|stream| (&stream.state, stream.seen)));
         });
     }
 
-    /// See [`Chunks::witness_rest`].
-    pub(crate) fn witness_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
-        self.chunks.witness_rest(between)
+    /// See [`Chunks::snapshot_rest`].
+    pub(crate) fn snapshot_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.chunks.snapshot_rest(between)
     }
 
-    /// See [`Chunks::dismiss`].
-    pub(crate) fn dismiss(&self) {
-        self.chunks.dismiss();
+    /// See [`Chunks::end_snapshot`].
+    pub(crate) fn end_snapshot(&self) {
+        self.chunks.end_snapshot();
     }
 
     /// Shows to `each` the streams whose term is over, with the time they were last seen and their identity; those

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::budget::{Reservation, Shared};
 use crate::bytes::{number, take};
-use crate::kept::Kept;
 use crate::key::Key;
 use crate::progress::{Change, Last, Progress};
 use crate::restored::RestoredStates;
 use crate::saved::StreamId;
+use crate::snapshot_buffer::SnapshotBuffer;
 use crate::streams::{Streams, Sweep};
 use crate::{
     Bounds, Budget, Data, Events, Future, FutureAction, Instrument, Metric, Point, Rejection, Sample, Series,
@@ -88,12 +88,13 @@ struct Saved {
     since: UnixNanos,
 }
 
-/// Places of one moment. While it is here, a writer that changes some of them keeps them first as they were.
+/// A snapshot of the places of one moment, copied on write: a writer that changes a chunk of places copies
+/// it first.
 #[derive(Debug)]
 pub struct FrozenPlaces {
     streams: Arc<Streams<Stream>>,
     restored: Arc<RestoredStates<Restored>>,
-    kept: Arc<Kept<(StreamId, Saved)>>,
+    buffer: Arc<SnapshotBuffer<(StreamId, Saved)>>,
 }
 
 impl FrozenPlaces {
@@ -103,20 +104,20 @@ impl FrozenPlaces {
     /// Those of `to`: what is written then is of no use.
     pub fn write(self, to: &mut dyn Write) -> io::Result<()> {
         let mut bytes = Vec::new();
-        let mut pass_on = || {
-            self.kept
-                .pass_on(&mut bytes, to, |(id, saved), bytes| saved.save(id, bytes))
+        let mut drain_to = || {
+            self.buffer
+                .drain_to(&mut bytes, to, |(id, saved), bytes| saved.save(id, bytes))
         };
-        self.restored.witness_rest(&mut pass_on)?;
-        self.streams.witness_rest(&mut pass_on)?;
+        self.restored.snapshot_rest(&mut drain_to)?;
+        self.streams.snapshot_rest(&mut drain_to)?;
         to.write_all(&bytes)
     }
 }
 
 impl Drop for FrozenPlaces {
     fn drop(&mut self) {
-        self.restored.dismiss();
-        self.streams.dismiss();
+        self.restored.end_snapshot();
+        self.streams.end_snapshot();
     }
 }
 
@@ -349,19 +350,19 @@ impl Converter {
     /// The places of this moment, to be made bytes while more is converted. The caller sees to it that nothing is
     /// converted meanwhile, and that there is one at a time.
     pub fn freeze(&self) -> FrozenPlaces {
-        let kept = Arc::new(Kept::default());
-        let (of_streams, of_restored) = (kept.clone(), kept.clone());
-        self.streams.begin_witness(move |some| {
+        let buffer = Arc::new(SnapshotBuffer::default());
+        let (of_streams, of_restored) = (buffer.clone(), buffer.clone());
+        self.streams.begin_snapshot(move |some| {
             of_streams.add(some.map(|(stream, _)| (stream.id, stream.saved.clone())));
         });
         // What has not been seen again yet would be forgotten by the process after the next.
-        self.restored.begin_witness(move |some| {
+        self.restored.begin_snapshot(move |some| {
             of_restored.add(some.map(|(id, restored)| (*id, restored.saved.clone())))
         });
         FrozenPlaces {
             streams: self.streams.clone(),
             restored: self.restored.clone(),
-            kept,
+            buffer,
         }
     }
 

@@ -312,25 +312,26 @@ impl Cells {
         });
     }
 
-    /// Shows every cell as it is now to `some`, a chunk at a time, with its number; see [`Chunks::begin_witness`].
-    pub(crate) fn begin_witness(
+    /// Begins a snapshot: shows the cells of this moment to `some`, a chunk at a time, with their numbers;
+    /// see [`Chunks::begin_snapshot`].
+    pub(crate) fn begin_snapshot(
         &self,
         some: impl Fn(&mut dyn Iterator<Item = (u32, &Cell)>) + Send + Sync + 'static,
     ) {
-        self.chunks.begin_witness(move |chunk, slots| {
+        self.chunks.begin_snapshot(move |chunk, slots| {
             let slots = (chunk * CHUNK..).zip(slots.iter());
             some(&mut slots.filter_map(|(index, slot)| Some((index, slot.cell.as_ref()?))));
         });
     }
 
-    /// See [`Chunks::witness_rest`].
-    pub(crate) fn witness_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
-        self.chunks.witness_rest(between)
+    /// See [`Chunks::snapshot_rest`].
+    pub(crate) fn snapshot_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.chunks.snapshot_rest(between)
     }
 
-    /// See [`Chunks::dismiss`].
-    pub(crate) fn dismiss(&self) {
-        self.chunks.dismiss();
+    /// See [`Chunks::end_snapshot`].
+    pub(crate) fn end_snapshot(&self) {
+        self.chunks.end_snapshot();
     }
 
     /// Removes the cells of which nothing was seen for the term. Gives how many. A chunk at a time: a thread that adds series

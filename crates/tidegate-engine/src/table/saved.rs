@@ -19,11 +19,11 @@ use super::points::{About, Phase, Stream};
 use super::state::State;
 use super::targets::{Target, Targets};
 use crate::bytes::{number, take};
-use crate::kept::Kept;
 use crate::progress::{Last, Progress};
 use crate::restored::RestoredStates;
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
+use crate::snapshot_buffer::SnapshotBuffer;
 use crate::streams::{Streams, lock};
 use crate::{Data, Number, Series, UnixNanos, clock};
 
@@ -54,9 +54,11 @@ pub struct Restored {
     pub outdated: usize,
 }
 
-/// The state of a table at one moment. While it is here, who changes something keeps it first as it was: a chunk of
-/// it, so that nobody waits for time proportional to the number of series. It becomes bytes elsewhere: who changes
-/// things has others behind him.
+/// A snapshot of a table at one moment, copied on write.
+///
+/// While it lives, a thread that changes a chunk copies the chunk first, so that no thread waits for time
+/// proportional to the number of series. The thread that calls [`Self::write`] encodes the copies: the
+/// others hold locks.
 #[derive(Debug)]
 pub struct Frozen {
     cells: Arc<Cells>,
@@ -76,33 +78,33 @@ impl Frozen {
         writer.bytes.push(VERSION);
         // Streams refer to cells.
         self.cells
-            .witness_rest(&mut || cells.pass_on(&mut writer, to, |cell, writer| cell.save(writer)))?;
-        let mut pass_on = || streams.pass_on(&mut writer.bytes, to, |stream, bytes| stream.save(bytes));
-        self.streams.witness_rest(&mut pass_on)?;
-        self.restored.witness_rest(&mut pass_on)?;
+            .snapshot_rest(&mut || cells.drain_to(&mut writer, to, |cell, writer| cell.save(writer)))?;
+        let mut drain_to = || streams.drain_to(&mut writer.bytes, to, |stream, bytes| stream.save(bytes));
+        self.streams.snapshot_rest(&mut drain_to)?;
+        self.restored.snapshot_rest(&mut drain_to)?;
         to.write_all(&writer.bytes)
     }
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        self.restored.dismiss();
-        self.streams.dismiss();
-        self.cells.dismiss();
+        self.restored.end_snapshot();
+        self.streams.end_snapshot();
+        self.cells.end_snapshot();
     }
 }
 
-/// What has been kept of it, and is not bytes yet.
+/// The copies that are not bytes yet.
 #[derive(Debug)]
 struct Saving {
     given: HashMap<u32, Number>,
-    cells: Kept<KeptCell>,
-    streams: Kept<KeptStream>,
+    cells: SnapshotBuffer<CellSnapshot>,
+    streams: SnapshotBuffer<StreamSnapshot>,
 }
 
-/// A cell as it was.
+/// A copy of a cell.
 #[derive(Debug)]
-struct KeptCell {
+struct CellSnapshot {
     number: u32,
     series: Arc<Series>,
     /// Start, time, seen.
@@ -110,26 +112,27 @@ struct KeptCell {
     value: Last,
 }
 
-/// A stream as it was.
+/// A copy of a stream.
 #[derive(Debug)]
-struct KeptStream {
+struct StreamSnapshot {
     id: StreamId,
     data: Data,
     phase: Phase,
     seen: UnixNanos,
     progress: Progress,
-    targets: SmallVec<[KeptTarget; 1]>,
+    targets: SmallVec<[TargetSnapshot; 1]>,
 }
 
+/// A copy of a target.
 #[derive(Debug)]
-struct KeptTarget {
+struct TargetSnapshot {
     cell: u32,
     op: Op,
     /// What the stream has added to a group.
     value: Last,
 }
 
-impl KeptCell {
+impl CellSnapshot {
     fn save(&self, writer: &mut Writer) {
         writer.bytes.push(CELL);
         writer.bytes.extend(self.number.to_le_bytes());
@@ -141,7 +144,7 @@ impl KeptCell {
     }
 }
 
-impl KeptStream {
+impl StreamSnapshot {
     fn save(&self, to: &mut Vec<u8>) {
         to.push(STREAM);
         to.extend(self.id);
@@ -163,13 +166,13 @@ impl KeptStream {
 }
 
 impl Saving {
-    fn cell(&self, number: u32, cell: &Cell) -> Option<KeptCell> {
+    fn cell(&self, number: u32, cell: &Cell) -> Option<CellSnapshot> {
         let state = &cell.state;
         let value = match (self.given.get(&number), state.value.number()) {
             (Some(given), Some(number)) => Some(Last::Number(number.minus(*given))),
             _ => Last::of(&state.value),
         };
-        Some(KeptCell {
+        Some(CellSnapshot {
             number,
             series: cell.series.clone(),
             times: [state.start, state.time, clock::wall(cell.seen)],
@@ -178,7 +181,7 @@ impl Saving {
     }
 }
 
-impl KeptStream {
+impl StreamSnapshot {
     fn of(stream: &Stream, seen: UnixNanos, cells: &Cells) -> Option<Self> {
         let id = stream.about.as_ref().and_then(|about| about.id);
         let says_nothing = stream.targets.is_empty() && !stream.progress.holds_total();
@@ -189,7 +192,7 @@ impl KeptStream {
             let is_member = target.op == Op::Member;
             let group = is_member.then(|| cursor.get(target.cell)).flatten();
             let value = group.and_then(|group| group.state.member(target.member));
-            KeptTarget {
+            TargetSnapshot {
                 cell: target.cell.number(),
                 op: target.op,
                 value: value.map_or(Last::Nothing, Last::Number),
@@ -224,23 +227,23 @@ impl Table {
             self.flush();
             let saving = Arc::new(Saving {
                 given: self.given_by_sources(),
-                cells: Kept::default(),
-                streams: Kept::default(),
+                cells: SnapshotBuffer::default(),
+                streams: SnapshotBuffer::default(),
             });
             let (of_cells, of_streams, of_restored) = (saving.clone(), saving.clone(), saving.clone());
             let [cells, cells_of_restored] = [self.cells.clone(), self.cells.clone()];
-            self.cells.begin_witness(move |some| {
-                let kept = some.filter_map(|(number, cell)| of_cells.cell(number, cell));
-                of_cells.cells.add(kept);
+            self.cells.begin_snapshot(move |some| {
+                let copies = some.filter_map(|(number, cell)| of_cells.cell(number, cell));
+                of_cells.cells.add(copies);
             });
-            self.streams.begin_witness(move |some| {
-                let kept = some.filter_map(|(stream, seen)| KeptStream::of(stream, seen, &cells));
-                of_streams.streams.add(kept);
+            self.streams.begin_snapshot(move |some| {
+                let copies = some.filter_map(|(stream, seen)| StreamSnapshot::of(stream, seen, &cells));
+                of_streams.streams.add(copies);
             });
-            self.restored.begin_witness(move |some| {
-                let kept =
-                    some.filter_map(|(_, (stream, seen))| KeptStream::of(stream, *seen, &cells_of_restored));
-                of_restored.streams.add(kept);
+            self.restored.begin_snapshot(move |some| {
+                let copies = some
+                    .filter_map(|(_, (stream, seen))| StreamSnapshot::of(stream, *seen, &cells_of_restored));
+                of_restored.streams.add(copies);
             });
             Frozen {
                 cells: self.cells.clone(),

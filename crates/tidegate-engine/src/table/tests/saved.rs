@@ -124,10 +124,10 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 /// A frozen state, and its bytes as they were at once.
-type Kept = Option<(Frozen, Vec<u8>)>;
+type MaybeFrozen = Option<(Frozen, Vec<u8>)>;
 
 /// What happened since a state was frozen is no part of it.
-fn check_frozen(kept_state: &mut Kept) {
+fn check_frozen(kept_state: &mut MaybeFrozen) {
     let Some((frozen, at_once)) = kept_state.take() else {
         return;
     };
@@ -163,7 +163,7 @@ proptest! {
         let schema = Arc::new(Schema { kinds: vec![kind("ev", Instrument::Counter)] });
         let agent = source(&[("agent", "a")], Duration::from_secs(1_000_000));
         let mut now = NOW;
-        let mut frozen: Kept = None;
+        let mut frozen: MaybeFrozen = None;
         for act in acts {
             // Long enough that every step looks for what has expired.
             now += 11 * SECOND;

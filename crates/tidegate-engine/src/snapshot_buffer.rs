@@ -1,4 +1,4 @@
-//! What a witness of a state keeps of it, and how that becomes bytes elsewhere, a piece at a time.
+//! The buffer between the threads that copy state for a snapshot and the thread that writes the snapshot.
 
 use std::collections::LinkedList;
 use std::io::{self, Write};
@@ -6,21 +6,25 @@ use std::sync::Mutex;
 
 use crate::chunks::{CHUNK, lock};
 
-/// As many bytes are written at a time, or somewhat more.
+/// Bytes of one write, at least.
 const PIECE: usize = 64 << 10;
 
-/// Things as they were, those of a chunk in a list each. The lock is held for a few instructions only, and nothing is
-/// copied where there are many: the thread that saves gets few turns, and who changes something would wait for them.
+/// Copies of a state as it was when a snapshot began: a list for each chunk.
+///
+/// A writer that changes a chunk holds the chunk's lock while it adds. So the buffer's lock covers a few
+/// instructions only: `add` links a whole list, and `drain_to` unlinks all lists before it encodes them. The
+/// saving thread runs seldom; under a longer lock, writers wait for it.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(Mutex<LinkedList<Vec<T>>>);
+pub(crate) struct SnapshotBuffer<T>(Mutex<LinkedList<Vec<T>>>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for SnapshotBuffer<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> Kept<T> {
+impl<T> SnapshotBuffer<T> {
+    /// Adds the copies of one chunk.
     pub(crate) fn add(&self, things: impl Iterator<Item = T>) {
         let mut list = Vec::with_capacity(CHUNK as usize);
         list.extend(things);
@@ -28,9 +32,9 @@ impl<T> Kept<T> {
         lock(&self.0).append(&mut lists);
     }
 
-    /// Makes bytes of what has been kept by now, behind those that are in `bytes`, and writes them where they are
-    /// enough for a piece.
-    pub(crate) fn pass_on<B: AsMut<Vec<u8>>>(
+    /// Removes all copies that are here by now and appends them to `bytes` with `save`. Writes and clears
+    /// `bytes` when it has enough for one write.
+    pub(crate) fn drain_to<B: AsMut<Vec<u8>>>(
         &self,
         bytes: &mut B,
         to: &mut dyn Write,
