@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Table;
-use super::book::SourceNumber;
 use super::cell::CellRef;
 use super::events::SourceState;
+use super::source_registry::SourceNumber;
 use crate::lease::nanos;
 use crate::streams::lock;
 use crate::trust::State;
@@ -152,10 +152,10 @@ impl Table {
                 feeder.life = Life::Astray;
             }
         });
-        let book = lock(&self.book);
+        let registry = lock(&self.registry);
         let named = of_points.into_iter();
         let named = named.map(|(number, feeder)| {
-            let (resource, cadence) = book.source(number).unwrap_or_default();
+            let (resource, cadence) = registry.source(number).unwrap_or_default();
             let lease = cadence.lease_ns();
             *patience = (*patience).max(lease);
             // It may send this series less often than others.
@@ -171,7 +171,7 @@ impl Table {
             }
         });
         let mut feeders: Vec<Feeder> = named.collect();
-        drop(book);
+        drop(registry);
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for shared in sources {
             let state = lock(&shared);

@@ -45,7 +45,7 @@ impl Table {
         if !are_bytes_scarce && !are_streams_scarce {
             return false;
         }
-        let own = lock(&self.book).streams(resource);
+        let own = lock(&self.registry).streams(resource);
         (are_bytes_scarce && self.takes_half(own)) || (are_streams_scarce && own > streams / 2)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Table;
-use super::book::SourceNumber;
+use super::source_registry::SourceNumber;
 use crate::streams::lock;
 use crate::{Attributes, Resource};
 
@@ -59,7 +59,7 @@ impl Table {
         });
         for (number, streams) in feeding {
             // It may have left meanwhile.
-            if let Some((resource, _)) = lock(&self.book).source(number) {
+            if let Some((resource, _)) = lock(&self.registry).source(number) {
                 each(name_of_source(&resource, &Attributes::default()), streams);
             }
         }

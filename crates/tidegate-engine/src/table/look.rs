@@ -122,7 +122,7 @@ impl Table {
 
     /// Since when the process that `resource` stands for counts: the earliest known start of its streams. 0: not known.
     pub fn began(&self, resource: &Resource) -> UnixNanos {
-        lock(&self.book).began(resource)
+        lock(&self.registry).earliest_start(resource)
     }
 
     /// The composites that readers of this table are shown.

@@ -4,7 +4,6 @@
 //! needed to keep the outputs right: how far each stream has come (`points`, by `session`), what has been folded but
 //! not yet added (`events`). Readers look at the cells; nothing is copied for them.
 
-mod book;
 mod cell;
 mod events;
 mod explain;
@@ -17,6 +16,7 @@ mod points;
 mod saved;
 mod session;
 mod sets;
+mod source_registry;
 mod state;
 mod targets;
 
@@ -24,7 +24,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use book::Book;
 use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
 pub use explain::{Explanation, Feeder, Life};
@@ -36,6 +35,7 @@ pub use points::Outcome;
 use points::Stream;
 pub use saved::{Frozen, Restored};
 pub use session::Session;
+use source_registry::SourceRegistry;
 use state::State;
 
 use crate::Met;
@@ -109,7 +109,7 @@ pub struct Table {
     /// The last stream that collided, by its first output series.
     collided: Mutex<Option<(Collision, Arc<Series>)>>,
     strays: Strays,
-    book: Mutex<Book>,
+    registry: Mutex<SourceRegistry>,
     sources: RwLock<Sources>,
     kinds_of_sources: AtomicUsize,
     composites: RwLock<Vec<Arc<Composite>>>,
@@ -135,7 +135,7 @@ impl Table {
             folded: Mutex::new(Folded::new(limits.streams)),
             collided: Mutex::default(),
             strays: Strays::default(),
-            book: Mutex::default(),
+            registry: Mutex::default(),
             sources: RwLock::default(),
             kinds_of_sources: AtomicUsize::new(0),
             composites: RwLock::default(),

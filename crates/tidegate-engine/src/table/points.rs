@@ -7,8 +7,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Table;
-use super::book::SourceNumber;
 use super::cell::{self, CellRef};
+use super::source_registry::SourceNumber;
 use super::targets::{Target, Targets};
 use crate::key::Key;
 use crate::lease::nanos;
@@ -121,7 +121,7 @@ impl Table {
     }
 
     fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> Stream {
-        let (source, streams) = lock(&self.book).join(&series.resource, start);
+        let (source, streams) = lock(&self.registry).add_stream(&series.resource, start);
         let crowded = self.is_crowded(streams);
         let id = self.identify.map(|identify| identify(series));
         let old = id.and_then(|id| self.restored.take(id));
@@ -431,7 +431,7 @@ impl Table {
             let swept = self.sweep_stream(stream, now.saturating_sub(seen), expiry, memory);
             if swept == Sweep::Forget {
                 // One at a time: a thread that makes a stream known does not wait for all that have gone.
-                lock(&self.book).leave(stream.source);
+                lock(&self.registry).remove_stream(stream.source);
                 if stream.phase == Phase::Left && stream.progress.holds_total() {
                     let (start, time) = (stream.progress.start, stream.progress.newest());
                     lock(&self.folded).add(identity, start, time);

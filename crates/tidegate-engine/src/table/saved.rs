@@ -13,9 +13,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Table;
-use super::book::SourceNumber;
 use super::cell::{Caps, Cell, CellRef, Cells};
 use super::points::{About, Phase, Stream};
+use super::source_registry::SourceNumber;
 use super::state::State;
 use super::targets::{Target, Targets};
 use crate::bytes::{number, take};

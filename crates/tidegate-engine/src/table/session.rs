@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Table;
-use super::book::SourceNumber;
 use super::cell;
 use super::points::{Outcome, Phase, Step, Stream};
+use super::source_registry::SourceNumber;
 use crate::key::Key;
 use crate::progress::{Rejection, Sample};
 use crate::streams::{self, lock};
@@ -27,7 +27,7 @@ pub struct Session<'a> {
     /// Points since the locks were given back.
     in_a_row: u32,
     has_changed: bool,
-    /// Whose points come: the book has noted it.
+    /// Whose points come: the registry has noted it.
     heard: Option<SourceNumber>,
 }
 
@@ -144,13 +144,13 @@ impl Session<'_> {
         Some(step)
     }
 
-    /// Notes once that a source reports. The book's lock is the last one that is taken.
+    /// Notes once that a source reports. The lock of the registry is the last one that is taken.
     #[cold]
     fn hear(&mut self, source: SourceNumber, step: &Step) {
         let is_taken = !matches!(step, Step::Left | Step::Done(Outcome::Unmatched));
         if is_taken {
             self.heard = Some(source);
-            lock(&self.table.book).hear(source, self.now);
+            lock(&self.table.registry).note_report(source, self.now);
         }
     }
 

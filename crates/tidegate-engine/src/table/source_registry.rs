@@ -1,16 +1,26 @@
-//! The sources of points: the resources that streams come from, and how many streams each has.
+//! The registry of the sources of points: the resources that streams come from, and how many streams each
+//! has.
 
 use std::sync::Arc;
 
 use crate::key::{Key, KeyMap};
 use crate::{Cadence, Resource, UnixNanos};
 
-/// A source's place in the book.
+/// The number of a source in the registry. Another source gets it after the last stream of this one has left.
 pub(super) type SourceNumber = u32;
 
-/// The sources of points of a table.
+/// The sources of points of a table, by resource.
+///
+/// A source lives as long as it has streams: the first `add_stream` makes it, the last `remove_stream`
+/// removes it.
+///
+/// Invariant: `index` has exactly the numbers of the entries in `list` that are `Some`; `free` has the
+/// others.
+///
+/// Lock order: a table locks its registry after streams and cells, and holds no registry while it locks
+/// another thing.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct SourceRegistry {
     index: KeyMap<SourceNumber>,
     list: Vec<Option<Entry>>,
     free: Vec<SourceNumber>,
@@ -21,15 +31,16 @@ struct Entry {
     key: Key,
     resource: Arc<Resource>,
     streams: usize,
-    /// The earliest start of a stream; 0: none was said.
-    began: UnixNanos,
+    /// The earliest start of its streams, Unix time; 0: no stream has one.
+    earliest_start: UnixNanos,
     /// How often it reports to this table.
     cadence: Cadence,
 }
 
-impl Book {
-    /// One more stream of a resource, which counts since `start` (0: not known). Gives its source, and how many streams that has now.
-    pub(super) fn join(&mut self, resource: &Arc<Resource>, start: UnixNanos) -> (SourceNumber, usize) {
+impl SourceRegistry {
+    /// Adds a stream of a resource that counts since `start` (0: not known). Returns its source, and the
+    /// number of streams that the source has now.
+    pub(super) fn add_stream(&mut self, resource: &Arc<Resource>, start: UnixNanos) -> (SourceNumber, usize) {
         let key = Key::of_value(resource);
         let (list, free) = (&mut self.list, &mut self.free);
         let number = *self.index.entry(key).or_insert_with(|| {
@@ -37,7 +48,7 @@ impl Book {
                 key,
                 resource: resource.clone(),
                 streams: 0,
-                began: 0,
+                earliest_start: 0,
                 cadence: Cadence::default(),
             });
             match free.pop() {
@@ -54,8 +65,8 @@ impl Book {
         let streams = match self.list.get_mut(number as usize).and_then(Option::as_mut) {
             Some(entry) => {
                 entry.streams += 1;
-                if start > 0 && (entry.began == 0 || start < entry.began) {
-                    entry.began = start;
+                if start > 0 && (entry.earliest_start == 0 || start < entry.earliest_start) {
+                    entry.earliest_start = start;
                 }
                 entry.streams
             }
@@ -64,8 +75,8 @@ impl Book {
         (number, streams)
     }
 
-    /// One stream less.
-    pub(super) fn leave(&mut self, number: SourceNumber) {
+    /// Removes a stream of a source.
+    pub(super) fn remove_stream(&mut self, number: SourceNumber) {
         let Some(slot) = self.list.get_mut(number as usize) else {
             return;
         };
@@ -86,14 +97,14 @@ impl Book {
     }
 
     /// The earliest start of the streams of a resource; 0: none is known.
-    pub(super) fn began(&self, resource: &Resource) -> UnixNanos {
+    pub(super) fn earliest_start(&self, resource: &Resource) -> UnixNanos {
         let number = self.index.get(&Key::of_value(resource));
         let entry = number.and_then(|number| self.list.get(*number as usize)?.as_ref());
-        entry.map_or(0, |entry| entry.began)
+        entry.map_or(0, |entry| entry.earliest_start)
     }
 
-    /// A source was heard of.
-    pub(super) fn hear(&mut self, number: SourceNumber, now: UnixNanos) {
+    /// Notes a report of a source, for its cadence.
+    pub(super) fn note_report(&mut self, number: SourceNumber, now: UnixNanos) {
         if let Some(entry) = self.list.get_mut(number as usize).and_then(Option::as_mut) {
             entry.cadence.note(now);
         }
