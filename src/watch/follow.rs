@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{Attributes, Gate, Threshold};
+use tidegate_engine::{Attributes, Hysteresis, Threshold};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ pub struct Follow {
     told: Option<Instant>,
     has_looked: bool,
     /// A threshold of this watcher's own: nothing else is worth telling.
-    own: Option<(Threshold, HashMap<Attributes, Gate>)>,
+    own: Option<(Threshold, HashMap<Attributes, Hysteresis>)>,
     wants: Filter,
 }
 
@@ -180,21 +180,21 @@ impl Follow {
         self.newest.borrow_and_update();
         let all = self.see();
         let now = unix_now();
-        let (threshold, gates) = self.own.as_mut()?;
-        if gates.len() > all.answers.len() {
-            gates.retain(|known, _| all.answers.iter().any(|group| group.answer.attributes == *known));
+        let (threshold, crossed) = self.own.as_mut()?;
+        if crossed.len() > all.answers.len() {
+            crossed.retain(|known, _| all.answers.iter().any(|group| group.answer.attributes == *known));
         }
         for group in all.answers.iter() {
             let attributes = &group.answer.attributes;
             if !self.wants.takes(attributes) {
                 continue;
             }
-            let gate = gates.entry(attributes.clone()).or_default();
-            if gate.see(threshold, group.answer.value, now) {
+            let hysteresis = crossed.entry(attributes.clone()).or_default();
+            if hysteresis.update(threshold, group.answer.value, now) {
                 return Some(WatchEvent::Crossed(Arc::new(Crossing {
                     declaration: self.watched.declaration().clone(),
                     threshold: threshold.clone(),
-                    is_crossed: gate.is_crossed(),
+                    is_crossed: hysteresis.is_crossed(),
                     group: group.clone(),
                     at: now,
                 })));

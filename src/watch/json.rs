@@ -56,7 +56,7 @@ pub fn crossing(crossing: &Crossing) -> Value {
         "composite": &*crossing.declaration.name,
         "threshold": &*threshold.name,
         "state": if crossing.is_crossed { "crossed" } else { "cleared" },
-        "side": threshold.side.name(),
+        "side": threshold.direction.name(),
         "at": threshold.at,
         "clear": threshold.clear,
         "time_unix_ms": tidegate_engine::clock::wall(crossing.at) / 1_000_000,

@@ -22,7 +22,7 @@ pub use backlog::{Backlog, Ended, Unread, backlog};
 pub use filter::Filter;
 pub use follow::{Follow, WatchEvent};
 pub use refresh::refresh;
-use tidegate_engine::{Answer, Attributes, Composite, Declaration, Gate, State, Threshold, UnixNanos};
+use tidegate_engine::{Answer, Attributes, Composite, Declaration, Hysteresis, State, Threshold, UnixNanos};
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 use crate::component::{unix_now, wall_now};
@@ -74,7 +74,7 @@ pub struct CompositeSnapshot {
 struct Group {
     value: ComparableValue,
     seq: u64,
-    gates: Vec<Gate>,
+    crossed: Vec<Hysteresis>,
     look: u64,
 }
 
@@ -184,7 +184,7 @@ impl Watched {
                 .or_insert_with(|| Group {
                     value: ComparableValue::of(&answer),
                     seq: 0,
-                    gates: vec![Gate::default(); self.thresholds.len()],
+                    crossed: vec![Hysteresis::default(); self.thresholds.len()],
                     look,
                 });
             group.look = look;
@@ -196,12 +196,12 @@ impl Watched {
                 answer,
                 seq: group.seq,
             };
-            for (threshold, gate) in self.thresholds.iter().zip(&mut group.gates) {
-                if gate.see(threshold, one.answer.value, now) {
+            for (threshold, hysteresis) in self.thresholds.iter().zip(&mut group.crossed) {
+                if hysteresis.update(threshold, one.answer.value, now) {
                     crossings.push(Arc::new(Crossing {
                         declaration: self.declaration().clone(),
                         threshold: threshold.clone(),
-                        is_crossed: gate.is_crossed(),
+                        is_crossed: hysteresis.is_crossed(),
                         group: one.clone(),
                         at: now,
                     }));

@@ -152,7 +152,7 @@ impl Bench {
 pub(crate) fn threshold(above: f64, clear: f64) -> Threshold {
     Threshold {
         name: format!("above {above}").into(),
-        side: tidegate_engine::Side::Above,
+        direction: tidegate_engine::Direction::Above,
         at: above,
         clear,
         min_interval: Duration::ZERO,

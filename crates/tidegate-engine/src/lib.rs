@@ -46,8 +46,8 @@ pub use attributes::{
 pub use budget::Budget;
 pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
 pub use composite::{
-    Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Evaluated, Expression, Feed,
-    FeedKind, Function, Gate, OnStale, Side, Threshold, Trust,
+    Across, Added, Answer, Composite, CompositeSet, Declaration, Direction, Distribution, Evaluated,
+    Expression, Feed, FeedKind, Function, Hysteresis, OnStale, Threshold, Trust,
 };
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use future::{Future, FutureAction};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate_engine::{Side, Threshold};
+use tidegate_engine::{Direction, Threshold};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -144,15 +144,15 @@ async fn one(
 /// The threshold that a watcher names: `above` or `below`, `clear`, `min_interval`.
 fn threshold(request: &Request, min_interval: Option<Duration>) -> Result<Option<Threshold>, String> {
     let (above, below) = (number(request, "above")?, number(request, "below")?);
-    let (side, at) = match (above, below) {
+    let (direction, at) = match (above, below) {
         (None, None) => return Ok(None),
-        (Some(at), None) => (Side::Above, at),
-        (None, Some(at)) => (Side::Below, at),
+        (Some(at), None) => (Direction::Above, at),
+        (None, Some(at)) => (Direction::Below, at),
         (Some(_), Some(_)) => return Err("either `above` or `below`".to_owned()),
     };
     Ok(Some(Threshold {
-        name: format!("{} {at}", side.name()).into(),
-        side,
+        name: format!("{} {at}", direction.name()).into(),
+        direction,
         at,
         clear: number(request, "clear")?.unwrap_or(at),
         min_interval: min_interval.unwrap_or_default(),

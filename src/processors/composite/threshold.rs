@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{Side, Threshold};
+use tidegate_engine::{Direction, Threshold};
 
 use super::webhook::WebhookConfig;
 use crate::config::{Node, Problems};
@@ -29,36 +29,38 @@ crate::options! {
 
 impl ThresholdConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        let Some((side, limit)) = self.side() else {
+        let Some((direction, limit)) = self.direction() else {
             cx.at(at).error("set either `above` or `below`");
             return;
         };
         let clear = self.clear.unwrap_or(limit);
-        let is_before = match side {
-            Side::Above => clear <= limit,
-            Side::Below => clear >= limit,
+        let is_before = match direction {
+            Direction::Above => clear <= limit,
+            Direction::Below => clear >= limit,
         };
         if !limit.is_finite() || !is_before {
-            cx.at(at.child("clear"))
-                .error(format!("must be on the near side of {} {limit}", side.name()));
+            cx.at(at.child("clear")).error(format!(
+                "must be on the near side of {} {limit}",
+                direction.name()
+            ));
         }
     }
 
-    fn side(&self) -> Option<(Side, f64)> {
+    fn direction(&self) -> Option<(Direction, f64)> {
         match (self.above, self.below) {
-            (Some(at), None) => Some((Side::Above, at)),
-            (None, Some(at)) => Some((Side::Below, at)),
+            (Some(at), None) => Some((Direction::Above, at)),
+            (None, Some(at)) => Some((Direction::Below, at)),
             _ => None,
         }
     }
 
     /// As the engine takes it. `None`: it was reported as wrong.
     pub fn threshold(&self) -> Option<Threshold> {
-        let (side, at) = self.side()?;
-        let name = || format!("{} {at}", side.name());
+        let (direction, at) = self.direction()?;
+        let name = || format!("{} {at}", direction.name());
         Some(Threshold {
             name: Arc::from(self.name.clone().unwrap_or_else(name)),
-            side,
+            direction,
             at,
             clear: self.clear.unwrap_or(at),
             min_interval: self.min_interval,

@@ -30,7 +30,7 @@ pub use observe::CompositeSet;
 use observe::{PointStream, SourceKinds};
 use room::Room;
 use source::{PointSource, Standing};
-pub use threshold::{Gate, Side, Threshold};
+pub use threshold::{Direction, Hysteresis, Threshold};
 use window::Cut;
 
 use crate::key::{Key, KeyMap};

@@ -6,16 +6,16 @@ use std::time::Duration;
 use crate::UnixNanos;
 use crate::lease::nanos;
 
-/// Which side of a threshold is worth telling.
+/// The direction in which a value crosses a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Values greater than it.
+pub enum Direction {
+    /// Values greater than the threshold cross it.
     Above,
-    /// Values less than it.
+    /// Values less than the threshold cross it.
     Below,
 }
 
-impl Side {
+impl Direction {
     /// The name in configuration and answers.
     pub fn name(self) -> &'static str {
         match self {
@@ -30,54 +30,55 @@ impl Side {
 pub struct Threshold {
     /// What it is called.
     pub name: Arc<str>,
-    /// Which values are beyond it.
-    pub side: Side,
-    /// Where it is.
+    /// Which values cross it.
+    pub direction: Direction,
+    /// The value to cross.
     pub at: f64,
-    /// Hysteresis: once crossed, it counts as crossed until the value is on the other side of this.
+    /// Hysteresis: a crossed threshold stays crossed until the value is at this one or on its other side.
     pub clear: f64,
-    /// At least so long between two changes.
+    /// The least time between two changes.
     pub min_interval: Duration,
 }
 
 impl Threshold {
-    fn is_beyond(&self, value: f64) -> bool {
-        match self.side {
-            Side::Above => value > self.at,
-            Side::Below => value < self.at,
+    fn is_crossed_by(&self, value: f64) -> bool {
+        match self.direction {
+            Direction::Above => value > self.at,
+            Direction::Below => value < self.at,
         }
     }
 
-    fn is_clear(&self, value: f64) -> bool {
-        match self.side {
-            Side::Above => value <= self.clear,
-            Side::Below => value >= self.clear,
+    fn is_cleared_by(&self, value: f64) -> bool {
+        match self.direction {
+            Direction::Above => value <= self.clear,
+            Direction::Below => value >= self.clear,
         }
     }
 }
 
-/// Where a value stands to a threshold.
+/// Whether one value has crossed a threshold, with hysteresis: the value has to come back to `clear` before
+/// the next crossing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gate {
+pub struct Hysteresis {
     is_crossed: bool,
-    /// 0: never.
+    /// The time of the last change; 0: never.
     changed: UnixNanos,
 }
 
-impl Gate {
+impl Hysteresis {
     /// Whether the threshold counts as crossed.
     pub fn is_crossed(self) -> bool {
         self.is_crossed
     }
 
-    /// Shows a value; `true`: that changed where it stands. No value changes nothing: nobody knows.
-    pub fn see(&mut self, threshold: &Threshold, value: Option<f64>, now: UnixNanos) -> bool {
+    /// Takes the next value; `true`: the threshold is crossed or cleared now. `None` and NaN change nothing.
+    pub fn update(&mut self, threshold: &Threshold, value: Option<f64>, now: UnixNanos) -> bool {
         let Some(value) = value.filter(|value| !value.is_nan()) else {
             return false;
         };
         let changes = match self.is_crossed {
-            true => threshold.is_clear(value),
-            false => threshold.is_beyond(value),
+            true => threshold.is_cleared_by(value),
+            false => threshold.is_crossed_by(value),
         };
         let is_early = self.changed != 0 && now.saturating_sub(self.changed) < nanos(threshold.min_interval);
         if changes && !is_early {
@@ -92,10 +93,10 @@ impl Gate {
 mod tests {
     use super::*;
 
-    fn threshold(side: Side, at: f64, clear: f64, min_interval: u64) -> Threshold {
+    fn threshold(direction: Direction, at: f64, clear: f64, min_interval: u64) -> Threshold {
         Threshold {
             name: "t".into(),
-            side,
+            direction,
             at,
             clear,
             min_interval: Duration::from_nanos(min_interval),
@@ -103,11 +104,11 @@ mod tests {
     }
 
     fn run(threshold: &Threshold, values: &[(u64, Option<f64>)]) -> Vec<(u64, bool)> {
-        let mut gate = Gate::default();
+        let mut hysteresis = Hysteresis::default();
         let mut changes = Vec::new();
         for (now, value) in values {
-            if gate.see(threshold, *value, *now) {
-                changes.push((*now, gate.is_crossed()));
+            if hysteresis.update(threshold, *value, *now) {
+                changes.push((*now, hysteresis.is_crossed()));
             }
         }
         changes
@@ -117,10 +118,10 @@ mod tests {
     fn a_value_that_trembles_between_the_two_bounds_changes_nothing() {
         let values = [5.0, 11.0, 9.0, 10.5, 8.5, 8.0, 9.9, 11.0].map(Some);
         let values: Vec<_> = (1..).zip(values).collect();
-        let changes = run(&threshold(Side::Above, 10.0, 8.0, 0), &values);
+        let changes = run(&threshold(Direction::Above, 10.0, 8.0, 0), &values);
         assert_eq!(changes, [(2, true), (6, false), (8, true)]);
         let values: Vec<_> = (1..).zip([5.0, 1.0, 2.0, 3.0, 0.5].map(Some)).collect();
-        let changes = run(&threshold(Side::Below, 2.0, 3.0, 0), &values);
+        let changes = run(&threshold(Direction::Below, 2.0, 3.0, 0), &values);
         assert_eq!(changes, [(2, true), (4, false), (5, true)]);
     }
 
@@ -133,7 +134,7 @@ mod tests {
             (19, Some(f64::NAN)),
             (20, Some(1.0)),
         ];
-        let changes = run(&threshold(Side::Above, 10.0, 8.0, 10), &values);
+        let changes = run(&threshold(Direction::Above, 10.0, 8.0, 10), &values);
         assert_eq!(changes, [(10, true), (20, false)]);
     }
 }

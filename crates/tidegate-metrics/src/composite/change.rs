@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_engine::{Added, Side, UnixNanos};
+use tidegate_engine::{Added, Direction, UnixNanos};
 
 use super::live::owned_labels;
 use super::series::{Watching, listen, look};
@@ -55,8 +55,8 @@ impl<H: Instrument> Plain<H> {
         // Of counters these are increases.
         let range = range.filter(|_| !self.is_counter());
         let extreme = range.and_then(|(min, max)| match self.trigger.when {
-            When::Beyond(Side::Above, _) => Some(max),
-            When::Beyond(Side::Below, _) => Some(min),
+            When::Beyond(Direction::Above, _) => Some(max),
+            When::Beyond(Direction::Below, _) => Some(min),
             When::Moved(_) => None,
         });
         [extreme, Some(value)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_engine::{Gate, Side, Threshold, UnixNanos};
+use tidegate_engine::{Direction, Hysteresis, Threshold, UnixNanos};
 
 use super::Snapshot;
 
@@ -23,7 +23,7 @@ pub struct Trigger {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum When {
-    Beyond(Side, f64),
+    Beyond(Direction, f64),
     /// It is so far from what was told last, or farther.
     Moved(f64),
 }
@@ -39,12 +39,12 @@ impl Trigger {
 
     /// When the value gets greater than this, and when that is over.
     pub fn above(at: f64) -> Self {
-        Self::new(When::Beyond(Side::Above, at))
+        Self::new(When::Beyond(Direction::Above, at))
     }
 
     /// When the value gets less than this, and when that is over.
     pub fn below(at: f64) -> Self {
-        Self::new(When::Beyond(Side::Below, at))
+        Self::new(When::Beyond(Direction::Below, at))
     }
 
     /// Whenever the value has changed.
@@ -75,14 +75,14 @@ impl Trigger {
         at.is_finite() && self.hysteresis.is_finite()
     }
 
-    fn threshold(&self, side: Side, at: f64) -> Threshold {
+    fn threshold(&self, direction: Direction, at: f64) -> Threshold {
         Threshold {
             name: "".into(),
-            side,
+            direction,
             at,
-            clear: match side {
-                Side::Above => at - self.hysteresis,
-                Side::Below => at + self.hysteresis,
+            clear: match direction {
+                Direction::Above => at - self.hysteresis,
+                Direction::Below => at + self.hysteresis,
             },
             min_interval: self.min_interval,
         }
@@ -103,7 +103,7 @@ pub struct Change {
 /// Where a trigger stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
-    gate: Gate,
+    crossing: Hysteresis,
     told: Option<(f64, UnixNanos)>,
 }
 
@@ -111,11 +111,11 @@ impl Standing {
     /// Shows a value; `Some`: a callback is due, and says whether the threshold is crossed.
     pub(super) fn see(&mut self, trigger: &Trigger, value: Option<f64>, now: UnixNanos) -> Option<bool> {
         match trigger.when {
-            When::Beyond(side, at) => {
-                let threshold = trigger.threshold(side, at);
-                self.gate
-                    .see(&threshold, value, now)
-                    .then(|| self.gate.is_crossed())
+            When::Beyond(direction, at) => {
+                let threshold = trigger.threshold(direction, at);
+                self.crossing
+                    .update(&threshold, value, now)
+                    .then(|| self.crossing.is_crossed())
             }
             When::Moved(by) => {
                 let value = value.filter(|value| !value.is_nan())?;

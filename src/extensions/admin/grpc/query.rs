@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use tidegate_engine::{Side, State, Threshold};
+use tidegate_engine::{Direction, State, Threshold};
 use tonic::Status;
 
 use super::{Caller, Reply, busy, messages as say};
@@ -147,14 +147,14 @@ fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<say::Value> {
 }
 
 fn threshold(asked: say::Threshold) -> Result<Threshold, Status> {
-    let side = match asked.side() {
-        say::Side::Above => Side::Above,
-        say::Side::Below => Side::Below,
+    let direction = match asked.side() {
+        say::Side::Above => Direction::Above,
+        say::Side::Below => Direction::Below,
         say::Side::Unspecified => return Err(Status::invalid_argument("threshold.side is not set")),
     };
     Ok(Threshold {
         name: asked.name.into(),
-        side,
+        direction,
         at: asked.at,
         clear: asked.clear.unwrap_or(asked.at),
         min_interval: Duration::from_nanos(asked.min_interval_ns),
@@ -214,9 +214,9 @@ fn state(state: State) -> say::State {
 
 fn crossing(watched: &Watched, crossing: &Crossing) -> say::Crossing {
     let threshold = &crossing.threshold;
-    let side = match threshold.side {
-        Side::Above => say::Side::Above,
-        Side::Below => say::Side::Below,
+    let side = match threshold.direction {
+        Direction::Above => say::Side::Above,
+        Direction::Below => say::Side::Below,
     };
     say::Crossing {
         threshold: Some(say::Threshold {
