@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use tidegate_engine::{Number, Place, Resource, Table, UnixNanos};
+use tidegate_engine::{Number, Resource, SlotId, Table, UnixNanos};
 
 use self::conflict::Conflicts;
 pub use self::conflict::{Conflict, Counts, Difference, LeftOut};
@@ -276,7 +276,7 @@ impl Renderer {
             };
             let mut newcomers = Newcomers::default();
             for new in of_source {
-                newcomers.note(&new.series.resource, Place::from_bits(new.place));
+                newcomers.note(&new.series.resource, SlotId::from_bits(new.place));
             }
             self.senders.record_all(table, newcomers, now);
         }

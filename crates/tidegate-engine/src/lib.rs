@@ -65,8 +65,8 @@ pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
 pub use stray::{Stray, Strays};
 pub use table::{
-    Absorbed, Bounds, Count, Explanation, Feeder, Frozen, Holdings, Life, Limits, Looker, Outcome, Overflow,
-    Place, Reading, Restored, Seen, Session, Stats, Table, holdings,
+    Absorbed, Bounds, Count, Explanation, Feeder, Frozen, Holdings, Life, Limits, LookupResult, Outcome,
+    Overflow, Reading, Restored, SeriesReader, Session, SlotId, Stats, Table, holdings,
 };
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
 pub use trust::State;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use foldhash::fast::RandomState;
 use tidegate_engine::{
-    Cadence, DEFAULT_LEASE_NS, Key, Place, Reading, Resource, Seen, Table, UnixNanos, Value, clock,
+    Cadence, DEFAULT_LEASE_NS, Key, LookupResult, Reading, Resource, SlotId, Table, UnixNanos, Value, clock,
     patience_ns,
 };
 
@@ -57,14 +57,14 @@ impl Times {
 /// The resources of series that have arrived in a table, with a few places of each.
 #[derive(Default)]
 pub struct Newcomers {
-    places: Vec<(Arc<Resource>, Place)>,
+    places: Vec<(Arc<Resource>, SlotId)>,
     /// How many of each resource, by its address.
     counts: HashMap<usize, usize, RandomState>,
 }
 
 impl Newcomers {
     /// Notes that a resource has a series there.
-    pub fn note(&mut self, resource: &Arc<Resource>, place: Place) {
+    pub fn note(&mut self, resource: &Arc<Resource>, place: SlotId) {
         let count = self.counts.entry(Arc::as_ptr(resource).addr()).or_default();
         if *count < WATCHED {
             *count += 1;
@@ -94,7 +94,7 @@ struct State {
 #[derive(Debug)]
 struct Sender {
     /// Some of its series.
-    series: Vec<(Weak<Table>, Place)>,
+    series: Vec<(Weak<Table>, SlotId)>,
     number: u64,
     seen: UnixNanos,
     /// Whether one of its series had a value at the last look.
@@ -123,7 +123,7 @@ impl Senders {
         }
     }
 
-    fn record(&self, resource: &Resource, table: &Arc<Table>, place: Place, now: UnixNanos) {
+    fn record(&self, resource: &Resource, table: &Arc<Table>, place: SlotId, now: UnixNanos) {
         let key = Key::of_value(resource);
         let mut state = self.state();
         if state.senders.len() >= MOST && !state.senders.contains_key(&key) {
@@ -141,9 +141,9 @@ impl Senders {
             None if is_full => {}
             None => {
                 *numbers += 1;
-                let times = match table.looker().at(place) {
-                    Seen::Shown(reading) => Times::of(&reading),
-                    Seen::Hidden(_) | Seen::Gone => None,
+                let times = match table.series_reader().at(place) {
+                    LookupResult::Shown(reading) => Times::of(&reading),
+                    LookupResult::Hidden(_) | LookupResult::Gone => None,
                 };
                 let seen = times.map_or(now, |times| times.seen);
                 let mut cadence = Cadence::default();
@@ -228,7 +228,7 @@ impl Senders {
             match state.senders.get_mut(&sender) {
                 Some(known) => {
                     if !known.has_value {
-                        known.watch(table, Place::from_bits(place));
+                        known.watch(table, SlotId::from_bits(place));
                         known.is_rewatched = true;
                     }
                     (known.number, table_number, known.lease_ns())
@@ -315,23 +315,23 @@ impl Sender {
     }
 
     /// Watches this series too, where one that is watched has gone or there is room for more.
-    fn watch(&mut self, table: &Arc<Table>, place: Place) {
-        let is_it = |(known, at): &(Weak<Table>, Place)| {
+    fn watch(&mut self, table: &Arc<Table>, place: SlotId) {
+        let is_it = |(known, at): &(Weak<Table>, SlotId)| {
             std::ptr::eq(known.as_ptr(), Arc::as_ptr(table)) && *at == place
         };
         if self.series.iter().any(is_it) {
             return;
         }
-        let mut keep = |is_kept: fn(&Seen<'_>) -> bool| {
+        let mut keep = |is_kept: fn(&LookupResult<'_>) -> bool| {
             if self.series.len() >= WATCHED {
                 self.series.retain(|(table, place)| {
                     let table = table.upgrade();
-                    table.is_some_and(|table| is_kept(&table.looker().at(*place)))
+                    table.is_some_and(|table| is_kept(&table.series_reader().at(*place)))
                 });
             }
         };
-        keep(|seen| !matches!(seen, Seen::Gone));
-        keep(|seen| matches!(seen, Seen::Shown(_)));
+        keep(|seen| !matches!(seen, LookupResult::Gone));
+        keep(|seen| matches!(seen, LookupResult::Shown(_)));
         if self.series.len() < WATCHED {
             self.series.push((Arc::downgrade(table), place));
         }
@@ -341,9 +341,9 @@ impl Sender {
     fn latest(&self) -> Option<Times> {
         let times = self.series.iter().filter_map(|(table, place)| {
             let table = table.upgrade()?;
-            match table.looker().at(*place) {
-                Seen::Shown(reading) => Times::of(&reading),
-                Seen::Hidden(_) | Seen::Gone => None,
+            match table.series_reader().at(*place) {
+                LookupResult::Shown(reading) => Times::of(&reading),
+                LookupResult::Hidden(_) | LookupResult::Gone => None,
             }
         });
         times.reduce(|one, other| Times {

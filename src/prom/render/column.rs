@@ -57,7 +57,7 @@ impl Column {
         if with_times {
             column.times.reserve_exact(room);
         }
-        table.each_place(|place, reading| {
+        table.each_slot(|place, reading| {
             let bits = place.to_bits();
             let (at, generation) = (place.number() as usize, (bits >> 32) as u32);
             let (tag, bits) = match reading.as_ref().map(|reading| reading.value) {

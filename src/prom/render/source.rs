@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
-use tidegate_engine::{Composite, Looker, Place, Reading, Seen, Series, Table, UnixNanos, Value, clock};
+use tidegate_engine::{
+    Composite, LookupResult, Reading, Series, SeriesReader, SlotId, Table, UnixNanos, Value, clock,
+};
 
 use super::column::Column;
 use crate::prom::catalog::Times;
@@ -258,30 +260,30 @@ pub(super) enum Glance {
 /// Reads series by source and place. Holds a lock of a table between two reads in it.
 pub(super) struct Reader<'a> {
     sources: &'a [Open<'a>],
-    looker: Option<(u16, Looker<'a>)>,
+    reader: Option<(u16, SeriesReader<'a>)>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(sources: &'a [Open<'a>]) -> Self {
         Self {
             sources,
-            looker: None,
+            reader: None,
         }
     }
 
     /// Gives the lock back.
     pub(super) fn release(&mut self) {
-        if let Some((_, looker)) = &mut self.looker {
-            looker.release();
+        if let Some((_, reader)) = &mut self.reader {
+            reader.release();
         }
     }
 
     /// The series at this place with the times of its value. The lock is given back.
     pub(super) fn glance(&mut self, source: u16, place: u64) -> Glance {
         let glance = match self.at(source, place) {
-            Seen::Gone => Glance::Gone,
-            Seen::Hidden(series) => Glance::Silent(series.clone()),
-            Seen::Shown(reading) => match Times::of(&reading) {
+            LookupResult::Gone => Glance::Gone,
+            LookupResult::Hidden(series) => Glance::Silent(series.clone()),
+            LookupResult::Shown(reading) => match Times::of(&reading) {
                 Some(times) => Glance::Shown(reading.series.clone(), times),
                 None => Glance::Silent(reading.series.clone()),
             },
@@ -297,27 +299,27 @@ impl<'a> Reader<'a> {
 
     /// What is at this place now.
     #[inline]
-    pub(super) fn at(&mut self, source: u16, place: u64) -> Seen<'_> {
-        if self.looker.as_ref().is_none_or(|(open, _)| *open != source) {
-            self.looker = None;
+    pub(super) fn at(&mut self, source: u16, place: u64) -> LookupResult<'_> {
+        if self.reader.as_ref().is_none_or(|(open, _)| *open != source) {
+            self.reader = None;
             match self.sources.get(usize::from(source)) {
-                Some(Open::Table(table)) => self.looker = Some((source, table.looker())),
+                Some(Open::Table(table)) => self.reader = Some((source, table.series_reader())),
                 Some(Open::Composite(answers)) => return answers.at(place),
-                Some(Open::Gone) | None => return Seen::Gone,
+                Some(Open::Gone) | None => return LookupResult::Gone,
             }
         }
-        match &mut self.looker {
-            Some((_, looker)) => looker.at(Place::from_bits(place)),
-            None => Seen::Gone,
+        match &mut self.reader {
+            Some((_, reader)) => reader.at(SlotId::from_bits(place)),
+            None => LookupResult::Gone,
         }
     }
 }
 
 impl Answers {
-    fn at(&self, place: u64) -> Seen<'_> {
+    fn at(&self, place: u64) -> LookupResult<'_> {
         match self.0.get(&place) {
-            None => Seen::Gone,
-            Some(answer) => Seen::Shown(Reading {
+            None => LookupResult::Gone,
+            Some(answer) => LookupResult::Shown(Reading {
                 series: &answer.series,
                 start: 0,
                 time: clock::wall(answer.time),

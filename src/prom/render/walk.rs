@@ -1,6 +1,6 @@
 //! Writing all series of a page.
 
-use tidegate_engine::{Seen, UnixNanos, Value};
+use tidegate_engine::{LookupResult, UnixNanos, Value};
 
 use super::column::{Cell, Column};
 use super::encoder::{Encoder, SampleSnapshot};
@@ -95,9 +95,9 @@ impl Walk<'_> {
         match self.columns.get(usize::from(source)) {
             Some(Some(column)) => column.at(record.place),
             _ => match self.reader.at(source, record.place) {
-                Seen::Shown(_) => Cell::Complex,
-                Seen::Hidden(_) => Cell::Hidden,
-                Seen::Gone => Cell::Gone,
+                LookupResult::Shown(_) => Cell::Complex,
+                LookupResult::Hidden(_) => Cell::Hidden,
+                LookupResult::Gone => Cell::Gone,
             },
         }
     }
@@ -114,7 +114,7 @@ impl Walk<'_> {
         let source = targets.source(record.origin)?;
         // It may have ended since it was looked up: then it is found gone the next time.
         let is_there = match self.reader.at(source, record.place) {
-            Seen::Shown(reading) if !matches!(reading.value, Value::NoRecordedValue) => {
+            LookupResult::Shown(reading) if !matches!(reading.value, Value::NoRecordedValue) => {
                 let has_exemplars = self.with_exemplars && family.of_type.has_exemplars();
                 let exemplars = if has_exemplars { reading.exemplars } else { &[] };
                 self.snapshot.take(&reading, exemplars);

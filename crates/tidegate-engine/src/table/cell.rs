@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Overflow;
-use super::look::Arrivals;
+use super::lookup::Arrivals;
 use super::sets::Sets;
 use super::state::State;
 use crate::chunks::{self, CHUNK, Chunks};

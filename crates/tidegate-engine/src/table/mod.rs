@@ -11,7 +11,7 @@ mod fairness;
 mod folded;
 mod holdings;
 mod limits;
-mod look;
+mod lookup;
 mod points;
 mod saved;
 mod session;
@@ -30,7 +30,7 @@ pub use explain::{Explanation, Feeder, Life};
 use folded::Folded;
 pub use holdings::{Count, Holdings, holdings};
 pub use limits::{Bounds, Limits, Overflow, Stats};
-pub use look::{Looker, Place, Seen};
+pub use lookup::{LookupResult, SeriesReader, SlotId};
 pub use points::Outcome;
 use points::Stream;
 pub use saved::{Frozen, Restored};
@@ -180,7 +180,7 @@ impl Table {
     pub fn read(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
         self.flush();
         self.cells
-            .each(|cell| look::reading(cell).into_iter().for_each(&mut *each));
+            .each(|cell| lookup::reading(cell).into_iter().for_each(&mut *each));
         for composite in self.composites().iter() {
             composite.show(now, each);
         }

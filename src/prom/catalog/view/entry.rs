@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, Place, Reading, Series, UnixNanos,
+    AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, SlotId, Reading, Series, UnixNanos,
 };
 use tidegate_promql::{FloatHistogram, History, Labels, Millis, NAME, SampleValue, SeriesId};
 
@@ -23,7 +23,7 @@ pub(super) type Key = (u32, u32);
 pub(super) struct Entry {
     pub(super) series: Arc<Series>,
     /// Where the table has it; composites have no places.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<SlotId>,
     /// The metric's name; `None`: it can't be told.
     pub(super) name: Option<Arc<str>>,
     /// Whether its past is kept.
@@ -100,7 +100,7 @@ impl<'a> Look<'a> {
 impl Entry {
     pub(super) fn new(
         series: &Arc<Series>,
-        place: Option<Place>,
+        place: Option<SlotId>,
         look: Look<'_>,
         interner: &mut StringInterner,
     ) -> Self {

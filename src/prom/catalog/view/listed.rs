@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::{Count, Data, Place, Seen, Series, Table, UnixNanos};
+use tidegate_engine::{Count, Data, SlotId, LookupResult, Series, Table, UnixNanos};
 use tidegate_promql::{Labels, NAME, Patience, QueryError, Selection};
 
 use super::entry::{Entry, Key, Number};
@@ -82,7 +82,7 @@ impl View {
         selections: &[Selection],
         most: usize,
         patience: &Patience,
-    ) -> Result<(Vec<Found>, Vec<Option<Place>>), QueryError> {
+    ) -> Result<(Vec<Found>, Vec<Option<SlotId>>), QueryError> {
         let mut known = HashSet::new();
         let (mut all, mut places) = (Vec::new(), Vec::new());
         for selection in selections {
@@ -229,11 +229,11 @@ fn of_metric(entry: &Entry, number: &Number) -> Labels {
 }
 
 /// Whether a table has a series at a place.
-pub(super) fn holds(table: &Table, place: Place, series: &Arc<Series>) -> bool {
-    match table.looker().at(place) {
-        Seen::Shown(reading) => Arc::ptr_eq(reading.series, series),
-        Seen::Hidden(known) => Arc::ptr_eq(known, series),
-        Seen::Gone => false,
+pub(super) fn holds(table: &Table, place: SlotId, series: &Arc<Series>) -> bool {
+    match table.series_reader().at(place) {
+        LookupResult::Shown(reading) => Arc::ptr_eq(reading.series, series),
+        LookupResult::Hidden(known) => Arc::ptr_eq(known, series),
+        LookupResult::Gone => false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Seen, UnixNanos};
+use tidegate_engine::{LookupResult, UnixNanos};
 use tidegate_promql::Selection;
 
 use super::super::{Life, Senders, Standing, Times, Verdict};
@@ -113,10 +113,10 @@ fn standing(
         (Of::Table { table, .. }, Some(place)) => {
             let table = table.upgrade()?;
             // Read again: the others of the place may have been read at another time.
-            let times = match table.looker().at(place) {
-                Seen::Shown(reading) => Times::of(&reading),
-                Seen::Hidden(_) => None,
-                Seen::Gone => return None,
+            let times = match table.series_reader().at(place) {
+                LookupResult::Shown(reading) => Times::of(&reading),
+                LookupResult::Hidden(_) => None,
+                LookupResult::Gone => return None,
             };
             let life = |times| senders.life(resource, times, &table, place.to_bits());
             Some(times.map(life))

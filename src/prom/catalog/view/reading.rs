@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use tidegate_engine::{Seen, Table, UnixNanos};
+use tidegate_engine::{LookupResult, Table, UnixNanos};
 use tidegate_promql::Selection;
 
 use super::entry::{Entry, Key, Look};
@@ -115,7 +115,7 @@ impl State {
             let Some(table) = table.upgrade() else { continue };
             let look = look.of(style);
             let copied: Vec<Arc<Table>> = copied.iter().filter_map(Weak::upgrade).collect();
-            let mut looker = table.looker();
+            let mut reader = table.series_reader();
             for key in of_source {
                 let Some(slot) = entries.get_mut(key.1 as usize) else {
                     continue;
@@ -126,10 +126,10 @@ impl State {
                     entry.end(*key, look.time, &mut self.shared);
                     continue;
                 }
-                match looker.at(place) {
-                    Seen::Shown(reading) => entry.see(*key, &reading, look, &mut self.shared),
-                    Seen::Hidden(_) => entry.end(*key, look.time, &mut self.shared),
-                    Seen::Gone => {
+                match reader.at(place) {
+                    LookupResult::Shown(reading) => entry.see(*key, &reading, look, &mut self.shared),
+                    LookupResult::Hidden(_) => entry.end(*key, look.time, &mut self.shared),
+                    LookupResult::Gone => {
                         entry.end(*key, look.time, &mut self.shared);
                         forget_name(&mut self.names, entry, *key);
                         *slot = None;

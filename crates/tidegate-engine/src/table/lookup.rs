@@ -1,4 +1,5 @@
-//! Looking at a table without walking it: what came since the last look, and single series by their place.
+//! Reads of a table without a walk: the series that came since an earlier read, and single series by their
+//! slot.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,64 +9,68 @@ use super::cell::{Cell, CellRef, Cursor};
 use crate::streams::lock;
 use crate::{Composite, Reading, Resource, Series, UnixNanos};
 
-/// Arrivals that are remembered; who looks more seldom than so many come walks the table.
+/// Arrivals that a table remembers. A reader that misses more of them walks the table.
 const REMEMBERED: usize = if cfg!(test) { 8 } else { 16 << 10 };
 
-/// Where a series of a table is, as long as it lives.
+/// The slot of a series in a table. It finds the series until the series leaves, and nothing afterwards: its
+/// generation changes with each series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(CellRef);
+pub struct SlotId(CellRef);
 
 impl Place {
-    /// A small number that no other living series of the table has.
+    /// A small number that no other live series of the table has.
     pub fn number(self) -> u32 {
         self.0.number()
     }
 
-    /// The place as a number, for those who keep many.
+    /// The id as a number, for readers that store many.
     pub fn to_bits(self) -> u64 {
         self.0.to_bits()
     }
 
-    /// The place that [`Place::to_bits`] gave.
+    /// The id that [`SlotId::to_bits`] returned.
     pub fn from_bits(bits: u64) -> Self {
         Self(CellRef::from_bits(bits))
     }
 }
 
-/// What is at a place.
+/// The result of a look-up by slot.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
-    /// The series, with its value.
+pub enum LookupResult<'a> {
+    /// The series and its value.
     Shown(Reading<'a>),
-    /// The series, which has no value now.
+    /// The series; it has no value now.
     Hidden(&'a Arc<Series>),
-    /// No series, or another one.
+    /// The series has left. The slot is empty or has another series.
     Gone,
 }
 
-/// Reads single series, the quicker the nearer their places are. Holds a lock of the table: drop it soon.
-pub struct Looker<'a>(Cursor<'a>);
+/// Reads single series by their slots.
+///
+/// It holds the lock of the chunk that it read last, so reads in the order of slots are fast. Writers of
+/// that chunk wait until the reader moves on: release or drop it soon.
+pub struct SeriesReader<'a>(Cursor<'a>);
 
-impl Looker<'_> {
-    /// Gives the lock back until the next look, for a caller that has something else to do first.
+impl SeriesReader<'_> {
+    /// Releases the lock until the next read, for a caller that does other work first.
     pub fn release(&mut self) {
         self.0.release();
     }
 
-    /// What is at this place now.
-    pub fn at(&mut self, place: Place) -> Seen<'_> {
-        let Some(cell) = self.0.get(place.0) else {
-            return Seen::Gone;
+    /// Reads the series of this slot.
+    pub fn at(&mut self, slot: SlotId) -> LookupResult<'_> {
+        let Some(cell) = self.0.get(slot.0) else {
+            return LookupResult::Gone;
         };
         cell.state.settle();
         match cell.state.is_shown() {
-            true => reading(cell).map_or(Seen::Gone, Seen::Shown),
-            false => Seen::Hidden(&cell.series),
+            true => reading(cell).map_or(LookupResult::Gone, LookupResult::Shown),
+            false => LookupResult::Hidden(&cell.series),
         }
     }
 }
 
-/// What a cell shows now.
+/// The reading of a cell; `None`: it has no value now.
 #[inline]
 pub(super) fn reading(cell: &mut Cell) -> Option<Reading<'_>> {
     cell.state.settle();
@@ -80,9 +85,9 @@ pub(super) fn reading(cell: &mut Cell) -> Option<Reading<'_>> {
 }
 
 impl Table {
-    /// Shows the series that came since an earlier call that gave `seen` (0: all) to `each`, some of them again, and
-    /// gives what to say the next time. `each` must not call this table.
-    pub fn arrivals(&self, seen: u64, each: &mut dyn FnMut(Place, &Arc<Series>)) -> u64 {
+    /// Shows the series that came since an earlier call that returned `seen` (0: all) to `each`, some of
+    /// them again. Returns the `seen` of the next call. `each` must not call this table.
+    pub fn arrivals(&self, seen: u64, each: &mut dyn FnMut(SlotId, &Arc<Series>)) -> u64 {
         self.flush();
         let (made, latest) = self.cells.arrivals(seen);
         match latest {
@@ -90,29 +95,31 @@ impl Table {
                 let mut cursor = self.cells.cursor();
                 for at in latest {
                     if let Some(cell) = cursor.get(at) {
-                        each(Place(at), &cell.series);
+                        each(SlotId(at), &cell.series);
                     }
                 }
             }
-            None => self.cells.each_at(|at, cell| each(Place(at), &cell.series)),
+            None => self.cells.each_at(|at, cell| each(SlotId(at), &cell.series)),
         }
         made
     }
 
-    /// What [`Table::arrivals`] would give now. While it stays the same, that would show nothing.
+    /// The number that [`Table::arrivals`] returns now. While it stays the same, no series has come.
     pub fn arrived(&self) -> u64 {
         self.cells.made()
     }
 
-    /// Shows what is at every place where a series is, in the order of their numbers; `None`: it has no value now. What
-    /// was absorbed before the last call of [`Table::arrivals`] is seen. `each` must not call this table.
-    pub fn each_place(&self, mut each: impl FnMut(Place, Option<Reading<'_>>)) {
-        self.cells.each_at(|at, cell| each(Place(at), reading(cell)));
+    /// Shows every slot with a series to `each`, in the order of their numbers; `None`: it has no value now.
+    /// The readings have all that the table absorbed before the last call of [`Table::arrivals`]. `each`
+    /// must not call this table.
+    pub fn each_slot(&self, mut each: impl FnMut(SlotId, Option<Reading<'_>>)) {
+        self.cells.each_at(|at, cell| each(SlotId(at), reading(cell)));
     }
 
-    /// Access to single series by their place. What was absorbed before the last call of [`Table::arrivals`] is seen.
-    pub fn looker(&self) -> Looker<'_> {
-        Looker(self.cells.cursor())
+    /// A reader of single series by their slots. Its readings have all that the table absorbed before the
+    /// last call of [`Table::arrivals`].
+    pub fn series_reader(&self) -> SeriesReader<'_> {
+        SeriesReader(self.cells.cursor())
     }
 
     /// Whether it holds this series.
@@ -120,7 +127,7 @@ impl Table {
         self.cells.find(series).is_some()
     }
 
-    /// Since when the process that `resource` stands for counts: the earliest known start of its streams. 0: not known.
+    /// The earliest known start of the streams of `resource`: its process counts since then. 0: not known.
     pub fn began(&self, resource: &Resource) -> UnixNanos {
         lock(&self.registry).earliest_start(resource)
     }
@@ -131,7 +138,9 @@ impl Table {
     }
 }
 
-/// The cells that were made last, in their order.
+/// The newest cells of a table, in the order of their creation.
+///
+/// Invariant: `latest` has the last of the `made` cells, and [`REMEMBERED`] of them at most.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     made: u64,
@@ -151,7 +160,7 @@ impl Arrivals {
         self.made
     }
 
-    /// How many were made in all, and those that were made after the first `seen`; `None`: they are not remembered.
+    /// The number of cells so far, and the cells that came after the first `seen`; `None`: too many came.
     pub(super) fn since(&self, seen: u64) -> (u64, Option<Vec<CellRef>>) {
         let new = usize::try_from(self.made.saturating_sub(seen)).unwrap_or(usize::MAX);
         let from = self.latest.len().checked_sub(new);
@@ -191,7 +200,7 @@ mod tests {
     proptest! {
         /// Who takes up arrivals and drops what is gone sees what a walk over the table shows.
         #[test]
-        fn arrivals_and_places_say_what_a_walk_says(steps in prop::collection::vec((0u64..40, 0u8..8), 1..200)) {
+        fn arrivals_and_slots_say_what_a_walk_says(steps in prop::collection::vec((0u64..40, 0u8..8), 1..200)) {
             const SECOND: u64 = 1_000_000_000;
             let table = Table::new("test", vec![Rule::newest()], Limits::default());
             let (mut known, mut seen, mut now) = (std::collections::HashMap::new(), 0, SECOND);
@@ -203,34 +212,34 @@ mod tests {
                     3..6 => {}
                     _ => {
                         let arrived = table.arrived();
-                        seen = table.arrivals(seen, &mut |place, series| {
-                            known.insert(place.number(), (Place::from_bits(place.to_bits()), series.metric.name.clone()));
+                        seen = table.arrivals(seen, &mut |slot, series| {
+                            known.insert(slot.number(), (SlotId::from_bits(slot.to_bits()), series.metric.name.clone()));
                         });
                         prop_assert_eq!(seen, arrived);
-                        let mut looker = table.looker();
+                        let mut reader = table.series_reader();
                         let mut mine = Vec::new();
-                        known.retain(|_, (place, name)| match looker.at(*place) {
-                            Seen::Shown(reading) => {
+                        known.retain(|_, (slot, name)| match reader.at(*slot) {
+                            LookupResult::Shown(reading) => {
                                 assert_eq!(&reading.series.metric.name, name);
                                 mine.push((name.clone(), reading.value.clone()));
                                 true
                             }
-                            Seen::Hidden(_) => true,
-                            Seen::Gone => false,
+                            LookupResult::Hidden(_) => true,
+                            LookupResult::Gone => false,
                         });
-                        drop(looker);
+                        drop(reader);
                         let mut all = Vec::new();
                         table.read(now, &mut |reading| all.push((reading.series.metric.name.clone(), reading.value.clone())));
                         mine.sort_by(|a, b| a.0.cmp(&b.0));
                         all.sort_by(|a, b| a.0.cmp(&b.0));
                         prop_assert_eq!(&mine, &all);
-                        let mut by_place = Vec::new();
-                        table.each_place(|place, reading| {
-                            assert_eq!(known[&place.number()].0, place);
-                            by_place.extend(reading.map(|reading| (reading.series.metric.name.clone(), reading.value.clone())));
+                        let mut by_slot = Vec::new();
+                        table.each_slot(|slot, reading| {
+                            assert_eq!(known[&slot.number()].0, slot);
+                            by_slot.extend(reading.map(|reading| (reading.series.metric.name.clone(), reading.value.clone())));
                         });
-                        by_place.sort_by(|a, b| a.0.cmp(&b.0));
-                        prop_assert_eq!(by_place, all);
+                        by_slot.sort_by(|a, b| a.0.cmp(&b.0));
+                        prop_assert_eq!(by_slot, all);
                     }
                 }
             }
