@@ -65,8 +65,8 @@ pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
 pub use stray::{Stray, Strays};
 pub use table::{
-    Absorbed, Bounds, Count, Explanation, Feeder, Frozen, Holdings, Life, Limits, LookupResult, Outcome,
-    Overflow, Reading, Restored, SeriesReader, Session, SlotId, Stats, Table, holdings,
+    Absorbed, Bounds, Count, Frozen, Holdings, Limits, LookupResult, Outcome, Overflow, Reading, Restored,
+    SeriesExplanation, SeriesReader, SeriesSource, Session, SlotId, SourceStatus, Stats, Table, holdings,
 };
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
 pub use trust::State;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_engine::{Count, Explanation, Feeder, Life, Series, State, UnixNanos, clock, holdings};
+use tidegate_engine::{Count, SeriesExplanation, SeriesSource, SourceStatus, Series, State, UnixNanos, clock, holdings};
 use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
 use crate::component::Shared;
@@ -90,15 +90,15 @@ fn age_ms(time: UnixNanos, now: UnixNanos) -> Value {
     (time > 0).then(|| now.saturating_sub(time) as f64 / 1e6).into()
 }
 
-fn of_series(labels: &Labels, series: &Series, it: &Explanation, now: UnixNanos) -> Value {
-    let feeder = |feeder: &Feeder| {
+fn of_series(labels: &Labels, series: &Series, it: &SeriesExplanation, now: UnixNanos) -> Value {
+    let source = |source: &SeriesSource| {
         json!({
-            "source": shape::labels(&feeder.source),
-            "streams": feeder.streams,
-            "state": feeder.life.name(),
-            "age_ms": age_ms(feeder.seen, now),
-            "began": seconds(feeder.start),
-            "said": feeder.said,
+            "source": shape::labels(&source.attributes),
+            "streams": source.streams,
+            "state": source.status.name(),
+            "age_ms": age_ms(source.seen, now),
+            "began": seconds(source.start),
+            "said": source.last_value,
         })
     };
     json!({
@@ -113,8 +113,8 @@ fn of_series(labels: &Labels, series: &Series, it: &Explanation, now: UnixNanos)
         "owner": &*it.owner,
         "rule": it.rule,
         "sources": {"reporting": it.reporting, "expected": it.expected},
-        "fed_by": it.feeders.iter().map(feeder).collect::<Vec<_>>(),
-        "fed_by_total": it.feeders_total,
+        "fed_by": it.sources.iter().map(source).collect::<Vec<_>>(),
+        "fed_by_total": it.sources_total,
     })
 }
 
@@ -141,9 +141,9 @@ fn of_group(labels: &Labels, watched: &Watched, group: &GroupAnswer) -> Value {
 
 /// `target_info`: the resource that it describes.
 fn of_target(one: &Found, now: UnixNanos) -> Value {
-    let (state, life) = match one.is_alive {
-        true => (State::Fresh, Life::Alive),
-        false => (State::Stale, Life::Overdue),
+    let (state, status) = match one.is_alive {
+        true => (State::Fresh, SourceStatus::Alive),
+        false => (State::Stale, SourceStatus::Overdue),
     };
     let reporting = usize::from(one.is_alive);
     let attributes = shape::labels(&one.series.resource.attributes);
@@ -162,7 +162,7 @@ fn of_target(one: &Found, now: UnixNanos) -> Value {
         "fed_by": [{
             "source": attributes,
             "streams": 1,
-            "state": life.name(),
+            "state": status.name(),
             "age_ms": age_ms(one.seen, now),
             "began": null,
             "said": 1.0,

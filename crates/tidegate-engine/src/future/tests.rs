@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Attributes, Explanation, Instrument, Kind, Lease, Life, Limits, Pattern, Rejection, Resource, Rule,
-    Schema, Scope, Source, SourceId, State, Stray, Table, Value, Values,
+    Attributes, Instrument, Kind, Lease, Limits, Pattern, Rejection, Resource, Rule, Schema, Scope,
+    SeriesExplanation, Source, SourceId, SourceStatus, State, Stray, Table, Value, Values,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -79,7 +79,7 @@ impl Scene {
         }
     }
 
-    fn explain(&self, kind: u16, now: UnixNanos) -> Explanation {
+    fn explain(&self, kind: u16, now: UnixNanos) -> SeriesExplanation {
         let name = &self.schema.kinds[usize::from(kind)].name;
         let mut found = None;
         self.table.read(now, &mut |reading| {
@@ -110,7 +110,10 @@ fn an_event_from_tomorrow_is_refused_and_holds_no_gauge_up() {
     assert_eq!((gauge.value, gauge.time), (Value::Int(5), NOW));
     assert_eq!(scene.explain(COUNTER, NOW).value, Value::Int(3));
     // It is said that something is wrong, once.
-    assert_eq!((gauge.state, gauge.feeders[0].life), (State::Stale, Life::Astray));
+    assert_eq!(
+        (gauge.state, gauge.sources[0].status),
+        (State::Stale, SourceStatus::Astray)
+    );
     scene
         .table
         .absorb(&scene.events(NOW + 1, &[(GAUGE, 98, NOW + TOMORROW)]));

@@ -141,7 +141,7 @@ impl Scene {
         self.said = time;
     }
 
-    fn explain(&self, table: usize, name: &str, data: Data) -> Option<Explanation> {
+    fn explain(&self, table: usize, name: &str, data: Data) -> Option<SeriesExplanation> {
         self.tables[table].explain(&series(name, data), self.now, 1)
     }
 
@@ -270,7 +270,7 @@ fn a_clock_that_was_set_back_is_followed_after_a_lease_and_counted_once() {
     let counter = |scene: &Scene| scene.explain(1, "counter", COUNTER).unwrap();
     let before = counter(&scene);
     assert_eq!((before.value, before.state), (Value::Int(5), State::Stale));
-    assert_eq!(before.feeders[0].life, Life::Astray);
+    assert_eq!(before.sources[0].status, SourceStatus::Astray);
     (0..2).for_each(|_| scene.push());
     let after = counter(&scene);
     assert_eq!(

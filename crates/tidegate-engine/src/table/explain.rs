@@ -1,4 +1,4 @@
-//! Where a series comes from: its rule, its sources, when it last began anew, and how far it can be trusted.
+//! The explanation of a series: its rule, its sources, the time of its last restart, and its freshness.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,62 +12,63 @@ use crate::streams::lock;
 use crate::trust::State;
 use crate::{Attributes, Series, UnixNanos, Value, clock};
 
-/// Where a series comes from.
+/// The explanation of a series: the rule and the sources that make its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explanation {
+pub struct SeriesExplanation {
     /// The component that writes it.
     pub owner: Arc<str>,
-    /// Which of the table's rules made it.
+    /// The index of the rule that makes it.
     pub rule: Option<usize>,
-    /// Since when it counts; 0 = unknown.
+    /// The time since it counts; 0 = unknown.
     pub start: UnixNanos,
-    /// When the value last changed or was confirmed; 0 = never.
+    /// The time of the last change or confirmation of the value; 0 = never.
     pub time: UnixNanos,
     /// Its value.
     pub value: Value,
-    /// How far it can be trusted.
+    /// The freshness of the value.
     pub state: State,
-    /// Sources that feed it and have not ended.
+    /// Number of sources that have not ended.
     pub expected: usize,
-    /// Those of them that are alive.
+    /// Number of expected sources that are alive.
     pub reporting: usize,
-    /// Who feeds it; not more than were asked for.
-    pub feeders: Vec<Feeder>,
-    /// How many there are.
-    pub feeders_total: usize,
+    /// Its sources, up to the number that the caller asked for.
+    pub sources: Vec<SeriesSource>,
+    /// Number of all its sources.
+    pub sources_total: usize,
 }
 
-/// Something that feeds a series.
+/// A source of a series.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Feeder {
-    /// The source, by its attributes.
-    pub source: Attributes,
-    /// How many of its streams end in this series.
+pub struct SeriesSource {
+    /// The attributes of the source.
+    pub attributes: Attributes,
+    /// Number of its streams that end in this series.
     pub streams: usize,
-    /// When it was last known to be alive.
+    /// The last time it was alive.
     pub seen: UnixNanos,
-    /// When it last began anew; 0 = unknown.
+    /// The time of its last restart; 0 = unknown.
     pub start: UnixNanos,
-    /// What it said last, where that is one number.
-    pub said: Option<f64>,
-    /// Whether it is alive, overdue, or has left.
-    pub life: Life,
+    /// Its last value, where that is one number.
+    pub last_value: Option<f64>,
+    /// Its status.
+    pub status: SourceStatus,
 }
 
-/// Where a feeder is in its life.
+/// The status of a source, in the order of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Life {
+pub enum SourceStatus {
     /// Its lease is overdue.
     Overdue,
-    /// It is there, but the times of its latest points lie behind its newest point or too far ahead: they are not taken.
+    /// Its lease holds, but its latest points are refused: their times lie behind its newest point or too
+    /// far ahead.
     Astray,
-    /// It is there.
+    /// Its lease holds.
     Alive,
-    /// It has ended; what it counted stays.
+    /// It has ended; the series keeps its counts.
     Left,
 }
 
-impl Life {
+impl SourceStatus {
     /// The name in answers.
     pub fn name(self) -> &'static str {
         match self {
@@ -80,9 +81,10 @@ impl Life {
 }
 
 impl Table {
-    /// Where `series` comes from, with at most `most` of its feeders: the overdue ones first, then those that live. A
-    /// source of points lives by its own cadence. Looks at every stream of the table. `None`: the table has no such series.
-    pub fn explain(&self, series: &Series, now: UnixNanos, most: usize) -> Option<Explanation> {
+    /// Explains `series`, with at most `most` of its sources: the overdue sources first, then those that are
+    /// alive. The cadence of a source of points sets its lease. Walks all streams of the table. `None`: the
+    /// table has no such series.
+    pub fn explain(&self, series: &Series, now: UnixNanos, most: usize) -> Option<SeriesExplanation> {
         self.flush();
         let at = self.cells.find(series)?;
         let (start, time, value, is_shown) = {
@@ -94,16 +96,16 @@ impl Table {
         };
         let mut patience = nanos(self.limits.lease);
         let mut newest = time;
-        let mut feeders = self.feeders(at, now, (&mut newest, &mut patience));
-        feeders.sort_by_key(|feeder| feeder.life);
-        let of = |life: Life| feeders.iter().filter(|feeder| feeder.life == life).count();
-        let reporting = of(Life::Alive);
-        let expected = reporting + of(Life::Overdue) + of(Life::Astray);
-        // Where the wall clock was set, a sender may be right by either.
+        let mut sources = self.sources_of(at, now, (&mut newest, &mut patience));
+        sources.sort_by_key(|source| source.status);
+        let of = |status: SourceStatus| sources.iter().filter(|source| source.status == status).count();
+        let reporting = of(SourceStatus::Alive);
+        let expected = reporting + of(SourceStatus::Overdue) + of(SourceStatus::Astray);
+        // After a step of the wall clock, the times of a sender may follow either clock.
         let is_recent = clock::wall(now).min(now).saturating_sub(newest) <= patience;
-        let feeders_total = feeders.len();
-        feeders.truncate(most);
-        Some(Explanation {
+        let sources_total = sources.len();
+        sources.truncate(most);
+        Some(SeriesExplanation {
             owner: self.owner.clone(),
             rule: self.rules.iter().position(|rule| rule.could_make(series)),
             start,
@@ -112,20 +114,21 @@ impl Table {
             state: State::of(is_shown && is_recent && expected > 0, expected, reporting, false),
             expected,
             reporting,
-            feeders,
-            feeders_total,
+            sources,
+            sources_total,
         })
     }
 
-    /// One a source, however many of its streams end in this series. `newest` becomes the time of their newest point by
-    /// our clock, `patience` the longest lease among them.
-    fn feeders(
+    /// The sources of a cell, each once however many of its streams end in the cell. Raises `newest` to the
+    /// time of their newest point by our clock, and `patience` to the longest of their leases, in
+    /// nanoseconds.
+    fn sources_of(
         &self,
         at: CellRef,
         now: UnixNanos,
         (newest, patience): (&mut UnixNanos, &mut u64),
-    ) -> Vec<Feeder> {
-        let mut of_points: HashMap<SourceNumber, Feeder> = HashMap::new();
+    ) -> Vec<SeriesSource> {
+        let mut of_points: HashMap<SourceNumber, SeriesSource> = HashMap::new();
         self.streams.each(|stream, seen| {
             if !stream.targets.iter().any(|target| target.cell == at) {
                 return;
@@ -135,71 +138,71 @@ impl Table {
                 .newest_by_our_clock()
                 .min(clock::wall(seen).max(seen))
                 .max(*newest);
-            let said = stream.progress.last().value().and_then(|value| value.as_f64());
-            let feeder = of_points.entry(stream.source).or_insert_with(|| Feeder {
-                source: Attributes::default(),
+            let last_value = stream.progress.last().value().and_then(|value| value.as_f64());
+            let source = of_points.entry(stream.source).or_insert_with(|| SeriesSource {
+                attributes: Attributes::default(),
                 streams: 0,
                 seen,
                 start: 0,
-                said,
-                life: Life::Overdue,
+                last_value,
+                status: SourceStatus::Overdue,
             });
-            feeder.streams += 1;
-            feeder.seen = feeder.seen.max(seen);
-            feeder.start = feeder.start.max(stream.progress.start);
-            feeder.said = said.filter(|_| feeder.streams == 1);
+            source.streams += 1;
+            source.seen = source.seen.max(seen);
+            source.start = source.start.max(stream.progress.start);
+            source.last_value = last_value.filter(|_| source.streams == 1);
             if stream.progress.stands_still() {
-                feeder.life = Life::Astray;
+                source.status = SourceStatus::Astray;
             }
         });
         let registry = lock(&self.registry);
         let named = of_points.into_iter();
-        let named = named.map(|(number, feeder)| {
+        let named = named.map(|(number, source)| {
             let (resource, cadence) = registry.source(number).unwrap_or_default();
             let lease = cadence.lease_ns();
             *patience = (*patience).max(lease);
-            // It may send this series less often than others.
-            let heard = feeder.seen.max(cadence.heard());
-            Feeder {
-                life: match (now.saturating_sub(heard) <= lease, feeder.life) {
-                    (true, Life::Astray) => Life::Astray,
-                    (true, _) => Life::Alive,
-                    (false, _) => Life::Overdue,
+            // The source may send this series less often than its other series.
+            let heard = source.seen.max(cadence.heard());
+            SeriesSource {
+                status: match (now.saturating_sub(heard) <= lease, source.status) {
+                    (true, SourceStatus::Astray) => SourceStatus::Astray,
+                    (true, _) => SourceStatus::Alive,
+                    (false, _) => SourceStatus::Overdue,
                 },
-                source: resource.attributes.clone(),
-                ..feeder
+                attributes: resource.attributes.clone(),
+                ..source
             }
         });
-        let mut feeders: Vec<Feeder> = named.collect();
+        let mut sources: Vec<SeriesSource> = named.collect();
         drop(registry);
-        let sources: Vec<_> = self.sources().values().cloned().collect();
-        for shared in sources {
+        let of_events: Vec<_> = self.sources().values().cloned().collect();
+        for shared in of_events {
             let state = lock(&shared);
             let streams = state.feeds(at);
             if streams > 0 {
-                feeders.push(Feeder::of_events(&state, streams, now));
+                sources.push(SeriesSource::of_events(&state, streams, now));
             }
         }
-        feeders
+        sources
     }
 }
 
-impl Feeder {
+impl SeriesSource {
     fn of_events(state: &SourceState, streams: usize, now: UnixNanos) -> Self {
         let source = state.source();
-        let life = match (source.lease.is_ended(), source.lease.is_alive(now)) {
-            (true, _) => Life::Left,
-            (false, true) if state.is_ahead() => Life::Astray,
-            (false, true) => Life::Alive,
-            (false, false) => Life::Overdue,
+        let status = match (source.lease.is_ended(), source.lease.is_alive(now)) {
+            (true, _) => SourceStatus::Left,
+            (false, true) if state.is_ahead() => SourceStatus::Astray,
+            (false, true) => SourceStatus::Alive,
+            (false, false) => SourceStatus::Overdue,
         };
         Self {
-            source: source.resource.attributes.merge(&source.attributes),
+            attributes: source.resource.attributes.merge(&source.attributes),
             streams,
             seen: source.lease.touched(),
             start: 0,
-            said: None,
-            life,
+            last_value: None,
+            status,
         }
     }
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
-pub use explain::{Explanation, Feeder, Life};
+pub use explain::{SeriesExplanation, SeriesSource, SourceStatus};
 use folded::Folded;
 pub use holdings::{Count, Holdings, holdings};
 pub use limits::{Bounds, Limits, Overflow, Stats};

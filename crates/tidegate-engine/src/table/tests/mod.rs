@@ -974,11 +974,11 @@ fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
     );
     let one = explain(100);
     assert_eq!((one.state, one.expected, one.reporting), (State::Partial, 2, 1));
-    let overdue = &one.feeders[0];
-    assert_eq!(overdue.source, attributes(&[("pod", "a")]));
+    let overdue = &one.sources[0];
+    assert_eq!(overdue.attributes, attributes(&[("pod", "a")]));
     assert_eq!(
-        (overdue.life, overdue.start, overdue.said),
-        (Life::Overdue, NOW, Some(5.0))
+        (overdue.status, overdue.start, overdue.last_value),
+        (SourceStatus::Overdue, NOW, Some(5.0))
     );
     assert_eq!(explain(200).state, State::Stale);
     let other = series("requests", COUNTER, &[], &[("zone", "y")]);
@@ -1004,8 +1004,11 @@ fn a_source_of_an_aggregated_series_lives_by_its_own_cadence() {
     let shown = shown.unwrap();
     let lives = |silent: u64| {
         let it = table.explain(&shown, NOW + (240 + silent) * SECOND, 10).unwrap();
-        let alive = it.feeders.iter().filter(|feeder| feeder.life == Life::Alive);
-        let alive: Vec<Attributes> = alive.map(|feeder| feeder.source.clone()).collect();
+        let alive = it
+            .sources
+            .iter()
+            .filter(|source| source.status == SourceStatus::Alive);
+        let alive: Vec<Attributes> = alive.map(|source| source.attributes.clone()).collect();
         (it.state, alive)
     };
     let [quick, slow] = ["quick", "slow"].map(|pod| attributes(&[("pod", pod)]));
