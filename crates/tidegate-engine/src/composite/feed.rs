@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::member::MemberId;
 use super::observe::Plan;
-use super::source::Life;
+use super::source::Liveness;
 use super::window::Moments;
 use super::{Composite, SharedGroup};
 use crate::streams::lock;
@@ -81,11 +81,11 @@ impl Composite {
             (FeedKind::Level, false) => Some(Plan::Level(Some(self.named(name, attributes)))),
         };
         let attributes = self.group_attributes(&Arc::<Resource>::default(), attributes);
-        let life = Life::Feed(lease.clone());
+        let liveness = Liveness::Feed(lease.clone());
         let (group, member) = self.within(&attributes, |group| match &plan {
-            Some(plan) => Some(group.enter(&life, self.kind(plan, true))),
+            Some(plan) => Some(group.enter(&liveness, self.kind(plan, true))),
             None => {
-                group.join(&life);
+                group.join(&liveness);
                 None
             }
         });

@@ -8,7 +8,7 @@ use super::across::quantile as rank_of;
 use super::member::{Kind, Member, MemberId, reduce};
 use super::sketch::Sketch;
 use super::slab::Slab;
-use super::source::Life;
+use super::source::Liveness;
 use super::window::{Cut, Moments, Window};
 use super::{Across, Answer, Declaration, Function, OnStale};
 use crate::budget::Reservation;
@@ -24,8 +24,8 @@ pub(super) struct Group {
     cut: Cut,
     /// What pooled observations fell into.
     pool: Option<Window>,
-    feeders: Slab<Feeder>,
-    /// Feeders by the address of their life.
+    sources: Slab<GroupSource>,
+    /// Sources by the address of their liveness.
     index: HashMap<usize, u32>,
     members: Slab<Member>,
     next_member: u64,
@@ -44,8 +44,8 @@ pub(super) struct Group {
 
 /// A source of a group.
 #[derive(Debug)]
-struct Feeder {
-    life: Life,
+struct GroupSource {
+    liveness: Liveness,
     members: u32,
     /// When the last of its series ended.
     emptied: UnixNanos,
@@ -62,7 +62,7 @@ struct Census {
     may_be_idle: bool,
     /// Living series that several processes report as one.
     interleaved: usize,
-    /// By the place of the feeder.
+    /// By the place of the source.
     alive: Vec<bool>,
 }
 
@@ -83,7 +83,7 @@ impl Group {
             series,
             cut,
             pool: None,
-            feeders: Slab::default(),
+            sources: Slab::default(),
             index: HashMap::new(),
             members: Slab::default(),
             next_member: 1,
@@ -100,30 +100,30 @@ impl Group {
         &self.series.attributes
     }
 
-    /// One more source whose life tells whether the group is idle or stale. Gives its place.
-    pub(super) fn join(&mut self, life: &Life) -> u32 {
-        if self.feeders.is_empty() {
+    /// Adds a source whose liveness decides whether the group is idle or stale. Returns its number.
+    pub(super) fn join(&mut self, liveness: &Liveness) -> u32 {
+        if self.sources.is_empty() {
             (self.has_left, self.is_unclear) = (false, false);
         }
-        let feeders = &mut self.feeders;
-        *self.index.entry(life.address()).or_insert_with(|| {
-            feeders.insert(Feeder {
-                life: life.clone(),
+        let sources = &mut self.sources;
+        *self.index.entry(liveness.address()).or_insert_with(|| {
+            sources.insert(GroupSource {
+                liveness: liveness.clone(),
                 members: 0,
                 emptied: 0,
             })
         })
     }
 
-    /// One more series of a source.
-    pub(super) fn enter(&mut self, life: &Life, kind: Kind) -> MemberId {
-        let feeder = self.join(life);
-        if let Some(feeder) = self.feeders.get_mut(feeder) {
-            feeder.members += 1;
+    /// Adds a series of a source.
+    pub(super) fn enter(&mut self, liveness: &Liveness, kind: Kind) -> MemberId {
+        let source = self.join(liveness);
+        if let Some(source) = self.sources.get_mut(source) {
+            source.members += 1;
         }
         let id = self.next_member;
         self.next_member += 1;
-        let at = self.members.insert(Member::new(id, feeder, kind));
+        let at = self.members.insert(Member::new(id, source, kind));
         MemberId { at, id }
     }
 
@@ -133,10 +133,10 @@ impl Group {
             return;
         }
         let left = self.members.remove(member.at);
-        let feeder = left.and_then(|left| self.feeders.get_mut(left.feeder));
-        if let Some(feeder) = feeder {
-            feeder.members = feeder.members.saturating_sub(1);
-            feeder.emptied = now;
+        let source = left.and_then(|left| self.sources.get_mut(left.source));
+        if let Some(source) = source {
+            source.members = source.members.saturating_sub(1);
+            source.emptied = now;
         }
     }
 
@@ -235,26 +235,26 @@ impl Group {
     pub(super) fn prune(&mut self, now: UnixNanos, memory_ns: u64) {
         let (mut has_left, mut is_unclear) = (false, false);
         let mut gone = Vec::new();
-        for (at, feeder) in self.feeders.iter() {
-            let life = &feeder.life;
-            let is_forgotten = life.is_forgotten(now, memory_ns);
-            let is_empty = feeder.members == 0 && !feeder.is_standing() && life.is_alive(now);
-            let is_idle = is_empty && now.saturating_sub(feeder.emptied) > EMPTY_NS;
-            if life.is_gone() || is_forgotten || is_idle {
-                has_left |= life.has_left();
-                is_unclear |= !life.is_gone() && is_forgotten;
-                gone.push((at, life.address()));
+        for (at, source) in self.sources.iter() {
+            let liveness = &source.liveness;
+            let is_forgotten = liveness.is_forgotten(now, memory_ns);
+            let is_empty = source.members == 0 && !source.is_standing() && liveness.is_alive(now);
+            let is_idle = is_empty && now.saturating_sub(source.emptied) > EMPTY_NS;
+            if liveness.is_gone() || is_forgotten || is_idle {
+                has_left |= liveness.has_left();
+                is_unclear |= !liveness.is_gone() && is_forgotten;
+                gone.push((at, liveness.address()));
             }
         }
         self.has_left |= has_left;
         self.is_unclear |= is_unclear;
         for (at, address) in gone {
-            self.feeders.remove(at);
+            self.sources.remove(at);
             self.index.remove(&address);
-            self.members.retain(|member| member.feeder != at);
+            self.members.retain(|member| member.source != at);
         }
         self.members.shrink();
-        self.feeders.shrink();
+        self.sources.shrink();
         if self.index.is_empty() {
             self.index.shrink_to_fit();
         }
@@ -277,17 +277,17 @@ impl Group {
         Some(reservation)
     }
 
-    /// Whether nothing is in the window and nobody feeds it.
+    /// Whether the window is empty and the group has no source.
     pub(super) fn is_over(&mut self, now: UnixNanos) -> bool {
         let pool = self.pool.as_mut();
-        self.feeders.is_empty() && pool.is_none_or(|pool| pool.read(now).count == 0.0)
+        self.sources.is_empty() && pool.is_none_or(|pool| pool.read(now).count == 0.0)
     }
 
     /// Whether it had targets, and every one has left discovery.
     pub(super) fn has_left(&self) -> bool {
-        let mut feeders = self.feeders.iter();
-        let is_left = feeders.all(|(_, feeder)| feeder.life.has_left());
-        is_left && !self.is_unclear && (self.has_left || !self.feeders.is_empty())
+        let mut sources = self.sources.iter();
+        let is_left = sources.all(|(_, source)| source.liveness.has_left());
+        is_left && !self.is_unclear && (self.has_left || !self.sources.is_empty())
     }
 
     pub(super) fn answer(&mut self, declaration: &Declaration, now: UnixNanos) -> Answer {
@@ -337,45 +337,45 @@ impl Group {
 
     fn census(&self, now: UnixNanos) -> Census {
         let mut census = Census {
-            alive: self.feeders.by_place(|feeder| feeder.life.is_alive(now)),
+            alive: self.sources.by_place(|source| source.liveness.is_alive(now)),
             ..Census::default()
         };
         let mut live = vec![0u32; census.alive.len()];
         for (_, member) in self.members.iter() {
             if self.is_live(member, &census, now) {
-                live[member.feeder as usize] += 1;
+                live[member.source as usize] += 1;
                 census.interleaved += usize::from(self.is_interleaved(member, now));
             }
             census.may_be_idle |= !member.can_be_left_out();
         }
         let begin = self.cut.begin(now).max(1);
-        for (at, feeder) in self.feeders.iter() {
-            let (life, live) = (&feeder.life, live[at as usize]);
+        for (at, source) in self.sources.iter() {
+            let (liveness, live) = (&source.liveness, live[at as usize]);
             let is_alive = census.alive[at as usize];
-            let has_series = feeder.is_standing() || feeder.members > 0;
-            if life.is_gone() {
+            let has_series = source.is_standing() || source.members > 0;
+            if liveness.is_gone() {
                 continue;
             }
-            census.may_be_idle |= feeder.is_standing();
-            census.is_partial |= life.lost_at() >= begin;
-            census.is_partial |= is_alive && live < feeder.members;
-            census.reporting += usize::from(is_alive && (feeder.is_standing() || live > 0));
-            census.expected += usize::from(has_series || life.failed_at(feeder.emptied));
+            census.may_be_idle |= source.is_standing();
+            census.is_partial |= liveness.lost_at() >= begin;
+            census.is_partial |= is_alive && live < source.members;
+            census.reporting += usize::from(is_alive && (source.is_standing() || live > 0));
+            census.expected += usize::from(has_series || liveness.failed_at(source.emptied));
         }
         census
     }
 
     fn is_interleaved(&self, member: &Member, now: UnixNanos) -> bool {
-        let feeder = self.feeders.get(member.feeder);
-        let lease = feeder.map_or(0, |feeder| feeder.life.lease_ns());
+        let source = self.sources.get(member.source);
+        let lease = source.map_or(0, |source| source.liveness.lease_ns());
         member.interleaved > 0 && now.saturating_sub(member.interleaved) <= lease
     }
 
     fn is_live(&self, member: &Member, census: &Census, now: UnixNanos) -> bool {
-        let is_alive = census.alive.get(member.feeder as usize) == Some(&true);
-        let feeder = self.feeders.get(member.feeder);
-        let has_left_out = |feeder: &Feeder| feeder.life.has_left_out(member.push, member.seen, now);
-        is_alive && !member.is_astray && !(member.can_be_left_out() && feeder.is_some_and(has_left_out))
+        let is_alive = census.alive.get(member.source as usize) == Some(&true);
+        let source = self.sources.get(member.source);
+        let has_left_out = |source: &GroupSource| source.liveness.has_left_out(member.push, member.seen, now);
+        is_alive && !member.is_astray && !(member.can_be_left_out() && source.is_some_and(has_left_out))
     }
 
     /// Each series has a value of its own.
@@ -512,9 +512,9 @@ fn told(
     }
 }
 
-impl Feeder {
+impl GroupSource {
     /// Whether it counts without any series: a source of events is known before its first event.
     fn is_standing(&self) -> bool {
-        !matches!(self.life, Life::Points(_))
+        !matches!(self.liveness, Liveness::Points(_))
     }
 }

@@ -42,8 +42,8 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) id: u64,
-    /// The place of its source.
-    pub(super) feeder: u32,
+    /// The number of its source in the group.
+    pub(super) source: u32,
     /// The push it was last in.
     pub(super) push: u64,
     /// When that was.
@@ -66,10 +66,10 @@ pub(super) struct Reduced {
 }
 
 impl Member {
-    pub(super) fn new(id: u64, feeder: u32, kind: Kind) -> Self {
+    pub(super) fn new(id: u64, source: u32, kind: Kind) -> Self {
         Self {
             id,
-            feeder,
+            source,
             push: 0,
             seen: 0,
             newest: 0,

@@ -130,9 +130,9 @@ impl PointSource {
     }
 }
 
-/// Who feeds a group.
+/// The handle by which a group sees whether a source is alive.
 #[derive(Clone, Debug)]
-pub(super) enum Life {
+pub(super) enum Liveness {
     /// A source of events, whose receiver sees it come and go.
     Events(Arc<Lease>),
     /// A series of this very process; it ends when it is dropped.
@@ -141,8 +141,8 @@ pub(super) enum Life {
     Points(Arc<PointSource>),
 }
 
-impl Life {
-    /// The same for the same source.
+impl Liveness {
+    /// A number that is the same for the same source.
     pub(super) fn address(&self) -> usize {
         match self {
             Self::Events(lease) | Self::Feed(lease) => Arc::as_ptr(lease).addr(),
@@ -150,7 +150,7 @@ impl Life {
         }
     }
 
-    /// How long a word of it lasts; `u64::MAX` where its receiver sees it go.
+    /// The lease of one report, in nanoseconds; `u64::MAX` where the receiver sees the source end.
     pub(super) fn lease_ns(&self) -> u64 {
         match self {
             Self::Events(_) | Self::Feed(_) => u64::MAX,
@@ -230,8 +230,8 @@ mod tests {
     fn the_lease_follows_the_cadence_once_three_pushes_were_seen() {
         let source = PointSource::new(None);
         let alive_for = |from: u64| {
-            let life = Life::Points(Arc::new(PointSource::new(None)));
-            assert!(!life.is_alive(from));
+            let liveness = Liveness::Points(Arc::new(PointSource::new(None)));
+            assert!(!liveness.is_alive(from));
             let seconds = (0..1000).take_while(|after| source.is_alive(from + after * SECOND));
             seconds.count() as u64 - 1
         };
@@ -260,17 +260,20 @@ mod tests {
     #[test]
     fn a_target_says_itself_how_it_is() {
         let source = Arc::new(PointSource::new(None));
-        let life = Life::Points(source.clone());
+        let liveness = Liveness::Points(source.clone());
         source.touch(START);
-        assert!(life.is_alive(START));
+        assert!(liveness.is_alive(START));
         source.stand(Standing::Down, START + 1);
-        assert!(!life.is_alive(START + 1) && !life.is_gone() && life.failed_at(START));
+        assert!(!liveness.is_alive(START + 1) && !liveness.is_gone() && liveness.failed_at(START));
         source.touch(START + 2);
-        assert!(!life.is_alive(START + 2), "a failed scrape is no sign of life");
+        assert!(
+            !liveness.is_alive(START + 2),
+            "a failed scrape is no sign of life"
+        );
         source.revive(START + 3);
-        assert!(life.is_alive(START + 3));
+        assert!(liveness.is_alive(START + 3));
         source.stand(Standing::Left, START + 4);
-        assert!(life.is_gone() && life.has_left());
+        assert!(liveness.is_gone() && liveness.has_left());
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::group::Group;
 use super::super::member::MemberId;
-use super::super::source::Life;
+use super::super::source::Liveness;
 use super::super::window::Moments;
 use super::super::{Composite, SharedGroup};
 use super::{CompositeSet, Plan};
@@ -16,7 +16,7 @@ use crate::{Events, Instrument, Schema, Source, UnixNanos};
 /// What a composite makes of the kinds of a source of events.
 #[derive(Debug)]
 pub(in super::super) struct SourceKinds {
-    life: Life,
+    liveness: Liveness,
     schema: Arc<Schema>,
     kinds: Vec<Option<KindPlace>>,
 }
@@ -32,7 +32,7 @@ struct KindPlace {
 
 impl SourceKinds {
     pub(in super::super) fn is_over(&self, now: UnixNanos, memory_ns: u64) -> bool {
-        self.life.is_gone() || self.life.is_forgotten(now, memory_ns)
+        self.liveness.is_gone() || self.liveness.is_forgotten(now, memory_ns)
     }
 }
 
@@ -101,13 +101,13 @@ impl Composite {
     fn plan(&self, events: &Events) -> Vec<Option<KindPlace>> {
         let mut sources = lock(&self.sources);
         let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {
-            life: Life::Events(events.source.lease.clone()),
+            liveness: Liveness::Events(events.source.lease.clone()),
             schema: Arc::default(),
             kinds: Vec::new(),
         });
         if !Arc::ptr_eq(&known.schema, &events.schema) {
             for kind in events.schema.kinds.iter().skip(known.kinds.len()) {
-                let place = self.place_of_kind(&events.source, &known.life, kind);
+                let place = self.place_of_kind(&events.source, &known.liveness, kind);
                 known.kinds.push(place);
             }
             known.schema = events.schema.clone();
@@ -119,7 +119,7 @@ impl Composite {
     }
 
     /// Events are pooled unless each series is to have a value of its own; then gauges keep their level.
-    fn place_of_kind(&self, source: &Source, life: &Life, kind: &crate::Kind) -> Option<KindPlace> {
+    fn place_of_kind(&self, source: &Source, liveness: &Liveness, kind: &crate::Kind) -> Option<KindPlace> {
         let sets = [&kind.attributes, &source.attributes, &source.resource.attributes];
         if !self.wants(&kind.name) || !self.declaration.attributes.matches(&sets) {
             return None;
@@ -138,9 +138,9 @@ impl Composite {
             (true, false) => Some(Plan::Own { is_steady: false }),
         };
         let (group, member) = self.within(&attributes, |group| match &plan {
-            Some(plan) => Some(group.enter(life, self.kind(plan, true))),
+            Some(plan) => Some(group.enter(liveness, self.kind(plan, true))),
             None => {
-                group.join(life);
+                group.join(liveness);
                 None
             }
         });

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use super::super::group::Group;
 use super::super::member::{Member, MemberId};
 use super::super::sketch::Sketch;
-use super::super::source::{Life, PointSource};
+use super::super::source::{Liveness, PointSource};
 use super::super::window::Moments;
 use super::super::{Composite, Function, SharedGroup};
 use super::Plan;
@@ -287,11 +287,11 @@ impl Composite {
         let member = match known {
             Some(member) => member,
             None => {
-                let life = Life::Points(source.clone());
+                let liveness = Liveness::Points(source.clone());
                 let attributes = lock(&place.group).attributes().clone();
                 let (group, member) = self.within(&attributes, |group| {
                     let kind = self.kind(&place.plan, group.has_no_series());
-                    let member = group.enter(&life, kind);
+                    let member = group.enter(&liveness, kind);
                     group.see(member, push, now, is_astray);
                     member
                 });
