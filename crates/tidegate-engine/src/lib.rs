@@ -27,12 +27,12 @@ mod number;
 pub mod partial;
 pub mod pattern;
 pub mod point;
-pub mod progress;
 mod restored;
 pub mod rule;
 mod saved;
 mod snapshot_buffer;
 pub mod stray;
+pub mod stream_tracker;
 mod streams;
 pub mod table;
 pub mod temporality;
@@ -60,10 +60,10 @@ pub use number::Number;
 pub use partial::{Partial, Partials};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point};
-pub use progress::{Collision, Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
 pub use stray::{Stray, Strays};
+pub use stream_tracker::{Collision, Rejection, Sample};
 pub use table::{
     Absorbed, Bounds, Count, Frozen, Holdings, Limits, LookupResult, Outcome, Overflow, Reading, Restored,
     SeriesExplanation, SeriesReader, SeriesSource, Session, SlotId, SourceStatus, Stats, Table, holdings,

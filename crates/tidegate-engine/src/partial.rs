@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 
-use crate::progress::{Change, Increase, Last};
 use crate::saved::StreamId;
+use crate::stream_tracker::{Change, Increase, LastValue};
 use crate::{UnixNanos, Value};
 
 /// One word of a producer.
@@ -44,7 +44,7 @@ struct Producer {
 #[derive(Clone, Debug)]
 struct Word {
     sequence: u64,
-    total: Last,
+    total: LastValue,
 }
 
 impl Word {
@@ -97,7 +97,9 @@ impl Partials {
     /// Takes a word. One that was heard before, is older than what was heard, or of a folded run adds nothing; nor does
     /// a value that is none.
     pub fn take(&mut self, partial: &Partial) {
-        if let Some(total) = Last::of(&partial.value).filter(|total| !matches!(total, Last::Nothing)) {
+        if let Some(total) =
+            LastValue::of(&partial.value).filter(|total| !matches!(total, LastValue::Nothing))
+        {
             let word = Word {
                 sequence: partial.sequence,
                 total,
@@ -175,13 +177,13 @@ impl Partials {
 }
 
 /// Two totals as one; of totals of different kinds, which can't be added, the first.
-fn sum(mut a: Last, b: Last) -> Last {
+fn sum(mut a: LastValue, b: LastValue) -> LastValue {
     let change = match b {
-        Last::Nothing => return a,
-        Last::Number(number) => Change::Number(number),
-        Last::Histogram(histogram) => Change::Histogram(Increase::Part(histogram)),
-        Last::Exponential(histogram) => Change::Exponential(Increase::Part(histogram)),
-        Last::Summary(moments) => Change::Summary(*moments),
+        LastValue::Nothing => return a,
+        LastValue::Number(number) => Change::Number(number),
+        LastValue::Histogram(histogram) => Change::Histogram(Increase::Part(histogram)),
+        LastValue::Exponential(histogram) => Change::Exponential(Increase::Part(histogram)),
+        LastValue::Summary(moments) => Change::Summary(*moments),
     };
     a.add(&change);
     a

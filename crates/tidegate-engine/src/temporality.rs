@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::budget::{Reservation, Shared};
 use crate::bytes::{number, take};
 use crate::key::Key;
-use crate::progress::{Change, Last, Progress};
 use crate::restored::RestoredStates;
 use crate::saved::StreamId;
 use crate::snapshot_buffer::SnapshotBuffer;
+use crate::stream_tracker::{Change, LastValue, StreamTracker};
 use crate::streams::{Streams, Sweep};
 use crate::{
     Bounds, Budget, Data, Events, Future, FutureAction, Instrument, Metric, Point, Rejection, Sample, Series,
@@ -45,7 +45,7 @@ const RESTORED_BYTES: usize = size_of::<Restored>() + 64;
 #[derive(Debug)]
 pub struct Converter {
     wanted: Temporality,
-    /// A run that began before this was counted by somebody else.
+    /// Another process counted the epochs that began before this.
     born: UnixNanos,
     limits: ConverterLimits,
     streams: Arc<Streams<Stream>>,
@@ -82,9 +82,9 @@ struct Restored {
 /// A stream's place.
 #[derive(Clone, Debug, Default)]
 struct Saved {
-    progress: Progress,
+    tracker: StreamTracker,
     /// What all deltas come to, and since when.
-    total: Last,
+    total: LastValue,
     since: UnixNanos,
 }
 
@@ -126,7 +126,7 @@ impl Drop for FrozenPlaces {
 pub enum Converted {
     /// Hand this on instead.
     Point(Point),
-    /// The first word of a stream that began before this reader: increases are counted from here.
+    /// The first point of a stream that began before this reader: increases count from here.
     Baseline,
     /// It can't be converted; `Duplicate`: nothing is lost.
     Rejected(Rejection),
@@ -219,7 +219,7 @@ impl Converter {
         let Some(from) = series() else {
             return Converted::Unreadable;
         };
-        let value = Last::bytes_of(sample.value);
+        let value = LastValue::bytes_of(sample.value);
         let make = || {
             let reserve = |bytes: usize| Reservation::new(&self.budget, STREAM_BYTES + bytes, value);
             let series = with_temporality(&from, self.wanted);
@@ -256,7 +256,7 @@ impl Converter {
         }
         let mut converted = self.advance(stream, data, sample);
         let is_late = matches!(converted, Err(Rejection::Late | Rejection::Duplicate));
-        if is_late && stream.saved.progress.stray(data, sample, now, None) == Some(Stray::Reanchored) {
+        if is_late && stream.saved.tracker.stray(data, sample, now, None) == Some(Stray::Reanchored) {
             // The sender's clock was set back: the stream goes on by the new clock.
             converted = self.advance(stream, data, sample);
         }
@@ -273,12 +273,12 @@ impl Converter {
 
     /// How much more the place of a stream will take.
     fn growth(&self, stream: &Stream, data: Data, sample: &Sample<'_>) -> usize {
-        let Saved { progress, total, .. } = &stream.saved;
+        let Saved { tracker, total, .. } = &stream.saved;
         match self.wanted {
-            Temporality::Delta => progress.growth(data, sample),
+            Temporality::Delta => tracker.growth(data, sample),
             // The first one was reserved with the stream.
-            _ if progress.time == 0 => 0,
-            _ => Last::bytes_of(sample.value).saturating_sub(total.bytes()),
+            _ if tracker.time == 0 => 0,
+            _ => LastValue::bytes_of(sample.value).saturating_sub(total.bytes()),
         }
     }
 
@@ -297,10 +297,10 @@ impl Converter {
     }
 
     fn delta(&self, stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
-        let progress = &mut stream.saved.progress;
-        let (was, since) = (progress.newest(), progress.start);
-        let is_new_run = !progress.knows(sample.start);
-        let value = match progress.advance(data, sample, IN_ORDER)? {
+        let tracker = &mut stream.saved.tracker;
+        let (was, since) = (tracker.newest(), tracker.start);
+        let is_new_epoch = !tracker.knows(sample.start);
+        let value = match tracker.advance(data, sample, IN_ORDER)? {
             Change::Number(number) => number.into(),
             Change::Histogram(histogram) => Value::Histogram(histogram.into_owned()),
             Change::Exponential(histogram) => Value::ExponentialHistogram(histogram.into_owned()),
@@ -309,8 +309,8 @@ impl Converter {
             Change::End => Value::NoRecordedValue,
         };
         let is_first = was == 0;
-        // One that another process began to count may have begun another run meanwhile.
-        let is_untold = is_first || (is_new_run && !stream.is_restored);
+        // A stream that another process counted may have begun another epoch since.
+        let is_untold = is_first || (is_new_epoch && !stream.is_restored);
         if is_untold && sample.start < self.born && value != Value::NoRecordedValue {
             return Ok(Converted::Baseline);
         }
@@ -397,12 +397,12 @@ impl Converter {
 
 fn total(stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
     let Saved {
-        progress,
+        tracker,
         total,
         since,
     } = &mut stream.saved;
-    let is_first = progress.time == 0;
-    let change = progress.advance(data, sample, IN_ORDER)?;
+    let is_first = tracker.time == 0;
+    let change = tracker.advance(data, sample, IN_ORDER)?;
     if is_first {
         *since = if sample.start == 0 {
             sample.time
@@ -453,15 +453,15 @@ fn with_data(data: Data, temporality: Temporality) -> Data {
 impl Saved {
     /// What it has allocated.
     fn bytes(&self) -> usize {
-        self.progress.bytes() + self.total.bytes()
+        self.tracker.bytes() + self.total.bytes()
     }
 
     fn save(&self, id: StreamId, to: &mut Vec<u8>) {
         to.extend(id);
-        to.extend(self.progress.start.to_le_bytes());
-        to.extend(self.progress.time.to_le_bytes());
+        to.extend(self.tracker.start.to_le_bytes());
+        to.extend(self.tracker.time.to_le_bytes());
         to.extend(self.since.to_le_bytes());
-        self.progress.save(to);
+        self.tracker.save(to);
         self.total.save(to);
     }
 
@@ -469,8 +469,8 @@ impl Saved {
         let id = *take(from)?;
         let (start, time, since) = (number(from)?, number(from)?, number(from)?);
         let saved = Self {
-            progress: Progress::load(start, time, from)?,
-            total: Last::load(from)?,
+            tracker: StreamTracker::load(start, time, from)?,
+            total: LastValue::load(from)?,
             since,
         };
         Some((id, saved))

@@ -14,7 +14,7 @@ use super::window::Window;
 use super::{Composite, Function};
 use crate::fold::Folds;
 use crate::key::{Key, KeyMap};
-use crate::progress::Sample;
+use crate::stream_tracker::Sample;
 use crate::streams::lock;
 use crate::{Attributes, Future, FutureAction, Number, Point, Resource, Series, UnixNanos, Value, clock};
 

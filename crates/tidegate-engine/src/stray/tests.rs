@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::progress::Rejection;
+use crate::stream_tracker::Rejection;
 use crate::*;
 
 const SECOND: u64 = 1_000_000_000;

@@ -7,8 +7,8 @@ use super::Table;
 use super::cell::CellRef;
 use super::targets::{Target, Targets};
 use crate::fold::{BucketSets, BucketTable, Folded, Folds};
-use crate::progress::Rejection;
 use crate::rule::Op;
+use crate::stream_tracker::Rejection;
 use crate::streams::lock;
 use crate::{Events, Instrument, Number, Schema, Source, SourceId, Stray, UnixNanos, clock};
 

@@ -134,11 +134,11 @@ impl Table {
                 return;
             }
             *newest = stream
-                .progress
+                .tracker
                 .newest_by_our_clock()
                 .min(clock::wall(seen).max(seen))
                 .max(*newest);
-            let last_value = stream.progress.last().value().and_then(|value| value.as_f64());
+            let last_value = stream.tracker.last().value().and_then(|value| value.as_f64());
             let source = of_points.entry(stream.source).or_insert_with(|| SeriesSource {
                 attributes: Attributes::default(),
                 streams: 0,
@@ -149,9 +149,9 @@ impl Table {
             });
             source.streams += 1;
             source.seen = source.seen.max(seen);
-            source.start = source.start.max(stream.progress.start);
+            source.start = source.start.max(stream.tracker.start);
             source.last_value = last_value.filter(|_| source.streams == 1);
-            if stream.progress.stands_still() {
+            if stream.tracker.is_stalled() {
                 source.status = SourceStatus::Astray;
             }
         });

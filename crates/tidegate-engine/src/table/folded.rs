@@ -1,16 +1,17 @@
 //! What is retained of counters whose streams were forgotten: their counts are part of the output series, and this
-//! names the last run of each, so that a late or repeated word of it adds nothing again.
+//! names the last epoch of each, so that a late or repeated point of it adds nothing again.
 
 use std::collections::VecDeque;
 
 use crate::UnixNanos;
 use crate::key::{Key, KeyMap};
 
-/// The last run of each forgotten stream; the oldest names are given up for new ones.
+/// The last epoch of each forgotten stream; the oldest names are given up for new ones.
 #[derive(Debug)]
 pub(super) struct Folded {
-    /// Start of the run and time of its last point, by stream, with a number that tells the entry of `order`.
-    runs: KeyMap<(UnixNanos, UnixNanos, u64)>,
+    /// Start of the epoch and time of its last point, by stream, with a number that tells the entry of
+    /// `order`.
+    epochs: KeyMap<(UnixNanos, UnixNanos, u64)>,
     order: VecDeque<(Key, u64)>,
     next: u64,
     max: usize,
@@ -19,7 +20,7 @@ pub(super) struct Folded {
 impl Folded {
     pub(super) fn new(max: usize) -> Self {
         Self {
-            runs: KeyMap::default(),
+            epochs: KeyMap::default(),
             order: VecDeque::new(),
             next: 0,
             max,
@@ -28,20 +29,20 @@ impl Folded {
 
     pub(super) fn add(&mut self, stream: Key, start: UnixNanos, time: UnixNanos) {
         self.next += 1;
-        self.runs.insert(stream, (start, time, self.next));
+        self.epochs.insert(stream, (start, time, self.next));
         self.order.push_back((stream, self.next));
         while self.order.len() > self.max {
             let Some((oldest, number)) = self.order.pop_front() else {
                 break;
             };
-            if self.runs.get(&oldest).is_some_and(|run| run.2 == number) {
-                self.runs.remove(&oldest);
+            if self.epochs.get(&oldest).is_some_and(|epoch| epoch.2 == number) {
+                self.epochs.remove(&oldest);
             }
         }
     }
 
-    /// The last run of a stream that has come back.
+    /// The last epoch of a stream that has come back.
     pub(super) fn take(&mut self, stream: Key) -> Option<(UnixNanos, UnixNanos)> {
-        self.runs.remove(&stream).map(|(start, time, _)| (start, time))
+        self.epochs.remove(&stream).map(|(start, time, _)| (start, time))
     }
 }

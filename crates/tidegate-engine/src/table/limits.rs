@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::Future;
-use crate::progress::{Collision, Rejection};
+use crate::stream_tracker::{Collision, Rejection};
 
 /// How much a table may hold, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

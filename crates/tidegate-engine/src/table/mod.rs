@@ -40,10 +40,10 @@ use state::State;
 
 use crate::Met;
 use crate::lease::nanos;
-use crate::progress::{Collision, Rejection};
 use crate::restored::RestoredStates;
 use crate::rule::{Op, Output, Rule};
 use crate::saved::StreamId;
+use crate::stream_tracker::{Collision, Rejection};
 use crate::streams::{Streams, lock};
 use crate::{Composite, Exemplar, Series, SourceId, Strays, UnixNanos, Value, clock};
 

@@ -12,9 +12,9 @@ use super::source_registry::SourceNumber;
 use super::targets::{Target, Targets};
 use crate::key::Key;
 use crate::lease::nanos;
-use crate::progress::{Change, Followed, Last, Progress, Rejection, Sample};
 use crate::rule::Op;
 use crate::saved::StreamId;
+use crate::stream_tracker::{Change, Followed, LastValue, Rejection, Sample, StreamTracker};
 use crate::streams::{Sweep, lock};
 use crate::{Data, Series, Stray, UnixNanos, Value};
 
@@ -33,7 +33,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) data: Data,
-    pub(super) progress: Progress,
+    pub(super) tracker: StreamTracker,
     pub(super) targets: Targets,
     /// What only some streams have.
     pub(super) about: Option<Box<About>>,
@@ -59,7 +59,7 @@ pub(super) enum Phase {
     Live,
     /// A rule takes it but there was no room.
     NoRoom,
-    /// Its lease is overdue or it has ended; only its progress is kept, in case it comes back.
+    /// Its lease is overdue or it has ended; only its tracker stays, in case it comes back.
     Left,
 }
 
@@ -142,7 +142,9 @@ impl Table {
         });
         let mut stream = Stream {
             data: series.metric.data,
-            progress: folded.map_or_else(Progress::default, |(start, time)| Progress::folded(start, time)),
+            tracker: folded.map_or_else(StreamTracker::default, |(start, time)| {
+                StreamTracker::folded(start, time)
+            }),
             targets,
             about,
             source,
@@ -271,13 +273,13 @@ impl Table {
         let first = stream.targets.iter().next()?;
         let (series, shown) = {
             let cell = cells.get(first.cell)?;
-            let weight = (first.op == Op::Keep).then(|| Last::of(&cell.state.value));
+            let weight = (first.op == Op::Keep).then(|| LastValue::of(&cell.state.value));
             (
                 cell.series.clone(),
                 weight.flatten().and_then(|last| last.weight()),
             )
         };
-        let stray = stream.progress.stray(stream.data, sample, now, shown)?;
+        let stray = stream.tracker.stray(stream.data, sample, now, shown)?;
         self.strays.note(stray, Some(&series));
         for target in stream.targets.iter().filter(|_| stray == Stray::Reanchored) {
             if let Some(cell) = cells.get(target.cell) {
@@ -294,14 +296,14 @@ impl Table {
         now: UnixNanos,
         cells: &mut cell::Cursor<'_>,
     ) -> Result<(), Rejection> {
-        let (progress, targets) = (&mut stream.progress, &stream.targets);
+        let (tracker, targets) = (&mut stream.tracker, &stream.targets);
         let mut shown = || {
             let target = targets.iter().next()?;
             cells
                 .get(target.cell)
-                .and_then(|cell| Last::of(&cell.state.value))
+                .and_then(|cell| LastValue::of(&cell.state.value))
         };
-        let followed = progress.follow(stream.data, sample, self.lateness_ns, &mut shown)?;
+        let followed = tracker.follow(stream.data, sample, self.lateness_ns, &mut shown)?;
         if matches!(sample.value, Value::NoRecordedValue) {
             self.end(stream, cells);
             return Ok(());
@@ -311,10 +313,10 @@ impl Table {
             if let Some(cell) = cells.get(target.cell) {
                 match &followed {
                     Followed::AsItIs => {
-                        let is_same_run = cell.state.is_shown() && cell.state.start == sample.start;
-                        if is_same_run {
+                        let is_same_epoch = cell.state.is_shown() && cell.state.start == sample.start;
+                        if is_same_epoch {
                             let shown = &cell.state.value;
-                            stream.progress.note_shown(stream.data, shown, sample.value);
+                            stream.tracker.note_shown(stream.data, shown, sample.value);
                         }
                         cell.state.keep(sample);
                     }
@@ -334,10 +336,10 @@ impl Table {
         now: UnixNanos,
         cells: &mut cell::Cursor<'_>,
     ) -> Result<(), Rejection> {
-        let change = match stream.progress.next_total(stream.data, sample) {
+        let change = match stream.tracker.next_total(stream.data, sample) {
             Some(increase) => Change::Number(increase),
             None => {
-                let change = stream.progress.advance(stream.data, sample, self.lateness_ns)?;
+                let change = stream.tracker.advance(stream.data, sample, self.lateness_ns)?;
                 self.note_collision(stream, cells);
                 change
             }
@@ -358,7 +360,7 @@ impl Table {
 
     /// Counts a stream that several processes turn out to report, and remembers one of its output series.
     fn note_collision(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
-        let Some(collision) = stream.progress.take_collision() else {
+        let Some(collision) = stream.tracker.take_collision() else {
             return;
         };
         self.counters.colliding[collision as usize].fetch_add(1, Relaxed);
@@ -393,9 +395,9 @@ impl Table {
         let falls = targets.iter().any(|target| target.op == Op::UpDown);
         if targets.iter().any(|target| target.op == Op::Keep) {
             // What was shown of several processes goes with the series.
-            stream.progress.forget_runs();
+            stream.tracker.forget_epochs();
         }
-        let given = falls.then(|| stream.progress.withdraw()).flatten();
+        let given = falls.then(|| stream.tracker.withdraw()).flatten();
         for target in targets.iter() {
             let Some(cell) = cells.get(target.cell) else {
                 continue;
@@ -410,7 +412,8 @@ impl Table {
         }
     }
 
-    /// How long the progress of a counter that left is kept, so that it is not counted twice when it comes back.
+    /// How long the tracker of a counter that left is kept, so that it is not counted twice when it comes
+    /// back.
     fn memory_ns(&self) -> u64 {
         /// While those that left and those that live take less than this share of the room.
         const ROOMY: usize = 16;
@@ -432,8 +435,8 @@ impl Table {
             if swept == Sweep::Forget {
                 // One at a time: a thread that makes a stream known does not wait for all that have gone.
                 lock(&self.registry).remove_stream(stream.source);
-                if stream.phase == Phase::Left && stream.progress.holds_total() {
-                    let (start, time) = (stream.progress.start, stream.progress.newest());
+                if stream.phase == Phase::Left && stream.tracker.holds_total() {
+                    let (start, time) = (stream.tracker.start, stream.tracker.newest());
                     lock(&self.folded).add(identity, start, time);
                 }
             }
@@ -452,7 +455,7 @@ impl Table {
             self.leave(stream, &mut self.cells.cursor());
             self.counters.version.fetch_add(1, Relaxed);
         }
-        let remembered = stream.phase == Phase::Left && stream.progress.holds_total();
+        let remembered = stream.phase == Phase::Left && stream.tracker.holds_total();
         Sweep::forget_if(idle > if remembered { memory } else { expiry })
     }
 }

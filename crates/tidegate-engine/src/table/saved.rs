@@ -1,8 +1,8 @@
 //! A table as bytes, and back: what a restart must not lose.
 //!
-//! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time (0: nothing to show),
-//! seen, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last word, targets: cell
-//! number, how it changes the cell, its value among a group of gauges.
+//! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time (0: nothing
+//! to show), seen, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last
+//! value, targets: cell number, how it changes the cell, its value among a group of gauges.
 //!
 //! Sources of events end with the process that watches them: they are saved as having left. So are exemplars.
 
@@ -19,11 +19,11 @@ use super::source_registry::SourceNumber;
 use super::state::State;
 use super::targets::{Target, Targets};
 use crate::bytes::{number, take};
-use crate::progress::{Last, Progress};
 use crate::restored::RestoredStates;
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
 use crate::snapshot_buffer::SnapshotBuffer;
+use crate::stream_tracker::{LastValue, StreamTracker};
 use crate::streams::{Streams, lock};
 use crate::{Data, Number, Series, UnixNanos, clock};
 
@@ -109,7 +109,7 @@ struct CellSnapshot {
     series: Arc<Series>,
     /// Start, time, seen.
     times: [UnixNanos; 3],
-    value: Last,
+    value: LastValue,
 }
 
 /// A copy of a stream.
@@ -119,7 +119,7 @@ struct StreamSnapshot {
     data: Data,
     phase: Phase,
     seen: UnixNanos,
-    progress: Progress,
+    tracker: StreamTracker,
     targets: SmallVec<[TargetSnapshot; 1]>,
 }
 
@@ -129,7 +129,7 @@ struct TargetSnapshot {
     cell: u32,
     op: Op,
     /// What the stream has added to a group.
-    value: Last,
+    value: LastValue,
 }
 
 impl CellSnapshot {
@@ -151,10 +151,10 @@ impl StreamSnapshot {
         to.push(data_code(self.data));
         let phase = PHASES.iter().position(|phase| *phase == self.phase);
         to.push(phase.unwrap_or_default() as u8);
-        for time in [clock::wall(self.seen), self.progress.start, self.progress.time] {
+        for time in [clock::wall(self.seen), self.tracker.start, self.tracker.time] {
             to.extend(time.to_le_bytes());
         }
-        self.progress.save(to);
+        self.tracker.save(to);
         to.push(self.targets.len() as u8);
         for target in &self.targets {
             let op = OPS.iter().position(|op| *op == target.op);
@@ -169,8 +169,8 @@ impl Saving {
     fn cell(&self, number: u32, cell: &Cell) -> Option<CellSnapshot> {
         let state = &cell.state;
         let value = match (self.given.get(&number), state.value.number()) {
-            (Some(given), Some(number)) => Some(Last::Number(number.minus(*given))),
-            _ => Last::of(&state.value),
+            (Some(given), Some(number)) => Some(LastValue::Number(number.minus(*given))),
+            _ => LastValue::of(&state.value),
         };
         Some(CellSnapshot {
             number,
@@ -184,7 +184,7 @@ impl Saving {
 impl StreamSnapshot {
     fn of(stream: &Stream, seen: UnixNanos, cells: &Cells) -> Option<Self> {
         let id = stream.about.as_ref().and_then(|about| about.id);
-        let says_nothing = stream.targets.is_empty() && !stream.progress.holds_total();
+        let says_nothing = stream.targets.is_empty() && !stream.tracker.holds_total();
         let id = id.filter(|_| !says_nothing)?;
         let mut cursor = cells.cursor();
         let targets = stream.targets.iter().take(usize::from(u8::MAX)).map(|target| {
@@ -195,7 +195,7 @@ impl StreamSnapshot {
             TargetSnapshot {
                 cell: target.cell.number(),
                 op: target.op,
-                value: value.map_or(Last::Nothing, Last::Number),
+                value: value.map_or(LastValue::Nothing, LastValue::Number),
             }
         });
         Some(Self {
@@ -203,7 +203,7 @@ impl StreamSnapshot {
             data: stream.data,
             phase: stream.phase,
             seen,
-            progress: stream.progress.clone(),
+            tracker: stream.tracker.clone(),
             targets: targets.collect(),
         })
     }
@@ -301,7 +301,7 @@ impl Table {
         let series = reader.series()?;
         let bytes = &mut reader.bytes;
         let (start, time, seen) = (number(bytes)?, number(bytes)?, clock::steady(number(bytes)?));
-        let value = Last::load(bytes)?.value();
+        let value = LastValue::load(bytes)?.value();
         let caps = Caps {
             series: self.limits.series_with_overflow(),
             per_metric: usize::MAX,
@@ -330,18 +330,18 @@ impl Table {
         let data = data_of(take::<1>(from)?[0])?;
         let phase = *PHASES.get(usize::from(take::<1>(from)?[0]))?;
         let (seen, start, time) = (clock::steady(number(from)?), number(from)?, number(from)?);
-        let progress = Progress::load(start, time, from)?;
+        let tracker = StreamTracker::load(start, time, from)?;
         let [count] = *take(from)?;
         let mut targets = Targets::default();
         for _ in 0..count {
             let cell = u32::from_le_bytes(*take(from)?);
             let op = *OPS.get(usize::from(take::<1>(from)?[0]))?;
-            let value = Last::load(from)?;
+            let value = LastValue::load(from)?;
             let Some(cell) = cells.get(&cell).copied() else {
                 continue;
             };
             let mut target = Target { cell, op, member: 0 };
-            if let (Op::Member, Last::Number(number)) = (op, value) {
+            if let (Op::Member, LastValue::Number(number)) = (op, value) {
                 let mut cursor = self.cells.cursor();
                 if let Some(group) = cursor.get(cell) {
                     target.member = group.state.join();
@@ -356,7 +356,7 @@ impl Table {
         };
         let stream = Stream {
             data,
-            progress,
+            tracker,
             targets,
             about: Some(Box::new(about)),
             // It is nobody's until it is seen again.
@@ -385,12 +385,12 @@ impl Table {
                     now.member = was.member;
                 }
             }
-            stream.progress = old.progress;
+            stream.tracker = old.tracker;
             return;
         }
         // The rules are others: what may fall moves to where it belongs now, what was counted is not counted again.
         if !falls(&old.targets) && !falls(&stream.targets) {
-            stream.progress = old.progress.clone();
+            stream.tracker = old.tracker.clone();
         }
         self.leave(&mut old, &mut self.cells.cursor());
     }

@@ -7,7 +7,7 @@ use super::cell;
 use super::points::{Outcome, Phase, Step, Stream};
 use super::source_registry::SourceNumber;
 use crate::key::Key;
-use crate::progress::{Rejection, Sample};
+use crate::stream_tracker::{Rejection, Sample};
 use crate::streams::{self, lock};
 use crate::{FutureAction, Point, Series, UnixNanos, clock};
 

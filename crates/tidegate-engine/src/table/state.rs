@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::fold::Folded;
-use crate::progress::{Change, Last, Moments, Sample};
 use crate::rule::{DEFAULT_BOUNDS, GaugePolicy, Op, Rule};
+use crate::stream_tracker::{Change, LastValue, Moments, Sample};
 use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, UnixNanos, Value};
 
 /// Exemplars kept a series: the newest ones.
@@ -135,7 +135,7 @@ impl State {
 
     /// Adds what one of several processes gained that report the series; `false`: it is of another kind.
     pub(crate) fn keep_adding(&mut self, change: &Change<'_>, sample: &Sample<'_>) -> bool {
-        let Some(mut total) = Last::of(&self.value) else {
+        let Some(mut total) = LastValue::of(&self.value) else {
             return false;
         };
         let Some(value) = total.add(change) else {

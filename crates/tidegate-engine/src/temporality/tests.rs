@@ -427,7 +427,7 @@ proptest! {
     #[test]
     fn places_are_the_same_as_bytes_and_no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let mut from = &bytes[..];
-        while Last::load(&mut from).is_some() {}
+        while LastValue::load(&mut from).is_some() {}
         let converter = Converter::new(Temporality::Delta, BORN, LIMITS);
         converter.restore(&bytes);
         let again = Converter::new(Temporality::Delta, BORN, LIMITS);
@@ -486,17 +486,17 @@ fn every_kind_of_place_survives_as_bytes() {
     exponential.positive.offset = -7;
     exponential.positive.counts = vec![1, 0, 2];
     let lasts = [
-        Last::Nothing,
-        Last::Number(Number::Int(-5)),
-        Last::Number(Number::Double(0.1)),
-        Last::Histogram(Box::new(histogram(9))),
-        Last::Exponential(Box::new(exponential)),
+        LastValue::Nothing,
+        LastValue::Number(Number::Int(-5)),
+        LastValue::Number(Number::Double(0.1)),
+        LastValue::Histogram(Box::new(histogram(9))),
+        LastValue::Exponential(Box::new(exponential)),
     ];
     for last in lasts {
         let mut bytes = Vec::new();
         last.save(&mut bytes);
         let mut from = &bytes[..];
-        let back = Last::load(&mut from).unwrap();
+        let back = LastValue::load(&mut from).unwrap();
         assert_eq!(format!("{back:?}"), format!("{last:?}"));
         assert!(from.is_empty());
     }

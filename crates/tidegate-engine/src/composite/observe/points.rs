@@ -12,21 +12,22 @@ use super::super::{Composite, Function, SharedGroup};
 use super::Plan;
 use crate::budget::{Reservation, bytes_of};
 use crate::key::Key;
-use crate::progress::{Change, Last, Progress, Rejection, Sample};
+use crate::stream_tracker::{Change, LastValue, Rejection, Sample, StreamTracker};
 use crate::streams::lock;
 use crate::{Data, Number, Series, Stray, Temporality, UnixNanos, Value, clock};
 
 /// A point that is late by so much still counts. It counts at the time when it comes.
 const LATENESS_NS: u64 = 60_000_000_000;
 
-/// What a stream takes beside its text, its window and its last word: how it is found, its series in a group, its source.
+/// What a stream takes beside its text, its window and its last value: how it is found, its series in a
+/// group, its source.
 const STREAM_BYTES: usize = size_of::<PointStream>() + size_of::<Member>() + size_of::<PointSource>() + 400;
 
 /// What a composite keeps of a stream of points.
 #[derive(Debug)]
 pub(in super::super) struct PointStream {
     data: Data,
-    progress: Progress,
+    tracker: StreamTracker,
     /// The level after the newest sample. Where processes report side by side under one identity, the sum of theirs.
     level: Number,
     /// When the process began that spoke last.
@@ -34,7 +35,7 @@ pub(in super::super) struct PointStream {
     /// `None`: the declaration does not select it, or does not suit it.
     place: Option<Place>,
     source: Arc<PointSource>,
-    /// Of the budget: for its text and window, and for its last word.
+    /// Of the budget: for its text and window, and for its last value.
     reservation: Reservation,
 }
 
@@ -94,8 +95,8 @@ impl Composite {
                 // Increases are counted from the first total that is seen.
                 true => {
                     stream.push(now);
-                    let _ = stream.progress.advance(stream.data, sample, LATENESS_NS);
-                    stream.reservation.hold(stream.progress.bytes());
+                    let _ = stream.tracker.advance(stream.data, sample, LATENESS_NS);
+                    stream.reservation.hold(stream.tracker.bytes());
                     self.enter(stream, now);
                 }
                 false => self.step(stream, sample, now),
@@ -132,7 +133,7 @@ impl Composite {
             .flatten();
         let is_placed = is_wanted && refusal.is_none();
         let value = match is_wanted && is_steady && !is_level(data) {
-            true => Last::bytes_of(sample.value),
+            true => LastValue::bytes_of(sample.value),
             false => 0,
         };
         // What is not selected has no window.
@@ -152,7 +153,7 @@ impl Composite {
         });
         Some(PointStream {
             data,
-            progress: Progress::default(),
+            tracker: StreamTracker::default(),
             level: Number::ZERO,
             start: 0,
             place,
@@ -178,8 +179,8 @@ impl Composite {
     fn step(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) {
         if *sample.value == Value::NoRecordedValue {
             // What came before the newest point says nothing about it.
-            if sample.time >= stream.progress.time {
-                let _ = stream.progress.advance(stream.data, sample, LATENESS_NS);
+            if sample.time >= stream.tracker.time {
+                let _ = stream.tracker.advance(stream.data, sample, LATENESS_NS);
                 stream.leave(now);
                 self.version.fetch_add(1, Relaxed);
             }
@@ -191,26 +192,26 @@ impl Composite {
         }
         if !stream
             .reservation
-            .may_grow(stream.progress.growth(stream.data, sample))
+            .may_grow(stream.tracker.growth(stream.data, sample))
         {
             return self.room.note_point_without_room(now);
         }
         let mut change: Result<Change<'_>, Rejection> =
-            stream.progress.advance(stream.data, sample, LATENESS_NS);
+            stream.tracker.advance(stream.data, sample, LATENESS_NS);
         if matches!(change, Err(Rejection::Late | Rejection::Duplicate))
             && self.stray(stream, sample, now) == Some(Stray::Reanchored)
         {
-            change = stream.progress.advance(stream.data, sample, LATENESS_NS);
+            change = stream.tracker.advance(stream.data, sample, LATENESS_NS);
         }
-        stream.reservation.hold(stream.progress.bytes());
-        let is_astray = stream.progress.stands_still();
+        stream.reservation.hold(stream.tracker.bytes());
+        let is_astray = stream.tracker.is_stalled();
         let seen = self.seen(&mut stream.place, &stream.source, (push, is_astray), now);
         let Some((mut group, member)) = seen else {
             return;
         };
         let Ok(change) = change else { return };
         if is_level(stream.data) {
-            let is_interleaved = stream.progress.is_interleaved();
+            let is_interleaved = stream.tracker.is_interleaved();
             if is_interleaved && stream.start != sample.start {
                 group.interleave(member, now);
             }
@@ -247,7 +248,7 @@ impl Composite {
     /// Notes a point that is not taken because of its time.
     #[cold]
     fn stray(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) -> Option<Stray> {
-        let stray = stream.progress.stray(stream.data, sample, now, None)?;
+        let stray = stream.tracker.stray(stream.data, sample, now, None)?;
         let place = stream.place.as_ref();
         let series = place.map(|place| lock(&place.group).series.clone());
         self.strays.note(stray, series.as_ref());
@@ -264,7 +265,7 @@ impl Composite {
                 member: Some(member),
                 ..
             }) = &stream.place
-                && stream.progress.stands_still()
+                && stream.tracker.is_stalled()
             {
                 lock(group).stand_still(*member);
                 self.version.fetch_add(1, Relaxed);

@@ -1,58 +1,58 @@
-//! What of a stream may still come out of order: gaps between deltas, and runs beside the newest.
+//! The rare state of a stream: gaps between deltas, epochs beside the newest, and refused points.
 
 use smallvec::SmallVec;
 
-use super::astray::Astray;
-use super::runs::Runs;
+use super::epochs::Epochs;
+use super::stall::Stall;
 use crate::UnixNanos;
 
-/// Gaps of one stream that are remembered; what would fill an older one is refused as late.
+/// Gaps that a stream remembers. A delta that fills an older gap is refused as late.
 const MAX_GAPS: usize = 16;
 
-/// See the module.
+/// The state of a stream whose points come out of order or from several processes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Late {
-    /// Between deltas: from, to; in the order in which they came up.
+pub(super) struct OutOfOrder {
+    /// The gaps between deltas: from, to; in the order of their discovery.
     gaps: SmallVec<[(UnixNanos, UnixNanos); 1]>,
-    /// The runs of a cumulative stream that began before the newest.
-    pub(super) runs: Runs,
-    /// The stream was forgotten, and what it had counted until then is part of what is retained.
+    /// The epochs of a cumulative stream that began before the newest.
+    pub(super) epochs: Epochs,
+    /// The stream was forgotten, and its series still has the counts until then.
     pub(super) is_folded: bool,
-    /// The latest points in a row that were not taken.
-    pub(super) astray: Astray,
+    /// The latest refused points in a row.
+    pub(super) stall: Stall,
 }
 
-impl Late {
+impl OutOfOrder {
     pub(super) fn folded(start: UnixNanos) -> Self {
         Self {
             is_folded: true,
-            runs: Runs::forgotten_until(start),
+            epochs: Epochs::forgotten_until(start),
             ..Self::default()
         }
     }
 
-    /// Whether nothing would be lost with it.
+    /// Whether it equals the default, so that it can be freed.
     pub(super) fn holds_nothing(&self) -> bool {
         self.gaps.is_empty()
             && !self.is_folded
-            && self.astray == Astray::default()
-            && self.runs.hold_nothing()
+            && self.stall == Stall::default()
+            && self.epochs.hold_nothing()
     }
 
-    pub(super) fn of_runs(runs: Runs) -> Self {
+    pub(super) fn of_epochs(epochs: Epochs) -> Self {
         Self {
-            runs,
+            epochs,
             ..Self::default()
         }
     }
 
-    /// The sender's clock was set back: all that was said was said before `time`.
+    /// Follows the sender's clock, which was set back: all samples so far count as of `time` at the latest.
     pub(super) fn set_back(&mut self, time: UnixNanos) {
         self.gaps.clear();
-        self.runs.set_back(time);
+        self.epochs.set_back(time);
     }
 
-    /// Notes a gap, and gives up what is older than `oldest`.
+    /// Adds a gap, and drops the gaps that are older than `oldest`.
     pub(super) fn add_gap(&mut self, from: UnixNanos, to: UnixNanos, oldest: UnixNanos) {
         self.gaps.retain(|(_, to)| *to > oldest);
         if self.gaps.len() >= MAX_GAPS {
@@ -64,14 +64,14 @@ impl Late {
         }
     }
 
-    /// The gap that this interval lies in.
+    /// The index of the gap that has the whole interval.
     pub(super) fn gap(&self, start: UnixNanos, time: UnixNanos) -> Option<usize> {
         let is_interval = start != 0 && start < time;
         let holds = |gap: &(UnixNanos, UnixNanos)| is_interval && gap.0 <= start && time <= gap.1;
         self.gaps.iter().position(holds)
     }
 
-    /// Leaves of a gap what this interval does not fill.
+    /// Cuts the interval out of its gap.
     pub(super) fn fill(&mut self, start: UnixNanos, time: UnixNanos) {
         let Some(at) = self.gap(start, time) else { return };
         let (from, to) = self.gaps.remove(at);

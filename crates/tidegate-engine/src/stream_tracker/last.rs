@@ -1,4 +1,4 @@
-//! What a stream said last, or comes to: as a value, and as bytes.
+//! The last value of a stream, or the sum of its values, and its bytes in saved state.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use super::{Change, Moments};
 use crate::bytes::{number, take};
 use crate::{Buckets, Data, ExponentialHistogram, Histogram, Number, Summary, Value};
 
-/// The last word of a stream.
+/// The last value of a stream, or a sum of values.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Last {
+pub(crate) enum LastValue {
     #[default]
     Nothing,
     Number(Number),
@@ -17,8 +17,8 @@ pub(crate) enum Last {
     Summary(Box<Moments>),
 }
 
-impl Last {
-    /// Adds a change and gives the sum; `None`: of another kind.
+impl LastValue {
+    /// Adds a change and returns the sum; `None`: the change is of another kind.
     pub(crate) fn add(&mut self, change: &Change<'_>) -> Option<Value> {
         match (&mut *self, change) {
             (Self::Nothing, Change::Number(number)) => *self = Self::Number(*number),
@@ -38,7 +38,7 @@ impl Last {
         self.value()
     }
 
-    /// Whether a running total says no more than this one.
+    /// Whether a cumulative `value` is at most this one, so that it adds nothing.
     pub(crate) fn covers(&self, data: Data, value: &Value) -> bool {
         match (self, value) {
             (Self::Number(last), Value::Int(_) | Value::Double(_)) => {
@@ -53,7 +53,7 @@ impl Last {
         }
     }
 
-    /// What tells a fall: the number, or how much was counted.
+    /// The size of the value, by which a reset shows: the number, or the count of a distribution.
     pub(crate) fn weight(&self) -> Option<f64> {
         match self {
             Self::Nothing => None,
@@ -64,7 +64,7 @@ impl Last {
         }
     }
 
-    /// The same of a point's value.
+    /// The size of a value of a point.
     pub(super) fn weight_of(value: &Value) -> Option<f64> {
         match value {
             Value::Int(_) | Value::Double(_) => value.number().map(Number::as_f64),
@@ -75,7 +75,7 @@ impl Last {
         }
     }
 
-    /// The value of a point that says this; `None`: it is no number.
+    /// The last value of a stream whose last point has `value`; `None`: `value` is no number.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Int(_) | Value::Double(_) => Self::Number(value.number()?),
@@ -86,7 +86,7 @@ impl Last {
         })
     }
 
-    /// What it has allocated for itself. Bounds count as its own: each point brings them along.
+    /// Bytes that it has allocated. Bounds count as its own: each point has its own copy.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Nothing | Self::Number(_) => 0,
@@ -96,7 +96,7 @@ impl Last {
         }
     }
 
-    /// What it would have allocated if it said this.
+    /// Bytes that the last value allocates for `value`.
     pub(crate) fn bytes_of(value: &Value) -> usize {
         match value {
             Value::Int(_) | Value::Double(_) | Value::NoRecordedValue => 0,

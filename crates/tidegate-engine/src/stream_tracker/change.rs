@@ -1,6 +1,6 @@
 //! What a point adds: the increase over what its stream said last.
 
-use super::{Last, Progress, Rejection};
+use super::{LastValue, Rejection, StreamTracker};
 use crate::{Data, ExponentialHistogram, Histogram, Number, Summary, Temporality, Value};
 
 /// What a point adds to the state of its group.
@@ -59,14 +59,15 @@ impl Moments {
     }
 }
 
-impl Progress {
-    pub(super) fn says(&self, value: &Value) -> bool {
+impl StreamTracker {
+    /// Whether the last value equals this one.
+    pub(super) fn equals_last(&self, value: &Value) -> bool {
         match (&self.last, value) {
-            (Last::Number(last), _) => value.number().is_some_and(|number| number.same(*last)),
-            (Last::Histogram(last), Value::Histogram(now)) => last == now,
-            (Last::Exponential(last), Value::ExponentialHistogram(now)) => last == now,
-            (Last::Summary(last), Value::Summary(now)) => **last == Moments::of(now),
-            (Last::Nothing, _) => true,
+            (LastValue::Number(last), _) => value.number().is_some_and(|number| number.same(*last)),
+            (LastValue::Histogram(last), Value::Histogram(now)) => last == now,
+            (LastValue::Exponential(last), Value::ExponentialHistogram(now)) => last == now,
+            (LastValue::Summary(last), Value::Summary(now)) => **last == Moments::of(now),
+            (LastValue::Nothing, _) => true,
             _ => false,
         }
     }
@@ -89,20 +90,20 @@ impl Progress {
 
     fn number(&mut self, data: Data, cumulative: bool, now: Number) -> Number {
         let Data::Sum { monotonic, .. } = data else {
-            self.last = Last::Number(now);
+            self.last = LastValue::Number(now);
             return now;
         };
         let then = match &self.last {
-            Last::Number(then) => *then,
+            LastValue::Number(then) => *then,
             _ => Number::ZERO,
         };
         if !cumulative {
             if !monotonic {
-                self.last = Last::Number(then.plus(now));
+                self.last = LastValue::Number(then.plus(now));
             }
             return now;
         }
-        self.last = Last::Number(now);
+        self.last = LastValue::Number(now);
         match monotonic && now.less(then) {
             true => now,
             false => now.minus(then),
@@ -111,34 +112,34 @@ impl Progress {
 
     fn histogram<'a>(&mut self, now: &'a Histogram) -> Increase<'a, Histogram> {
         let increase = match &self.last {
-            Last::Histogram(then) => now.since(then),
+            LastValue::Histogram(then) => now.since(then),
             _ => None,
         };
         match &mut self.last {
-            Last::Histogram(last) => last.as_mut().clone_from(now),
-            last => *last = Last::Histogram(Box::new(now.clone())),
+            LastValue::Histogram(last) => last.as_mut().clone_from(now),
+            last => *last = LastValue::Histogram(Box::new(now.clone())),
         }
         increase.map_or(Increase::All(now), |part| Increase::Part(Box::new(part)))
     }
 
     fn exponential<'a>(&mut self, now: &'a ExponentialHistogram) -> Increase<'a, ExponentialHistogram> {
         let increase = match &self.last {
-            Last::Exponential(then) => now.since(then),
+            LastValue::Exponential(then) => now.since(then),
             _ => None,
         };
         match &mut self.last {
-            Last::Exponential(last) => last.as_mut().clone_from(now),
-            last => *last = Last::Exponential(Box::new(now.clone())),
+            LastValue::Exponential(last) => last.as_mut().clone_from(now),
+            last => *last = LastValue::Exponential(Box::new(now.clone())),
         }
         increase.map_or(Increase::All(now), |part| Increase::Part(Box::new(part)))
     }
 
     fn summary(&mut self, now: Moments) -> Moments {
         let then = match &self.last {
-            Last::Summary(then) if then.count <= now.count => **then,
+            LastValue::Summary(then) if then.count <= now.count => **then,
             _ => Moments::default(),
         };
-        self.last = Last::Summary(Box::new(now));
+        self.last = LastValue::Summary(Box::new(now));
         Moments {
             count: now.count - then.count,
             sum: now.sum - then.sum,

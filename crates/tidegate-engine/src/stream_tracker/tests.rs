@@ -20,7 +20,7 @@ const DELTA: Data = Data::Sum {
 
 /// What each point (start, time, value) adds, or why it does not.
 fn run(data: Data, points: &[(u64, u64, i64)]) -> Vec<Result<i64, Rejection>> {
-    let mut progress = Progress::default();
+    let mut tracker = StreamTracker::default();
     let mut added = Vec::new();
     for (start, time, value) in points {
         let value = Value::Int(*value);
@@ -30,7 +30,7 @@ fn run(data: Data, points: &[(u64, u64, i64)]) -> Vec<Result<i64, Rejection>> {
             value: &value,
             exemplars: &[],
         };
-        added.push(match progress.advance(data, &sample, LATENESS) {
+        added.push(match tracker.advance(data, &sample, LATENESS) {
             Ok(Change::Number(Number::Int(number))) => Ok(number),
             Ok(other) => panic!("{other:?}"),
             Err(rejection) => Err(rejection),
@@ -57,10 +57,10 @@ fn a_counter_adds_its_increases_and_begins_anew_by_start_time_or_decrease() {
 }
 
 #[test]
-fn a_restart_counts_even_when_the_clock_was_set_back_and_the_old_run_no_longer_does() {
+fn a_restart_counts_even_when_the_clock_was_set_back_and_the_old_epoch_no_longer_does() {
     let points = [(5, 100, 10), (50, 60, 4), (5, 55, 11), (50, 61, 5)];
     assert_eq!(run(COUNTER, &points), [Ok(10), Ok(4), Err(Late), Ok(1)]);
-    // The run before the first that was heard of, and one of a clock that was set back.
+    // The epoch before the first that was heard of, and one of a clock that was set back.
     let points = [(50, 60, 4), (5, 30, 10), (5, 20, 7), (5, 40, 11), (50, 70, 5)];
     assert_eq!(
         run(COUNTER, &points),
@@ -69,7 +69,7 @@ fn a_restart_counts_even_when_the_clock_was_set_back_and_the_old_run_no_longer_d
 }
 
 #[test]
-fn late_points_of_a_former_run_count_and_a_clock_that_was_set_back_is_a_new_run() {
+fn late_points_of_a_former_epoch_count_and_a_clock_that_was_set_back_is_a_new_epoch() {
     let points = [(5, 10, 100), (25, 30, 7), (5, 20, 130), (5, 15, 120), (25, 40, 9)];
     assert_eq!(
         run(COUNTER, &points),
@@ -102,8 +102,8 @@ fn deltas_out_of_order_fill_the_gaps_they_left_once() {
 }
 
 #[test]
-fn a_folded_stream_adds_only_what_it_counts_from_now_on_or_in_a_new_run() {
-    let mut progress = Progress::folded(5, 100);
+fn a_folded_stream_adds_only_what_it_counts_from_now_on_or_in_a_new_epoch() {
+    let mut tracker = StreamTracker::folded(5, 100);
     let mut add = |start, time, value| {
         let value = Value::Int(value);
         let sample = Sample {
@@ -112,7 +112,7 @@ fn a_folded_stream_adds_only_what_it_counts_from_now_on_or_in_a_new_run() {
             value: &value,
             exemplars: &[],
         };
-        progress
+        tracker
             .advance(COUNTER, &sample, LATENESS)
             .ok()
             .map(|change| match change {
@@ -124,7 +124,7 @@ fn a_folded_stream_adds_only_what_it_counts_from_now_on_or_in_a_new_run() {
         (add(5, 90, 7), add(5, 110, 9), add(5, 120, 10)),
         (None, Some(0), Some(1))
     );
-    let mut again = Progress::folded(5, 100);
+    let mut again = StreamTracker::folded(5, 100);
     let sample = |value| Sample {
         start: 50,
         time: 110,
@@ -152,7 +152,7 @@ fn a_sum_that_may_fall_adds_differences_and_takes_back_all_when_it_leaves() {
         run(UP_DOWN, &[(5, 10, 8), (5, 20, 3), (25, 30, 1)]),
         [Ok(8), Ok(-5), Ok(-2)]
     );
-    let mut progress = Progress::default();
+    let mut tracker = StreamTracker::default();
     let data = Data::Sum {
         monotonic: false,
         temporality: Temporality::Delta,
@@ -165,10 +165,10 @@ fn a_sum_that_may_fall_adds_differences_and_takes_back_all_when_it_leaves() {
             value: &value,
             exemplars: &[],
         };
-        progress.advance(data, &sample, LATENESS).unwrap();
+        tracker.advance(data, &sample, LATENESS).unwrap();
     }
-    assert_eq!(progress.withdraw(), Some(Number::Int(3)));
-    assert_eq!(progress.withdraw(), None);
+    assert_eq!(tracker.withdraw(), Some(Number::Int(3)));
+    assert_eq!(tracker.withdraw(), None);
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn three_counters_in_turns_add_up_to_what_they_counted() {
 }
 
 #[test]
-fn an_older_run_counts_whenever_it_is_heard_and_later_adds_only_what_it_gained() {
-    // The newer one was heard first, and the older one said its last word long before.
+fn an_older_epoch_counts_whenever_it_is_heard_and_later_adds_only_what_it_gained() {
+    // The newer one was heard first, and the older one had its last sample long before.
     let points = [
         (TEN_MINUTES, 2 * TEN_MINUTES, 30),
         (5, 10, 100),
@@ -205,7 +205,7 @@ fn an_older_run_counts_whenever_it_is_heard_and_later_adds_only_what_it_gained()
 }
 
 #[test]
-fn a_run_that_may_have_been_forgotten_adds_only_what_it_gains_from_now_on() {
+fn an_epoch_that_may_have_been_forgotten_adds_only_what_it_gains_from_now_on() {
     const DAY: u64 = 144 * TEN_MINUTES;
     let mut points = vec![(5, 10, 100), (DAY, DAY + 1, 7), (2 * DAY, 2 * DAY + 1, 3)];
     // Both are forgotten by now: the second because a third began.
@@ -215,7 +215,7 @@ fn a_run_that_may_have_been_forgotten_adds_only_what_it_gains_from_now_on() {
 }
 
 #[test]
-fn more_runs_than_are_kept_are_refused_while_all_are_alive() {
+fn more_epochs_than_are_kept_are_refused_while_all_are_alive() {
     let mut points: Vec<(u64, u64, i64)> = (1..5000).map(|start| (start, 10_000, 1)).collect();
     points.push((5000, 20_000, 1));
     let added = run(COUNTER, &points);
@@ -225,7 +225,7 @@ fn more_runs_than_are_kept_are_refused_while_all_are_alive() {
 }
 
 #[test]
-fn levels_of_runs_that_are_alive_at_the_same_time_add_up_until_they_fall_silent() {
+fn levels_of_epochs_that_are_alive_at_the_same_time_add_up_until_they_fall_silent() {
     const S: u64 = 1_000_000_000;
     let points = [
         (S, 10 * S, 5),
@@ -253,7 +253,7 @@ fn levels_of_runs_that_are_alive_at_the_same_time_add_up_until_they_fall_silent(
 
 /// The collisions that the points (start, time, value) of a counter tell of.
 fn collisions(points: &[(u64, u64, i64)]) -> Vec<Collision> {
-    let mut progress = Progress::default();
+    let mut tracker = StreamTracker::default();
     let mut told = Vec::new();
     for (start, time, value) in points {
         let value = Value::Int(*value);
@@ -263,10 +263,10 @@ fn collisions(points: &[(u64, u64, i64)]) -> Vec<Collision> {
             value: &value,
             exemplars: &[],
         };
-        if progress.next_total(COUNTER, &sample).is_none() {
-            let _ = progress.advance(COUNTER, &sample, LATENESS);
+        if tracker.next_total(COUNTER, &sample).is_none() {
+            let _ = tracker.advance(COUNTER, &sample, LATENESS);
         }
-        told.extend(progress.take_collision());
+        told.extend(tracker.take_collision());
     }
     told
 }
@@ -274,8 +274,8 @@ fn collisions(points: &[(u64, u64, i64)]) -> Vec<Collision> {
 #[test]
 fn collisions_are_told_once_and_restarts_are_none() {
     let in_turns = |starts: [u64; 2]| -> Vec<(u64, u64, i64)> {
-        let words = (1..20).flat_map(|n: i64| [(starts[0], n), (starts[1], n + 100)]);
-        let timed = words.enumerate();
+        let samples = (1..20).flat_map(|n: i64| [(starts[0], n), (starts[1], n + 100)]);
+        let timed = samples.enumerate();
         timed
             .map(|(at, (start, n))| (start, 100 + at as u64, n))
             .collect()
@@ -283,7 +283,7 @@ fn collisions_are_told_once_and_restarts_are_none() {
     assert_eq!(collisions(&in_turns([5, 6])), [Collision::Interleaved]);
     assert_eq!(collisions(&in_turns([0, 0])), [Collision::Indistinct]);
     assert_eq!(collisions(&in_turns([6, 6])), [Collision::Indistinct]);
-    // Restarts, one with a late word of the run before and one of a clock that was set back.
+    // Restarts, one with a late sample of the epoch before and one of a clock that was set back.
     let restarts = [
         (5, 10, 100),
         (25, 30, 7),
@@ -346,7 +346,7 @@ fn gained(change: &Change<'_>) -> u64 {
 
 /// What a state that shows points as they are shows after each point (start, time, value) of a counter.
 fn shown(points: &[(u64, u64, i64)]) -> Vec<i64> {
-    let mut progress = Progress::default();
+    let mut tracker = StreamTracker::default();
     let (mut level, mut levels) = (0, Vec::new());
     for (start, time, value) in points {
         let value = Value::Int(*value);
@@ -356,8 +356,8 @@ fn shown(points: &[(u64, u64, i64)]) -> Vec<i64> {
             value: &value,
             exemplars: &[],
         };
-        let mut last = || Some(Last::Number(Number::Int(level)));
-        match progress.follow(COUNTER, &sample, LATENESS, &mut last) {
+        let mut last = || Some(LastValue::Number(Number::Int(level)));
+        match tracker.follow(COUNTER, &sample, LATENESS, &mut last) {
             Ok(Followed::AsItIs) => level = value.number().map_or(0, |number| number.as_f64() as i64),
             Ok(Followed::Adds(Change::Number(number))) => level += number.as_f64() as i64,
             Ok(other) => panic!("{other:?}"),
@@ -369,8 +369,8 @@ fn shown(points: &[(u64, u64, i64)]) -> Vec<i64> {
 }
 
 #[test]
-fn a_series_shown_as_it_is_begins_again_with_a_restart_and_adds_up_runs_that_live_side_by_side() {
-    // A restart, a late word of the run before, and a clock that was set back.
+fn a_series_shown_as_it_is_begins_again_with_a_restart_and_adds_up_epochs_that_live_side_by_side() {
+    // A restart, a late sample of the epoch before, and a clock that was set back.
     let restarts = [
         (5, 10, 100),
         (25, 30, 7),
@@ -392,29 +392,29 @@ fn a_series_shown_as_it_is_begins_again_with_a_restart_and_adds_up_runs_that_liv
 }
 
 proptest! {
-    /// Processes that report as one series, in any order, with repetitions and words that come late, across saved
-    /// state: the total is the sum of what each said last.
+    /// Processes that report as one series, in any order, with repetitions and samples that come late,
+    /// across saved state: the total is the sum of what each said last.
     #[test]
-    fn runs_that_interleave_in_any_order_add_up(
+    fn epochs_that_interleave_in_any_order_add_up(
         data in prop::sample::select(vec![COUNTER, HISTOGRAM, EXPONENTIAL, Data::Summary]),
-        words in prop::collection::vec((1u64..9, 1u64..200), 1..120),
+        samples in prop::collection::vec((1u64..9, 1u64..200), 1..120),
         saved_at in 0usize..120,
     ) {
-        let mut progress = Progress::default();
+        let mut tracker = StreamTracker::default();
         let (mut sum, mut model) = (0, std::collections::HashMap::new());
-        for (at, (start, time)) in words.into_iter().enumerate() {
-            // What a run has counted grows with time, each at a pace of its own.
+        for (at, (start, time)) in samples.into_iter().enumerate() {
+            // What an epoch has counted grows with time, each at a pace of its own.
             let n = time * start;
             let value = total(data, n);
             let sample = Sample { start, time: TEN_MINUTES + time, value: &value, exemplars: &[] };
             if at == saved_at {
                 let mut bytes = Vec::new();
-                progress.save(&mut bytes);
+                tracker.save(&mut bytes);
                 let mut from = &bytes[..];
-                progress = Progress::load(progress.start, progress.time, &mut from).expect("it is ours");
+                tracker = StreamTracker::load(tracker.start, tracker.time, &mut from).expect("it is ours");
                 prop_assert!(from.is_empty());
             }
-            match progress.advance(data, &sample, LATENESS) {
+            match tracker.advance(data, &sample, LATENESS) {
                 Ok(change) => sum += gained(&change),
                 Err(rejection) => prop_assert_eq!(rejection, Duplicate),
             }
@@ -430,16 +430,16 @@ proptest! {
         data in prop::sample::select(vec![COUNTER, UP_DOWN, DELTA, Data::Gauge]),
         points in prop::collection::vec((0u64..4, 0u64..30, -3i64..30), 1..40),
     ) {
-        let mut progress = Progress::default();
+        let mut tracker = StreamTracker::default();
         for (start, time, value) in points {
             let value = if value == 7 { Value::Double(7.5) } else { Value::Int(value) };
             let sample = Sample { start, time: 1 + time, value: &value, exemplars: &[] };
-            let mut short = progress.clone();
+            let mut short = tracker.clone();
             let by_short = short.next_total(data, &sample);
-            let by_long = progress.advance(data, &sample, LATENESS);
+            let by_long = tracker.advance(data, &sample, LATENESS);
             if let Some(increase) = by_short {
                 prop_assert!(matches!(by_long, Ok(Change::Number(number)) if number.same(increase)), "{by_long:?}");
-                prop_assert_eq!(format!("{short:?}"), format!("{progress:?}"));
+                prop_assert_eq!(format!("{short:?}"), format!("{tracker:?}"));
             }
         }
     }
@@ -447,7 +447,7 @@ proptest! {
 
 #[test]
 fn what_is_kept_of_a_late_point_goes_when_the_stream_goes_on() {
-    let mut progress = Progress::default();
+    let mut tracker = StreamTracker::default();
     let sample = |time, value| Sample {
         start: 5,
         time,
@@ -455,15 +455,15 @@ fn what_is_kept_of_a_late_point_goes_when_the_stream_goes_on() {
         exemplars: &[],
     };
     let [one, two, three] = [Value::Int(1), Value::Int(2), Value::Int(3)];
-    progress.advance(COUNTER, &sample(10, &one), LATENESS).unwrap();
-    progress.advance(COUNTER, &sample(20, &two), LATENESS).unwrap();
-    assert!(progress.late.is_none());
-    progress.stray(COUNTER, &sample(15, &one), 21, None);
-    assert!(progress.late.is_some());
-    progress.advance(COUNTER, &sample(30, &three), LATENESS).unwrap();
-    assert!(progress.late.is_none());
+    tracker.advance(COUNTER, &sample(10, &one), LATENESS).unwrap();
+    tracker.advance(COUNTER, &sample(20, &two), LATENESS).unwrap();
+    assert!(tracker.out_of_order.is_none());
+    tracker.stray(COUNTER, &sample(15, &one), 21, None);
+    assert!(tracker.out_of_order.is_some());
+    tracker.advance(COUNTER, &sample(30, &three), LATENESS).unwrap();
+    assert!(tracker.out_of_order.is_none());
     // What a sum that fell has come to is not forgotten.
-    progress.advance(COUNTER, &sample(40, &one), LATENESS).unwrap();
-    progress.advance(COUNTER, &sample(50, &two), LATENESS).unwrap();
-    assert!(progress.late.is_some());
+    tracker.advance(COUNTER, &sample(40, &one), LATENESS).unwrap();
+    tracker.advance(COUNTER, &sample(50, &two), LATENESS).unwrap();
+    assert!(tracker.out_of_order.is_some());
 }

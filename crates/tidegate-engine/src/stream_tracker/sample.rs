@@ -1,0 +1,60 @@
+//! A point as a stream tracker takes it, and why it may refuse it.
+
+use crate::{Exemplar, UnixNanos, Value};
+
+/// A point of a known series, by reference.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// Start of the interval that the value covers; 0 = unknown.
+    pub start: UnixNanos,
+    /// When the value was true.
+    pub time: UnixNanos,
+    /// The value.
+    pub value: &'a Value,
+    /// Examples of what the value is made of.
+    pub exemplars: &'a [Exemplar],
+}
+
+/// The reason why a state refuses a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Rejection {
+    /// The stream has a point that is as new or newer.
+    Late,
+    /// The stream has this point already: nothing is lost.
+    Duplicate,
+    /// The value breaks the data model (a monotonic sum that is negative or not finite, unsound buckets).
+    Invalid,
+    /// The rule can't combine the value in the way it asks for.
+    Unsupported,
+    /// A cardinality cap, and no room in an overflow series either.
+    Limit,
+    /// Its time lies too far ahead of the gateway's clock.
+    Future,
+}
+
+/// For the sender of the point.
+impl std::fmt::Display for Rejection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Late => "not newer than what was said before",
+            Self::Duplicate => "said before",
+            Self::Invalid => "the value breaks the rules of its kind of metric",
+            Self::Unsupported => "it can't be combined in the way that is asked for",
+            Self::Limit => "there are too many series",
+            Self::Future => "its time lies too far ahead of the gateway's clock",
+        })
+    }
+}
+
+impl Rejection {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Self; 6] = [
+        Self::Late,
+        Self::Duplicate,
+        Self::Invalid,
+        Self::Unsupported,
+        Self::Limit,
+        Self::Future,
+    ];
+}
