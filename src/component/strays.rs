@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Series, Stray, Strays};
+use tidegate_engine::{Series, TimestampAnomalies, TimestampAnomaly};
 
 /// Between two lines of one component.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -17,15 +17,15 @@ pub struct StrayReporter(Mutex<State>);
 struct State {
     at: Option<Instant>,
     /// How many streams were logged.
-    counts: [u64; Stray::ALL.len()],
-    unlogged: Option<(Stray, Arc<Series>)>,
+    counts: [u64; TimestampAnomaly::ALL.len()],
+    unlogged: Option<(TimestampAnomaly, Arc<Series>)>,
 }
 
 impl StrayReporter {
     /// Counts the streams that went astray, and logs the latest. `label` names the component. Call it about once a second.
-    pub fn report(&self, all: &[&Strays], label: &(&'static str, String)) {
-        let counts = Stray::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());
-        for (stray, count) in Stray::ALL.into_iter().zip(counts) {
+    pub fn report(&self, all: &[&TimestampAnomalies], label: &(&'static str, String)) {
+        let counts = TimestampAnomaly::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());
+        for (stray, count) in TimestampAnomaly::ALL.into_iter().zip(counts) {
             let labels = [label.clone(), ("reason", stray.name().to_owned())];
             metrics::counter!("tidegate_stray_streams_total", &labels).absolute(count);
         }
@@ -52,15 +52,17 @@ impl StrayReporter {
     }
 }
 
-fn said(stray: Stray) -> &'static str {
+fn said(stray: TimestampAnomaly) -> &'static str {
     match stray {
-        Stray::Behind => {
+        TimestampAnomaly::Behind => {
             "the points of a stream are older than its newest one and are not taken: the series is stale; check the clock of its sender"
         }
-        Stray::Ahead => {
+        TimestampAnomaly::Ahead => {
             "the points of a stream lie too far ahead of the gateway's clock and are not taken: the series is stale; set the clock of its sender, or `future: {action: arrival}`"
         }
-        Stray::Reanchored => "the clock of a sender was set back: its stream goes on by the new clock",
+        TimestampAnomaly::Reanchored => {
+            "the clock of a sender was set back: its stream goes on by the new clock"
+        }
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
 
     #[test]
     fn every_stray_has_its_own_words() {
-        let words: std::collections::BTreeSet<_> = Stray::ALL.map(said).into();
-        assert_eq!(words.len(), Stray::ALL.len());
+        let words: std::collections::BTreeSet<_> = TimestampAnomaly::ALL.map(said).into();
+        assert_eq!(words.len(), TimestampAnomaly::ALL.len());
     }
 }

@@ -22,7 +22,7 @@ pub mod identity;
 mod index;
 pub mod key;
 pub mod lease;
-pub mod met;
+pub mod match_tracker;
 mod number;
 pub mod partial;
 pub mod pattern;
@@ -31,11 +31,11 @@ mod restored;
 pub mod rule;
 mod saved;
 mod snapshot_buffer;
-pub mod stray;
 pub mod stream_tracker;
 mod streams;
 pub mod table;
 pub mod temporality;
+pub mod timestamp_anomaly;
 mod trust;
 pub mod value;
 mod wheel;
@@ -55,20 +55,20 @@ pub use grouping::Grouping;
 pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporality};
 pub use key::{Key, KeyHasher};
 pub use lease::Lease;
-pub use met::Met;
+pub use match_tracker::MatchTracker;
 pub use number::Number;
 pub use partial::{Partial, Partials};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
-pub use stray::{Stray, Strays};
 pub use stream_tracker::{Collision, Rejection, Sample};
 pub use table::{
     Absorbed, Bounds, Count, Frozen, Holdings, Limits, LookupResult, Outcome, Overflow, Reading, Restored,
     SeriesExplanation, SeriesReader, SeriesSource, Session, SlotId, SourceStatus, Stats, Table, holdings,
 };
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
+pub use timestamp_anomaly::{TimestampAnomalies, TimestampAnomaly};
 pub use trust::State;
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 

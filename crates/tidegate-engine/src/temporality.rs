@@ -18,7 +18,7 @@ use crate::stream_tracker::{Change, LastValue, StreamTracker};
 use crate::streams::{Streams, Sweep};
 use crate::{
     Bounds, Budget, Data, Events, Future, FutureAction, Instrument, Metric, Point, Rejection, Sample, Series,
-    Stray, Temporality, UnixNanos, Value, clock,
+    Temporality, TimestampAnomaly, UnixNanos, Value, clock,
 };
 
 /// How many streams, and for how long.
@@ -256,7 +256,10 @@ impl Converter {
         }
         let mut converted = self.advance(stream, data, sample);
         let is_late = matches!(converted, Err(Rejection::Late | Rejection::Duplicate));
-        if is_late && stream.saved.tracker.stray(data, sample, now, None) == Some(Stray::Reanchored) {
+        if is_late
+            && stream.saved.tracker.note_anomaly(data, sample, now, None)
+                == Some(TimestampAnomaly::Reanchored)
+        {
             // The sender's clock was set back: the stream goes on by the new clock.
             converted = self.advance(stream, data, sample);
         }

@@ -170,7 +170,7 @@ fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
         record_metrics(&own.stats(), exporter);
         let label = ("exporter", exporter.to_string());
         collisions::report(own, &label);
-        strays.report(&[own.strays()], &label);
+        strays.report(&[own.timestamp_anomalies()], &label);
     }
     pages.close();
 }

@@ -112,7 +112,7 @@ impl Lifecycle for Aggregate {
                 base.shared.notices.set(&base.path, complaints(&intake, &own));
             }
             collisions::report(&table, &labels[0]);
-            reporter.report(&[table.strays()], &labels[0]);
+            reporter.report(&[table.timestamp_anomalies()], &labels[0]);
         });
         Ok(())
     }
@@ -159,7 +159,7 @@ fn complaints(intake: &Intake, own: &[usize]) -> Vec<String> {
     let of_rule = |(number, at): (usize, &usize)| {
         let rule = intake.rules.get(*at)?;
         let who = format!("rule {}", number + 1);
-        Some(intake.table.met(*at)?.complaints(&who, rule.name.text()))
+        Some(intake.table.match_tracker(*at)?.warnings(&who, rule.name.text()))
     };
     own.iter().enumerate().filter_map(of_rule).flatten().collect()
 }

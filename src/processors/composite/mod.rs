@@ -122,7 +122,7 @@ fn complaints(set: &CompositeSet) -> Vec<String> {
             None => declaration.metric.text(),
         };
         let who = format!("the composite `{}`", declaration.name);
-        composite.met().complaints(&who, metric)
+        composite.match_tracker().warnings(&who, metric)
     };
     set.list().iter().flat_map(of_one).collect()
 }
@@ -232,7 +232,11 @@ impl Lifecycle for Composites {
             for (composite, told) in set.list().iter().zip(told.iter_mut()) {
                 log_error(composite, told, now);
             }
-            let strays: Vec<_> = set.list().iter().map(|composite| composite.strays()).collect();
+            let strays: Vec<_> = set
+                .list()
+                .iter()
+                .map(|composite| composite.timestamp_anomalies())
+                .collect();
             reporter.report(&strays, &("processor", base.path.to_string()));
             let mut notices = shortfalls(&set, &base.path);
             if begun.elapsed() >= warn_after {

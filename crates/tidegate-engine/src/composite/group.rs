@@ -140,20 +140,20 @@ impl Group {
         }
     }
 
-    /// A series was in this push, whatever it said; `is_astray`: it stands still all the same. `false`: the group does not
-    /// know it any more.
-    pub(super) fn see(&mut self, member: MemberId, push: u64, now: UnixNanos, is_astray: bool) -> bool {
+    /// Notes that a series was in this push. `is_stalled`: its points are refused all the same. `false`: the
+    /// group does not know it any more.
+    pub(super) fn see(&mut self, member: MemberId, push: u64, now: UnixNanos, is_stalled: bool) -> bool {
         let Some(member) = self.member(member) else {
             return false;
         };
-        (member.push, member.seen, member.is_astray) = (push, now, is_astray);
+        (member.push, member.seen, member.is_stalled) = (push, now, is_stalled);
         true
     }
 
-    /// A series stands still: the times of its points lie too far ahead.
-    pub(super) fn stand_still(&mut self, member: MemberId) {
+    /// Notes that a series is stalled: the times of its points lie too far ahead.
+    pub(super) fn stall(&mut self, member: MemberId) {
         if let Some(member) = self.member(member) {
-            member.is_astray = true;
+            member.is_stalled = true;
         }
     }
 
@@ -375,7 +375,7 @@ impl Group {
         let is_alive = census.alive.get(member.source as usize) == Some(&true);
         let source = self.sources.get(member.source);
         let has_left_out = |source: &GroupSource| source.liveness.has_left_out(member.push, member.seen, now);
-        is_alive && !member.is_astray && !(member.can_be_left_out() && source.is_some_and(has_left_out))
+        is_alive && !member.is_stalled && !(member.can_be_left_out() && source.is_some_and(has_left_out))
     }
 
     /// Each series has a value of its own.

@@ -49,8 +49,8 @@ pub(super) struct Member {
     /// When that was.
     pub(super) seen: UnixNanos,
     pub(super) newest: UnixNanos,
-    /// Its latest points were not taken because of their times: its value stands still.
-    pub(super) is_astray: bool,
+    /// Its latest points were refused because of their times: its value is stale.
+    pub(super) is_stalled: bool,
     /// When another process than before last reported its level as this series; 0: never.
     pub(super) interleaved: UnixNanos,
     kind: Kind,
@@ -73,7 +73,7 @@ impl Member {
             push: 0,
             seen: 0,
             newest: 0,
-            is_astray: false,
+            is_stalled: false,
             interleaved: 0,
             kind,
             level: None,

@@ -38,8 +38,8 @@ use crate::lease::nanos;
 use crate::streams::{Streams, Sweep, lock};
 use crate::trust::State;
 use crate::{
-    AttributeFilter, Attributes, Data, Grouping, Met, Metric, Pattern, Quantile, Reading, Series, SourceId,
-    Strays, UnixNanos, Value, clock,
+    AttributeFilter, Attributes, Data, Grouping, MatchTracker, Metric, Pattern, Quantile, Reading, Series,
+    SourceId, TimestampAnomalies, UnixNanos, Value, clock,
 };
 
 /// What a composite computes over its window, of each series or of all observations together: see [`Across`].
@@ -240,9 +240,9 @@ pub struct Composite {
     sources: Mutex<HashMap<SourceId, SourceKinds>>,
     version: AtomicU64,
     room: Room,
-    strays: Strays,
+    anomalies: TimestampAnomalies,
     computed: expression::Computed,
-    met: Met,
+    match_tracker: MatchTracker,
     /// Why the declaration does not suit the data.
     refused: Mutex<Option<Arc<str>>>,
 }
@@ -264,7 +264,7 @@ impl Composite {
             MAX_STREAMS
         };
         Self {
-            met: Met::new(&declaration.grouping),
+            match_tracker: MatchTracker::new(&declaration.grouping),
             cut: Cut::of(declaration.window),
             metric: Arc::new(metric),
             declaration,
@@ -274,7 +274,7 @@ impl Composite {
             sources: Mutex::default(),
             version: AtomicU64::new(0),
             room: Room::new(max_streams),
-            strays: Strays::default(),
+            anomalies: TimestampAnomalies::default(),
             computed: expression::Computed::default(),
             refused: Mutex::default(),
         }
@@ -291,9 +291,9 @@ impl Composite {
         self.version.load(Relaxed)
     }
 
-    /// The streams whose points were not taken because of their times.
-    pub fn strays(&self) -> &Strays {
-        &self.strays
+    /// The streams whose points were refused because of their times.
+    pub fn timestamp_anomalies(&self) -> &TimestampAnomalies {
+        &self.anomalies
     }
 
     /// One answer a group, in the order in which groups came up; a single `absent` one where there are none. Where the
@@ -349,9 +349,9 @@ impl Composite {
         })
     }
 
-    /// What of the declaration has been met.
-    pub fn met(&self) -> &Met {
-        &self.met
+    /// Which names of the declaration have matched.
+    pub fn match_tracker(&self) -> &MatchTracker {
+        &self.match_tracker
     }
 
     fn answer(&self, group: &SharedGroup, now: UnixNanos) -> Answer {

@@ -259,7 +259,7 @@ impl Composite {
     }
 
     pub(super) fn group_attributes(&self, resource: &Arc<Resource>, attributes: &Attributes) -> Attributes {
-        self.met.see(resource, &[attributes]);
+        self.match_tracker.note_match(resource, &[attributes]);
         let (resource, attributes) = self.declaration.grouping.apply(resource, attributes);
         resource.attributes.merge(&attributes)
     }

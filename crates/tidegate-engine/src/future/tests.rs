@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     Attributes, Instrument, Kind, Lease, Limits, Pattern, Rejection, Resource, Rule, Schema, Scope,
-    SeriesExplanation, Source, SourceId, SourceStatus, State, Stray, Table, Value, Values,
+    SeriesExplanation, Source, SourceId, SourceStatus, State, Table, TimestampAnomaly, Value, Values,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -112,12 +112,15 @@ fn an_event_from_tomorrow_is_refused_and_holds_no_gauge_up() {
     // It is said that something is wrong, once.
     assert_eq!(
         (gauge.state, gauge.sources[0].status),
-        (State::Stale, SourceStatus::Astray)
+        (State::Stale, SourceStatus::Stalled)
     );
     scene
         .table
         .absorb(&scene.events(NOW + 1, &[(GAUGE, 98, NOW + TOMORROW)]));
-    assert_eq!(scene.table.strays().count(Stray::Ahead), 1);
+    assert_eq!(
+        scene.table.timestamp_anomalies().count(TimestampAnomaly::Ahead),
+        1
+    );
     let later = NOW + 10 * SECOND;
     let absorbed = scene.table.absorb(&scene.events(later, &[(GAUGE, 6, later)]));
     assert_eq!((absorbed.absorbed, absorbed.future), (1, 0));

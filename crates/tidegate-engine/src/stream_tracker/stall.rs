@@ -6,7 +6,7 @@
 
 use super::{LastValue, Sample, StreamTracker};
 use crate::cadence::{PUSH_NS, SHORTEST_LEASE_NS};
-use crate::{Data, Stray, Temporality, UnixNanos, clock};
+use crate::{Data, Temporality, TimestampAnomaly, UnixNanos, clock};
 
 /// Intervals after which the clock of a sender counts as set back: more than 2.5, as a lease has.
 const INTERVALS: u32 = 3;
@@ -87,13 +87,13 @@ impl StreamTracker {
     /// Returns the first anomaly of its kind. `shown` is the number or count that the state shows, where the
     /// tracker has no last value.
     #[cold]
-    pub(crate) fn stray(
+    pub(crate) fn note_anomaly(
         &mut self,
         data: Data,
         sample: &Sample<'_>,
         now: UnixNanos,
         shown: Option<f64>,
-    ) -> Option<Stray> {
+    ) -> Option<TimestampAnomaly> {
         let is_ahead = sample.time > self.newest();
         if sample.time == self.newest() || self.time == 0 {
             return None;
@@ -101,13 +101,13 @@ impl StreamTracker {
         let stall = &mut self.out_of_order.get_or_insert_default().stall;
         let is_news = stall.note(sample.time, now);
         if is_ahead {
-            return is_news.then_some(Stray::Ahead);
+            return is_news.then_some(TimestampAnomaly::Ahead);
         }
         if stall.is_set_back(now) && self.goes_on(data, sample, shown) {
             self.set_back(data, sample, now);
-            return Some(Stray::Reanchored);
+            return Some(TimestampAnomaly::Reanchored);
         }
-        is_news.then_some(Stray::Behind)
+        is_news.then_some(TimestampAnomaly::Behind)
     }
 
     /// Whether a point can be the next one of its stream by another clock. A value that is less is an old

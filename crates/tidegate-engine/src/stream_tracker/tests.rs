@@ -458,7 +458,7 @@ fn what_is_kept_of_a_late_point_goes_when_the_stream_goes_on() {
     tracker.advance(COUNTER, &sample(10, &one), LATENESS).unwrap();
     tracker.advance(COUNTER, &sample(20, &two), LATENESS).unwrap();
     assert!(tracker.out_of_order.is_none());
-    tracker.stray(COUNTER, &sample(15, &one), 21, None);
+    tracker.note_anomaly(COUNTER, &sample(15, &one), 21, None);
     assert!(tracker.out_of_order.is_some());
     tracker.advance(COUNTER, &sample(30, &three), LATENESS).unwrap();
     assert!(tracker.out_of_order.is_none());

@@ -10,7 +10,7 @@ use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::rule::Op;
 use crate::stream_tracker::Rejection;
 use crate::streams::lock;
-use crate::{Events, Instrument, Number, Schema, Source, SourceId, Stray, UnixNanos, clock};
+use crate::{Events, Instrument, Number, Schema, Source, SourceId, TimestampAnomaly, UnixNanos, clock};
 
 /// What a kind of a source takes, estimated: what it means, where its events go, what is folded of them. Where the kinds
 /// of all sources take half of what series may, no further source is taken in until some have left.
@@ -132,7 +132,7 @@ impl Table {
         let mut cursor = self.cells.cursor();
         let mut targets = state.each_target();
         let series = targets.find_map(|target| Some(cursor.get(target.cell)?.series.clone()));
-        self.strays.note(Stray::Ahead, series.as_ref());
+        self.anomalies.note(TimestampAnomaly::Ahead, series.as_ref());
     }
 
     fn source(&self, source: &Arc<Source>) -> Option<Arc<Mutex<SourceState>>> {
@@ -197,11 +197,11 @@ impl Table {
             return (targets, fate);
         };
         let crowded = self.is_crowded_kind(index);
-        for (rule, met) in self.rules.iter().zip(&self.met) {
+        for (rule, tracker) in self.rules.iter().zip(&self.match_trackers) {
             let Some(output) = rule.of_events(&state.source, kind) else {
                 continue;
             };
-            met.see(
+            tracker.note_match(
                 &state.source.resource,
                 &[&kind.attributes, &state.source.attributes],
             );

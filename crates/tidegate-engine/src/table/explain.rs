@@ -61,7 +61,7 @@ pub enum SourceStatus {
     Overdue,
     /// Its lease holds, but its latest points are refused: their times lie behind its newest point or too
     /// far ahead.
-    Astray,
+    Stalled,
     /// Its lease holds.
     Alive,
     /// It has ended; the series keeps its counts.
@@ -73,7 +73,8 @@ impl SourceStatus {
     pub fn name(self) -> &'static str {
         match self {
             Self::Overdue => "overdue",
-            Self::Astray => "astray",
+            // Answers have the older name.
+            Self::Stalled => "astray",
             Self::Alive => "alive",
             Self::Left => "left",
         }
@@ -100,7 +101,7 @@ impl Table {
         sources.sort_by_key(|source| source.status);
         let of = |status: SourceStatus| sources.iter().filter(|source| source.status == status).count();
         let reporting = of(SourceStatus::Alive);
-        let expected = reporting + of(SourceStatus::Overdue) + of(SourceStatus::Astray);
+        let expected = reporting + of(SourceStatus::Overdue) + of(SourceStatus::Stalled);
         // After a step of the wall clock, the times of a sender may follow either clock.
         let is_recent = clock::wall(now).min(now).saturating_sub(newest) <= patience;
         let sources_total = sources.len();
@@ -152,7 +153,7 @@ impl Table {
             source.start = source.start.max(stream.tracker.start);
             source.last_value = last_value.filter(|_| source.streams == 1);
             if stream.tracker.is_stalled() {
-                source.status = SourceStatus::Astray;
+                source.status = SourceStatus::Stalled;
             }
         });
         let registry = lock(&self.registry);
@@ -165,7 +166,7 @@ impl Table {
             let heard = source.seen.max(cadence.heard());
             SeriesSource {
                 status: match (now.saturating_sub(heard) <= lease, source.status) {
-                    (true, SourceStatus::Astray) => SourceStatus::Astray,
+                    (true, SourceStatus::Stalled) => SourceStatus::Stalled,
                     (true, _) => SourceStatus::Alive,
                     (false, _) => SourceStatus::Overdue,
                 },
@@ -192,7 +193,7 @@ impl SeriesSource {
         let source = state.source();
         let status = match (source.lease.is_ended(), source.lease.is_alive(now)) {
             (true, _) => SourceStatus::Left,
-            (false, true) if state.is_ahead() => SourceStatus::Astray,
+            (false, true) if state.is_ahead() => SourceStatus::Stalled,
             (false, true) => SourceStatus::Alive,
             (false, false) => SourceStatus::Overdue,
         };

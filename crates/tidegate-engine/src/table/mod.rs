@@ -38,14 +38,14 @@ pub use session::Session;
 use source_registry::SourceRegistry;
 use state::State;
 
-use crate::Met;
+use crate::MatchTracker;
 use crate::lease::nanos;
 use crate::restored::RestoredStates;
 use crate::rule::{Op, Output, Rule};
 use crate::saved::StreamId;
 use crate::stream_tracker::{Collision, Rejection};
 use crate::streams::{Streams, lock};
-use crate::{Composite, Exemplar, Series, SourceId, Strays, UnixNanos, Value, clock};
+use crate::{Composite, Exemplar, Series, SourceId, TimestampAnomalies, UnixNanos, Value, clock};
 
 /// A series as a reader of a table sees it.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +91,8 @@ type Sources = HashMap<SourceId, Arc<Mutex<events::SourceState>>>;
 pub struct Table {
     owner: Arc<str>,
     rules: Box<[Rule]>,
-    /// What of each rule has been met.
-    met: Box<[Met]>,
+    /// By rule: which of its names have matched.
+    match_trackers: Box<[MatchTracker]>,
     limits: Limits,
     /// What other users of memory leave.
     bounds: Arc<Bounds>,
@@ -108,7 +108,7 @@ pub struct Table {
     folded: Mutex<Folded>,
     /// The last stream that collided, by its first output series.
     collided: Mutex<Option<(Collision, Arc<Series>)>>,
-    strays: Strays,
+    anomalies: TimestampAnomalies,
     registry: Mutex<SourceRegistry>,
     sources: RwLock<Sources>,
     kinds_of_sources: AtomicUsize,
@@ -122,7 +122,10 @@ impl Table {
     pub fn new(owner: impl Into<Arc<str>>, rules: Vec<Rule>, limits: Limits) -> Self {
         Self {
             owner: owner.into(),
-            met: rules.iter().map(|rule| Met::new(&rule.grouping)).collect(),
+            match_trackers: rules
+                .iter()
+                .map(|rule| MatchTracker::new(&rule.grouping))
+                .collect(),
             rules: rules.into(),
             limits,
             bounds: Arc::default(),
@@ -134,7 +137,7 @@ impl Table {
             restored: Arc::default(),
             folded: Mutex::new(Folded::new(limits.streams)),
             collided: Mutex::default(),
-            strays: Strays::default(),
+            anomalies: TimestampAnomalies::default(),
             registry: Mutex::default(),
             sources: RwLock::default(),
             kinds_of_sources: AtomicUsize::new(0),
@@ -143,9 +146,9 @@ impl Table {
         }
     }
 
-    /// What of a rule has been met, by its place.
-    pub fn met(&self, rule: usize) -> Option<&Met> {
-        self.met.get(rule)
+    /// The match tracker of a rule, by its index.
+    pub fn match_tracker(&self, rule: usize) -> Option<&MatchTracker> {
+        self.match_trackers.get(rule)
     }
 
     /// Lets the state be saved and restored: `identify` says what a stream is called in every process.
@@ -221,9 +224,9 @@ impl Table {
         lock(&self.collided).take()
     }
 
-    /// The streams whose points were not taken because of their times.
-    pub fn strays(&self) -> &Strays {
-        &self.strays
+    /// The streams whose points were refused because of their times.
+    pub fn timestamp_anomalies(&self) -> &TimestampAnomalies {
+        &self.anomalies
     }
 
     /// Shows `composite` to readers of this table as a gauge.

@@ -16,7 +16,7 @@ use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::stream_tracker::{Change, Followed, LastValue, Rejection, Sample, StreamTracker};
 use crate::streams::{Sweep, lock};
-use crate::{Data, Series, Stray, UnixNanos, Value};
+use crate::{Data, Series, TimestampAnomaly, UnixNanos, Value};
 
 /// What became of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,11 +166,11 @@ impl Table {
     ) -> (Targets, Phase) {
         let mut targets = Targets::default();
         let mut phase = Phase::Live;
-        for (rule, met) in self.rules.iter().zip(&self.met) {
+        for (rule, tracker) in self.rules.iter().zip(&self.match_trackers) {
             let Some(output) = rule.of_points(series, bounds.map(|bounds| &**bounds)) else {
                 continue;
             };
-            met.see(&series.resource, &[&series.attributes]);
+            tracker.note_match(&series.resource, &[&series.attributes]);
             match self.cell(rule, output, crowded, start, now) {
                 Some((cell, op)) => targets.push(self.target(cell, op)),
                 None => phase = Phase::NoRoom,
@@ -236,7 +236,10 @@ impl Table {
                 false => self.add(stream, sample, now, cells),
             };
             let is_late = matches!(taken, Err(Rejection::Late | Rejection::Duplicate));
-            if !is_late || is_again || self.stray(stream, sample, now, cells) != Some(Stray::Reanchored) {
+            if !is_late
+                || is_again
+                || self.note_anomaly(stream, sample, now, cells) != Some(TimestampAnomaly::Reanchored)
+            {
                 break taken;
             }
             is_again = true;
@@ -263,13 +266,13 @@ impl Table {
     /// Notes a point that is not taken because of its time. What a sender shows whose clock was set back is no newer
     /// than what it says now.
     #[cold]
-    pub(super) fn stray(
+    pub(super) fn note_anomaly(
         &self,
         stream: &mut Stream,
         sample: &Sample<'_>,
         now: UnixNanos,
         cells: &mut cell::Cursor<'_>,
-    ) -> Option<Stray> {
+    ) -> Option<TimestampAnomaly> {
         let first = stream.targets.iter().next()?;
         let (series, shown) = {
             let cell = cells.get(first.cell)?;
@@ -279,14 +282,18 @@ impl Table {
                 weight.flatten().and_then(|last| last.weight()),
             )
         };
-        let stray = stream.tracker.stray(stream.data, sample, now, shown)?;
-        self.strays.note(stray, Some(&series));
-        for target in stream.targets.iter().filter(|_| stray == Stray::Reanchored) {
+        let anomaly = stream.tracker.note_anomaly(stream.data, sample, now, shown)?;
+        self.anomalies.note(anomaly, Some(&series));
+        for target in stream
+            .targets
+            .iter()
+            .filter(|_| anomaly == TimestampAnomaly::Reanchored)
+        {
             if let Some(cell) = cells.get(target.cell) {
                 cell.state.time = cell.state.time.min(sample.time);
             }
         }
-        Some(stray)
+        Some(anomaly)
     }
 
     fn keep(

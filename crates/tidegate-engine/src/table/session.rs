@@ -116,7 +116,7 @@ impl Session<'_> {
             return Some(Outcome::Unmatched);
         }
         if let Some(stream) = self.streams.get(key, self.now) {
-            self.table.stray(stream, sample, self.now, &mut self.cells);
+            self.table.note_anomaly(stream, sample, self.now, &mut self.cells);
         }
         Some(Outcome::Rejected(Rejection::Future))
     }

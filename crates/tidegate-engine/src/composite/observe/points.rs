@@ -14,7 +14,7 @@ use crate::budget::{Reservation, bytes_of};
 use crate::key::Key;
 use crate::stream_tracker::{Change, LastValue, Rejection, Sample, StreamTracker};
 use crate::streams::lock;
-use crate::{Data, Number, Series, Stray, Temporality, UnixNanos, Value, clock};
+use crate::{Data, Number, Series, Temporality, TimestampAnomaly, UnixNanos, Value, clock};
 
 /// A point that is late by so much still counts. It counts at the time when it comes.
 const LATENESS_NS: u64 = 60_000_000_000;
@@ -199,13 +199,13 @@ impl Composite {
         let mut change: Result<Change<'_>, Rejection> =
             stream.tracker.advance(stream.data, sample, LATENESS_NS);
         if matches!(change, Err(Rejection::Late | Rejection::Duplicate))
-            && self.stray(stream, sample, now) == Some(Stray::Reanchored)
+            && self.note_anomaly(stream, sample, now) == Some(TimestampAnomaly::Reanchored)
         {
             change = stream.tracker.advance(stream.data, sample, LATENESS_NS);
         }
         stream.reservation.hold(stream.tracker.bytes());
-        let is_astray = stream.tracker.is_stalled();
-        let seen = self.seen(&mut stream.place, &stream.source, (push, is_astray), now);
+        let is_stalled = stream.tracker.is_stalled();
+        let seen = self.seen(&mut stream.place, &stream.source, (push, is_stalled), now);
         let Some((mut group, member)) = seen else {
             return;
         };
@@ -247,19 +247,24 @@ impl Composite {
 
     /// Notes a point that is not taken because of its time.
     #[cold]
-    fn stray(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) -> Option<Stray> {
-        let stray = stream.tracker.stray(stream.data, sample, now, None)?;
+    fn note_anomaly(
+        &self,
+        stream: &mut PointStream,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+    ) -> Option<TimestampAnomaly> {
+        let anomaly = stream.tracker.note_anomaly(stream.data, sample, now, None)?;
         let place = stream.place.as_ref();
         let series = place.map(|place| lock(&place.group).series.clone());
-        self.strays.note(stray, series.as_ref());
-        Some(stray)
+        self.anomalies.note(anomaly, series.as_ref());
+        Some(anomaly)
     }
 
     /// A point of a series lies too far ahead: it is no sign of life either.
     #[cold]
     pub(super) fn refuse_future(&self, key: Key, sample: &Sample<'_>, now: UnixNanos) {
         self.streams.known(key, now, |stream| {
-            self.stray(stream, sample, now);
+            self.note_anomaly(stream, sample, now);
             if let Some(Place {
                 group,
                 member: Some(member),
@@ -267,7 +272,7 @@ impl Composite {
             }) = &stream.place
                 && stream.tracker.is_stalled()
             {
-                lock(group).stand_still(*member);
+                lock(group).stall(*member);
                 self.version.fetch_add(1, Relaxed);
             }
         });
@@ -278,13 +283,13 @@ impl Composite {
         &self,
         place: &'a mut Option<Place>,
         source: &Arc<PointSource>,
-        (push, is_astray): (u64, bool),
+        (push, is_stalled): (u64, bool),
         now: UnixNanos,
     ) -> Option<(MutexGuard<'a, Group>, MemberId)> {
         let place = place.as_mut()?;
         let known = place
             .member
-            .filter(|member| lock(&place.group).see(*member, push, now, is_astray));
+            .filter(|member| lock(&place.group).see(*member, push, now, is_stalled));
         let member = match known {
             Some(member) => member,
             None => {
@@ -293,7 +298,7 @@ impl Composite {
                 let (group, member) = self.within(&attributes, |group| {
                     let kind = self.kind(&place.plan, group.has_no_series());
                     let member = group.enter(&liveness, kind);
-                    group.see(member, push, now, is_astray);
+                    group.see(member, push, now, is_stalled);
                     member
                 });
                 (place.group, place.member) = (group, Some(member));

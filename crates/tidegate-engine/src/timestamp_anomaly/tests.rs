@@ -263,14 +263,16 @@ proptest! {
 #[test]
 fn a_clock_that_was_set_back_is_followed_after_a_lease_and_counted_once() {
     let mut scene = Scene::new(SECOND);
-    let strays = |scene: &Scene| Stray::ALL.map(|stray| scene.tables[1].strays().count(stray));
+    let anomalies = |scene: &Scene| {
+        TimestampAnomaly::ALL.map(|anomaly| scene.tables[1].timestamp_anomalies().count(anomaly))
+    };
     (0..5).for_each(|_| scene.push());
     scene.step_to(-HOUR);
     (0..4).for_each(|_| scene.push());
     let counter = |scene: &Scene| scene.explain(1, "counter", COUNTER).unwrap();
     let before = counter(&scene);
     assert_eq!((before.value, before.state), (Value::Int(5), State::Stale));
-    assert_eq!(before.sources[0].status, SourceStatus::Astray);
+    assert_eq!(before.sources[0].status, SourceStatus::Stalled);
     (0..2).for_each(|_| scene.push());
     let after = counter(&scene);
     assert_eq!(
@@ -280,12 +282,15 @@ fn a_clock_that_was_set_back_is_followed_after_a_lease_and_counted_once() {
     // Deltas overlap what was counted: they stay out, and the series says so.
     let delta = scene.explain(1, "delta", COUNTER).unwrap();
     assert_eq!((delta.value, delta.state), (Value::Int(5), State::Stale));
-    assert_eq!(strays(&scene), [4, 0, 3]);
+    assert_eq!(anomalies(&scene), [4, 0, 3]);
     assert_eq!(
-        scene.tables[1].strays().take_latest().map(|(stray, _)| stray),
-        Some(Stray::Reanchored)
+        scene.tables[1]
+            .timestamp_anomalies()
+            .take_latest()
+            .map(|(anomaly, _)| anomaly),
+        Some(TimestampAnomaly::Reanchored)
     );
-    assert_eq!(scene.tables[1].strays().take_latest(), None);
+    assert_eq!(scene.tables[1].timestamp_anomalies().take_latest(), None);
 }
 
 #[test]
@@ -323,5 +328,5 @@ fn what_was_on_the_way_for_long_is_no_clock_that_was_set_back() {
     let mut values = Vec::new();
     table.read(NOW, &mut |reading| values.push(reading.value.clone()));
     assert_eq!(values, [Value::Int(999), Value::Int(999)]);
-    assert_eq!(table.strays().count(Stray::Reanchored), 0);
+    assert_eq!(table.timestamp_anomalies().count(TimestampAnomaly::Reanchored), 0);
 }

@@ -1,0 +1,94 @@
+//! The match tracker of a rule or composite: names that match nothing are usually mistakes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::grouping::has_label;
+use crate::{Attributes, Grouping, Resource};
+
+/// Which names of a declaration have matched a series since the start.
+#[derive(Debug)]
+pub struct MatchTracker {
+    /// Whether any series matched.
+    any: AtomicBool,
+    /// The option that names the attributes.
+    option: &'static str,
+    /// The attributes that it names, and whether a matching series had each.
+    names: Box<[(Arc<str>, AtomicBool)]>,
+}
+
+impl MatchTracker {
+    /// A tracker of the attributes that this grouping names.
+    pub(crate) fn new(grouping: &Grouping) -> Self {
+        let (option, names) = match grouping {
+            Grouping::Keep => ("", &[][..]),
+            Grouping::By(names) => ("by", &**names),
+            Grouping::Without(names) => ("without", &**names),
+        };
+        let names = names.iter().map(|name| (name.clone(), AtomicBool::new(false)));
+        Self {
+            any: AtomicBool::new(false),
+            option,
+            names: names.collect(),
+        }
+    }
+
+    /// Notes a series that matched.
+    pub(crate) fn note_match(&self, resource: &Resource, attributes: &[&Attributes]) {
+        self.any.store(true, Relaxed);
+        for (name, is_matched) in self
+            .names
+            .iter()
+            .filter(|(_, is_matched)| !is_matched.load(Relaxed))
+        {
+            let mut sets = attributes.iter().copied().chain([&resource.attributes]);
+            if sets.any(|set| has_label(name, set)) {
+                is_matched.store(true, Relaxed);
+            }
+        }
+    }
+
+    /// A warning for each name that has matched nothing. `who` is the declaration, `metric` the name of its
+    /// metrics.
+    pub fn warnings(&self, who: &str, metric: &str) -> Vec<String> {
+        if !self.any.load(Relaxed) {
+            return vec![format!(
+                "{who} has matched nothing since the start: no metric `{metric}` with the wanted attributes came"
+            )];
+        }
+        let unmatched = self
+            .names
+            .iter()
+            .filter(|(_, is_matched)| !is_matched.load(Relaxed));
+        let option = self.option;
+        unmatched
+            .map(|(name, _)| format!("{who}: no series has the attribute `{name}` of `{option}`"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nothing_has_is_named() {
+        let tracker = MatchTracker::new(&Grouping::by(["pod", "job", "zoen"]));
+        let warnings = tracker.warnings("rule 1", "queue");
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("matched nothing"),
+            "{warnings:?}"
+        );
+        let resource = Resource {
+            attributes: [("service.name", "s")].into_iter().collect(),
+            schema_url: "".into(),
+        };
+        let point: Attributes = [("pod", "p")].into_iter().collect();
+        tracker.note_match(&resource, &[&point]);
+        let warnings = tracker.warnings("rule 1", "queue");
+        assert_eq!(warnings, ["rule 1: no series has the attribute `zoen` of `by`"]);
+        let tracker = MatchTracker::new(&Grouping::without(["instance"]));
+        tracker.note_match(&resource, &[]);
+        assert_eq!(tracker.warnings("x", "y").len(), 1);
+    }
+}
