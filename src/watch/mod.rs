@@ -22,7 +22,9 @@ pub use backlog::{Backlog, Ended, Unread, backlog};
 pub use filter::Filter;
 pub use follow::{Follow, WatchEvent};
 pub use refresh::refresh;
-use tidegate_engine::{Answer, Attributes, Composite, Declaration, Hysteresis, State, Threshold, UnixNanos};
+use tidegate_engine::{
+    Answer, Attributes, Composite, Declaration, Freshness, Hysteresis, Threshold, UnixNanos,
+};
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 use crate::component::{unix_now, wall_now};
@@ -84,7 +86,7 @@ struct ComparableValue {
     /// The bits of the numbers, so that NaN equals NaN.
     numbers: [Option<u64>; 7],
     quantiles: Vec<u64>,
-    state: State,
+    state: Freshness,
     sources: (usize, usize),
     error: Option<Arc<str>>,
 }

@@ -30,7 +30,7 @@ fn a_number_grows_with_every_change_and_only_then() {
     let mut bench = Bench::new("depth", Vec::new());
     let now = unix_now();
     let absent = bench.watched.read(now);
-    assert_eq!(absent.answers[0].answer.state, State::Absent);
+    assert_eq!(absent.answers[0].answer.state, Freshness::Absent);
     bench.say("a", 3.0);
     let one = bench.watched.read(unix_now());
     assert!(one.seq > absent.seq);

@@ -15,6 +15,7 @@ pub mod composite;
 pub mod event;
 pub mod exponential;
 mod fold;
+mod freshness;
 pub mod future;
 pub mod grouping;
 pub mod histogram;
@@ -36,7 +37,6 @@ mod streams;
 pub mod table;
 pub mod temporality;
 pub mod timestamp_anomaly;
-mod trust;
 pub mod value;
 mod wheel;
 
@@ -46,10 +46,11 @@ pub use attributes::{
 pub use budget::Budget;
 pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
 pub use composite::{
-    Across, Added, Answer, Composite, CompositeSet, Declaration, Direction, Distribution, Evaluated,
-    Expression, Feed, FeedKind, Function, Hysteresis, OnStale, Threshold, Trust,
+    Across, Added, Answer, Composite, CompositeSet, DataQuality, Declaration, Direction, Distribution,
+    Evaluated, Expression, Feed, FeedKind, Function, Hysteresis, OnStale, Threshold,
 };
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
+pub use freshness::Freshness;
 pub use future::{Future, FutureAction};
 pub use grouping::Grouping;
 pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporality};
@@ -69,7 +70,6 @@ pub use table::{
 };
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
 pub use timestamp_anomaly::{TimestampAnomalies, TimestampAnomaly};
-pub use trust::State;
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 
 /// Nanoseconds since the Unix epoch, as OTLP counts time. 0 means unknown.

@@ -59,7 +59,7 @@ fn by_group(composite: &Composite, now: u64) -> BTreeMap<String, Answer> {
 fn cell(answer: &Answer) -> String {
     let value = answer.value.map_or("-".to_owned(), short);
     match answer.state {
-        tidegate_engine::State::Fresh => value,
+        tidegate_engine::Freshness::Fresh => value,
         state => format!("{value} ({})", state.name()),
     }
 }

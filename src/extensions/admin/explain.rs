@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_engine::{Count, SeriesExplanation, SeriesSource, SourceStatus, Series, State, UnixNanos, clock, holdings};
+use tidegate_engine::{Count, SeriesExplanation, SeriesSource, SourceStatus, Series, Freshness, UnixNanos, clock, holdings};
 use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
 use crate::component::Shared;
@@ -142,8 +142,8 @@ fn of_group(labels: &Labels, watched: &Watched, group: &GroupAnswer) -> Value {
 /// `target_info`: the resource that it describes.
 fn of_target(one: &Found, now: UnixNanos) -> Value {
     let (state, status) = match one.is_alive {
-        true => (State::Fresh, SourceStatus::Alive),
-        false => (State::Stale, SourceStatus::Overdue),
+        true => (Freshness::Fresh, SourceStatus::Alive),
+        false => (Freshness::Stale, SourceStatus::Overdue),
     };
     let reporting = usize::from(one.is_alive);
     let attributes = shape::labels(&one.series.resource.attributes);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_engine::{AttributeFilter, Declaration, Function, Grouping, OnStale, Pattern, Quantile, State};
+use tidegate_engine::{
+    AttributeFilter, Declaration, Freshness, Function, Grouping, OnStale, Pattern, Quantile,
+};
 
 use std::sync::Arc;
 
@@ -103,7 +105,7 @@ fn a_label_set_says_all_that_a_planner_needs() {
         last: Some(3.0),
         window: Duration::from_secs(10),
         age: Some(Duration::from_micros(1500)),
-        state: State::Partial,
+        state: Freshness::Partial,
         sources_expected: 8,
         sources_reporting: 7,
         has_left: false,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tidegate_engine::{Attributes, State};
+use tidegate_engine::{Attributes, Freshness};
 use tidegate_page::{Entry, Page, Published, canonical_labels};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -230,12 +230,12 @@ fn text(attributes: &Attributes) -> String {
     canonical_labels(&pairs)
 }
 
-fn state(state: State) -> tidegate_page::State {
+fn state(state: Freshness) -> tidegate_page::State {
     match state {
-        State::Fresh => tidegate_page::State::Fresh,
-        State::Idle => tidegate_page::State::Idle,
-        State::Stale => tidegate_page::State::Stale,
-        State::Partial => tidegate_page::State::Partial,
-        State::Absent => tidegate_page::State::Absent,
+        Freshness::Fresh => tidegate_page::State::Fresh,
+        Freshness::Idle => tidegate_page::State::Idle,
+        Freshness::Stale => tidegate_page::State::Stale,
+        Freshness::Partial => tidegate_page::State::Partial,
+        Freshness::Absent => tidegate_page::State::Absent,
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Across, Attributes, BadPattern, Composite, Declaration, Evaluated, Expression, Function, Pattern, Series,
-    Trust,
+    Across, Attributes, BadPattern, Composite, DataQuality, Declaration, Evaluated, Expression, Function,
+    Pattern, Series,
 };
 use tidegate_promql::{Labels, NAME, Query, Selection};
 use tokio::task::JoinHandle;
@@ -161,7 +161,10 @@ impl Computing {
             values: values
                 .map(|(labels, value)| (attributes(labels), value))
                 .collect(),
-            trust: of_series.into_iter().chain(of_composites).reduce(Trust::and),
+            quality: of_series
+                .into_iter()
+                .chain(of_composites)
+                .reduce(DataQuality::and),
             handles_absence: self.query.handles_absence() || self.query.selections().is_empty(),
             collision: evaluation.collision.map(Arc::from).or(collision),
         })
@@ -173,7 +176,7 @@ impl Computing {
         shared: &Shared,
         evaluator: &dyn Evaluate,
         now: u64,
-    ) -> (Option<Trust>, Option<Arc<str>>) {
+    ) -> (Option<DataQuality>, Option<Arc<str>>) {
         let asked = self.query.names();
         let list = shared.composites.list();
         let named = list
@@ -185,13 +188,13 @@ impl Computing {
                 !is_own && names().iter().any(|name| asked.contains(name))
             });
         let answers: Vec<_> = named.flat_map(|composite| composite.answers(now)).collect();
-        let trusts = answers.iter().map(|answer| Trust {
+        let qualities = answers.iter().map(|answer| DataQuality {
             state: answer.state,
             expected: answer.sources_expected,
             reporting: answer.sources_reporting,
         });
         let collision = answers.iter().find_map(|answer| answer.collision.clone());
-        (trusts.reduce(Trust::and), collision)
+        (qualities.reduce(DataQuality::and), collision)
     }
 }
 

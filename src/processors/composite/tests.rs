@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Instrument, State, Value};
+use tidegate_engine::{Freshness, Instrument, Value};
 
 use super::*;
 use crate::batch::Points;
@@ -45,7 +45,10 @@ async fn everything_passes_and_is_seen_on_the_way() {
         .iter()
         .map(|answer| (answer.value, answer.state))
         .collect();
-    assert_eq!(values, [(Some(90.0), State::Fresh), (Some(2.0), State::Fresh)]);
+    assert_eq!(
+        values,
+        [(Some(90.0), Freshness::Fresh), (Some(2.0), Freshness::Fresh)]
+    );
 
     let mut live = Vec::new();
     composites.table.read(unix_now(), &mut |reading| {
@@ -200,7 +203,7 @@ interval: 100ms
         (true, Some(7.0))
     );
     let answer = told();
-    assert_eq!((answer.state, answer.sources_expected), (State::Fresh, 1));
+    assert_eq!((answer.state, answer.sources_expected), (Freshness::Fresh, 1));
     assert_eq!(answer.attributes, [("model", "m")].into_iter().collect());
     let mut shown = Vec::new();
     composites
@@ -208,7 +211,7 @@ interval: 100ms
         .read(unix_now(), &mut |reading| shown.push(reading.value.clone()));
     assert_eq!(shown, [Value::Double(7.0)]);
     // Its source is overdue: the value that the tables still hold does not count.
-    while told().state != State::Stale {
+    while told().state != Freshness::Stale {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(told().value, None);

@@ -102,7 +102,7 @@ impl Scene {
         self.composite.read(now).remove(0)
     }
 
-    fn told(&self, now: u64) -> (State, Option<f64>) {
+    fn told(&self, now: u64) -> (Freshness, Option<f64>) {
         let answer = self.read(now);
         (answer.state, answer.value)
     }
@@ -125,7 +125,7 @@ fn the_depth_of_a_queue_is_that_of_all_pods() {
             scene.gauge("b", NOW + 2 * turn + 1, 0.0);
             let told = scene.told(NOW + 10);
             assert!(
-                turn == 0 || told == (State::Fresh, Some(expected)),
+                turn == 0 || told == (Freshness::Fresh, Some(expected)),
                 "{across:?}: {told:?}"
             );
         }
@@ -150,7 +150,7 @@ fn the_function_reduces_each_series_over_the_window() {
         scene.gauge("b", NOW, 4.0);
         assert_eq!(
             scene.told(NOW + 2 * SECOND),
-            (State::Fresh, Some(expected)),
+            (Freshness::Fresh, Some(expected)),
             "{function:?}"
         );
     }
@@ -189,7 +189,7 @@ fn increments_of_scraped_counters_are_pooled_or_put_together_by_series() {
     }
     assert_eq!(
         pooled.told(NOW + 30 * SECOND),
-        (State::Fresh, Some(0.0)),
+        (Freshness::Fresh, Some(0.0)),
         "it is known that nothing came: only sources of events are idle"
     );
 }
@@ -296,7 +296,7 @@ fn a_histogram_that_contradicts_itself_is_no_reason_to_panic() {
 fn gauges_that_would_be_mixed_make_no_value_and_the_error_names_the_choices() {
     let scene = Scene::of(Function::Max, None);
     scene.gauge("a", NOW, 3.0);
-    assert_eq!(scene.told(NOW), (State::Fresh, Some(3.0)), "one is not mixed");
+    assert_eq!(scene.told(NOW), (Freshness::Fresh, Some(3.0)), "one is not mixed");
     scene.gauge("b", NOW, 4.0);
     let answer = scene.read(NOW);
     let error = answer.error.clone().unwrap();
@@ -315,7 +315,7 @@ fn gauges_that_would_be_mixed_make_no_value_and_the_error_names_the_choices() {
     assert_eq!(shown, 0);
     // One of them goes: the other is alone.
     scene.up("a", NOW + SECOND, None);
-    assert_eq!(scene.told(NOW + SECOND), (State::Fresh, Some(4.0)));
+    assert_eq!(scene.told(NOW + SECOND), (Freshness::Fresh, Some(4.0)));
 
     for (function, across) in [
         (Function::Max, Some(Across::Pool)),
@@ -335,7 +335,7 @@ fn gauges_that_would_be_mixed_make_no_value_and_the_error_names_the_choices() {
     let deltas = Scene::of(Function::Sum, Across::Pool);
     deltas.say("a", "depth", DELTA, NOW, Value::Int(3));
     deltas.say("b", "depth", DELTA, NOW, Value::Int(4));
-    assert_eq!(deltas.told(NOW), (State::Fresh, Some(7.0)));
+    assert_eq!(deltas.told(NOW), (Freshness::Fresh, Some(7.0)));
 }
 
 #[test]
@@ -349,19 +349,19 @@ fn a_gauge_keeps_its_level_between_two_pushes_and_is_stale_after_its_cadence() {
         let answer = scene.read(last + after * SECOND);
         assert_eq!(
             (answer.state, answer.value),
-            (State::Fresh, Some(30.0)),
+            (Freshness::Fresh, Some(30.0)),
             "{after} s"
         );
         assert_eq!(answer.age, Some(Duration::from_secs(after)));
     }
-    assert_eq!(scene.told(last + 151 * SECOND), (State::Stale, None));
+    assert_eq!(scene.told(last + 151 * SECOND), (Freshness::Stale, None));
     // A function over the window reads the level as well.
     let lone = Scene::of(Function::Avg, None);
     lone.gauge("a", NOW, 30.0);
-    assert_eq!(lone.told(NOW + 60 * SECOND), (State::Fresh, Some(30.0)));
+    assert_eq!(lone.told(NOW + 60 * SECOND), (Freshness::Fresh, Some(30.0)));
     assert_eq!(
         lone.told(NOW + 91 * SECOND),
-        (State::Stale, None),
+        (Freshness::Stale, None),
         "the lease until 3 pushes are seen"
     );
     let fixed = Scene::new(Declaration {
@@ -369,8 +369,8 @@ fn a_gauge_keeps_its_level_between_two_pushes_and_is_stale_after_its_cadence() {
         ..declare(Function::Last, Across::Sum)
     });
     fixed.gauge("a", NOW, 1.0);
-    assert_eq!(fixed.told(NOW + 7 * SECOND), (State::Fresh, Some(1.0)));
-    assert_eq!(fixed.told(NOW + 8 * SECOND), (State::Stale, None));
+    assert_eq!(fixed.told(NOW + 7 * SECOND), (Freshness::Fresh, Some(1.0)));
+    assert_eq!(fixed.told(NOW + 8 * SECOND), (Freshness::Stale, None));
 }
 
 #[test]
@@ -383,39 +383,39 @@ fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
         }
     };
     all_up(NOW);
-    assert_eq!(scene.told(NOW), (State::Fresh, Some(28.0)));
+    assert_eq!(scene.told(NOW), (Freshness::Fresh, Some(28.0)));
     scene.up("a", NOW + SECOND, Some(false));
     let answer = scene.read(NOW + SECOND);
-    assert_eq!((answer.state, answer.value), (State::Partial, Some(8.0)));
+    assert_eq!((answer.state, answer.value), (Freshness::Partial, Some(8.0)));
     assert_eq!((answer.sources_expected, answer.sources_reporting), (2, 1));
     scene.up("b", NOW + SECOND, Some(false));
-    assert_eq!(scene.told(NOW + SECOND), (State::Stale, None));
+    assert_eq!(scene.told(NOW + SECOND), (Freshness::Stale, None));
     // For as long as they are expected, and longer than anything is remembered.
     for second in (2..2000).step_by(15) {
         let now = NOW + second * SECOND;
         scene.up("a", now, Some(false));
         scene.up("b", now, Some(false));
         scene.composite.expire(now);
-        assert_eq!(scene.told(now), (State::Stale, None));
+        assert_eq!(scene.told(now), (Freshness::Stale, None));
         assert!(!scene.read(now).has_left);
     }
     let back = NOW + 2000 * SECOND;
     all_up(back);
-    assert_eq!(scene.told(back), (State::Fresh, Some(28.0)));
+    assert_eq!(scene.told(back), (Freshness::Fresh, Some(28.0)));
     // A proper goodbye.
     scene.up("a", back + SECOND, None);
-    assert_eq!(scene.told(back + SECOND), (State::Fresh, Some(8.0)));
+    assert_eq!(scene.told(back + SECOND), (Freshness::Fresh, Some(8.0)));
     scene.up("b", back + SECOND, None);
     let gone = scene.read(back + SECOND);
     assert_eq!(
         (gone.state, gone.value, gone.has_left),
-        (State::Absent, None, true)
+        (Freshness::Absent, None, true)
     );
     scene.composite.expire(back + 2 * SECOND);
     assert!(scene.composite.groups().is_empty());
     assert_eq!(scene.composite.left(), [Attributes::default()]);
     all_up(back + 60 * SECOND);
-    assert_eq!(scene.told(back + 60 * SECOND), (State::Fresh, Some(28.0)));
+    assert_eq!(scene.told(back + 60 * SECOND), (Freshness::Fresh, Some(28.0)));
     assert!(scene.composite.left().is_empty());
 }
 
@@ -451,19 +451,19 @@ fn a_series_that_its_living_source_leaves_out_is_stale() {
     }
     assert_eq!(
         scene.told(last + 3 * SECOND),
-        (State::Fresh, Some(7.0)),
+        (Freshness::Fresh, Some(7.0)),
         "the third is not over"
     );
-    assert_eq!(scene.told(last + 4 * SECOND), (State::Partial, Some(2.0)));
+    assert_eq!(scene.told(last + 4 * SECOND), (Freshness::Partial, Some(2.0)));
     scene.gauge("a", last + 4 * SECOND, 6.0);
-    assert_eq!(scene.told(last + 4 * SECOND), (State::Fresh, Some(8.0)));
+    assert_eq!(scene.told(last + 4 * SECOND), (Freshness::Fresh, Some(8.0)));
     // Deltas are left out while nothing happens.
     let deltas = Scene::of(Function::Sum, None);
     for second in 0..20 {
         let name = if second < 4 { "depth" } else { "other" };
         deltas.say("a", name, DELTA, NOW + second * SECOND, Value::Int(1));
     }
-    assert_eq!(deltas.told(NOW + 19 * SECOND), (State::Idle, Some(0.0)));
+    assert_eq!(deltas.told(NOW + 19 * SECOND), (Freshness::Idle, Some(0.0)));
 }
 
 #[test]
@@ -499,10 +499,10 @@ fn gauges_of_event_sources_keep_their_level_until_the_source_ends() {
     }
     let later = NOW + 60 * SECOND;
     sources.iter().for_each(|source| source.lease.touch(later));
-    assert_eq!(scene.told(later), (State::Fresh, Some(7.0)));
+    assert_eq!(scene.told(later), (Freshness::Fresh, Some(7.0)));
     sources[0].lease.end();
-    assert_eq!(scene.told(later), (State::Fresh, Some(3.0)));
-    assert_eq!(scene.told(later + 6 * SECOND), (State::Stale, None));
+    assert_eq!(scene.told(later), (Freshness::Fresh, Some(3.0)));
+    assert_eq!(scene.told(later + 6 * SECOND), (Freshness::Stale, None));
 }
 
 /// What happens to a pod.
@@ -568,10 +568,10 @@ proptest! {
             let levels: Vec<f64> = live.filter_map(|(level, ..)| *level).collect();
             let answer = scene.read(now);
             let state = match (expected, levels.len()) {
-                (0, _) => State::Absent,
-                (_, 0) => State::Stale,
-                (expected, live) if live < expected => State::Partial,
-                _ => State::Fresh,
+                (0, _) => Freshness::Absent,
+                (_, 0) => Freshness::Stale,
+                (expected, live) if live < expected => Freshness::Partial,
+                _ => Freshness::Fresh,
             };
             let sum = (!levels.is_empty()).then(|| levels.iter().sum::<f64>());
             prop_assert_eq!((answer.state, answer.value), (state, sum), "{:?}", pods);
@@ -591,11 +591,11 @@ fn series_without_a_place_make_the_value_partial() {
         scene.say(pod, "depth", Data::Gauge, NOW, Value::Double(1.0));
     }
     let whole = &scene.composite.read(NOW)[0];
-    assert_eq!((whole.value, whole.state), (Some(2.0), State::Fresh));
+    assert_eq!((whole.value, whole.state), (Some(2.0), Freshness::Fresh));
     assert!(scene.composite.shortfalls().is_empty());
     scene.say("c", "depth", Data::Gauge, NOW, Value::Double(1.0));
     let partial = &scene.composite.read(NOW)[0];
-    assert_eq!((partial.value, partial.state), (Some(2.0), State::Partial));
+    assert_eq!((partial.value, partial.state), (Some(2.0), Freshness::Partial));
     assert!(
         partial
             .collision
@@ -619,6 +619,6 @@ fn the_sum_of_nothing_is_not_negative() {
     });
     scene.say("a", "depth", Data::Gauge, NOW, Value::Double(1.0));
     let stale = &scene.composite.read(NOW + 20 * SECOND)[0];
-    assert_eq!(stale.state, State::Stale);
+    assert_eq!(stale.state, Freshness::Stale);
     assert!(stale.sum.is_sign_positive(), "{}", stale.sum);
 }

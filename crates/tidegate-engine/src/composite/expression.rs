@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Instant;
 
 use super::{Answer, Composite};
+use crate::freshness::Freshness;
 use crate::streams::lock;
-use crate::trust::State;
 use crate::{Attributes, Reading, Series, UnixNanos, Value, clock};
 
 /// A value that was computed so recently is read again as it is.
@@ -20,7 +20,7 @@ const QUICK_US: u128 = 1000;
 pub struct Expression {
     /// As it was declared.
     pub text: Arc<str>,
-    /// Which series it looks at: their sources say how far its value can be trusted.
+    /// The series that it selects: their sources decide the quality of its value.
     pub selects: Arc<dyn Fn(&Series) -> bool + Send + Sync>,
 }
 
@@ -35,8 +35,8 @@ impl std::fmt::Debug for Expression {
 pub struct Evaluated {
     /// One value a group.
     pub values: Vec<(Attributes, f64)>,
-    /// How far the sources of what it selects can be trusted: the worst of them. `None`: it selects nothing.
-    pub trust: Option<Trust>,
+    /// The quality of the selected series, by the worst of their sources. `None`: it selects nothing.
+    pub quality: Option<DataQuality>,
     /// Whether it says itself what is to be where nothing is selected.
     pub handles_absence: bool,
     /// Which living series it does not see because others have their name and labels.
@@ -48,25 +48,25 @@ impl PartialEq for Evaluated {
     fn eq(&self, other: &Self) -> bool {
         let bits = |(attributes, value): &(Attributes, f64)| (attributes.clone(), value.to_bits());
         self.values.iter().map(bits).eq(other.values.iter().map(bits))
-            && self.trust == other.trust
+            && self.quality == other.quality
             && self.handles_absence == other.handles_absence
             && self.collision == other.collision
     }
 }
 
-/// How far something can be trusted.
+/// The quality of a value: its freshness, and the number of sources behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trust {
-    /// Its state.
-    pub state: State,
-    /// Sources that are expected.
+pub struct DataQuality {
+    /// Its freshness.
+    pub state: Freshness,
+    /// Number of expected sources.
     pub expected: usize,
-    /// Those of them that are alive.
+    /// Number of expected sources that are alive.
     pub reporting: usize,
 }
 
-impl Trust {
-    /// Of other sources: the worse state, and the sources of both.
+impl DataQuality {
+    /// The quality of values of different sources: the worse state, and the sources of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Trust {
         }
     }
 
-    /// Of the same sources, as somebody else sees them: the worse state, and the sources that the better informed knows.
+    /// The quality of two views of the same sources: the worse state, and the larger number of sources.
     fn or(self, other: Self) -> Self {
         let best = if other.expected > self.expected {
             other
@@ -90,20 +90,20 @@ impl Trust {
     }
 }
 
-fn worse(one: State, other: State) -> State {
+fn worse(one: Freshness, other: Freshness) -> Freshness {
     match severity(other) > severity(one) {
         true => other,
         false => one,
     }
 }
 
-fn severity(state: State) -> u8 {
+fn severity(state: Freshness) -> u8 {
     match state {
-        State::Fresh => 0,
-        State::Idle => 1,
-        State::Partial => 2,
-        State::Stale => 3,
-        State::Absent => 4,
+        Freshness::Fresh => 0,
+        Freshness::Idle => 1,
+        Freshness::Partial => 2,
+        Freshness::Stale => 3,
+        Freshness::Absent => 4,
     }
 }
 
@@ -264,32 +264,32 @@ impl Composite {
             Ok(evaluated) => (evaluated, None),
             Err(error) => (&none, Some(error.clone())),
         };
-        let of_series = Trust {
-            state: if base.state == State::Idle {
-                State::Fresh
+        let of_series = DataQuality {
+            state: if base.state == Freshness::Idle {
+                Freshness::Fresh
             } else {
                 base.state
             },
             expected: base.sources_expected,
             reporting: base.sources_reporting,
         };
-        let is_known = base.state != State::Absent || base.has_left;
-        let mut trust = match (is_known.then_some(of_series), evaluated.trust) {
+        let is_known = base.state != Freshness::Absent || base.has_left;
+        let mut quality = match (is_known.then_some(of_series), evaluated.quality) {
             (Some(one), Some(other)) => one.or(other),
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => Trust {
+            (None, None) => DataQuality {
                 state: match evaluated.handles_absence {
-                    true => State::Fresh,
-                    false => State::Absent,
+                    true => Freshness::Fresh,
+                    false => Freshness::Absent,
                 },
                 expected: 0,
                 reporting: 0,
             },
         };
         if evaluated.collision.is_some() {
-            trust.state = worse(trust.state, State::Partial);
+            quality.state = worse(quality.state, Freshness::Partial);
         }
-        let stands_in = self.declaration.on_stale == super::OnStale::Last && trust.state.says_nothing();
+        let stands_in = self.declaration.on_stale == super::OnStale::Last && quality.state.says_nothing();
         let one = |attributes: &Attributes, value: Option<f64>| Answer {
             attributes: attributes.clone(),
             value,
@@ -300,15 +300,15 @@ impl Composite {
             avg: value,
             last: value,
             age: base.age,
-            state: trust.state,
-            sources_expected: trust.expected,
-            sources_reporting: trust.reporting,
+            state: quality.state,
+            sources_expected: quality.expected,
+            sources_reporting: quality.reporting,
             has_left: base.has_left,
             error: error.clone(),
             collision: evaluated.collision.clone(),
             ..absent.clone()
         };
-        let has_value = error.is_none() && !trust.state.says_nothing();
+        let has_value = error.is_none() && !quality.state.says_nothing();
         let (values, kept) = (&evaluated.values, &last.shown);
         match (has_value, values.is_empty()) {
             (true, false) => {
@@ -317,7 +317,7 @@ impl Composite {
                     .map(|(attributes, value)| match value.is_finite() {
                         true => one(attributes, Some(*value)),
                         false => Answer {
-                            state: State::Absent,
+                            state: Freshness::Absent,
                             error: Some(format!("the expression gives {}", spelt(*value)).into()),
                             ..one(attributes, None)
                         },
@@ -330,10 +330,10 @@ impl Composite {
                 .collect(),
             // It selects nothing, and its sources are not to blame.
             (true, true) => vec![Answer {
-                state: State::Absent,
+                state: Freshness::Absent,
                 ..one(&Attributes::default(), None)
             }],
-            (false, true) if trust.state == State::Stale && !last.groups.is_empty() => last
+            (false, true) if quality.state == Freshness::Stale && !last.groups.is_empty() => last
                 .groups
                 .iter()
                 .map(|attributes| one(attributes, None))

@@ -154,7 +154,7 @@ impl Feed {
 mod tests {
     use super::super::{Declaration, Function};
     use super::*;
-    use crate::{AttributeFilter, Grouping, OnStale, Pattern, State};
+    use crate::{AttributeFilter, Freshness, Grouping, OnStale, Pattern};
 
     const START: UnixNanos = 1_700_000_000_000_000_000;
 
@@ -207,14 +207,14 @@ mod tests {
         );
         assert_eq!(
             (answer.state, answer.sources_expected, answer.last),
-            (State::Fresh, 2, Some(4.0))
+            (Freshness::Fresh, 2, Some(4.0))
         );
         assert!((answer.quantiles[0].value - 2.0).abs() < 0.03);
         let [first, second] = feeds;
         drop(first);
         second.touch(START + 4_000_000_000);
-        assert_eq!(read(START + 4_000_000_000).state, State::Idle);
+        assert_eq!(read(START + 4_000_000_000).state, Freshness::Idle);
         drop(second);
-        assert_eq!(read(START + 4_000_000_001).state, State::Absent);
+        assert_eq!(read(START + 4_000_000_001).state, Freshness::Absent);
     }
 }

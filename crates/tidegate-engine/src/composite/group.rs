@@ -12,7 +12,7 @@ use super::source::Liveness;
 use super::window::{Cut, Moments, Window};
 use super::{Across, Answer, Declaration, Function, OnStale};
 use crate::budget::Reservation;
-use crate::trust::State;
+use crate::freshness::Freshness;
 use crate::{Attributes, Quantile, Series, UnixNanos};
 
 /// A living source whose series have all ended is remembered so long, in case its scrape turns out to have failed.
@@ -300,7 +300,7 @@ impl Group {
         let any = told.any || (census.expected > 0 && !census.may_be_idle);
         let collision = declaration.collision(census.interleaved);
         let is_partial = census.is_partial || collision.is_some();
-        let state = State::of(any, census.expected, census.reporting, is_partial);
+        let state = Freshness::of(any, census.expected, census.reporting, is_partial);
         let idle = || {
             let is_alive = !state.says_nothing();
             (declaration.function.is_additive() && is_alive && told.error.is_none()).then_some(0.0)

@@ -86,7 +86,7 @@ fn levels_are_added_up() {
     let scene = Scene::of(Function::Last, Across::Sum);
     scene.report(0..3, 0..10);
     let answer = scene.read(9);
-    assert_eq!((answer.value, answer.state), (Some(300.0), State::Fresh));
+    assert_eq!((answer.value, answer.state), (Some(300.0), Freshness::Fresh));
     assert_eq!(answer.collision, None, "a sum is right");
 }
 
@@ -104,7 +104,7 @@ fn a_restart_is_no_second_process() {
     scene.report(0..1, 0..10);
     scene.report(1..2, 10..20);
     let answer = scene.read(19);
-    assert_eq!((answer.value, answer.state), (Some(1.0), State::Fresh));
+    assert_eq!((answer.value, answer.state), (Some(1.0), Freshness::Fresh));
     assert_eq!(answer.collision, None);
     let sum = Scene::of(Function::Last, Across::Sum);
     sum.report(0..1, 0..10);
@@ -124,7 +124,7 @@ fn what_counts_the_series_says_that_one_stands_for_several() {
         let scene = Scene::of(Function::Last, across);
         scene.report(0..3, 0..10);
         let answer = scene.read(9);
-        assert_eq!(answer.state, State::Partial, "{across:?}");
+        assert_eq!(answer.state, Freshness::Partial, "{across:?}");
         let why = answer.collision.unwrap();
         assert!(
             why.contains("(series: 1)") && why.contains("service.instance.id"),
@@ -135,7 +135,7 @@ fn what_counts_the_series_says_that_one_stands_for_several() {
         let answer = scene.read(39);
         assert_eq!(
             (answer.state, answer.collision),
-            (State::Fresh, None),
+            (Freshness::Fresh, None),
             "{across:?}"
         );
     }
@@ -148,7 +148,7 @@ fn a_stale_group_has_no_statistics() {
     let fresh = scene.read(9);
     assert_eq!((fresh.min, fresh.quantiles.len()), (Some(100.0), 1));
     let stale = scene.read(40);
-    assert_eq!((stale.state, stale.value), (State::Stale, None));
+    assert_eq!((stale.state, stale.value), (Freshness::Stale, None));
     assert_eq!(
         (stale.min, stale.max, stale.avg, stale.last),
         (None, None, None, None)

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 pub use across::Across;
-pub use expression::{Evaluated, Expression, Trust};
+pub use expression::{DataQuality, Evaluated, Expression};
 pub use feed::{Added, Distribution, Feed, FeedKind};
 use groups::{Groups, SharedGroup};
 pub use observe::CompositeSet;
@@ -33,10 +33,10 @@ use source::{PointSource, Standing};
 pub use threshold::{Direction, Hysteresis, Threshold};
 use window::Cut;
 
+use crate::freshness::Freshness;
 use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
 use crate::streams::{Streams, Sweep, lock};
-use crate::trust::State;
 use crate::{
     AttributeFilter, Attributes, Data, Grouping, MatchTracker, Metric, Pattern, Quantile, Reading, Series,
     SourceId, TimestampAnomalies, UnixNanos, Value, clock,
@@ -197,8 +197,8 @@ pub struct Answer {
     pub window: Duration,
     /// Since when there was no newer value; `None` when there never was one.
     pub age: Option<Duration>,
-    /// How far it can be trusted.
-    pub state: State,
+    /// Its freshness.
+    pub state: Freshness,
     /// Sources that have fed this group and have not ended.
     pub sources_expected: usize,
     /// Those of them that are alive.
@@ -319,7 +319,7 @@ impl Composite {
             let why: Arc<str> = format!("series are left out: {why}").into();
             // It is not known which groups they belong to.
             for answer in answers.iter_mut().filter(|answer| !answer.state.says_nothing()) {
-                (answer.state, answer.collision) = (State::Partial, Some(why.clone()));
+                (answer.state, answer.collision) = (Freshness::Partial, Some(why.clone()));
             }
         }
         let conflict = answers.iter().find_map(|answer| answer.error.clone());
@@ -371,7 +371,7 @@ impl Composite {
             last: None,
             window: self.declaration.window,
             age: None,
-            state: State::Absent,
+            state: Freshness::Absent,
             sources_expected: 0,
             sources_reporting: 0,
             has_left: false,

@@ -113,7 +113,7 @@ fn every_function_says_what_its_name_does() {
         assert!((value - expected).abs() < 1e-6, "{function:?}: {value}");
         assert_eq!(
             (answers.len(), answers[0].state, answers[0].count),
-            (1, State::Fresh, 3.0)
+            (1, Freshness::Fresh, 3.0)
         );
         assert_eq!(answers[0].attributes, [("agent", "a")].into_iter().collect());
     }
@@ -125,31 +125,31 @@ fn a_value_says_how_far_it_can_be_trusted() {
     let one = |now| composite.read(now).remove(0);
     assert_eq!(
         (one(NOW).state, one(NOW).value, one(NOW).age),
-        (State::Absent, None, None)
+        (Freshness::Absent, None, None)
     );
     let (a, b) = (source("a"), source("b"));
     set.observe_events(&events(&a, NOW, &[]));
-    assert_eq!((one(NOW).state, one(NOW).value), (State::Idle, Some(0.0)));
+    assert_eq!((one(NOW).state, one(NOW).value), (Freshness::Idle, Some(0.0)));
     set.observe_events(&events(&a, NOW, &[1]));
     set.observe_events(&events(&b, NOW, &[2]));
-    assert_eq!((one(NOW).state, one(NOW).value), (State::Fresh, Some(3.0)));
+    assert_eq!((one(NOW).state, one(NOW).value), (Freshness::Fresh, Some(3.0)));
     let later = NOW + 6 * SECOND;
     a.lease.touch(later);
     let partial = one(later);
     assert_eq!(
         (partial.state, partial.sources_expected, partial.sources_reporting),
-        (State::Partial, 2, 1)
+        (Freshness::Partial, 2, 1)
     );
     assert_eq!(partial.age, Some(Duration::from_secs(6)));
     b.lease.end();
-    assert_eq!(one(later).state, State::Fresh);
+    assert_eq!(one(later).state, Freshness::Fresh);
     a.lease.lost(later);
-    assert_eq!(one(later).state, State::Partial);
+    assert_eq!(one(later).state, Freshness::Partial);
     let overdue = NOW + 30 * SECOND;
-    assert_eq!((one(overdue).state, one(overdue).value), (State::Stale, None));
+    assert_eq!((one(overdue).state, one(overdue).value), (Freshness::Stale, None));
     a.lease.end();
     composite.expire(overdue);
-    assert_eq!((one(overdue).state, one(overdue).age), (State::Absent, None));
+    assert_eq!((one(overdue).state, one(overdue).age), (Freshness::Absent, None));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn groups_that_nobody_feeds_are_let_go() {
         composite.expire(NOW + round * 20 * SECOND + 19 * SECOND);
         assert_eq!(
             composite.read(NOW + round * 20 * SECOND + 19 * SECOND)[0].state,
-            State::Absent
+            Freshness::Absent
         );
     }
     set.observe(&point("xfer_x", Data::Gauge, 0, NOW, Value::Int(5)), NOW);
@@ -362,12 +362,12 @@ fn a_stale_value_is_nothing_or_the_last_one_as_declared() {
         let later = composite.read(NOW + 60 * SECOND).remove(0);
         assert_eq!(
             (later.state, later.value, later.count),
-            (State::Stale, expected, 0.0)
+            (Freshness::Stale, expected, 0.0)
         );
         // Idle is not stale: nothing happened, and that is known.
         agent.lease.touch(NOW + 60 * SECOND);
         let idle = composite.read(NOW + 60 * SECOND).remove(0);
-        assert_eq!((idle.state, idle.value), (State::Idle, None));
+        assert_eq!((idle.state, idle.value), (Freshness::Idle, None));
     }
 }
 
@@ -384,7 +384,11 @@ fn events_of_any_time_count_when_they_come() {
         set.observe_events(&batch);
         let answer = composite.read(now).remove(0);
         let sum = 2.0 * (step + 1) as f64;
-        assert_eq!((answer.value, answer.state), (Some(sum), State::Fresh), "{time}");
+        assert_eq!(
+            (answer.value, answer.state),
+            (Some(sum), Freshness::Fresh),
+            "{time}"
+        );
     }
 }
 

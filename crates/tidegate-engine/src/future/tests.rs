@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Attributes, Instrument, Kind, Lease, Limits, Pattern, Rejection, Resource, Rule, Schema, Scope,
-    SeriesExplanation, Source, SourceId, SourceStatus, State, Table, TimestampAnomaly, Value, Values,
+    Attributes, Freshness, Instrument, Kind, Lease, Limits, Pattern, Rejection, Resource, Rule, Schema,
+    Scope, SeriesExplanation, Source, SourceId, SourceStatus, Table, TimestampAnomaly, Value, Values,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -112,7 +112,7 @@ fn an_event_from_tomorrow_is_refused_and_holds_no_gauge_up() {
     // It is said that something is wrong, once.
     assert_eq!(
         (gauge.state, gauge.sources[0].status),
-        (State::Stale, SourceStatus::Stalled)
+        (Freshness::Stale, SourceStatus::Stalled)
     );
     scene
         .table
@@ -127,7 +127,7 @@ fn an_event_from_tomorrow_is_refused_and_holds_no_gauge_up() {
     let gauge = scene.explain(GAUGE, later);
     assert_eq!(
         (gauge.value, gauge.time, gauge.state),
-        (Value::Int(6), later, State::Fresh)
+        (Value::Int(6), later, Freshness::Fresh)
     );
 }
 
@@ -140,7 +140,7 @@ fn an_event_from_tomorrow_gets_the_time_of_its_arrival_where_that_is_asked_for()
     let gauge = scene.explain(GAUGE, NOW);
     assert_eq!(
         (gauge.value, gauge.time, gauge.state),
-        (Value::Int(7), NOW, State::Fresh)
+        (Value::Int(7), NOW, Freshness::Fresh)
     );
 }
 

@@ -7,9 +7,9 @@ use super::Table;
 use super::cell::CellRef;
 use super::events::SourceState;
 use super::source_registry::SourceNumber;
+use crate::freshness::Freshness;
 use crate::lease::nanos;
 use crate::streams::lock;
-use crate::trust::State;
 use crate::{Attributes, Series, UnixNanos, Value, clock};
 
 /// The explanation of a series: the rule and the sources that make its value.
@@ -26,7 +26,7 @@ pub struct SeriesExplanation {
     /// Its value.
     pub value: Value,
     /// The freshness of the value.
-    pub state: State,
+    pub state: Freshness,
     /// Number of sources that have not ended.
     pub expected: usize,
     /// Number of expected sources that are alive.
@@ -112,7 +112,7 @@ impl Table {
             start,
             time,
             value,
-            state: State::of(is_shown && is_recent && expected > 0, expected, reporting, false),
+            state: Freshness::of(is_shown && is_recent && expected > 0, expected, reporting, false),
             expected,
             reporting,
             sources,

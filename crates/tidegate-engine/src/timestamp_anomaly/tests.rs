@@ -168,13 +168,16 @@ impl Scene {
                     "{name} of table {table}: {value} of {} {:?}",
                     self.pushes, it.state
                 );
-                assert!(is_right || it.state != State::Fresh || !self.is_known(), "{at}");
+                assert!(
+                    is_right || it.state != Freshness::Fresh || !self.is_known(),
+                    "{at}"
+                );
                 assert!(value <= self.pushes as f64, "{at}: counted twice");
                 if self.is_settled() {
                     assert_eq!(is_right, !is_refused, "{at} at offset {}", self.offset);
                     // A clock that time has caught up with is not known to be behind: its points are old.
-                    let is_old = self.offset < 0 && it.state == State::Idle;
-                    let is_trusted = it.state == State::Fresh || is_old;
+                    let is_old = self.offset < 0 && it.state == Freshness::Idle;
+                    let is_trusted = it.state == Freshness::Fresh || is_old;
                     assert_eq!(is_trusted, !is_refused, "{at} at offset {}", self.offset);
                 }
             }
@@ -183,20 +186,20 @@ impl Scene {
         let is_right = gauge.value == Some(self.pushes as f64);
         let at = format!("gauge: {:?} of {} {:?}", gauge.value, self.pushes, gauge.state);
         assert!(
-            is_right || gauge.state != State::Fresh || !self.is_known(),
+            is_right || gauge.state != Freshness::Fresh || !self.is_known(),
             "{at}"
         );
         if self.is_settled() {
             for answer in [&gauge, &counter] {
                 assert_eq!(
-                    answer.state == State::Fresh,
+                    answer.state == Freshness::Fresh,
                     !is_refused,
                     "{answer:?} at {}",
                     self.offset
                 );
             }
             assert!(
-                !is_refused || !matches!(delta.state, State::Fresh | State::Idle),
+                !is_refused || !matches!(delta.state, Freshness::Fresh | Freshness::Idle),
                 "{delta:?}"
             );
         }
@@ -271,17 +274,17 @@ fn a_clock_that_was_set_back_is_followed_after_a_lease_and_counted_once() {
     (0..4).for_each(|_| scene.push());
     let counter = |scene: &Scene| scene.explain(1, "counter", COUNTER).unwrap();
     let before = counter(&scene);
-    assert_eq!((before.value, before.state), (Value::Int(5), State::Stale));
+    assert_eq!((before.value, before.state), (Value::Int(5), Freshness::Stale));
     assert_eq!(before.sources[0].status, SourceStatus::Stalled);
     (0..2).for_each(|_| scene.push());
     let after = counter(&scene);
     assert_eq!(
         (after.value, after.state, after.time),
-        (Value::Int(11), State::Fresh, scene.said)
+        (Value::Int(11), Freshness::Fresh, scene.said)
     );
     // Deltas overlap what was counted: they stay out, and the series says so.
     let delta = scene.explain(1, "delta", COUNTER).unwrap();
-    assert_eq!((delta.value, delta.state), (Value::Int(5), State::Stale));
+    assert_eq!((delta.value, delta.state), (Value::Int(5), Freshness::Stale));
     assert_eq!(anomalies(&scene), [4, 0, 3]);
     assert_eq!(
         scene.tables[1]

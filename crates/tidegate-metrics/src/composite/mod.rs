@@ -19,7 +19,9 @@ pub use build::{CompositeBuilder, CompositeError, Source};
 pub use live::Composite;
 pub use snapshot::Snapshot;
 pub use thread::{LOOK_EVERY, Subscription, callback_panics};
-pub use tidegate_engine::{Across, Function, State};
+// The SDKs in C and Python call it state, too.
+pub use tidegate_engine::Freshness as State;
+pub use tidegate_engine::{Across, Function};
 pub use trigger::{Change, Trigger};
 pub use watch::Watcher;
 

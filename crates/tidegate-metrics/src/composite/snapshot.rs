@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_engine::{Answer, Attributes, State};
+use tidegate_engine::{Answer, Attributes};
+
+use super::State;
 
 /// What a composite says about one of its groups at an instant.
 #[derive(Clone, Debug, PartialEq)]

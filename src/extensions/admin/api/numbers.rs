@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
-use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
+use tidegate_engine::{Answer as Composed, Attributes, Freshness, UnixNanos, clock};
 use tidegate_promql::{Instant, Options, Patience, Query, QueryError, Selection};
 
 use super::{Api, MAX_LIGHT, SAMPLE_BYTES};
@@ -161,7 +161,7 @@ impl Api {
         let selections = query.selections();
         let partial = self.composites_of(query).into_iter().filter_map(|watched| {
             let mut answers = watched.composite().answers(now);
-            answers.retain(|answer| answer.state == State::Partial);
+            answers.retain(|answer| answer.state == Freshness::Partial);
             let mut asked = answers.iter().filter(|answer| {
                 let labels = self.view.labels_of_group(watched.composite(), &answer.attributes);
                 let accepts = |selection: &Selection| labels.iter().any(|labels| selection.accepts(labels));
@@ -220,7 +220,7 @@ impl Api {
             let asked = |group: &Attributes| self.accepts(selection, watched, group);
             let mut there = answers.iter().filter(|answer| asked(&answer.attributes));
             let any = there.clone().any(is_gone) || watched.composite().left().iter().any(asked);
-            any && there.all(|answer| answer.state == State::Absent)
+            any && there.all(|answer| answer.state == Freshness::Absent)
                 && answers.iter().all(|answer| answer.error.is_none())
         };
         !composites.is_empty() && composites.iter().all(has_left)
@@ -289,7 +289,7 @@ fn is_gone(answer: &Composed) -> bool {
 impl Partial {
     /// Why something is missing in the value of a group; `None`: it is whole, or there is none.
     pub(in crate::extensions::admin) fn of(composite: &str, answer: &Composed) -> Option<Self> {
-        if answer.state != State::Partial {
+        if answer.state != Freshness::Partial {
             return None;
         }
         Some(match &answer.collision {

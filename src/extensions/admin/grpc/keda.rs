@@ -6,7 +6,7 @@ mod trigger;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{Answer, State};
+use tidegate_engine::{Answer, Freshness};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tonic::Status;
@@ -260,7 +260,7 @@ fn of_composite(
             .partition(|answer| answer.value.is_none() && answer.has_left);
         let left = watched.composite().left();
         let left = !gone.is_empty() || left.iter().any(|attributes| wants.takes(attributes));
-        let is_absent = |answer: &&Answer| answer.state == State::Absent && answer.error.is_none();
+        let is_absent = |answer: &&Answer| answer.state == Freshness::Absent && answer.error.is_none();
         if left && there.iter().all(is_absent) {
             has_left = true;
             continue;

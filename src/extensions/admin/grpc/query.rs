@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use tidegate_engine::{Direction, State, Threshold};
+use tidegate_engine::{Direction, Freshness, Threshold};
 use tonic::Status;
 
 use super::{Caller, Reply, busy, messages as say};
@@ -202,13 +202,13 @@ fn value(watched: &Watched, group: &GroupAnswer) -> say::Value {
     }
 }
 
-fn state(state: State) -> say::State {
+fn state(state: Freshness) -> say::State {
     match state {
-        State::Fresh => say::State::Fresh,
-        State::Idle => say::State::Idle,
-        State::Stale => say::State::Stale,
-        State::Partial => say::State::Partial,
-        State::Absent => say::State::Absent,
+        Freshness::Fresh => say::State::Fresh,
+        Freshness::Idle => say::State::Idle,
+        Freshness::Stale => say::State::Stale,
+        Freshness::Partial => say::State::Partial,
+        Freshness::Absent => say::State::Absent,
     }
 }
 

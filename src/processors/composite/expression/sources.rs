@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_engine::{Key, State, Trust, UnixNanos};
+use tidegate_engine::{DataQuality, Freshness, Key, UnixNanos};
 
 use crate::component::Evaluation;
 
@@ -37,14 +37,14 @@ enum Standing {
 }
 
 impl Sources {
-    /// How far they can be trusted after an evaluation; `None`: there are none. `lease`: how long each may be silent,
+    /// The quality of the sources after an evaluation; `None`: there are none. `lease`: how long each may be silent,
     /// where that is configured.
     pub(super) fn see(
         &mut self,
         evaluation: &Evaluation,
         lease: Option<Duration>,
         now: UnixNanos,
-    ) -> Option<Trust> {
+    ) -> Option<DataQuality> {
         let fixed = lease.map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
         for known in self.0.values_mut() {
             if known.standing == Standing::Alive {
@@ -71,20 +71,20 @@ impl Sources {
                 Standing::Alive | Standing::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
             }
         });
-        self.trust()
+        self.quality()
     }
 
-    fn trust(&self) -> Option<Trust> {
+    fn quality(&self) -> Option<DataQuality> {
         let of = |is: fn(Standing) -> bool| self.0.values().filter(|known| is(known.standing)).count();
         let reporting = of(|standing| standing == Standing::Alive);
         let missing = of(|standing| matches!(standing, Standing::Overdue | Standing::Failed));
         let state = match (reporting, missing) {
             (0, 0) => return None,
-            (_, 0) => State::Fresh,
-            (0, _) => State::Stale,
-            _ => State::Partial,
+            (_, 0) => Freshness::Fresh,
+            (0, _) => Freshness::Stale,
+            _ => Freshness::Partial,
         };
-        Some(Trust {
+        Some(DataQuality {
             state,
             expected: reporting + missing,
             reporting,
@@ -122,10 +122,10 @@ mod tests {
             second: u64,
             selected: &[(u8, u64)],
             failed: &[u8],
-        ) -> Option<(State, usize, usize)> {
+        ) -> Option<(Freshness, usize, usize)> {
             let now = START + second * SECOND;
-            let trust = self.0.see(&evaluation(now, selected, failed), None, now);
-            trust.map(|trust| (trust.state, trust.reporting, trust.expected))
+            let quality = self.0.see(&evaluation(now, selected, failed), None, now);
+            quality.map(|quality| (quality.state, quality.reporting, quality.expected))
         }
     }
 
@@ -133,36 +133,45 @@ mod tests {
     fn the_state_is_that_of_the_worst_source() {
         let mut scene = Scene(Sources::default());
         assert_eq!(scene.told(0, &[], &[]), None, "nothing is selected");
-        assert_eq!(scene.told(1, &[(1, 0), (2, 5)], &[]), Some((State::Fresh, 2, 2)));
+        assert_eq!(
+            scene.told(1, &[(1, 0), (2, 5)], &[]),
+            Some((Freshness::Fresh, 2, 2))
+        );
         assert_eq!(
             scene.told(22, &[(1, 0), (2, 26)], &[]),
-            Some((State::Partial, 1, 2))
+            Some((Freshness::Partial, 1, 2))
         );
         assert_eq!(
             scene.told(60, &[(1, 38), (2, 64)], &[]),
-            Some((State::Stale, 0, 2))
+            Some((Freshness::Stale, 0, 2))
         );
         // Its series have gone from the table: it is expected until nobody remembers it.
-        assert_eq!(scene.told(300, &[(1, 0)], &[]), Some((State::Partial, 1, 2)));
-        assert_eq!(scene.told(597, &[(1, 0)], &[]), Some((State::Fresh, 1, 1)));
+        assert_eq!(scene.told(300, &[(1, 0)], &[]), Some((Freshness::Partial, 1, 2)));
+        assert_eq!(scene.told(597, &[(1, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
     }
 
     #[test]
     fn a_failed_scrape_is_no_goodbye_and_leaving_discovery_is() {
         let mut scene = Scene(Sources::default());
-        assert_eq!(scene.told(0, &[(1, 0), (2, 0)], &[]), Some((State::Fresh, 2, 2)));
+        assert_eq!(
+            scene.told(0, &[(1, 0), (2, 0)], &[]),
+            Some((Freshness::Fresh, 2, 2))
+        );
         // The markers come first, `up` a little later.
-        assert_eq!(scene.told(1, &[(2, 0)], &[]), Some((State::Fresh, 1, 1)));
-        assert_eq!(scene.told(2, &[(2, 0)], &[1]), Some((State::Partial, 1, 2)));
+        assert_eq!(scene.told(1, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
+        assert_eq!(scene.told(2, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));
         assert_eq!(
             scene.told(3, &[], &[1, 2, 9]),
-            Some((State::Stale, 0, 2)),
+            Some((Freshness::Stale, 0, 2)),
             "9 is no source of it"
         );
-        assert_eq!(scene.told(2000, &[], &[1, 2]), Some((State::Stale, 0, 2)));
-        assert_eq!(scene.told(2001, &[(2, 0)], &[1]), Some((State::Partial, 1, 2)));
+        assert_eq!(scene.told(2000, &[], &[1, 2]), Some((Freshness::Stale, 0, 2)));
+        assert_eq!(
+            scene.told(2001, &[(2, 0)], &[1]),
+            Some((Freshness::Partial, 1, 2))
+        );
         // `up` has ended.
-        assert_eq!(scene.told(2002, &[(2, 0)], &[]), Some((State::Fresh, 1, 1)));
+        assert_eq!(scene.told(2002, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
         assert_eq!(scene.told(2003, &[], &[]), None);
     }
 
@@ -170,14 +179,14 @@ mod tests {
     fn a_configured_lease_counts_instead() {
         let mut sources = Sources::default();
         let mut state = |age: u64, lease: u64| {
-            let trust = sources.see(
+            let quality = sources.see(
                 &evaluation(START, &[(1, age)], &[]),
                 Some(Duration::from_secs(lease)),
                 START,
             );
-            trust.map(|trust| trust.state)
+            quality.map(|quality| quality.state)
         };
-        assert_eq!(state(60, 90), Some(State::Fresh));
-        assert_eq!(state(3, 2), Some(State::Stale));
+        assert_eq!(state(60, 90), Some(Freshness::Fresh));
+        assert_eq!(state(3, 2), Some(Freshness::Stale));
     }
 }

@@ -35,8 +35,8 @@ fn computed(values: &'static [f64]) -> Composite {
         let named = |at: usize| [("pod", &*at.to_string())].into_iter().collect();
         Ok(Evaluated {
             values: values.map(|(at, value)| (named(at), *value)).collect(),
-            trust: Some(Trust {
-                state: State::Fresh,
+            quality: Some(DataQuality {
+                state: Freshness::Fresh,
                 expected: 1,
                 reporting: 1,
             }),
@@ -56,8 +56,8 @@ fn what_is_not_finite_is_no_value_and_no_news() {
         .map(|answer| (answer.value, answer.state, answer.error.as_deref()))
         .collect();
     let expected = [
-        (None, State::Absent, Some("the expression gives NaN")),
-        (None, State::Absent, Some("the expression gives +Inf")),
+        (None, Freshness::Absent, Some("the expression gives NaN")),
+        (None, Freshness::Absent, Some("the expression gives +Inf")),
     ];
     assert_eq!(told, expected);
     let version = composite.version();
@@ -113,14 +113,17 @@ fn groups_without_a_place_make_the_others_partial() {
         .iter()
         .map(|answer| (answer.value, answer.state))
         .collect();
-    assert_eq!(values, [(Some(1.0), State::Partial), (Some(2.0), State::Partial)]);
+    assert_eq!(
+        values,
+        [(Some(1.0), Freshness::Partial), (Some(2.0), Freshness::Partial)]
+    );
     assert_eq!(
         answers[0].collision.as_deref(),
         Some("3 groups are left out: `max_groups` is 2")
     );
     assert_eq!(composite.overflowed_groups(), 3, "each once");
     let whole = computed(&[1.0, 2.0]);
-    assert_eq!(whole.answers(NOW)[0].state, State::Fresh);
+    assert_eq!(whole.answers(NOW)[0].state, Freshness::Fresh);
     assert_eq!(whole.shortfalls(), Vec::<String>::new());
     assert_eq!(composite.shortfalls().len(), 1);
 }
@@ -134,16 +137,19 @@ fn groups_of_sources_that_are_gone_keep_their_labels() {
     let now = phase.clone();
     composite.computed_by(move |_| {
         let (values, state) = match now.load(SeqCst) {
-            0 => (vec![([("pod", "a")].into_iter().collect(), 1.0)], State::Fresh),
-            1 => (Vec::new(), State::Stale),
-            _ => (Vec::new(), State::Absent),
+            0 => (
+                vec![([("pod", "a")].into_iter().collect(), 1.0)],
+                Freshness::Fresh,
+            ),
+            1 => (Vec::new(), Freshness::Stale),
+            _ => (Vec::new(), Freshness::Absent),
         };
         Ok(Evaluated {
             values,
-            trust: Some(Trust {
+            quality: Some(DataQuality {
                 state,
                 expected: 1,
-                reporting: usize::from(state == State::Fresh),
+                reporting: usize::from(state == Freshness::Fresh),
             }),
             ..Evaluated::default()
         })
@@ -162,7 +168,7 @@ fn groups_of_sources_that_are_gone_keep_their_labels() {
         told
     };
     let pod = "pod=a".to_owned();
-    assert_eq!(told(0), [(pod.clone(), Some(1.0), State::Fresh)]);
-    assert_eq!(told(1), [(pod, None, State::Stale)]);
-    assert_eq!(told(2), [(String::new(), None, State::Absent)]);
+    assert_eq!(told(0), [(pod.clone(), Some(1.0), Freshness::Fresh)]);
+    assert_eq!(told(1), [(pod, None, Freshness::Stale)]);
+    assert_eq!(told(2), [(String::new(), None, Freshness::Absent)]);
 }

@@ -967,20 +967,26 @@ fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
     let shown = shown.unwrap();
     let explain = |after: u64| table.explain(&shown, NOW + after * SECOND, 10).unwrap();
     let both = explain(61);
-    assert_eq!((both.state, both.expected, both.reporting), (State::Fresh, 2, 2));
+    assert_eq!(
+        (both.state, both.expected, both.reporting),
+        (Freshness::Fresh, 2, 2)
+    );
     assert_eq!(
         (both.value, both.rule, &*both.owner),
         (Value::Int(12), Some(0), "test")
     );
     let one = explain(100);
-    assert_eq!((one.state, one.expected, one.reporting), (State::Partial, 2, 1));
+    assert_eq!(
+        (one.state, one.expected, one.reporting),
+        (Freshness::Partial, 2, 1)
+    );
     let overdue = &one.sources[0];
     assert_eq!(overdue.attributes, attributes(&[("pod", "a")]));
     assert_eq!(
         (overdue.status, overdue.start, overdue.last_value),
         (SourceStatus::Overdue, NOW, Some(5.0))
     );
-    assert_eq!(explain(200).state, State::Stale);
+    assert_eq!(explain(200).state, Freshness::Stale);
     let other = series("requests", COUNTER, &[], &[("zone", "y")]);
     assert_eq!(table.explain(&other, NOW, 10), None);
 }
@@ -1013,9 +1019,9 @@ fn a_source_of_an_aggregated_series_lives_by_its_own_cadence() {
     };
     let [quick, slow] = ["quick", "slow"].map(|pod| attributes(&[("pod", pod)]));
     assert_eq!(lives(5).1.len(), 2);
-    assert_eq!(lives(6), (State::Partial, vec![slow.clone()]));
-    assert_eq!(lives(300), (State::Partial, vec![slow]));
-    assert_eq!(lives(301), (State::Stale, vec![]));
+    assert_eq!(lives(6), (Freshness::Partial, vec![slow.clone()]));
+    assert_eq!(lives(300), (Freshness::Partial, vec![slow]));
+    assert_eq!(lives(301), (Freshness::Stale, vec![]));
     // What no rule takes is no sign of life.
     say("quick", "other", 244);
     assert_eq!(lives(6).1.len(), 1);
