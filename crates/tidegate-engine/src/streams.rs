@@ -1,4 +1,21 @@
-//! What is remembered of each input stream, found by the hash of the bytes it was sent as.
+//! The state of each input stream, found by the hash of the bytes that its sender spells it with.
+//!
+//! Two indexes lead to a slot: `homes` by the key of the bytes, `identities` by the key of the decoded
+//! identity. A sender may spell one stream in several ways; the first spelling is its home, and `aliases`
+//! lead from the others to the home.
+//!
+//! Invariants:
+//! - A live stream is in exactly one slot, once in `identities`, and once in the `homes` of the shard of
+//!   its home.
+//! - An alias is in the `aliases` of its own shard and in the `spellings` of its stream, or in neither.
+//! - Only a thread with the register locked adds or removes streams. So `used`, `free` and `live` need no
+//!   other lock.
+//! - A slot that `find` returns may be empty or have another stream when it is locked: callers compare the
+//!   home again.
+//!
+//! Lock order: register, then one shard, then one chunk of slots. Locks of callers (cells, groups, the
+//! registry of sources) come after. A cursor keeps the lock of one chunk between calls, so it releases the
+//! chunk before it locks a shard, and its owner releases it before a call that locks the register.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,10 +30,11 @@ use crate::index::Index;
 use crate::key::{Key, KeyMap};
 use crate::wheel::Wheel;
 
-/// Enough that a handful of receivers seldom meet, few enough that idle tables stay small.
+/// Shards of the look-up by spelling: enough that a few receivers seldom meet, few enough that idle tables
+/// stay small.
 const SHARDS: usize = 16;
 
-/// Other spellings of one stream that are remembered; further ones are decoded each time.
+/// Aliases that a stream may have. Points with further spellings are decoded each time.
 const MAX_ALIASES: usize = 8;
 
 /// No stream has this number.
@@ -24,15 +42,13 @@ const NONE: u32 = u32::MAX;
 
 /// State of type `T` by stream.
 ///
-/// A stream lives under the key it was first seen under; other spellings lead there. Streams stand in the order in
-/// which they came, and each knows which one followed it the last time: a sender that sends the same streams again in the
-/// same order finds them without the index, one after the other in memory.
-///
-/// Lock order: register, shards, chunks of streams; callers' own locks (cells, groups) come after.
+/// Slots are in the order of arrival, and each stream has the number of the stream that followed it the last
+/// time. A sender that sends the same streams again in the same order finds them without an index, one after
+/// the other in memory.
 #[derive(Debug)]
 pub(crate) struct Streams<T> {
     shards: Box<[Mutex<Shard>]>,
-    /// Fair: who lets go of much gives others their turn in between.
+    /// Fair: a sweep that removes many streams hands the lock to waiting threads between chunks.
     register: FairMutex<Register>,
     chunks: Chunks<Slot<T>>,
     max_streams: usize,
@@ -44,12 +60,12 @@ type Slot<T> = Option<Stream<T>>;
 
 #[derive(Debug)]
 struct Stream<T> {
-    /// The key under which it lives.
+    /// The key of its first spelling.
     home: Key,
     /// The key of its decoded identity.
     identity: Key,
     seen: UnixNanos,
-    /// The stream that came after it the last time.
+    /// The slot of the stream that followed it the last time, or `NONE`.
     next: u32,
     state: T,
 }
@@ -57,24 +73,24 @@ struct Stream<T> {
 /// Streams by the bytes they are sent as.
 #[derive(Debug, Default)]
 struct Shard {
-    /// Together as many parts as `identities` has.
+    /// All shards together have as many parts as `identities`.
     homes: Index<4>,
-    /// Other spellings, and the keys under which their streams live.
+    /// The homes of the streams, by their other spellings.
     aliases: KeyMap<Key>,
 }
 
-/// What only those need to know who add and remove streams.
+/// The state for adding and removing streams. Look-ups of known streams do without it.
 #[derive(Debug)]
 struct Register {
     identities: Index<64>,
-    /// Other spellings of streams: few have any.
+    /// The aliases of each slot, for their removal: few streams have any.
     spellings: HashMap<u32, Vec<Key>>,
     free: Vec<u32>,
-    /// When to look whether the streams of a chunk are still wanted.
+    /// The times at which the terms of the streams of a chunk are checked.
     wheel: Wheel<u32>,
 }
 
-/// What becomes of a stream whose term may be over.
+/// The decision about a stream whose term is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sweep {
     Keep,
@@ -88,7 +104,7 @@ impl Sweep {
 }
 
 impl<T> Streams<T> {
-    /// Looks at streams that have said nothing for `term_ns`; see [`Self::expire`].
+    /// A store whose streams may be silent for `term_ns`; see [`Self::expire`].
     pub(crate) fn new(max_streams: usize, term_ns: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -160,7 +176,7 @@ impl<T> Streams<T> {
             next: NONE,
             state: make()?,
         };
-        let at = self.place(&mut register, stream, now);
+        let at = self.insert(&mut register, stream, now);
         register.identities.insert(identity, at);
         self.shard(key).homes.insert(key, at);
         self.live.fetch_add(1, Relaxed);
@@ -217,7 +233,7 @@ impl<T> Streams<T> {
                     *slot = None;
                 }
             }
-            // After a burst that is over, its memory is for others.
+            // The memory of a burst that is over goes back.
             if slots.iter().all(Option::is_none) {
                 slots.vacate();
             }
@@ -226,7 +242,7 @@ impl<T> Streams<T> {
             self.live.fetch_sub(gone.len(), Relaxed);
             gone.into_iter()
                 .for_each(|(at, home, identity)| self.unlink(&mut register, at, home, identity));
-            // A chunk at a time: new streams do not wait for all that have gone.
+            // Threads that add streams get the lock between two chunks.
             FairGuard::bump(&mut register);
         }
         if self.len() == 0 {
@@ -237,7 +253,7 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Calls `act` while nobody adds or expires streams.
+    /// Calls `act` with the register locked: no thread adds or expires streams meanwhile.
     pub(crate) fn still<R>(&self, act: impl FnOnce() -> R) -> R {
         let _register = self.register.lock();
         act()
@@ -260,7 +276,8 @@ impl<T> Streams<T> {
         at.map(|at| (at, home))
     }
 
-    fn place(&self, register: &mut Register, stream: Stream<T>, now: UnixNanos) -> u32 {
+    /// Stores a stream in a free slot or a new one, and returns its number.
+    fn insert(&self, register: &mut Register, stream: Stream<T>, now: UnixNanos) -> u32 {
         register.wheel.start(now);
         if let Some(at) = register.free.pop() {
             self.chunks.refill(at / CHUNK, || None);
@@ -307,9 +324,9 @@ pub(crate) struct Cursor<'a, T> {
     streams: &'a Streams<T>,
     chunk: chunks::Cursor<'a, Slot<T>>,
     last: u32,
-    /// What came after the last one the last time.
+    /// The slot that followed the last stream the last time.
     next: u32,
-    /// Whether the last one was what came next the last time.
+    /// Whether the last stream was the expected one. Guessing costs a lock where the order is new each time.
     in_order: bool,
 }
 
@@ -318,25 +335,24 @@ impl<T> Cursor<'_, T> {
     pub(crate) fn get(&mut self, key: Key, now: UnixNanos) -> Option<&mut T> {
         if self.in_order && self.next != NONE {
             self.chunk.get(self.next);
-            if self.is_at_hand(key) {
-                return self.at_hand(key, now);
+            if self.is_next_locked(key) {
+                return self.next_if_locked(key, now);
             }
         }
         let (at, home) = self.find(key)?;
-        // Where the order is another every time, looking for what came next only costs.
         self.in_order = at == self.next;
         if !self.in_order {
             self.note_order(at);
         }
-        // Between two locks it may have gone.
+        // The stream may have left between the locks of the shard and the chunk: `next_if_locked` checks.
         self.chunk.get(at);
         self.next = at;
-        self.at_hand(home, now)
+        self.next_if_locked(home, now)
     }
 
-    /// The stream of `key`, if it came next the last time and its chunk is held: no lock is taken.
+    /// The stream of `key`, if it is the expected next one and its chunk is locked already. Takes no lock.
     #[inline]
-    pub(crate) fn at_hand(&mut self, key: Key, now: UnixNanos) -> Option<&mut T> {
+    pub(crate) fn next_if_locked(&mut self, key: Key, now: UnixNanos) -> Option<&mut T> {
         let stream = self.chunk.held(self.next)?.as_mut();
         let stream = stream.filter(|stream| stream.home == key)?;
         self.last = self.next;
@@ -345,7 +361,8 @@ impl<T> Cursor<'_, T> {
         Some(&mut stream.state)
     }
 
-    fn is_at_hand(&mut self, key: Key) -> bool {
+    /// Whether the expected next stream has this home. Its chunk has to be locked.
+    fn is_next_locked(&mut self, key: Key) -> bool {
         let next = self.chunk.held(self.next).and_then(|slot| slot.as_ref());
         next.is_some_and(|stream| stream.home == key)
     }
@@ -355,7 +372,7 @@ impl<T> Cursor<'_, T> {
         self.chunk.release();
     }
 
-    /// Where the stream of `key` is, and its home.
+    /// The slot and the home of the stream of `key`.
     fn find(&mut self, key: Key) -> Option<(u32, Key)> {
         // Shards before chunks.
         self.chunk.release();
@@ -384,126 +401,4 @@ impl<T> Cursor<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn key(n: u64) -> Key {
-        Key::of_value(&n)
-    }
-
-    proptest! {
-        /// Whatever order they come in, and no matter who was forgotten meanwhile, a cursor finds what a map has.
-        #[test]
-        fn a_cursor_finds_what_a_map_has(steps in prop::collection::vec((0u64..100, 0u8..30), 1..600)) {
-            let streams = Streams::new(1000, 10);
-            let mut model: HashMap<u64, u64> = HashMap::new();
-            let mut cursor = streams.cursor();
-            for (at, (n, forget)) in steps.into_iter().enumerate() {
-                let now = at as u64;
-                // Two spellings of each identity.
-                let identity = n / 2;
-                let found = cursor.get(key(n), now).map(|state| *state);
-                match model.get(&identity) {
-                    Some(birth) if found.is_some() => prop_assert_eq!(found, Some(*birth)),
-                    _ => {
-                        prop_assert_eq!(found, None);
-                        cursor.release();
-                        let home = streams.learn(key(n), key(1000 + identity), now, || now);
-                        let state = cursor.get(home.expect("there is room"), now).map(|state| *state);
-                        prop_assert_eq!(state, Some(*model.entry(identity).or_insert(now)));
-                    }
-                }
-                if forget == 0 {
-                    cursor.release();
-                    streams.expire(now + 20, |birth, _, _| {
-                        let forget = *birth % 3 == 0;
-                        if forget {
-                            model.retain(|_, other| other != birth);
-                        }
-                        Sweep::forget_if(forget)
-                    });
-                }
-                prop_assert_eq!(streams.len(), model.len());
-            }
-        }
-    }
-
-    #[test]
-    fn two_spellings_lead_to_one_stream_and_go_together() {
-        let streams = Streams::new(100, 10);
-        assert_eq!(streams.learn(key(1), key(0), 1, || 10), Some(key(1)));
-        assert_eq!(streams.learn(key(2), key(0), 1, || 99), Some(key(1)));
-        assert_eq!(
-            streams.known(key(2), 2, |n| {
-                *n += 1;
-                *n
-            }),
-            Some(11)
-        );
-        assert_eq!(streams.known(key(1), 2, |n| *n), Some(11));
-        assert_eq!(streams.len(), 1);
-        streams.expire(20, |_, _, _| Sweep::Forget);
-        for shard in &streams.shards {
-            let shard = lock(shard);
-            assert!(shard.homes.is_empty() && shard.aliases.is_empty());
-        }
-        assert!(streams.register.lock().identities.is_empty());
-        assert_eq!(
-            (streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)),
-            (None, None)
-        );
-        assert_eq!(streams.learn(key(2), key(0), 1, || 5), Some(key(2)));
-        assert_eq!(streams.known(key(2), 3, |n| *n), Some(5));
-    }
-
-    #[test]
-    fn a_burst_that_is_over_leaves_no_memory() {
-        let streams = Streams::new(usize::MAX, 10);
-        let slots = || -> usize {
-            let chunks = 0..streams.chunks.chunks();
-            chunks.map(|chunk| streams.chunks.lock(chunk).capacity()).sum()
-        };
-        for burst in 0..5 {
-            let (now, first) = (1 + 100 * burst, 1000 * burst);
-            for n in first..first + 1000 {
-                assert_eq!(streams.learn(key(n), key(n), now, || n), Some(key(n)));
-            }
-            assert!((first..first + 1000).all(|n| streams.known(key(n), now, |state| *state) == Some(n)));
-            assert_eq!(streams.known(key(first + 1000), now, |state| *state), None);
-            streams.expire(now + 50, |_, _, _| Sweep::Forget);
-            assert_eq!(streams.len(), 0);
-            assert!(slots() <= CHUNK as usize, "{}", slots());
-        }
-        assert_eq!(streams.chunks.used(), 1000, "places are used again");
-    }
-
-    #[test]
-    fn spellings_beyond_the_cap_still_find_their_stream_after_learning() {
-        let streams = Streams::new(100, 10);
-        for n in 1..100 {
-            assert_eq!(streams.learn(key(n), key(0), 1, || n), Some(key(1)));
-        }
-        assert_eq!(streams.len(), 1);
-        let known = (1..100)
-            .filter(|n| streams.known(key(*n), 1, |_| ()).is_some())
-            .count();
-        assert_eq!(known, 1 + MAX_ALIASES);
-    }
-
-    #[test]
-    fn a_full_store_refuses_new_streams_and_keeps_old_ones() {
-        let streams = Streams::new(70, 10);
-        let learnt: Vec<u64> = (0..1000)
-            .filter(|n| streams.learn(key(*n), key(*n), 1, || ()).is_some())
-            .collect();
-        assert_eq!((learnt.len(), streams.len()), (70, 70));
-        streams.expire(
-            20,
-            |(), seen, _| if seen == 1 { Sweep::Forget } else { Sweep::Keep },
-        );
-        assert_eq!(streams.len(), 0);
-        assert!(streams.learn(key(7), key(7), 1, || ()).is_some());
-    }
-}
+mod tests;

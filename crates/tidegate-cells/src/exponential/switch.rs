@@ -1,11 +1,28 @@
-//! Switching to the other buffer, with a lower scale or another range. A writer that needs it does it, and a writer that meets a
-//! word that is closed does it too instead of waiting: each step gives the same result, no matter who takes it, and one that
-//! somebody took already changes nothing, because a word only ever goes to a later generation.
+//! The switch to the other buffer, with a lower scale or another range, without a lock.
 //!
-//! 1. What the switch is for is written to the other buffer; the first one to do so decides.
-//! 2. All counts of this buffer are closed, so that they change no more.
-//! 3. Scale and range follow from both, and are written to the other buffer, and the counts as they are there.
+//! A writer that needs a switch makes it. A writer that meets a closed word makes it too instead of waiting.
+//! Each step has the same result for all writers, and a step that another writer has made changes nothing.
+//!
+//! 1. The first writer writes to the other buffer what the switch is for. All writers follow it.
+//! 2. Each count of this buffer is closed, so that it changes no more.
+//! 3. Scale and range follow from both. They are written to the other buffer, and then the counts in that
+//!    shape.
 //! 4. The generation is raised: from now on the other buffer counts.
+//!
+//! Invariants:
+//! - The generation of a word only grows. `claim` writes over an older generation only, and `close` changes
+//!   none.
+//! - A closed count stays as it is until the next switch claims its buffer for a later generation. So all
+//!   writers of one switch compute the same counts.
+//! - The generation is raised only after all words of the other buffer are of the new generation. A writer
+//!   that finds a word of a later generation gives up: another writer is past this switch.
+//! - A switch keeps the sum of the counts, except for a count that is at its largest.
+//!
+//! Memory order: the raise releases, and [`generation`](super::generation) acquires. A thread that sees the
+//! new generation sees the whole new buffer.
+//!
+//! Ownership: no thread or process owns a switch. One that is killed between two steps leaves words that the
+//! next writer completes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,13 +31,13 @@ use super::{
     WANTED, buffer, generation_of, word_of,
 };
 
-/// What the other buffer must have.
+/// The bucket that the other buffer must have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Wanted {
     pub(super) side: usize,
-    /// At the scale there is now.
+    /// The bucket at the present scale.
     pub(super) bucket: i32,
-    /// The largest scale.
+    /// The largest scale that the other buffer may have.
     pub(super) finest: i32,
 }
 
@@ -44,15 +61,15 @@ impl Wanted {
 
 type Counts = [u64; 2 * BUCKETS];
 
-/// Switches from this generation to the next, if nobody else has. What is wanted may not be there afterwards, but what
-/// somebody else wanted.
+/// Switches from this generation to the next, unless another writer has. The new buffer may lack the wanted
+/// bucket: the other writer may have wanted another one. The caller then tries again.
 #[cold]
 pub(super) fn switch(words: &[AtomicU64], generation: u64, wanted: Wanted) {
-    // `None`: somebody else was faster.
+    // `None`: another writer was faster.
     let _ = try_switch(words, generation, wanted, || Some(()));
 }
 
-/// The same, ended before the step at which `go_on` says so.
+/// The same switch. It ends before the step at which `go_on` returns `None`, as a killed writer does.
 fn try_switch(
     words: &[AtomicU64],
     generation: u64,
@@ -91,8 +108,8 @@ pub(super) fn stopped_after(words: &[AtomicU64], generation: u64, wanted: Wanted
     });
 }
 
-/// Makes a word one of this generation, with such a content unless somebody has. What it holds then; `None`: it is of
-/// a later one.
+/// Makes a word one of this generation, with this content unless another writer has claimed it. Returns its
+/// content; `None`: it is of a later generation.
 fn claim(word: &AtomicU64, generation: u64, content: u64) -> Option<u64> {
     let mut now = word.load(Ordering::Relaxed);
     while generation_of(now) < generation {
@@ -105,7 +122,7 @@ fn claim(word: &AtomicU64, generation: u64, content: u64) -> Option<u64> {
     (generation_of(now) == generation).then_some(now & CONTENT)
 }
 
-/// Closes a count and gives what it is. `None`: it is of another generation.
+/// Closes a count and returns it. `None`: it is of another generation.
 fn close(word: &AtomicU64, generation: u64) -> Option<u64> {
     let is_open = |now: u64| now >> BITS == generation << 1;
     let closed = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |now| {
@@ -116,7 +133,7 @@ fn close(word: &AtomicU64, generation: u64) -> Option<u64> {
 }
 
 impl Shape {
-    /// First and last bucket in use of a side.
+    /// The first and the last bucket in use of a side.
     fn used(self, counts: &Counts, side: usize) -> Option<(i32, i32)> {
         let counts = &counts[side * BUCKETS..][..BUCKETS];
         let low = counts.iter().position(|count| *count != 0)?;
@@ -125,8 +142,8 @@ impl Shape {
         Some((bucket(low), bucket(high)))
     }
 
-    /// The shape in which what is counted and what is wanted have a place. What is in use lies in the middle, so that
-    /// neighbours on both sides find room.
+    /// The finest shape that has the counts and the wanted bucket. The range in use lies in the middle, so
+    /// that neighbours on both sides fit.
     fn around(self, counts: &Counts, wanted: Wanted) -> Shape {
         let mut ranges = [0, 1].map(|side| self.used(counts, side));
         let bucket = wanted.bucket;
@@ -154,7 +171,7 @@ impl Shape {
         }
     }
 
-    /// Counts as they are in another shape.
+    /// The counts in another shape.
     fn moved(self, counts: &Counts, to: Shape) -> Counts {
         let mut moved = [0_u64; 2 * BUCKETS];
         let down = self.scale - to.scale;

@@ -1,4 +1,20 @@
-//! Cells: the state of one output series each, found by its identity, read and written by its place.
+//! Cells: the state of one output series each, found by its identity, read and written by its slot.
+//!
+//! A slot is used again when its cell leaves. A [`CellRef`] has the generation of the slot, which each
+//! removal raises: an old reference finds nothing, and never another series.
+//!
+//! Invariants:
+//! - A live cell is in exactly one slot and once in `index`; `free` has all other slots.
+//! - `live` and `bytes` are the number and the weights of the live cells. `weight` of a slot is its part of
+//!   `bytes`.
+//! - `by_metric` has an entry for each metric name with live cells, and only for these.
+//! - Only a thread with the register locked adds cells, or takes one out of `index` and `free`.
+//! - A vacated chunk has no slots. `vacated` has the generation with which they begin again.
+//!
+//! Lock order: register, then one chunk. `expire` and `remove` empty a slot under the chunk alone and update
+//! the register afterwards; until then `index` may lead to an empty slot, which `look_up` skips.
+//!
+//! Ownership: the cell owns its state; streams and sources have references and may outlive it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +32,7 @@ use crate::key::Key;
 use crate::wheel::Wheel;
 use crate::{Metric, Series, UnixNanos};
 
-/// Where a cell is. The generation changes when the place gets another series.
+/// A reference to a cell, good until the cell leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellRef {
     index: u32,
@@ -46,15 +62,15 @@ impl CellRef {
 pub(crate) struct Cell {
     pub(crate) series: Arc<Series>,
     pub(crate) state: State,
-    /// When something that feeds it was last alive.
+    /// The last time a source of it was alive.
     pub(crate) seen: UnixNanos,
 }
 
-/// What a metric takes beside its series, here and in what pages and queries keep of it, estimated.
+/// Bytes of a metric without its series, here and in pages and queries, estimated.
 const METRIC_BYTES: usize = 1 << 10;
-/// What resource and scope have beyond that counts for each of their series: there may be only one.
+/// Bytes of a resource and scope above this count for each of their series: there may be only one.
 const SHARED_BYTES: usize = 4 << 10;
-/// Names and labels of a series beyond that count for what pages and queries keep of them, too.
+/// Bytes of names and labels above this count once for each copy in pages and queries, too.
 const COPIED_BYTES: usize = 1 << 10;
 const COPIES: usize = 3;
 
@@ -77,42 +93,42 @@ impl Cell {
     }
 }
 
-/// A place for a cell: one cache line.
+/// A slot for a cell: one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot {
     cell: Option<Cell>,
     generation: u32,
-    /// Bytes the cell was taken to be when it was last looked at.
+    /// Bytes of the cell as of its last check.
     weight: u32,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// All cells of a table. Lock order: register before chunks.
+/// All cells of a table.
 #[derive(Debug)]
 pub(crate) struct Cells {
     chunks: Chunks<Slot>,
-    /// Fair: who lets go of much gives others their turn in between.
+    /// Fair: a sweep that removes many cells hands the lock to waiting threads between chunks.
     register: Mutex<Register>,
     term_ns: u64,
     live: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// What only those need to know who add and remove cells.
+/// The state for adding and removing cells. Readers and writers of known cells do without it.
 #[derive(Debug)]
 struct Register {
     index: Index<64>,
     free: Vec<u32>,
-    /// Chunks whose slots do not exist for now, and the generation that they begin with again.
+    /// Chunks without slots, and the generation with which their slots begin again.
     vacated: HashMap<u32, u32>,
     by_metric: HashMap<Arc<str>, OfMetric>,
-    /// The series that was made last, which comes from where the next one does.
+    /// The newest series. The next one often has the same resource and scope.
     last: Option<Arc<Series>>,
     sets: Sets,
     arrivals: Arrivals,
-    /// When to look whether the series of a chunk are still wanted.
+    /// The times at which the terms of the cells of a chunk are checked.
     wheel: Wheel<u32>,
 }
 
@@ -237,10 +253,10 @@ impl Cells {
         CellRef { index, generation: 0 }
     }
 
-    /// Gives the memory of a chunk back that has no cell any more: after a burst that is over, it is for others.
+    /// Frees the memory of a chunk without cells, after a burst that is over.
     fn vacate(&self, register: &mut Register, chunk: u32) {
         let mut slots = self.chunks.lock(chunk);
-        // Places that are made here again later go on with the generations of these.
+        // New slots here continue with the generations of these, so that old references stay invalid.
         let generation = slots.iter().map(|slot| slot.generation).max();
         if let Some(generation) = generation
             && slots.iter().all(|slot| slot.cell.is_none())
@@ -302,7 +318,7 @@ impl Cells {
             .each(|_, slot| slot.cell.iter_mut().for_each(&mut each));
     }
 
-    /// Shows every cell to `each` with its place, a chunk at a time.
+    /// Shows every cell to `each` with its reference, a chunk at a time.
     pub(crate) fn each_at(&self, mut each: impl FnMut(CellRef, &mut Cell)) {
         self.chunks.each(|index, slot| {
             let generation = slot.generation;
@@ -334,8 +350,8 @@ impl Cells {
         self.chunks.end_snapshot();
     }
 
-    /// Removes the cells of which nothing was seen for the term. Gives how many. A chunk at a time: a thread that adds series
-    /// does not wait for all that have gone.
+    /// Removes the cells whose term is over, and returns their number. It locks a chunk at a time, so that
+    /// threads that add series wait for one chunk only.
     pub(crate) fn expire(&self, now: UnixNanos) -> usize {
         let due = self.register.lock().wheel.take(now);
         let mut removed = 0;
@@ -432,7 +448,7 @@ impl Slot {
 pub(crate) struct Cursor<'a>(chunks::Cursor<'a, Slot>);
 
 impl Cursor<'_> {
-    /// The cell, if its place has not gone to another series.
+    /// The cell, if it has not left.
     pub(crate) fn get(&mut self, at: CellRef) -> Option<&mut Cell> {
         self.slot(at)?.cell.as_mut()
     }
@@ -449,67 +465,4 @@ impl Cursor<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Attributes, Data, Pattern, Rule};
-
-    const CAPS: Caps = Caps {
-        series: usize::MAX,
-        per_metric: usize::MAX,
-        bytes: usize::MAX,
-    };
-
-    fn series(number: i64) -> Series {
-        Series {
-            resource: Arc::default(),
-            scope: Arc::default(),
-            metric: Arc::new(Metric {
-                name: "m".into(),
-                description: "".into(),
-                unit: "".into(),
-                data: Data::Gauge,
-                metadata: Attributes::default(),
-            }),
-            attributes: [("number", number)].into_iter().collect(),
-        }
-    }
-
-    #[test]
-    fn a_burst_that_is_over_leaves_no_memory_and_no_old_place_leads_to_a_new_cell() {
-        let cells = Cells::new(10);
-        let rule = Rule::new(Pattern::Glob("*".into()));
-        let add = |from: i64, now: u64| -> Vec<CellRef> {
-            let numbers = from..from + 1000;
-            numbers
-                .map(|number| {
-                    cells
-                        .resolve(
-                            series(number),
-                            CAPS,
-                            |_| State::new(Data::Gauge, &rule, 0, now),
-                            now,
-                        )
-                        .unwrap()
-                })
-                .collect()
-        };
-        let slots = || -> usize {
-            (0..cells.chunks.chunks())
-                .map(|chunk| cells.chunks.lock(chunk).capacity())
-                .sum()
-        };
-        let mut old = Vec::new();
-        for burst in 0..5 {
-            let now = 1 + 100 * burst;
-            let new = add(1000 * burst as i64, now);
-            for at in &new {
-                assert!(cells.cursor().get(*at).is_some() && !old.contains(at));
-            }
-            assert!(old.iter().all(|at| cells.cursor().get(*at).is_none()));
-            old.extend(new);
-            assert_eq!((cells.expire(now + 50), cells.len()), (1000, 0));
-            assert!(slots() <= CHUNK as usize, "{}", slots());
-        }
-        assert_eq!(cells.chunks.used(), 1000, "places are used again");
-    }
-}
+mod tests;

@@ -1,4 +1,20 @@
-//! How a table takes in points: one after the other, with the locks kept from point to point.
+//! Sessions: a table takes in points one after the other, and keeps its locks from point to point.
+//!
+//! A point is a look-up of its stream, a step of the stream, and a change of the cells that the stream feeds.
+//!
+//! - `step` is the fast path: the stream is known. It takes no lock where points come in the order of the
+//!   last time.
+//! - `connect` is the slow path: the stream is new or has left. It decodes the identity, and finds or makes
+//!   the cells.
+//!
+//! Lock order: register of streams, shard, chunk of streams, register of cells, chunk of cells, registry of
+//! sources. A session holds at most one chunk of streams and one of cells between points. So:
+//! - `step` releases the cells before it locks another chunk of streams.
+//! - `connect`, a rejection and every [`IN_A_ROW`]th point release all.
+//! - The registry of sources is locked last and for one call.
+//!
+//! Ownership: the table owns all state. The session has its cursors, and whether readers need to learn of a
+//! change; it reports that when it releases its locks.
 
 use std::sync::Arc;
 
@@ -11,11 +27,11 @@ use crate::stream_tracker::{Rejection, Sample};
 use crate::streams::{self, lock};
 use crate::{FutureAction, Point, Series, UnixNanos, clock};
 
-/// A run of points that a table takes in; see [`Table::session`].
+/// A sequence of points that a table takes in; see [`Table::session`].
 ///
-/// It keeps the locks of one chunk of streams and one of cells from point to point, as long as they are those that the
-/// next point needs: a caller that holds one must not call the table in another way. Points that come in the order in which
-/// they came the last time cost no look-up.
+/// It keeps the locks of one chunk of streams and one of cells from point to point while the next point
+/// needs them. A caller that has a session must not call the table in another way. Points in the order of
+/// the last time need no look-up.
 #[derive(Debug)]
 pub struct Session<'a> {
     table: &'a Table,
@@ -24,14 +40,14 @@ pub struct Session<'a> {
     latest: UnixNanos,
     streams: streams::Cursor<'a, Stream>,
     cells: cell::Cursor<'a>,
-    /// Points since the locks were given back.
+    /// Points since the last release of the locks.
     in_a_row: u32,
     has_changed: bool,
-    /// Whose points come: the registry has noted it.
+    /// The source of the last points, whose report the registry has noted.
     heard: Option<SourceNumber>,
 }
 
-/// Points after which others get their turn at the locks.
+/// Points after which a session releases its locks for other threads.
 const IN_A_ROW: u32 = 64;
 
 impl Table {
@@ -91,7 +107,7 @@ impl Session<'_> {
             Outcome::Absorbed => self.has_changed = true,
             Outcome::Rejected(rejection) => {
                 self.table.reject(rejection, 1);
-                // The caller may take its time over the answer.
+                // The caller may work on the rejection for long.
                 self.pause();
             }
             Outcome::Unmatched => {}
@@ -99,7 +115,8 @@ impl Session<'_> {
         outcome
     }
 
-    /// What becomes of a point whose time lies too far ahead; `None`: it is taken, with the time of its arrival.
+    /// The outcome of a point whose time lies too far ahead; `None`: it is taken, with the time of its
+    /// arrival.
     #[cold]
     fn refuse_future(
         &mut self,
@@ -128,7 +145,7 @@ impl Session<'_> {
         if self.in_a_row >= IN_A_ROW {
             self.pause();
         }
-        let stream = match self.streams.at_hand(key, self.now) {
+        let stream = match self.streams.next_if_locked(key, self.now) {
             Some(stream) => stream,
             None => {
                 // Streams before cells.
@@ -144,7 +161,7 @@ impl Session<'_> {
         Some(step)
     }
 
-    /// Notes once that a source reports. The lock of the registry is the last one that is taken.
+    /// Notes once that a source reports.
     #[cold]
     fn hear(&mut self, source: SourceNumber, step: &Step) {
         let is_taken = !matches!(step, Step::Left | Step::Done(Outcome::Unmatched));
@@ -154,7 +171,7 @@ impl Session<'_> {
         }
     }
 
-    /// Makes a stream known, or connects one that had left, and shows it the sample.
+    /// Adds a stream, or connects one that has left to its cells again, and shows it the sample.
     fn connect(
         &mut self,
         key: Key,
@@ -193,13 +210,13 @@ impl Session<'_> {
         }
         match step {
             Some((_, Step::Done(outcome))) => outcome,
-            // A sweep took the stream away between two steps; that it had been idle so long makes this rare.
+            // A sweep removed the stream between the two look-ups. It was idle for long, so this is rare.
             Some((_, Step::Left)) | None => Outcome::Rejected(Rejection::Limit),
         }
     }
 
-    /// Gives all locks back until the next point, and lets readers know what has changed. For anyone who has something
-    /// else to do first.
+    /// Releases all locks until the next point, and raises the version of the table after a change. For a
+    /// caller that does other work first.
     pub fn pause(&mut self) {
         self.cells.release();
         self.streams.release();
