@@ -1,11 +1,12 @@
 //! Partials: what many producers have counted of one series, in a form that may be sent twice, late and in any order.
 //!
-//! A producer says its running total together with an epoch (when its run began) and a sequence number. Of each run the
-//! word with the highest sequence counts, and the total is the sum over all runs. Merging two sets of partials is
-//! commutative, associative and idempotent: it does not matter who heard what first, or how often.
+//! A producer sends its running total, its epoch (the time of its start) and a sequence number. The partial
+//! with the highest sequence of an epoch counts, and the total is the sum over all epochs. Merging two sets
+//! of partials is commutative, associative and idempotent: order and repetition do not matter.
 //!
-//! What is kept does not grow with the restarts of a producer: [`Partials::fold`] adds its runs up into one that is
-//! retained and names the highest folded epoch. Words of that epoch or an older one add nothing any more.
+//! The state does not grow with the restarts of a producer: [`Partials::fold`] adds its epochs up into one
+//! that is retained, with the number of the highest folded epoch. Partials of that epoch or an older one add
+//! nothing afterwards.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
@@ -14,20 +15,20 @@ use crate::saved::StreamId;
 use crate::stream_tracker::{Change, Increase, LastValue};
 use crate::{UnixNanos, Value};
 
-/// One word of a producer.
+/// A running total of one producer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial {
-    /// Who.
+    /// The producer.
     pub producer: StreamId,
-    /// When its run began.
+    /// The start of its epoch.
     pub epoch: UnixNanos,
-    /// Grows with every word of a run.
+    /// A number that grows with each partial of an epoch.
     pub sequence: u64,
-    /// What it has counted in this run: a number, a histogram of either kind, or a summary.
+    /// The total of this epoch: a number, a histogram of either kind, or a summary.
     pub value: Value,
 }
 
-/// What all producers of a series have said.
+/// The totals of all producers of a series.
 #[derive(Clone, Debug, Default)]
 pub struct Partials {
     producers: BTreeMap<StreamId, Producer>,
@@ -35,20 +36,22 @@ pub struct Partials {
 
 #[derive(Clone, Debug, Default)]
 struct Producer {
-    /// The runs that were folded, up to this epoch.
-    retained: Option<(UnixNanos, Word)>,
-    /// Later runs.
-    runs: BTreeMap<UnixNanos, Word>,
+    /// The sum of the folded epochs, up to this one.
+    retained: Option<(UnixNanos, EpochTotal)>,
+    /// The epochs after it.
+    epochs: BTreeMap<UnixNanos, EpochTotal>,
 }
 
+/// The newest total of an epoch.
 #[derive(Clone, Debug)]
-struct Word {
+struct EpochTotal {
     sequence: u64,
     total: LastValue,
 }
 
-impl Word {
-    /// Which of two words counts: the later one; of two that contradict each other always the same.
+impl EpochTotal {
+    /// The order of two totals of an epoch: the later one wins, and between two that differ always the same
+    /// one.
     fn rank(&self) -> (u64, Vec<u8>) {
         let mut bytes = Vec::new();
         self.total.save(&mut bytes);
@@ -67,86 +70,86 @@ impl Producer {
         self.retained.as_ref().map(|(epoch, _)| *epoch)
     }
 
-    fn take(&mut self, epoch: UnixNanos, word: Word) {
+    fn take(&mut self, epoch: UnixNanos, entry: EpochTotal) {
         if self.floor().is_some_and(|folded| epoch <= folded) {
             return;
         }
-        match self.runs.entry(epoch) {
-            Occupied(mut known) => known.get_mut().prefer(word),
-            Vacant(new) => drop(new.insert(word)),
+        match self.epochs.entry(epoch) {
+            Occupied(mut known) => known.get_mut().prefer(entry),
+            Vacant(new) => drop(new.insert(entry)),
         }
     }
 
-    fn retain(&mut self, epoch: UnixNanos, word: Word) {
+    fn retain(&mut self, epoch: UnixNanos, entry: EpochTotal) {
         match &mut self.retained {
             Some((known, _)) if *known > epoch => {}
-            Some((known, mine)) if *known == epoch => mine.prefer(word),
-            retained => *retained = Some((epoch, word)),
+            Some((known, mine)) if *known == epoch => mine.prefer(entry),
+            retained => *retained = Some((epoch, entry)),
         }
         let floor = self.floor();
-        self.runs.retain(|epoch, _| Some(*epoch) > floor);
+        self.epochs.retain(|epoch, _| Some(*epoch) > floor);
     }
 
-    fn words(&self) -> impl Iterator<Item = &Word> {
-        let retained = self.retained.iter().map(|(_, word)| word);
-        retained.chain(self.runs.values())
+    fn totals(&self) -> impl Iterator<Item = &EpochTotal> {
+        let retained = self.retained.iter().map(|(_, entry)| entry);
+        retained.chain(self.epochs.values())
     }
 }
 
 impl Partials {
-    /// Takes a word. One that was heard before, is older than what was heard, or of a folded run adds nothing; nor does
-    /// a value that is none.
+    /// Takes a partial. It adds nothing if it is known, older than a known one, of a folded epoch, or
+    /// without a value.
     pub fn take(&mut self, partial: &Partial) {
         if let Some(total) =
             LastValue::of(&partial.value).filter(|total| !matches!(total, LastValue::Nothing))
         {
-            let word = Word {
+            let entry = EpochTotal {
                 sequence: partial.sequence,
                 total,
             };
             let producer = self.producers.entry(partial.producer).or_default();
-            producer.take(partial.epoch, word);
+            producer.take(partial.epoch, entry);
         }
     }
 
-    /// Takes everything that another set holds.
+    /// Merges another set into this one.
     pub fn merge(&mut self, other: &Self) {
         for (id, theirs) in &other.producers {
             let mine = self.producers.entry(*id).or_default();
-            if let Some((epoch, word)) = &theirs.retained {
-                mine.retain(*epoch, word.clone());
+            if let Some((epoch, entry)) = &theirs.retained {
+                mine.retain(*epoch, entry.clone());
             }
-            for (epoch, word) in &theirs.runs {
-                mine.take(*epoch, word.clone());
+            for (epoch, entry) in &theirs.epochs {
+                mine.take(*epoch, entry.clone());
             }
         }
     }
 
-    /// Adds up all runs of a producer that has ended, or all but its last of one that lives.
+    /// Folds all epochs of a producer that has ended, or all but the last of one that is alive.
     pub fn fold(&mut self, producer: StreamId, is_over: bool) {
         let Some(producer) = self.producers.get_mut(&producer) else {
             return;
         };
         let keep = usize::from(!is_over);
-        while producer.runs.len() > keep {
-            let Some((epoch, run)) = producer.runs.pop_first() else {
+        while producer.epochs.len() > keep {
+            let Some((epoch, entry)) = producer.epochs.pop_first() else {
                 break;
             };
             let sum = match producer.retained.take() {
-                Some((_, retained)) => Word {
-                    sequence: run.sequence,
-                    total: sum(retained.total, run.total),
+                Some((_, retained)) => EpochTotal {
+                    sequence: entry.sequence,
+                    total: sum(retained.total, entry.total),
                 },
-                None => run,
+                None => entry,
             };
             producer.retained = Some((epoch, sum));
         }
     }
 
-    /// What all producers have counted; `None` before any has said anything.
+    /// The sum over all producers; `None`: no producer has sent a partial.
     pub fn total(&self) -> Option<Value> {
-        let words = self.producers.values().flat_map(Producer::words);
-        words.map(|word| word.total.clone()).reduce(sum)?.value()
+        let totals = self.producers.values().flat_map(Producer::totals);
+        totals.map(|entry| entry.total.clone()).reduce(sum)?.value()
     }
 
     /// The highest epoch of a producer that was folded.
@@ -154,15 +157,15 @@ impl Partials {
         self.producers.get(&producer)?.floor()
     }
 
-    /// How many totals are kept.
+    /// Number of totals.
     pub fn len(&self) -> usize {
         self.producers
             .values()
-            .map(|producer| producer.words().count())
+            .map(|producer| producer.totals().count())
             .sum()
     }
 
-    /// Whether nothing was said yet.
+    /// Whether no producer has sent a partial.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -170,7 +173,11 @@ impl Partials {
     #[cfg(test)]
     fn state(&self) -> Vec<tests::Known> {
         let of = |(id, producer): (&StreamId, &Producer)| {
-            (*id, producer.floor(), producer.words().map(Word::rank).collect())
+            (
+                *id,
+                producer.floor(),
+                producer.totals().map(EpochTotal::rank).collect(),
+            )
         };
         self.producers.iter().map(of).collect()
     }
@@ -197,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// A producer, what was folded of it, and its words by rank.
+    /// A producer, its folded epoch, and its totals by rank.
     pub(super) type Known = (StreamId, Option<UnixNanos>, Vec<(u64, Vec<u8>)>);
 
     fn id(number: u8) -> StreamId {
@@ -206,7 +213,7 @@ mod tests {
         id
     }
 
-    fn word() -> impl Strategy<Value = Partial> {
+    fn partial() -> impl Strategy<Value = Partial> {
         (0u8..3, 1u64..4, 0u64..4, 0i64..100).prop_map(|(producer, epoch, sequence, value)| Partial {
             producer: id(producer),
             epoch,
@@ -215,10 +222,10 @@ mod tests {
         })
     }
 
-    /// A set as it may have come about: words and folds.
+    /// A set as it may have come about: partials and folds.
     fn set() -> impl Strategy<Value = Partials> {
         let step = prop_oneof![
-            5 => word().prop_map(Ok),
+            5 => partial().prop_map(Ok),
             1 => (0u8..3, any::<bool>()).prop_map(Err),
         ];
         prop::collection::vec(step, 0..20).prop_map(|steps| {
@@ -250,41 +257,42 @@ mod tests {
             prop_assert_eq!(merged(&merged(&a, &b), &b).state(), merged(&a, &b).state());
         }
 
-        /// The model: producers that count, restart and end; their words come to two gateways in any order, repeated,
-        /// some only to one of them; one of the two folds.
+        /// The model: producers that count, restart and end; their partials come to two gateways in any
+        /// order, repeated, some only to one of them; one of the two folds.
         #[test]
         fn the_total_is_what_was_counted_and_never_falls(
             acts in prop::collection::vec((0u8..4, 0i64..50, 0u8..8), 1..60),
             order in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..120),
         ) {
-            let mut runs: HashMap<u8, (u64, u64, i64)> = HashMap::new();
-            let (mut words, mut counted) = (Vec::new(), 0);
+            let mut epochs: HashMap<u8, (u64, u64, i64)> = HashMap::new();
+            let (mut partials, mut counted) = (Vec::new(), 0);
             for (at, (producer, more, restarts)) in acts.into_iter().enumerate() {
-                let run = runs.entry(producer).or_insert((1, 0, 0));
+                let epoch = epochs.entry(producer).or_insert((1, 0, 0));
                 if restarts == 0 {
-                    *run = (at as u64 + 2, 0, 0);
+                    *epoch = (at as u64 + 2, 0, 0);
                 }
-                (run.1, run.2) = (run.1 + 1, run.2 + more);
+                (epoch.1, epoch.2) = (epoch.1 + 1, epoch.2 + more);
                 counted += more;
-                words.push(Partial { producer: id(producer), epoch: run.0, sequence: run.1, value: Value::Int(run.2) });
+                let (producer, value) = (id(producer), Value::Int(epoch.2));
+                partials.push(Partial { producer, epoch: epoch.0, sequence: epoch.1, value });
             }
             let (mut left, mut right) = (Partials::default(), Partials::default());
             let mut last = 0;
             for (index, is_left) in order {
-                let word = index.get(&words);
-                if is_left { left.take(word) } else { right.take(word) }
+                let partial = index.get(&partials);
+                if is_left { left.take(partial) } else { right.take(partial) }
                 let total = left.total().and_then(|total| total.as_f64()).unwrap_or(0.0);
                 prop_assert!(total >= last as f64);
                 last = total as i64;
             }
             // In the end the left one hears everything, folds, and hears it all again, as do both of each other.
-            words.iter().for_each(|word| left.take(word));
+            partials.iter().for_each(|partial| left.take(partial));
             let whole = Some(Value::Int(counted));
             prop_assert_eq!(left.total(), whole.clone());
             for producer in 0..4 {
                 left.fold(id(producer), producer % 2 == 0);
             }
-            words.iter().rev().for_each(|word| left.take(word));
+            partials.iter().rev().for_each(|partial| left.take(partial));
             left.merge(&right);
             right.merge(&left);
             prop_assert_eq!((left.total(), right.total()), (whole.clone(), whole));
