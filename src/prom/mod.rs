@@ -4,6 +4,7 @@
 //! prometheus/otlptranslator where it leaves room.
 
 pub mod catalog;
+pub mod duration;
 pub mod escaping;
 pub mod flat;
 pub mod format;

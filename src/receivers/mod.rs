@@ -1,5 +1,6 @@
 //! Receivers: bring telemetry in.
 
+mod globs;
 mod kept;
 pub mod nixl;
 pub mod nixl_mp;
@@ -9,6 +10,7 @@ pub mod prometheus;
 pub mod prometheusremotewrite;
 pub mod shm;
 pub mod uds;
+mod watch;
 
 use crate::component::ReceiverFactory;
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use glob::Pattern;
-
 use crate::config::{Node, Problems};
+use crate::receivers::globs::check_globs;
 
 /// Below this a poll costs more than what it finds.
 const MIN_POLL_INTERVAL: Duration = Duration::from_micros(100);
@@ -73,18 +72,4 @@ impl Config {
             check_globs(at.child(key), cx);
         }
     }
-}
-
-/// Every text in the list must be a glob.
-pub(in crate::receivers) fn check_globs(list: &Node, cx: &mut Problems) {
-    for item in list.as_list().unwrap_or_default() {
-        if let Some(Err(error)) = item.as_str().map(Pattern::new) {
-            cx.at(item).error(format!("not a glob: {error}"));
-        }
-    }
-}
-
-/// Globs that have been checked already.
-pub(in crate::receivers) fn patterns(globs: &[String]) -> Vec<Pattern> {
-    globs.iter().filter_map(|glob| Pattern::new(glob).ok()).collect()
 }

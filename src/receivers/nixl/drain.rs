@@ -12,10 +12,10 @@ use super::config::Config;
 use super::kinds::Selection;
 use super::metrics::Names;
 use super::ring::{self, DrainContext, Look, Ring};
-use super::watch::Watch;
 use crate::component::worker::Pause;
 use crate::component::{Context, Entry, Shared};
 use crate::receivers::kept::{self, Kept};
+use crate::receivers::watch::{FileNames, Watch};
 
 /// How long a file that could not be opened rests before it is tried again, once it has been reported.
 const REJECT_REST: Duration = Duration::from_secs(1);
@@ -52,6 +52,7 @@ impl Drain {
             "" => rustix::system::uname().nodename().to_string_lossy().into(),
             configured => configured.into(),
         };
+        let files = FileNames::new(&config.include, &config.exclude);
         Self {
             context: DrainContext {
                 receiver: base.id.clone(),
@@ -64,7 +65,7 @@ impl Drain {
             path: base.path.clone(),
             consume: config.consume,
             poll_interval: config.poll_interval,
-            watch: Watch::of(config),
+            watch: Watch::new(config.directories.clone(), files, config.scan_interval),
             rings: BTreeMap::new(),
             refusals: BTreeMap::new(),
             kept: Kept::new(&base.shared.memory),

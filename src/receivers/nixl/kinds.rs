@@ -7,6 +7,7 @@ use tidegate_engine::{Attributes, Instrument, Kind, Schema};
 use tidegate_ring::{Category, Names};
 
 use super::config::{self, Config};
+use crate::receivers::globs;
 
 /// What each NIXL event is, in words. Rows of the table of event types (NIXL telemetry, version 4).
 const DESCRIPTIONS: &[(&str, &str)] = &[
@@ -41,7 +42,7 @@ impl Selection {
                 .iter()
                 .map(|category| ring_category(*category))
                 .collect(),
-            events: config::patterns(&config.events),
+            events: globs::patterns(&config.events),
         }
     }
 

@@ -11,7 +11,6 @@ mod kinds;
 mod metrics;
 mod pace;
 mod ring;
-pub(in crate::receivers) mod watch;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::{Node, Problems};
-use crate::receivers::nixl::config::check_globs;
+use crate::receivers::globs::check_globs;
 
 crate::options! {
     /// Options of the `nixl_mp` receiver.

@@ -22,7 +22,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
 use crate::receivers::kept::{self, Kept};
-use crate::receivers::nixl::watch::{Names, Watch};
+use crate::receivers::watch::{FileNames, Watch};
 use config::Config;
 use store::{Look, Store};
 
@@ -86,7 +86,7 @@ struct Stores {
 
 impl Stores {
     fn new(config: Arc<Config>, base: Context, entry: Entry) -> Self {
-        let names = Names::new(&config.include, &config.exclude);
+        let names = FileNames::new(&config.include, &config.exclude);
         let watch = Watch::new(config.directories.clone(), names, config.scan_interval);
         Self {
             config,

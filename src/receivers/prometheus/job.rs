@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::config::Config;
 use super::config::http::HttpOptions;
 use super::config::scrape::{Escaping, GlobalConfig, Protocol, ScrapeConfig};
-use super::config::units::PromDuration;
 use super::labels::Labels;
 use super::relabel::{Rule, Validation};
+use crate::prom::duration::PromDuration;
 use crate::prom::model::Resolution;
 
 /// Where nobody says how large a page may be: a hundred times what large exporters answer with, and a bound.

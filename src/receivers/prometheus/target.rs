@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::config::units::PromDuration;
 use super::job::Job;
 use super::labels::Labels;
 use super::relabel;
 use crate::component::targets::Pairs;
+use crate::prom::duration::PromDuration;
 
 const ADDRESS: &str = "__address__";
 const SCHEME: &str = "__scheme__";

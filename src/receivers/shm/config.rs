@@ -6,7 +6,7 @@ use tidegate_cells::Limits;
 
 use super::MIN_POLL;
 use crate::config::{Node, Problems};
-use crate::receivers::nixl::config::check_globs;
+use crate::receivers::globs::check_globs;
 
 crate::options! {
     /// Options of the `shm` receiver.

@@ -4,7 +4,7 @@ use tidegate_promql::Millis;
 
 use super::Failure;
 use crate::net::pages::Request;
-use crate::receivers::prometheus::config::units::PromDuration;
+use crate::prom::duration::PromDuration;
 
 /// The bounds of Go's `time.Duration`, in seconds.
 const MAX_DURATION_S: f64 = 9_223_372_036.0;

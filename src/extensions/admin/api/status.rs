@@ -11,7 +11,7 @@ use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::lanes::HEAVY;
 use crate::net::pages::Request;
-use crate::receivers::prometheus::config::units::PromDuration;
+use crate::prom::duration::PromDuration;
 
 impl Api {
     /// Where series come from.

@@ -10,7 +10,7 @@ use super::{Api, Failure, Page, params};
 use crate::component::targets::{Pairs, ScrapePool, ScrapeTarget};
 use crate::component::unix_now;
 use crate::net::pages::Request;
-use crate::receivers::prometheus::config::units::PromDuration;
+use crate::prom::duration::PromDuration;
 
 /// What Go writes for no time.
 const NEVER: &str = "0001-01-01T00:00:00Z";

@@ -4,8 +4,9 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use super::http::{self, http_options};
-use super::units::{PromDuration, Text};
+use super::units::Text;
 use crate::config::{Node, Ordered, Problems};
+use crate::prom::duration::PromDuration;
 
 crate::options! {
     /// Targets with labels in common.

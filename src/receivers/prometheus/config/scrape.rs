@@ -3,8 +3,9 @@
 use super::discovery::{DnsSdConfig, FileSdConfig, HttpSdConfig, StaticConfig};
 use super::http::http_options;
 use super::refused;
-use super::units::{PromBytes, PromDuration, Text};
+use super::units::{PromBytes, Text};
 use crate::config::{Node, Ordered, Problems};
+use crate::prom::duration::PromDuration;
 use crate::receivers::prometheus::relabel::{Rule, Validation};
 
 crate::choices! {

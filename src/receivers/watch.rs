@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use glob::Pattern;
 use rustix::fs::inotify;
 
-use super::config::{self, Config};
+use super::globs;
 
 /// A file that appeared is looked for again this soon for `SETTLE`: its header may not be complete yet.
 const SETTLE_SCAN: Duration = Duration::from_millis(5);
@@ -20,11 +20,11 @@ const SETTLE: Duration = Duration::from_millis(500);
 const BLIND_SCAN: Duration = Duration::from_millis(50);
 
 /// Lists directories and notices their changes.
-pub(in crate::receivers) struct Watch {
+pub(super) struct Watch {
     globs: Vec<String>,
     /// Which of them match no directory.
     missing: Vec<bool>,
-    names: Names,
+    names: FileNames,
     scan_interval: Duration,
     inotify: Option<OwnedFd>,
     /// Directories that inotify watches. The watch follows the inode, so a directory made anew is added again.
@@ -34,16 +34,16 @@ pub(in crate::receivers) struct Watch {
 }
 
 /// Which file names are looked at.
-pub(in crate::receivers) struct Names {
+pub(super) struct FileNames {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
 }
 
-impl Names {
-    pub(in crate::receivers) fn new(include: &[String], exclude: &[String]) -> Self {
+impl FileNames {
+    pub(super) fn new(include: &[String], exclude: &[String]) -> Self {
         Self {
-            include: config::patterns(include),
-            exclude: config::patterns(exclude),
+            include: globs::patterns(include),
+            exclude: globs::patterns(exclude),
         }
     }
 
@@ -54,12 +54,7 @@ impl Names {
 }
 
 impl Watch {
-    pub(super) fn of(config: &Config) -> Self {
-        let names = Names::new(&config.include, &config.exclude);
-        Self::new(config.directories.clone(), names, config.scan_interval)
-    }
-
-    pub(in crate::receivers) fn new(globs: Vec<String>, names: Names, scan_interval: Duration) -> Self {
+    pub(super) fn new(globs: Vec<String>, names: FileNames, scan_interval: Duration) -> Self {
         let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
         let inotify = inotify::init(flags)
             .inspect_err(
@@ -80,7 +75,7 @@ impl Watch {
     }
 
     /// The files there are, if it is time to look again.
-    pub(in crate::receivers) fn scan(&mut self, now: Instant) -> Option<Vec<PathBuf>> {
+    pub(super) fn scan(&mut self, now: Instant) -> Option<Vec<PathBuf>> {
         if self.changed() {
             self.settled = now + SETTLE;
             self.next_scan = now;
@@ -132,7 +127,7 @@ impl Watch {
     }
 
     /// The declared directories that are not there.
-    pub(in crate::receivers) fn missing(&self) -> Vec<String> {
+    pub(super) fn missing(&self) -> Vec<String> {
         let globs = self.globs.iter().zip(&self.missing);
         let missing = globs.filter(|(_, is_missing)| **is_missing);
         missing
@@ -196,7 +191,7 @@ mod tests {
     use super::*;
 
     fn watch(directory: &Path) -> Watch {
-        let names = Names::new(&["*".to_owned()], &["*.tmp".to_owned()]);
+        let names = FileNames::new(&["*".to_owned()], &["*.tmp".to_owned()]);
         Watch::new(
             vec![format!("{}/*", directory.display())],
             names,
@@ -255,7 +250,7 @@ mod tests {
     fn a_directory_that_is_not_there_is_named_until_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("later");
-        let names = Names::new(&["*".to_owned()], &[]);
+        let names = FileNames::new(&["*".to_owned()], &[]);
         let mut watch = Watch::new(vec![path.display().to_string()], names, Duration::from_secs(1));
         let now = Instant::now();
         watch.scan(now);
