@@ -1,8 +1,8 @@
 //! tidegate: a telemetry gateway for AI-inference clusters, in the shape of an OpenTelemetry Collector.
 //!
 //! `ARCHITECTURE.md` is the map. Dependencies point one way: commands -> service -> components
-//! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch ->
-//! `tidegate-wal` -> `tidegate-runtime`, and the other crates.
+//! (receivers, processors, exporters, connectors, extensions) -> delivery -> net, prom -> watch -> component -> batch ->
+//! crates. `cargo xtask rules` checks it.
 
 pub mod batch;
 pub mod built;

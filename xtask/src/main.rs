@@ -14,6 +14,7 @@ mod loom;
 mod pgo;
 mod process;
 mod python;
+mod rules;
 mod sdk;
 mod test;
 mod testenv;
@@ -74,6 +75,11 @@ const COMMANDS: &[Command] = &[
         name: "loom",
         about: "the account of memory under every interleaving of threads (30 seconds); arguments go to the tests",
         run: loom::loom,
+    },
+    Command {
+        name: "rules",
+        about: "check the layers of folders and crates, and the names in the source (a second)",
+        run: rules::rules,
     },
     Command {
         name: "deny",

@@ -1,12 +1,12 @@
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, abuse, deny, instructions, loom, process, python, testenv};
+use crate::{Outcome, abuse, deny, instructions, loom, process, python, rules, testenv};
 use std::path::Path;
 use std::process::Command;
 
 /// Installs what is missing and runs every test of the workspace, also after a failure; those in Python, what the
-/// hottest paths cost in instructions, small attacks, the account under every interleaving of threads, and what crates are
-/// made of, unless the arguments choose among cargo's.
+/// hottest paths cost in instructions, small attacks, the account under every interleaving of threads, the rules of the
+/// source, and what crates are made of, unless the arguments choose among cargo's.
 ///
 /// Those and examples in the documentation come first, so that the run ends with the closing lines of the
 /// unit and whole-gateway tests.
@@ -15,6 +15,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let others = match arguments {
         [] => {
             let results = [
+                rules::rules(&[]),
                 deny::deny(&[]),
                 loom::loom(&[]),
                 python::test(&[]),

@@ -1,0 +1,290 @@
+//! Layers: which folder of `src` and which component may import which other.
+
+use std::path::Path;
+
+use super::source::{Import, Source};
+use super::{Breach, rust_files};
+
+/// The folders and files of `src`, the highest layer first. One may import lower layers, and nothing of its own layer.
+///
+/// `main.rs` and `lib.rs` are above all layers.
+const LAYERS: &[&[&str]] = &[
+    &["commands"],
+    &["service"],
+    &[
+        "receivers",
+        "processors",
+        "exporters",
+        "connectors",
+        "extensions",
+        "telemetry",
+    ],
+    &["delivery"],
+    &["net", "prom"],
+    &["watch", "storage"],
+    &["component"],
+    &["config"],
+    &["batch"],
+    &["built", "protofile"],
+];
+
+/// The folders of `src` that have a folder per component. All components of the class share the files beside these.
+const CLASSES: &[&str] = &["receivers", "processors", "exporters", "connectors", "extensions"];
+
+/// Folders in a class that are no components.
+const SHARED: &[(&str, &str)] = &[("processors", "select")];
+
+/// An import that the code has against the layers. The comment in the table gives the reason.
+struct Exception {
+    /// The importing file or folder, below `src`.
+    from: &'static str,
+    /// The imported item or module, without `crate::`.
+    to: &'static str,
+}
+
+/// The check reports rows that no import needs: remove these.
+const EXCEPTIONS: &[Exception] = &[
+    // Each address of the balancer has a complete OTLP exporter, with its options, queue and retries.
+    Exception {
+        from: "exporters/loadbalancing",
+        to: "exporters::otlp",
+    },
+    // Extensions share storage and composites with components. Both types need the account of memory.
+    Exception {
+        from: "component",
+        to: "storage::Storage",
+    },
+    Exception {
+        from: "component",
+        to: "watch::Watched",
+    },
+    // The limiter of repeated log lines is part of the logs until a lower layer has it.
+    Exception {
+        from: "net/server.rs",
+        to: "telemetry::Every",
+    },
+    Exception {
+        from: "exporters/prometheus/page.rs",
+        to: "telemetry::Every",
+    },
+];
+
+/// Checks the imports of `src` below `root`.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(super) fn check(root: &Path) -> Result<Vec<Breach>, String> {
+    let files = rust_files(root, "src")?;
+    let sources: Vec<_> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+    Ok(breaches(&sources, EXCEPTIONS))
+}
+
+/// The broken rules of the sources that are no tests, then the exceptions that no import needs.
+fn breaches(sources: &[Source], exceptions: &[Exception]) -> Vec<Breach> {
+    let rules = Rules::of(sources);
+    let mut needed = vec![false; exceptions.len()];
+    let mut breaches = Vec::new();
+    for source in sources.iter().filter(|source| !rules.is_test(source)) {
+        breaches.extend(unlisted(source));
+        for import in &source.imports {
+            let Some(message) = rules.refusal(&source.module, &import.path) else {
+                continue;
+            };
+            match exceptions.iter().position(|row| row.covers(source, import)) {
+                Some(row) => needed[row] = true,
+                None => breaches.push(Breach {
+                    at: format!("{}:{}", source.path, import.line),
+                    message,
+                }),
+            }
+        }
+    }
+    let stale = exceptions.iter().zip(needed).filter(|(_, needed)| !needed);
+    breaches.extend(stale.map(|(row, _)| row.is_stale()));
+    breaches
+}
+
+/// A folder or a file of `src` that no layer lists.
+fn unlisted(source: &Source) -> Option<Breach> {
+    let [top] = source.module.as_slice() else {
+        return None;
+    };
+    layer(top).is_none().then(|| Breach {
+        at: source.path.clone(),
+        message: format!("`{top}` has no layer: add it to LAYERS in xtask/src/rules/layers.rs"),
+    })
+}
+
+fn layer(folder: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&folder))
+}
+
+/// Facts about all sources that the rules need.
+struct Rules<'a> {
+    /// The class and the name of each component.
+    components: Vec<(&'a str, &'a str)>,
+    /// The modules that only tests have.
+    tests: Vec<&'a [String]>,
+}
+
+impl<'a> Rules<'a> {
+    fn of(sources: &'a [Source]) -> Self {
+        let tests = sources.iter().flat_map(|source| &source.test_modules);
+        Self {
+            components: sources.iter().filter_map(component_of).collect(),
+            tests: tests.map(Vec::as_slice).collect(),
+        }
+    }
+
+    fn is_test(&self, source: &Source) -> bool {
+        self.tests.iter().any(|test| source.module.starts_with(test))
+    }
+
+    /// Why a module may not import a path, if it may not.
+    fn refusal(&self, module: &[String], path: &[String]) -> Option<String> {
+        let (from, to) = (module.first()?, path.first()?);
+        let imported = path.join("::");
+        let is_foreign = module.len() > 1 && !path.starts_with(&module[..2]);
+        if CLASSES.contains(&from.as_str()) && is_foreign && self.is_component(path) {
+            return Some(format!(
+                "`{imported}` is another component: move what both need beside them or to a lower layer"
+            ));
+        }
+        let is_allowed = from == to || layer(from)? < layer(to)?;
+        (!is_allowed).then(|| format!("`{from}` is not above `{to}`: it may not import `{imported}`"))
+    }
+
+    fn is_component(&self, path: &[String]) -> bool {
+        let [class, name, ..] = path else { return false };
+        self.components.contains(&(class.as_str(), name.as_str()))
+    }
+}
+
+/// The component whose folder a source is in.
+fn component_of(source: &Source) -> Option<(&str, &str)> {
+    let path = source.path.strip_prefix("src/")?;
+    let (class, rest) = path.split_once('/')?;
+    let (name, _) = rest.split_once('/')?;
+    (CLASSES.contains(&class) && !SHARED.contains(&(class, name))).then_some((class, name))
+}
+
+impl Exception {
+    fn covers(&self, source: &Source, import: &Import) -> bool {
+        let path = source.path.strip_prefix("src/").unwrap_or(&source.path);
+        let imported = import.path.join("::");
+        let is_below = |whole: &str, part: &str, separator: &str| {
+            let rest = whole.strip_prefix(part);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(separator))
+        };
+        is_below(path, self.from, "/") && is_below(&imported, self.to, "::")
+    }
+
+    fn is_stale(&self) -> Breach {
+        Breach {
+            at: "xtask/src/rules/layers.rs".to_owned(),
+            message: format!(
+                "no import needs the exception from `{}` to `{}`: remove it",
+                self.from, self.to
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the rules are broken, with the first quoted name of the message.
+    fn found(files: &[(&str, &str)], exceptions: &[Exception]) -> Vec<(String, String)> {
+        let sources: Vec<_> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+        breaches(&sources, exceptions)
+            .into_iter()
+            .map(|breach| {
+                let name = breach.message.split('`').nth(1).unwrap_or_default();
+                (breach.at, name.to_owned())
+            })
+            .collect()
+    }
+
+    const NOTHING: [(String, String); 0] = [];
+
+    fn one(at: &str, name: &str) -> Vec<(String, String)> {
+        vec![(at.to_owned(), name.to_owned())]
+    }
+
+    #[test]
+    fn an_import_upward_is_a_breach_and_one_downward_is_none() {
+        let files = [
+            ("src/net/mod.rs", "use crate::config::Node;"),
+            ("src/batch/wire/walk.rs", "\nuse crate::{\n    net::Url,\n};"),
+        ];
+        assert_eq!(found(&files, &[]), one("src/batch/wire/walk.rs:3", "batch"));
+    }
+
+    #[test]
+    fn folders_of_one_layer_do_not_import_each_other() {
+        let files = [("src/prom/mod.rs", "fn f() { crate::net::g() }")];
+        assert_eq!(found(&files, &[]), one("src/prom/mod.rs:1", "prom"));
+    }
+
+    #[test]
+    fn a_component_imports_no_other_component() {
+        let files = [
+            (
+                "src/receivers/mod.rs",
+                "pub mod a; pub use a::X; use crate::receivers::b;",
+            ),
+            ("src/receivers/a/mod.rs", "use crate::receivers::{shared, a::c};"),
+            ("src/receivers/b/mod.rs", "use super::a::X;"),
+            ("src/receivers/shared.rs", ""),
+            ("src/processors/d/mod.rs", "use crate::processors::select::S;"),
+            ("src/processors/select/mod.rs", ""),
+        ];
+        assert_eq!(
+            found(&files, &[]),
+            one("src/receivers/b/mod.rs:1", "receivers::a::X")
+        );
+    }
+
+    #[test]
+    fn shared_files_import_no_component_and_classes_no_other_class() {
+        let files = [
+            ("src/receivers/a/mod.rs", ""),
+            ("src/receivers/shared.rs", "use super::a::X;"),
+            ("src/extensions/e/mod.rs", "use crate::receivers::a::X;"),
+            ("src/exporters/mod.rs", "use crate::receivers::shared;"),
+        ];
+        let at: Vec<_> = found(&files, &[]).into_iter().map(|(at, _)| at).collect();
+        let expected = [
+            "src/receivers/shared.rs:1",
+            "src/extensions/e/mod.rs:1",
+            "src/exporters/mod.rs:1",
+        ];
+        assert_eq!(at, expected);
+    }
+
+    #[test]
+    fn tests_may_import_everything() {
+        let files = [
+            ("src/net/mod.rs", "#[cfg(test)]\nmod tests;"),
+            ("src/net/tests.rs", "use crate::service::Plan;"),
+            ("src/net/tests/more.rs", "use crate::service::Plan;"),
+        ];
+        assert_eq!(found(&files, &[]), NOTHING);
+    }
+
+    #[test]
+    fn an_exception_allows_its_import_and_must_be_needed() {
+        let row = |to| Exception { from: "net", to };
+        let files = [("src/net/tls.rs", "use crate::service::Plan;")];
+        assert_eq!(found(&files, &[row("service::Plan")]), NOTHING);
+        let stale = found(&files, &[row("service"), row("delivery")]);
+        assert_eq!(stale, one("xtask/src/rules/layers.rs", "net"));
+    }
+
+    #[test]
+    fn a_folder_without_a_layer_is_a_breach() {
+        let files = [("src/lib.rs", "pub mod novel;"), ("src/novel/mod.rs", "")];
+        assert_eq!(found(&files, &[]), one("src/novel/mod.rs", "novel"));
+    }
+}
