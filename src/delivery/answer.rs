@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn c3_only_the_codes_of_the_specification_are_retried() {
+    fn only_the_codes_of_the_specification_are_retried() {
         let retried: Vec<_> = (0..17)
             .map(Code::from_i32)
             .filter(|code| is_retry(&of_status(&Status::new(*code, "no"))))
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn c3_resource_exhausted_is_retried_only_with_retry_info() {
+    fn resource_exhausted_is_retried_only_with_retry_info() {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(7)));
         let status = Status::with_error_details(Code::ResourceExhausted, "slow down", details);
         assert!(
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn c10_a_broken_connection_is_retried() {
+    fn a_broken_connection_is_retried() {
         let status = Status::from_error(Box::new(std::io::Error::other("connection reset")));
         assert!(is_retry(&of_status(&status)), "{status:?}");
     }
 
     #[test]
-    fn c4_only_the_http_statuses_of_the_specification_are_retried() {
+    fn only_the_http_statuses_of_the_specification_are_retried() {
         let retried: Vec<_> = (300..600)
             .filter_map(|status| http::StatusCode::from_u16(status).ok())
             .filter(|status| is_retry(&of_http(*status, None, "")))
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn c7_a_partial_success_without_rejections_is_a_success() {
+    fn a_partial_success_without_rejections_is_a_success() {
         let answer = |rejected, message: &str| {
             let partial = PartialSuccess {
                 rejected,

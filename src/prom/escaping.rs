@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn e4_the_four_schemes() {
+    fn names_are_escaped_by_each_of_the_four_schemes() {
         use Escaping::{AllowUtf8, Dots, Underscores, Values};
         let table = [
             ("mysystem.prod.west", AllowUtf8, "mysystem.prod.west"),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l1_values_that_are_no_text_become_text() {
+    fn values_that_are_no_text_become_text() {
         let list: AttributeList = [
             AttributeValue::Int(1),
             "x\"".into(),

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n2_units_become_words() {
+    fn units_become_words() {
         let table = [
             ("d", "days"),
             ("h", "hours"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn n3_an_annotation_is_no_word() {
+    fn an_annotation_is_no_word() {
         for (unit, expected) in [
             ("{packet}", ""),
             ("{packet}/s", "per_second"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn n4_a_divisor_is_singular_behind_per() {
+    fn a_divisor_is_singular_behind_per() {
         for (unit, expected) in [
             ("By/s", "bytes_per_second"),
             ("1/m", "per_minute"),

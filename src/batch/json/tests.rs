@@ -45,7 +45,7 @@ fn double(value: Value) -> Result<f64, String> {
 }
 
 #[test]
-fn j1_ids_are_hexadecimal_of_any_case_and_right_length() {
+fn ids_are_hexadecimal_of_any_case_and_right_length() {
     let span = |id: &str| {
         let json = json!({"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": id}]}]}]});
         let wire = to_protobuf(Signal::Traces, json.to_string().as_bytes())?;
@@ -69,7 +69,7 @@ fn j1_ids_are_hexadecimal_of_any_case_and_right_length() {
 }
 
 #[test]
-fn j2_enums_are_numbers() {
+fn enums_are_numbers() {
     let sum = |temporality: Value| {
         let sum = json!({"dataPoints": [], "aggregationTemporality": temporality, "isMonotonic": true});
         metrics(&json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "m", "sum": sum}]}]}]}))
@@ -87,7 +87,7 @@ fn j2_enums_are_numbers() {
 }
 
 #[test]
-fn j3_j4_unknown_fields_and_snake_case_names_are_ignored() {
+fn unknown_fields_and_snake_case_names_are_ignored() {
     let found =
         point(json!({"asInt": "7", "as_double": 1.5, "time_unix_nano": "5", "new": {"a": [1]}})).unwrap();
     assert_eq!(found.value, Some(number_data_point::Value::AsInt(7)));
@@ -95,7 +95,7 @@ fn j3_j4_unknown_fields_and_snake_case_names_are_ignored() {
 }
 
 #[test]
-fn j5_whole_numbers_are_strings_or_numbers_in_range() {
+fn whole_numbers_are_strings_or_numbers_in_range() {
     for seven in [json!("7"), json!(7), json!(7.0)] {
         assert_eq!(point(json!({"timeUnixNano": seven})).unwrap().time_unix_nano, 7);
     }
@@ -118,7 +118,7 @@ fn j5_whole_numbers_are_strings_or_numbers_in_range() {
 }
 
 #[test]
-fn j6_doubles_are_numbers_digits_or_one_of_three_words() {
+fn doubles_are_numbers_digits_or_one_of_three_words() {
     assert_eq!(double(json!(1.5)), Ok(1.5));
     assert_eq!(double(json!("1.5")), Ok(1.5));
     assert_eq!(double(json!(2)), Ok(2.0));
@@ -131,7 +131,7 @@ fn j6_doubles_are_numbers_digits_or_one_of_three_words() {
 }
 
 #[test]
-fn j7_null_is_as_good_as_absent() {
+fn null_is_as_good_as_absent() {
     let found = point(json!({"attributes": null, "asInt": "1", "exemplars": null})).unwrap();
     assert_eq!(
         (found.attributes.len(), found.value),

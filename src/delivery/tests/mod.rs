@@ -321,7 +321,7 @@ async fn what_waits_behind_an_attempt_that_takes_too_long_does_not_all_go_togeth
 }
 
 #[tokio::test]
-async fn c14_a_stop_waits_for_what_can_be_delivered() {
+async fn a_stop_waits_for_what_can_be_delivered() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     setup.destination.start().await.unwrap();
     (0..50).for_each(|_| setup.push(2).unwrap());
@@ -331,7 +331,7 @@ async fn c14_a_stop_waits_for_what_can_be_delivered() {
 }
 
 #[tokio::test]
-async fn c14_a_stop_ends_at_its_deadline_and_books_the_rest() {
+async fn a_stop_ends_at_its_deadline_and_books_the_rest() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     setup.destination.start().await.unwrap();
     (0..50).for_each(|_| setup.push(2).unwrap());
@@ -357,7 +357,7 @@ async fn what_comes_after_the_stop_is_refused_or_booked() {
 }
 
 #[tokio::test]
-async fn c13_nothing_is_sent_of_an_empty_batch() {
+async fn nothing_is_sent_of_an_empty_batch() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     setup.destination.start().await.unwrap();
     let empty: Batch = opaque(Signal::Traces, b"", 0);
@@ -388,7 +388,7 @@ impl Attempt for Keep {
 }
 
 #[tokio::test]
-async fn c12_each_destination_has_its_own_queue_and_the_payload_is_shared() {
+async fn each_destination_has_its_own_queue_and_the_payload_is_shared() {
     let got: [Arc<Mutex<Vec<bytes::Bytes>>>; 2] = Default::default();
     let mut delivery = delivery();
     delivery.queue.num_consumers = 1.try_into().unwrap();

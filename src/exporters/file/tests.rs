@@ -67,7 +67,7 @@ fn events_become_the_lines_of_nixls_sample_plugin() {
 }
 
 #[test]
-fn j9_requests_are_lines_of_json_or_frames() {
+fn requests_are_lines_of_json_or_frames() {
     let directory = tempfile::tempdir().unwrap();
     let json = encode(&config(directory.path(), ""), &logs()).unwrap().bytes;
     assert!(json.ends_with(b"\n") && json.iter().filter(|byte| **byte == b'\n').count() == 1);

@@ -190,7 +190,7 @@ async fn a_large_request_arrives_as_it_was() {
 }
 
 #[tokio::test]
-async fn c5_c8_what_is_busy_is_asked_again_and_what_refuses_is_not() {
+async fn a_busy_peer_is_asked_again_and_one_that_refuses_is_not() {
     let sink = Sink::start(|n, _| match n {
         0 => failure(Status::unavailable("starting")),
         1 => {
@@ -252,7 +252,7 @@ async fn what_is_refused_for_its_content_costs_itself_only() {
 }
 
 #[tokio::test]
-async fn c7_partial_success_is_counted_and_not_repeated() {
+async fn partial_success_is_counted_and_not_repeated() {
     let sink = Sink::start(|_, _| {
         let answer = ExportResponse::rejecting(2, "no such unit");
         success(answer.encode_to_vec())

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn e9_there_is_no_default_endpoint() {
+    fn there_is_no_default_endpoint() {
         let mut cx = Problems::default();
         let node = parse_text("a.yaml", "{path: /x}", &mut cx).unwrap();
         assert!(Config::decode(&node, &mut cx).is_none());

@@ -152,7 +152,7 @@ mod tests {
     const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
     #[test]
-    fn e1_e2_every_scraper_gets_the_best_that_both_have() {
+    fn every_scraper_gets_the_best_that_both_have() {
         for (scraper, accept, with, without) in SCRAPERS {
             assert_eq!(Agreed::on(accept, true).content_type(), with, "{scraper}");
             assert_eq!(Agreed::on(accept, false).content_type(), without, "{scraper}");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn e2_versions_and_qualities_decide() {
+    fn versions_and_qualities_decide_on_the_format() {
         let openmetrics =
             |version: &str| format!("application/openmetrics-text; version={version}; charset=utf-8");
         for (accept, expected) in [
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn e3_names_are_escaped_as_asked_for_and_the_answer_says_so() {
+    fn names_are_escaped_as_asked_for_and_the_answer_says_so() {
         for (parameter, escaping, said) in [
             ("", Escaping::Underscores, ""),
             (

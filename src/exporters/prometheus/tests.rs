@@ -221,7 +221,7 @@ async fn gzip_is_used_where_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn e8_zstd_and_qualities() {
+async fn pages_have_the_coding_that_the_client_prefers() {
     let rig = Rig::start("").await;
     rig.push(plain(&[point("hits", COUNTER, 3)]));
     for (accepted, coding) in [
@@ -247,7 +247,7 @@ async fn e8_zstd_and_qualities() {
 }
 
 #[tokio::test]
-async fn e3_e6_names_are_escaped_as_the_scraper_wants_them() {
+async fn names_are_escaped_as_the_scraper_wants_them() {
     let rig = Rig::start("translation_strategy: NoUTF8EscapingWithSuffixes").await;
     let mut hits = point("http.hits", COUNTER, 3);
     Arc::make_mut(&mut hits.series).attributes = [("http.method", "GET")].into_iter().collect();
@@ -379,7 +379,7 @@ async fn series_beyond_a_cap_share_one_and_are_counted() {
 }
 
 #[tokio::test]
-async fn p8_a_series_that_says_it_has_ended_is_not_shown_any_more() {
+async fn a_series_that_says_it_has_ended_is_not_shown_any_more() {
     let rig = Rig::start("").await;
     let (hits, heat) = (point("hits", COUNTER, 3), point("heat", Data::Gauge, 40));
     rig.push(plain(&[hits.clone(), heat.clone()]));
@@ -423,7 +423,7 @@ async fn debug(rig: &Rig) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn p13_a_clash_of_types_leaves_the_whole_later_metric_out_and_names_both_owners() {
+async fn a_clash_of_types_leaves_the_later_metric_out_and_names_both_owners() {
     let rig = Rig::start("enable_open_metrics: true").await;
     let first = table_of("aggregate/a", "queue.depth", Data::Gauge, "");
     let later = table_of("aggregate/b", "queue_depth", COUNTER, "");
@@ -491,7 +491,7 @@ async fn p13_a_clash_of_types_leaves_the_whole_later_metric_out_and_names_both_o
 }
 
 #[tokio::test]
-async fn p13_metrics_described_differently_share_a_family_and_one_comment() {
+async fn metrics_described_differently_share_a_family_and_one_comment() {
     let rig = Rig::start("").await;
     let tables = [
         table_of("aggregate/a", "depth", Data::Gauge, "how deep"),

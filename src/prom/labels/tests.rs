@@ -66,7 +66,7 @@ fn scope(name: &str, version: &str, attributes_of: &[(&str, &str)]) -> Scope {
 }
 
 #[test]
-fn l1_values_become_text_and_are_escaped() {
+fn values_become_text_and_are_escaped() {
     let mut labels = Labels::default();
     labels.add("truth", AttributeRef::Bool(true));
     labels.add("bytes", AttributeRef::Bytes(&[1, 2, 3]));
@@ -75,7 +75,7 @@ fn l1_values_become_text_and_are_escaped() {
 }
 
 #[test]
-fn l2_keys_become_label_names() {
+fn keys_become_label_names() {
     for (key, name) in [
         ("http.method", "http_method"),
         ("a..b", "a_b"),
@@ -95,7 +95,7 @@ fn l2_keys_become_label_names() {
 }
 
 #[test]
-fn l2_names_that_client_libraries_refuse_lose_an_underscore() {
+fn names_that_client_libraries_refuse_lose_an_underscore() {
     assert_eq!(rendered(&[("__x__", "1")]), "_x_=\"1\"");
     assert_eq!(rendered(&[("__name__", "1")]), "_name_=\"1\"");
     let utf8 = naming(Strategy::Nothing, Escaping::AllowUtf8);
@@ -112,7 +112,7 @@ fn an_empty_label_is_none_and_a_nul_does_not_end_the_page() {
 }
 
 #[test]
-fn l2_where_names_are_kept_they_are_escaped_for_the_scraper() {
+fn where_names_are_kept_they_are_escaped_for_the_scraper() {
     let entries = [("http.method", "GET"), ("a\"b\\", "1"), ("n\0l", "2")];
     for (escaping, expected) in [
         (Escaping::AllowUtf8, r#""a\"b\\"="1","http.method"="GET",n_l="2""#),
@@ -130,7 +130,7 @@ fn l2_where_names_are_kept_they_are_escaped_for_the_scraper() {
 }
 
 #[test]
-fn l3_colliding_keys_are_joined_in_the_order_of_the_original_keys() {
+fn colliding_keys_are_joined_in_the_order_of_the_original_keys() {
     assert_eq!(rendered(&[("a_b", "2"), ("a.b", "1")]), r#"a_b="1;2""#);
     assert_eq!(
         rendered(&[("a_b", "1"), ("a.b", "2"), ("a/b", "3")]),
@@ -144,7 +144,7 @@ fn l3_colliding_keys_are_joined_in_the_order_of_the_original_keys() {
 }
 
 #[test]
-fn l3_labels_of_resource_and_scope_are_joined_too() {
+fn labels_of_resource_and_scope_are_joined_too() {
     let point = [
         ("job", "mine"),
         ("instance", "9"),
@@ -165,7 +165,7 @@ fn l3_labels_of_resource_and_scope_are_joined_too() {
 }
 
 #[test]
-fn l4_a_type_s_own_label_is_exported_and_stays_where_the_type_has_none() {
+fn a_type_s_own_label_is_exported_and_stays_where_the_type_has_none() {
     let point = [("le", "1"), ("quantile", "2")];
     let shown = |data| {
         shown(
@@ -179,7 +179,7 @@ fn l4_a_type_s_own_label_is_exported_and_stays_where_the_type_has_none() {
 }
 
 #[test]
-fn r1_a_resource_that_says_who_it_is_gives_job_and_instance() {
+fn a_resource_that_says_who_it_is_gives_job_and_instance() {
     let shown = |resource: &[(&str, &str)]| {
         shown(
             &series(Data::Gauge, &[], resource, Scope::default()),
@@ -198,7 +198,7 @@ fn r1_a_resource_that_says_who_it_is_gives_job_and_instance() {
 }
 
 #[test]
-fn r3_resource_attributes_are_labels_only_where_configured() {
+fn resource_attributes_are_labels_only_where_configured() {
     let resource = [("host.name", "h"), ("service.name", "a"), ("zone", "z")];
     let series = series(Data::Gauge, &[("zone", "point")], &resource, Scope::default());
     let shown = |included: &[&str], excluded: &[&str]| {
@@ -233,7 +233,7 @@ fn r3_resource_attributes_are_labels_only_where_configured() {
 }
 
 #[test]
-fn r4_scopes_are_labels_unless_configured_otherwise() {
+fn scopes_are_labels_unless_configured_otherwise() {
     let scope = Scope {
         schema_url: "http://s".into(),
         ..scope(
@@ -255,7 +255,7 @@ fn r4_scopes_are_labels_unless_configured_otherwise() {
 }
 
 #[test]
-fn r4_a_scope_without_a_name_is_told_apart_all_the_same() {
+fn a_scope_without_a_name_is_told_apart_all_the_same() {
     let series = series(Data::Gauge, &[], &[], scope("", "1.2", &[("a", "b")]));
     assert_eq!(
         shown(&series, &LabelSources::default()),

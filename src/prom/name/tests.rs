@@ -28,7 +28,7 @@ fn check(naming: &Naming, table: &[Row]) {
 use Kind::{Counter, Distribution, Gauge, UpDownCounter};
 
 #[test]
-fn n1_other_characters_become_one_underscore() {
+fn other_characters_become_one_underscore() {
     let table = [
         ("a..b", "", Gauge, "a_b"),
         (
@@ -56,7 +56,7 @@ fn n1_other_characters_become_one_underscore() {
 }
 
 #[test]
-fn n2_n3_n4_the_unit_s_words_follow_the_name() {
+fn the_unit_s_words_follow_the_name() {
     let table = [
         (
             "http.server.duration",
@@ -83,7 +83,7 @@ fn n2_n3_n4_the_unit_s_words_follow_the_name() {
 }
 
 #[test]
-fn n5_a_unit_that_the_name_has_is_not_added() {
+fn a_unit_that_the_name_has_is_not_added() {
     let table = [
         ("response_time_seconds", "s", Gauge, "response_time_seconds"),
         ("seconds_of_day", "s", Gauge, "seconds_of_day"),
@@ -103,7 +103,7 @@ fn n5_a_unit_that_the_name_has_is_not_added() {
 }
 
 #[test]
-fn n6_a_counter_ends_in_total() {
+fn a_counter_ends_in_total() {
     let table = [
         ("foo.bar", "By", Counter, "foo_bar_bytes_total"),
         ("foo_total", "", Counter, "foo_total"),
@@ -124,7 +124,7 @@ fn n6_a_counter_ends_in_total() {
 }
 
 #[test]
-fn n7_a_gauge_of_unit_one_ends_in_ratio() {
+fn a_gauge_of_unit_one_ends_in_ratio() {
     let table = [
         ("used", "1", Gauge, "used_ratio"),
         ("ratio_used_ratio", "1", Gauge, "used_ratio"),
@@ -144,7 +144,7 @@ fn n7_a_gauge_of_unit_one_ends_in_ratio() {
 }
 
 #[test]
-fn n8_percent_is_a_word_and_a_name_without_a_character_is_none() {
+fn percent_is_a_word_and_a_name_without_a_character_is_none() {
     let table = [
         ("used", "%", Gauge, "used_percent"),
         ("___", "", Gauge, ""),
@@ -172,7 +172,7 @@ fn n8_percent_is_a_word_and_a_name_without_a_character_is_none() {
 }
 
 #[test]
-fn n9_a_namespace_stands_before_everything() {
+fn a_namespace_stands_before_everything() {
     let rows = [
         ("x", "By", Counter, "my_ns_x_bytes_total"),
         ("1x", "", Gauge, "my_ns_1x"),
@@ -191,7 +191,7 @@ fn n9_a_namespace_stands_before_everything() {
 }
 
 #[test]
-fn n10_a_unit_is_told_where_the_name_ends_with_it() {
+fn a_unit_is_told_where_the_name_ends_with_it() {
     let naming = naming(UnderscoresAndSuffixes, "");
     for (unit, family, expected) in [
         ("s", "a_seconds", Some("seconds")),
@@ -206,7 +206,7 @@ fn n10_a_unit_is_told_where_the_name_ends_with_it() {
 }
 
 #[test]
-fn n11_utf8_modes_keep_characters_and_join_suffixes_with_underscores() {
+fn utf8_modes_keep_characters_and_join_suffixes_with_underscores() {
     let table = [
         ("foo.bar", "By", Counter, "foo.bar_bytes_total"),
         ("requ\u{ea}sts", "1/s", Gauge, "requ\u{ea}sts_per_second"),
@@ -220,7 +220,7 @@ fn n11_utf8_modes_keep_characters_and_join_suffixes_with_underscores() {
 }
 
 #[test]
-fn e5_strategy_first_then_escaping() {
+fn the_strategy_applies_before_the_escaping() {
     let table = [
         (
             UnderscoresAndSuffixes,

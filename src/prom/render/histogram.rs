@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn p7_indexes_move_by_one_and_counts_become_differences() {
+    fn indexes_move_by_one_and_counts_become_differences() {
         let native = native(&exponential(3, -2, vec![1, 4, 0, 2, 0, 0, 0, 7])).unwrap();
         // Buckets -1, 0, (1 empty), 2, and 6, three empty ones further.
         assert_eq!(native.positive.spans, [(-1, 4), (3, 1)]);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn p7_what_has_no_native_form_has_none() {
+    fn a_histogram_without_a_native_form_has_none() {
         assert_eq!(native(&exponential(-5, 0, vec![1])), None);
         let without_sum = ExponentialHistogram {
             sum: None,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn p7_a_bucket_that_fills_up_moves_no_bound() {
+    fn a_bucket_that_fills_up_moves_no_bound() {
         let sparse = classic(&exponential(2, 3, vec![1, 0, 0, 0, 0, 0, 0, 9]));
         let full = classic(&exponential(2, 3, vec![1, 0, 5, 0, 1, 1, 0, 9]));
         assert_eq!((sparse.bounds.len(), &sparse.bounds), (8, &full.bounds));
@@ -292,7 +292,7 @@ mod tests {
     proptest! {
         /// Few buckets, and those say what the fine ones say.
         #[test]
-        fn p7_a_classic_histogram_counts_what_is_below_its_bounds(histogram in any_exponential()) {
+        fn a_classic_histogram_counts_what_is_below_its_bounds(histogram in any_exponential()) {
             let classic = classic(&histogram);
             prop_assert!(classic.bounds.len() <= 40);
             prop_assert!(classic.bounds.windows(2).all(|two| two[0] < two[1]), "{classic:?}");
@@ -330,7 +330,7 @@ mod tests {
 
         /// The bucket of every observation is the one that the lower resolution puts it in.
         #[test]
-        fn p7_a_resolution_that_is_too_high_is_lowered(
+        fn a_resolution_that_is_too_high_is_lowered(
             scale in 0i32..30,
             offset in -3000i32..3000,
             counts in prop::collection::vec(prop_oneof![3 => Just(0u64), 1 => 1u64..1000], 0..80),

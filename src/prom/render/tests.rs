@@ -208,7 +208,7 @@ fn a_name_of_another_type_is_refused_whole_and_named() {
 }
 
 #[test]
-fn r5_resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
+fn resources_that_differ_only_in_hidden_attributes_make_no_duplicates() {
     let one = series("x", "", Data::Gauge, &[("service.name", "s"), ("pod", "1")], &[]);
     let two = series("x", "", Data::Gauge, &[("service.name", "s"), ("pod", "2")], &[]);
     let mut plain = renderer(Format::Text);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn s7_long_messages_are_shortened_between_characters() {
+    fn long_messages_are_shortened_between_characters() {
         let failure = Failure::invalid("\u{20ac}".repeat(1000));
         assert!(failure.message.len() <= MAX_MESSAGE_BYTES && failure.message.len() > MAX_MESSAGE_BYTES - 3);
     }

@@ -15,7 +15,7 @@ fn without_batching_a_load_goes_out_at_once() {
 }
 
 #[test]
-fn c9_no_more_attempts_than_consumers_and_first_in_first_out() {
+fn no_more_attempts_than_consumers_and_first_in_first_out() {
     let mut bench = Bench::new(2, None);
     (0..4).for_each(|n| bench.push(run(n..n + 1)));
     let first = bench.sends();

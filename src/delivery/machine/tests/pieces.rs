@@ -52,7 +52,7 @@ fn too_large_is_halved_until_it_passes_and_one_item_too_large_is_dropped() {
 }
 
 #[test]
-fn c1_no_request_is_larger_than_the_limit_and_what_is_by_itself_is_dropped_and_counted() {
+fn no_request_exceeds_the_limit_and_a_larger_item_is_dropped_and_counted() {
     // An item has ten bytes here.
     let mut bench = Bench::new(9, None);
     bench.machine.rules.max_bytes = 35;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn c5_retries_back_off_and_hold_no_consumer() {
+fn retries_back_off_and_hold_no_consumer() {
     let mut bench = Bench::new(1, Some(backoff()));
     bench.push(run(0..1));
     bench.push(run(1..2));
@@ -55,7 +55,7 @@ fn without_retry_a_failure_is_final() {
 }
 
 #[test]
-fn c6_a_delay_that_the_peer_asks_for_silences_the_whole_destination() {
+fn a_delay_that_the_peer_asks_for_silences_the_whole_destination() {
     let mut bench = Bench::new(4, Some(backoff()));
     bench.push(run(0..1));
     let (id, _) = bench.send();

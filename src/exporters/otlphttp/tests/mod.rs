@@ -38,7 +38,7 @@ fn json(status: u16, body: &'static str) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn c15_c16_a_request_arrives_as_it_was_below_the_base_with_its_headers() {
+async fn a_request_arrives_as_it_was_below_the_base_with_its_headers() {
     let sink = Sink::start(|_, _| answer(200, "")).await;
     let bench = bench(&sink, ", headers: {api-key: hunter2}").await;
     bench.push(points(3));
@@ -57,7 +57,7 @@ async fn c15_c16_a_request_arrives_as_it_was_below_the_base_with_its_headers() {
 }
 
 #[tokio::test]
-async fn c16_signals_go_to_their_own_endpoints() {
+async fn signals_go_to_their_own_endpoints() {
     let sink = Sink::start(|_, _| answer(200, "")).await;
     let more = format!(
         ", logs_endpoint: \"http://{}/ingest?key=1\", compression: none",
@@ -140,7 +140,7 @@ async fn a_long_answer_in_json_is_not_taken_apart() {
 }
 
 #[tokio::test]
-async fn c5_c8_what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
+async fn a_busy_peer_is_asked_again_when_it_says_and_one_that_refuses_is_not() {
     let sink = Sink::start(|n, _| match n {
         0 => busy("1"),
         1 => answer(502, ""),
@@ -269,7 +269,7 @@ async fn a_redirect_and_a_missing_page_are_final() {
 }
 
 #[tokio::test]
-async fn c2_an_endless_answer_is_not_read_to_its_end() {
+async fn an_endless_answer_is_not_read_to_its_end() {
     let sink = Sink::start(|_, _| answer(200, vec![0; 3 << 20])).await;
     let bench = bench(&sink, "").await;
     bench.push(points(1));
@@ -311,7 +311,7 @@ async fn way_to(sink: &Sink) -> (u16, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn c11_a_connection_is_kept_and_speaks_http_1_where_http_2_is_not_spoken() {
+async fn a_connection_is_kept_and_speaks_http_1_where_http_2_is_not_spoken() {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let certificate = params.self_signed(&key).unwrap();

@@ -47,7 +47,7 @@ fn decoded(decoder: &RemoteWriteDecoder, version: Version, series: &[Series]) ->
 const TWO: Version = Version::Two;
 
 #[test]
-fn i1_i3_types_become_kinds_of_data_and_names_stay() {
+fn types_become_kinds_of_data_and_names_stay() {
     let gauge = Data::Gauge;
     let may_fall = Data::Sum {
         monotonic: false,
@@ -92,7 +92,7 @@ fn i1_i3_types_become_kinds_of_data_and_names_stay() {
 }
 
 #[test]
-fn i6_i9_ends_scopes_and_resources() {
+fn stale_markers_scopes_and_resources_are_taken() {
     let decoder = RemoteWriteDecoder::default();
     let who = [("job", "ns/svc"), ("instance", "i:1")];
     let own = [
@@ -229,7 +229,7 @@ fn what_1_0_says_of_metrics_is_remembered() {
 }
 
 #[test]
-fn i10_exemplars_find_their_series_even_when_they_come_by_themselves() {
+fn exemplars_find_their_series_even_when_they_come_by_themselves() {
     let example = |time| Example {
         time,
         value: 2.5,
@@ -335,7 +335,7 @@ fn a_series_with_too_much_text_or_too_many_labels_is_cut_out() {
 }
 
 #[test]
-fn s1_symbols_that_are_referred_to_again_and_again_are_not_copied() {
+fn symbols_that_are_referred_to_again_and_again_are_not_copied() {
     const LABELS: usize = 49_000;
     let big = "y".repeat(16 << 20);
     let names = (0..LABELS).map(|number| format!("n{number}"));

@@ -20,7 +20,7 @@ fn histogram(bounds: &[f64], counts: &[u64]) -> Value {
 }
 
 #[test]
-fn p1_p2_numbers_are_one_series_each_with_their_type() {
+fn numbers_are_one_series_each_with_their_type() {
     let (gauge, counter) = (
         stream("a.b", Data::Gauge, &[("x.y", "1")]),
         stream("c", COUNTER, &[]),
@@ -46,7 +46,7 @@ fn p1_p2_numbers_are_one_series_each_with_their_type() {
 }
 
 #[test]
-fn p4_a_histogram_is_its_running_totals() {
+fn a_histogram_is_its_running_totals() {
     let stream = stream("h", HISTOGRAM, &[("le", "own")]);
     let sent = sent(
         &translator(),
@@ -62,7 +62,7 @@ fn p4_a_histogram_is_its_running_totals() {
 }
 
 #[test]
-fn p6_p7_native_histograms() {
+fn histograms_are_sent_as_native_ones_where_that_is_set() {
     let exponential = ExponentialHistogram {
         count: 3,
         sum: Some(1.0),
@@ -112,7 +112,7 @@ fn p6_p7_native_histograms() {
 }
 
 #[test]
-fn p3_deltas_and_what_has_no_time_are_dropped_and_counted() {
+fn deltas_and_what_has_no_time_are_dropped_and_counted() {
     let delta = Data::Sum {
         monotonic: true,
         temporality: Temporality::Delta,
@@ -174,7 +174,7 @@ fn runs_of_one_series_that_alternate_are_told_once() {
 }
 
 #[test]
-fn p8_no_recorded_value_ends_every_series_that_the_stream_had() {
+fn no_recorded_value_ends_every_series_that_the_stream_had() {
     let streams = [
         stream("g", Data::Gauge, &[]),
         stream("h", HISTOGRAM, &[]),
@@ -227,7 +227,7 @@ fn p8_no_recorded_value_ends_every_series_that_the_stream_had() {
 }
 
 #[test]
-fn p11_p12_summaries_and_exemplars() {
+fn exemplars_are_on_their_buckets_in_the_order_of_time() {
     let example = |value: f64, time_ms: u64, trace: u8| Exemplar {
         filtered_attributes: [("user.id", "7"), ("long", "x".repeat(128).as_str())]
             .into_iter()
@@ -258,7 +258,7 @@ fn p11_p12_summaries_and_exemplars() {
 }
 
 #[test]
-fn r1_r2_resources_are_told_once_in_a_while_and_at_once_when_they_change() {
+fn resources_are_told_once_in_a_while_and_at_once_when_they_change() {
     let of = |version: &str| {
         let attributes = [
             ("service.name", "a"),

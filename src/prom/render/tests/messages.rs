@@ -204,7 +204,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<Pair> {
 const CREATED: Option<Timestamp> = Some(Timestamp { seconds: 2, nanos: 1 });
 
 #[test]
-fn e2_numbers_have_type_unit_labels_exemplar_and_beginning() {
+fn numbers_have_type_unit_labels_exemplar_and_beginning() {
     let all = families(&[
         point("io", "By", COUNTER, Value::Int(7)),
         point("heat", "", Data::Gauge, Value::Double(-0.5)),
@@ -243,7 +243,7 @@ fn e2_numbers_have_type_unit_labels_exemplar_and_beginning() {
 }
 
 #[test]
-fn p7_an_exponential_histogram_is_a_native_one() {
+fn an_exponential_histogram_is_a_native_one() {
     let data = Data::ExponentialHistogram {
         temporality: Temporality::Cumulative,
     };
@@ -310,7 +310,7 @@ fn p7_an_exponential_histogram_is_a_native_one() {
 }
 
 #[test]
-fn p4_and_p11_classic_histograms_and_summaries() {
+fn classic_histograms_and_summaries_are_messages_of_their_kind() {
     let histogram = Value::Histogram(Box::new(Histogram {
         count: 301,
         sum: None,

@@ -65,7 +65,7 @@ fn histogram(bounds: &[f64], counts: &[u64], sum: Option<f64>) -> Value {
 const IDS: &str = "span_id=\"cdcdcdcdcdcdcdcd\",trace_id=\"abababababababababababababababab\"";
 
 #[test]
-fn n10_type_and_help_are_always_told_and_unit_where_the_name_ends_with_it() {
+fn type_and_help_are_always_told_and_unit_where_the_name_ends_with_it() {
     let points = [
         point("io", "By", COUNTER, Value::Int(1)),
         point("odd", "By/s", Data::Gauge, Value::Int(1)),
@@ -101,7 +101,7 @@ fn n10_type_and_help_are_always_told_and_unit_where_the_name_ends_with_it() {
 }
 
 #[test]
-fn p1_what_came_from_prometheus_has_the_type_it_had_there() {
+fn metrics_from_prometheus_have_the_type_they_had_there() {
     let unknown = with_type(point("x", "", Data::Gauge, Value::Int(1)), "unknown");
     let [text, openmetrics] = in_both(std::slice::from_ref(&unknown));
     assert_eq!(text, ["# TYPE x untyped", "x{a=\"b\"} 1"]);
@@ -135,7 +135,7 @@ fn p1_what_came_from_prometheus_has_the_type_it_had_there() {
 }
 
 #[test]
-fn p2_a_sum_that_may_fall_is_a_gauge() {
+fn a_sum_that_may_fall_is_a_gauge() {
     let data = Data::Sum {
         monotonic: false,
         temporality: Temporality::Cumulative,
@@ -179,7 +179,7 @@ fn intervals(data: Data, values: [Value; 2]) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn p3_a_delta_that_only_rises_is_added_up_to_a_counter() {
+fn a_delta_that_only_rises_is_added_up_to_a_counter() {
     let delta = Data::Sum {
         monotonic: true,
         temporality: Temporality::Delta,
@@ -190,7 +190,7 @@ fn p3_a_delta_that_only_rises_is_added_up_to_a_counter() {
 }
 
 #[test]
-fn p5_deltas_of_histograms_are_added_up() {
+fn deltas_of_histograms_are_added_up() {
     let data = Data::Histogram {
         temporality: Temporality::Delta,
     };
@@ -236,7 +236,7 @@ fn p5_deltas_of_histograms_are_added_up() {
 }
 
 #[test]
-fn p4_minimum_and_maximum_are_not_told() {
+fn minimum_and_maximum_are_not_told() {
     let mut value = histogram(&[1.0], &[1, 2], Some(5.0));
     if let Value::Histogram(histogram) = &mut value {
         (histogram.min, histogram.max) = (Some(0.25), Some(4.75));
@@ -255,7 +255,7 @@ fn p4_minimum_and_maximum_are_not_told() {
 }
 
 #[test]
-fn p7_an_exponential_histogram_is_a_classic_one_in_text() {
+fn an_exponential_histogram_is_a_classic_one_in_text() {
     let value = Value::ExponentialHistogram(Box::new(ExponentialHistogram {
         count: 6,
         sum: Some(9.0),
@@ -285,7 +285,7 @@ fn p7_an_exponential_histogram_is_a_classic_one_in_text() {
 }
 
 #[test]
-fn p8_what_has_no_recorded_value_is_not_shown() {
+fn a_series_without_a_recorded_value_is_not_shown() {
     let mut ended = point("x", "", Data::Gauge, Value::NoRecordedValue);
     ended.time += 1;
     let points = [point("x", "", Data::Gauge, Value::Int(1)), ended];
@@ -293,7 +293,7 @@ fn p8_what_has_no_recorded_value_is_not_shown() {
 }
 
 #[test]
-fn p9_openmetrics_tells_when_a_counter_began() {
+fn openmetrics_tells_when_a_counter_began() {
     let mut counter = point("x", "", COUNTER, Value::Int(1));
     counter.start = 1_700_000_000_123_456_789;
     let mut gauge = point("y", "", Data::Gauge, Value::Int(1));
@@ -324,7 +324,7 @@ fn p9_openmetrics_tells_when_a_counter_began() {
 }
 
 #[test]
-fn p10_times_are_written_only_where_that_is_wanted() {
+fn times_are_written_only_where_that_is_wanted() {
     let points = [point("x", "", COUNTER, Value::Int(1))];
     assert_eq!(shown(Format::Text, &points)[1], "x_total{a=\"b\"} 1");
     let style = Style {
@@ -338,7 +338,7 @@ fn p10_times_are_written_only_where_that_is_wanted() {
 }
 
 #[test]
-fn p11_quantiles_ascend_and_come_once() {
+fn quantiles_ascend_and_come_once() {
     let quantile = |quantile, value| Quantile { quantile, value };
     let value = Value::Summary(Box::new(Summary {
         count: 3,
@@ -363,7 +363,7 @@ fn p11_quantiles_ascend_and_come_once() {
 }
 
 #[test]
-fn p12_exemplars_are_on_counters_and_buckets_and_the_latest_counts() {
+fn exemplars_are_on_counters_and_buckets_and_the_latest_counts() {
     let old_and_new = vec![
         exemplar(0.5, 1, &[]),
         exemplar(0.75, 2, &[("k", "v")]),
@@ -398,7 +398,7 @@ fn p12_exemplars_are_on_counters_and_buckets_and_the_latest_counts() {
 }
 
 #[test]
-fn p12_an_exemplar_has_room_for_128_characters_and_its_ids_win() {
+fn an_exemplar_has_room_for_128_characters_and_its_ids_win() {
     // The ids take 7 + 16 and 8 + 32 characters: 65 are left.
     let fits = "\u{e9}".repeat(64);
     let exemplars = [
@@ -429,7 +429,7 @@ fn p12_an_exemplar_has_room_for_128_characters_and_its_ids_win() {
 }
 
 #[test]
-fn p13_one_help_a_family_and_a_metric_of_another_type_is_left_out_whole() {
+fn one_help_a_family_and_a_metric_of_another_type_is_left_out_whole() {
     let mut other_help = point("x", "", Data::Gauge, Value::Int(2));
     let series = Arc::make_mut(&mut other_help.series);
     series.attributes = [("a", "c")].into_iter().collect();
@@ -455,7 +455,7 @@ fn p13_one_help_a_family_and_a_metric_of_another_type_is_left_out_whole() {
 }
 
 #[test]
-fn p14_numbers_read_back_equal() {
+fn numbers_read_back_equal() {
     for (value, expected) in [
         (0.1 + 0.2, "0.30000000000000004"),
         (f64::INFINITY, "+Inf"),
@@ -470,7 +470,7 @@ fn p14_numbers_read_back_equal() {
 }
 
 #[test]
-fn e6_names_of_any_characters_stand_in_quotes() {
+fn names_of_any_characters_stand_in_quotes() {
     let style = Style {
         naming: Naming {
             strategy: Translation::Suffixes,
@@ -504,7 +504,7 @@ fn e6_names_of_any_characters_stand_in_quotes() {
 }
 
 #[test]
-fn e7_what_openmetrics_can_not_say_is_left_out_and_told() {
+fn points_that_openmetrics_can_not_say_are_left_out_and_told() {
     let points = [
         point(
             "sums",
@@ -546,7 +546,7 @@ fn e7_what_openmetrics_can_not_say_is_left_out_and_told() {
 }
 
 #[test]
-fn e7_a_counter_of_openmetrics_is_never_below_zero_and_always_a_number() {
+fn a_counter_of_openmetrics_is_never_below_zero_and_always_a_number() {
     let style = Style::default();
     let metric = point("x", "", COUNTER, Value::Int(1)).series.metric.clone();
     let family = family::Family::new("x", kind::Type::Counter, "test".into(), metric);
@@ -562,7 +562,7 @@ fn e7_a_counter_of_openmetrics_is_never_below_zero_and_always_a_number() {
 }
 
 #[test]
-fn e7_a_family_is_never_without_a_name() {
+fn a_family_is_never_without_a_name() {
     let style = |strategy| Style {
         naming: Naming {
             strategy,
@@ -597,7 +597,7 @@ fn e7_a_family_is_never_without_a_name() {
 }
 
 #[test]
-fn r2_one_target_info_a_target_that_shows_something() {
+fn one_target_info_a_target_that_shows_something() {
     let of = |job: &str, pod: &str, name: &str| {
         let resource = [("service.name", job), ("service.instance.id", "i"), ("pod", pod)];
         (series(name, "", Data::Gauge, &resource, &[]), Value::Int(1))

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn s13_undecodable_data_is_400_or_invalid_argument_with_a_bad_request() {
+async fn undecodable_data_is_400_or_invalid_argument_with_a_bad_request() {
     let gateway = Gateway::start(BOTH).await;
     let reply = gateway.post("/v1/metrics", &[PROTOBUF], &b"\x0a\xff"[..]).await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
@@ -47,7 +47,7 @@ struct Noise {
 }
 
 #[tokio::test]
-async fn s3_s4_s5_s6_oversize_is_413_or_resource_exhausted_before_and_after_decompression() {
+async fn oversize_is_413_or_resource_exhausted_before_and_after_decompression() {
     let yaml = "protocols: {grpc: {endpoint: '127.0.0.1:0', max_recv_msg_size_mib: 1}, \
                 http: {endpoint: '127.0.0.1:0', max_request_body_size: 1MiB}}";
     let gateway = Gateway::start(yaml).await;
@@ -75,7 +75,7 @@ async fn s3_s4_s5_s6_oversize_is_413_or_resource_exhausted_before_and_after_deco
 }
 
 #[tokio::test]
-async fn s5_a_body_whose_length_is_too_large_is_413_without_being_read() {
+async fn a_body_whose_length_is_too_large_is_413_without_being_read() {
     let gateway =
         Gateway::start("protocols: {http: {endpoint: '127.0.0.1:0', max_request_body_size: 100}}").await;
     let Endpoint::Tcp { host, port } = gateway.endpoint(0) else {
@@ -91,7 +91,7 @@ async fn s5_a_body_whose_length_is_too_large_is_413_without_being_read() {
 }
 
 #[tokio::test]
-async fn s3_a_bomb_is_stopped_at_the_limit() {
+async fn a_bomb_is_stopped_at_the_limit() {
     let gateway =
         Gateway::start("protocols: {http: {endpoint: '127.0.0.1:0', max_request_body_size: 1MiB}}").await;
     let zeros = vec![0; 64 << 20];
@@ -115,7 +115,7 @@ async fn s3_a_bomb_is_stopped_at_the_limit() {
 }
 
 #[tokio::test]
-async fn s12_s20_a_busy_pipeline_says_when_to_come_back() {
+async fn a_busy_pipeline_says_when_to_come_back() {
     let gateway = Gateway::start(BOTH).await;
     gateway.sink.refuse(3);
     let mut client = MetricsServiceClient::new(gateway.channel().await);
@@ -192,7 +192,7 @@ async fn picky(takes: bool) -> Otlp {
 }
 
 #[tokio::test]
-async fn s10_rejected_points_are_a_partial_success() {
+async fn rejected_points_are_a_partial_success() {
     let otlp = picky(true).await;
     let (grpc, http) = (otlp.endpoint(0), otlp.endpoint(1));
     let mut client = MetricsServiceClient::new(channel(&grpc).await);
@@ -258,7 +258,7 @@ async fn a_signal_that_no_pipeline_wants_is_unimplemented_or_404() {
 }
 
 #[tokio::test]
-async fn s14_wrong_methods_paths_types_and_codings_have_their_own_status() {
+async fn wrong_methods_paths_types_and_codings_have_their_own_status() {
     let gateway = Gateway::start(BOTH).await;
     let body = || Bytes::from(metrics(1).encode_to_vec());
     type Row = (&'static str, &'static [(&'static str, &'static str)], StatusCode);

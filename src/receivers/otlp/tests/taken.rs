@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn s1_s2_grpc_takes_every_signal_in_every_compression_byte_for_byte() {
+async fn grpc_takes_every_signal_in_every_compression_byte_for_byte() {
     for compression in [
         None,
         Some(CompressionEncoding::Gzip),
@@ -33,7 +33,7 @@ async fn a_message_larger_than_a_frame_and_a_window_arrives_whole() {
 }
 
 #[tokio::test]
-async fn s1_s2_http_takes_every_signal_in_every_coding_byte_for_byte() {
+async fn http_takes_every_signal_in_every_coding_byte_for_byte() {
     type Pack = fn(&[u8]) -> Vec<u8>;
     let zlib: Pack = |data| {
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
@@ -83,7 +83,7 @@ async fn unix_sockets_take_every_signal_over_both_protocols() {
 }
 
 #[tokio::test]
-async fn s15_s16_j8_json_becomes_protobuf_and_the_answer_is_json() {
+async fn json_becomes_protobuf_and_the_answer_is_json() {
     let gateway = Gateway::start(BOTH).await;
     let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [
         {"name": "m", "gauge": {"dataPoints": [{"timeUnixNano": "1", "asInt": "42"}]}}
@@ -112,7 +112,7 @@ async fn s15_s16_j8_json_becomes_protobuf_and_the_answer_is_json() {
 }
 
 #[tokio::test]
-async fn s8_an_empty_request_succeeds_and_goes_nowhere() {
+async fn an_empty_request_succeeds_and_goes_nowhere() {
     let gateway = Gateway::start(BOTH).await;
     let mut client = MetricsServiceClient::new(gateway.channel().await);
     client
@@ -213,7 +213,7 @@ fn configuration_mistakes_are_told() {
 }
 
 #[test]
-fn s18_null_protocols_mean_the_standard_ports_and_paths() {
+fn null_protocols_mean_the_standard_ports_and_paths() {
     let config = settings::<Config>("protocols: {grpc: , http: }").get::<Config>();
     assert_eq!(config.protocols.grpc, Some(GrpcConfig::default()));
     assert_eq!(
@@ -271,7 +271,7 @@ async fn pages_of_allowed_origins_may_send_and_others_are_not_told_so() {
 }
 
 #[tokio::test]
-async fn s19_answers_worth_it_are_compressed_where_that_is_accepted() {
+async fn answers_worth_it_are_compressed_where_that_is_accepted() {
     let gateway = Gateway::start(BOTH).await;
     let accepts = [JSON, ("accept-encoding", "gzip")];
     let reply = gateway.post("/v1/metrics", &accepts, &b"[]"[..]).await;
@@ -285,7 +285,7 @@ async fn s19_answers_worth_it_are_compressed_where_that_is_accepted() {
 }
 
 #[tokio::test]
-async fn s17_both_protocols_share_a_port_when_told_the_same_one() {
+async fn both_protocols_share_a_port_when_told_the_same_one() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = free.local_addr().unwrap();
     drop(free);
@@ -314,7 +314,7 @@ fn protocols_that_share_a_port_share_its_tls() {
 }
 
 #[tokio::test]
-async fn s9_full_success_leaves_partial_success_unset() {
+async fn full_success_leaves_partial_success_unset() {
     let gateway = Gateway::start(BOTH).await;
     let mut client = MetricsServiceClient::new(gateway.channel().await);
     let answer = client.export(metrics(2)).await.unwrap().into_inner();
@@ -326,7 +326,7 @@ async fn s9_full_success_leaves_partial_success_unset() {
 }
 
 #[test]
-fn s11_a_warning_is_a_message_that_rejects_nothing() {
+fn a_warning_is_a_message_that_rejects_nothing() {
     let outcome = crate::component::PushOutcome {
         rejected_items: 0,
         message: "names will change".to_owned(),
@@ -345,7 +345,7 @@ fn field(number: u32, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn s21_unknown_fields_unpacked_numbers_and_every_kind_of_value_are_taken_as_they_came() {
+async fn unknown_fields_unpacked_numbers_and_all_values_are_taken_unchanged() {
     let gateway = Gateway::start(BOTH).await;
     let values: [&[u8]; 8] = [
         b"\x0a\x01s",                            // a string
