@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(make(INLINE_BYTES).await, here);
         assert_ne!(make(INLINE_BYTES + 1).await, here);
         let (began, begins) = tokio::sync::oneshot::channel();
-        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let (end, ends) = std::sync::mpsc::sync_channel::<()>(1);
         let making = Making::room(&shared, MIB).await.make(move || {
             began.send(()).unwrap();
             ends.recv()

@@ -282,8 +282,8 @@ mod tests {
     fn a_file_that_hangs_holds_up_neither_its_users_nor_other_files() {
         let directory = tempfile::tempdir().unwrap();
         let [hung, sound] = ["hung", "sound"].map(|name| directory.path().join(name));
-        let (go_on, hangs) = mpsc::channel();
-        let (begun, begins) = mpsc::channel();
+        let (go_on, hangs) = mpsc::sync_channel(16);
+        let (begun, begins) = mpsc::sync_channel(16);
         let hangs = Mutex::new(hangs);
         write(&hung, "", 1);
         let hanging = Reloading::new([hung.clone()], Some(SHORT), move || {

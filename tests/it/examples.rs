@@ -136,7 +136,7 @@ fn quickstart_serves_a_simulated_node_and_stops_within_two_seconds_of_ctrl_c() {
         .spawn()
         .expect("it starts");
     let mut stdout = child.stdout.take().expect("piped");
-    let (sender, receiver) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1024);
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = stdout.read(&mut buffer) {

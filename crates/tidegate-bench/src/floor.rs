@@ -1,5 +1,10 @@
 //! Floors: hops that know nothing of what they hand on. What any gateway adds to them is its own.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "the requests of a client wait for the one connection to the peer"
+)]
+
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

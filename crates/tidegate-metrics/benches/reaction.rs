@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use tidegate_metrics::{Description, Function, Histogram, MetricsRegistry, Prometheus, Trigger};
@@ -38,7 +38,7 @@ fn gauge(registry: &Prometheus) {
     let gauge = registry
         .gauge(&Description::new("depth", ""), &[])
         .expect("a valid gauge");
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(16);
     let trigger = Trigger::above(10.0);
     let _subscription = gauge
         .on_change(trigger, move |change| {
@@ -64,7 +64,7 @@ fn composite(registry: &Prometheus, family: &tidegate_metrics::HistogramFamily, 
         .function(Function::Max)
         .build()
         .expect("a valid composite");
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(16);
     let _subscription = composite
         .on_change(Trigger::above(1.0), move |change| {
             let _ = sender.send((change.is_crossed, Instant::now()));

@@ -83,8 +83,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_comes_while_one_is_made_shares_the_next() {
-        let (begun, begins) = mpsc::channel();
-        let (finish, finishes) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::sync_channel(16);
+        let (finish, finishes) = mpsc::sync_channel::<()>(16);
         let finishes = Mutex::new(finishes);
         let made = Arc::new(AtomicUsize::new(0));
         let count = made.clone();

@@ -346,7 +346,7 @@ mod tests {
     #[tokio::test]
     async fn work_that_nobody_waits_for_ends_and_keeps_its_place_until_then() {
         let lanes = lanes();
-        let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+        let (ended, mut ends) = tokio::sync::mpsc::channel(HEAVY);
         for _ in 0..HEAVY {
             let patience = Patience::default();
             let (watched, ended) = (patience.clone(), ended.clone());
@@ -357,7 +357,7 @@ mod tests {
                 }
                 // Whoever asks next must wait for this.
                 std::thread::sleep(Duration::from_millis(50));
-                ended.send(watched.check().unwrap_err()).unwrap();
+                ended.try_send(watched.check().unwrap_err()).unwrap();
             };
             let computed = lanes.compute(Kind::Heavy, None, patience, work);
             assert!(timeout(Duration::from_millis(20), computed).await.is_err());

@@ -44,7 +44,7 @@ pub(super) fn run(view: &View, interval: Option<Duration>, pause: &Pause) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
 
     use rustix::process::getpriority_process;
 
@@ -57,7 +57,7 @@ mod tests {
         let shared = context("extensions", "admin").shared;
         let view = View::of(&shared);
         let worker = Worker::new("sampler");
-        let (tell, told) = channel();
+        let (tell, told) = sync_channel(1);
         let work = move |pause: &Pause| {
             run(&view, Some(Duration::from_secs(3600)), pause);
             tell.send(getpriority_process(None)).unwrap();

@@ -275,11 +275,11 @@ composites:
 }
 
 /// A peer that answers each post with the next of some statuses (then 200), and keeps what it got.
-async fn peer(statuses: &'static [u16]) -> (String, tokio::sync::mpsc::UnboundedReceiver<serde_json::Value>) {
+async fn peer(statuses: &'static [u16]) -> (String, tokio::sync::mpsc::Receiver<serde_json::Value>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let (to, from) = tokio::sync::mpsc::unbounded_channel();
+    let (to, from) = tokio::sync::mpsc::channel(16);
     tokio::spawn(async move {
         let mut statuses = statuses.iter().copied();
         loop {
@@ -307,7 +307,7 @@ async fn peer(statuses: &'static [u16]) -> (String, tokio::sync::mpsc::Unbounded
             let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             stream.write_all(answer.as_bytes()).await.unwrap();
             if status == 200 {
-                to.send(body).unwrap();
+                to.try_send(body).unwrap();
             }
         }
     });

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ pub(super) fn of_probe(
     let mut probe = agents::rings(directory, "probe_", 1, Layout::V4, CAPACITY)?;
     let load = agents::rings(directory, "rank_", RANKS, Layout::V4, CAPACITY)?;
     let over = AtomicBool::new(false);
-    let (sender, written) = channel();
+    let (sender, written) = sync_channel(events);
     thread::scope(|scope| {
         scope.spawn(|| {
             agents::flush_at_intervals(load, flush, Duration::from_millis(10), || {
@@ -101,7 +101,7 @@ fn first_event(probe: &mut Writer, look: &mut impl FnMut() -> Result<f64, Error>
 }
 
 /// Writes events at random times and tells when each was published.
-fn emit(mut probe: Vec<Writer>, events: usize, sender: &Sender<Instant>) {
+fn emit(mut probe: Vec<Writer>, events: usize, sender: &SyncSender<Instant>) {
     let mut rng = SmallRng::seed_from_u64(7);
     for _ in 0..events {
         let uniform: f64 = rng.random_range(f64::EPSILON..1.0);

@@ -410,7 +410,7 @@ fn of_a_registry_that_keeps_nothing_nothing_is_known() {
 fn the_threads_of_the_process_look_and_call() {
     let registry = Prometheus::new();
     let gauge = registry.gauge(&Description::new("g", ""), &[]).unwrap();
-    let (sender, receiver) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::sync_channel(16);
     let send = sender.clone();
     let _plain = gauge
         .on_change(Trigger::above(10.0), move |change| {

@@ -173,7 +173,7 @@ fn what_ends_between_two_pieces_leaves_the_snapshot_before() {
 fn what_became_of_a_snapshot_is_told_also_when_that_is_a_panic() {
     let directory = tempfile::tempdir().unwrap();
     let outcome = |saving: Saving| {
-        let (ended, ends) = mpsc::channel();
+        let (ended, ends) = mpsc::sync_channel(1);
         let end = move || ended.send(()).unwrap();
         let underway = Underway::start(directory.path(), 9, saving, 70, end).unwrap();
         ends.recv().unwrap();
@@ -192,7 +192,7 @@ fn what_became_of_a_snapshot_is_told_also_when_that_is_a_panic() {
 }
 
 /// A state whose first snapshot panics, whose second can't be written, and whose others are sound.
-struct Unlucky(Mutex<u32>, mpsc::Sender<u32>);
+struct Unlucky(Mutex<u32>, mpsc::SyncSender<u32>);
 
 impl State for Unlucky {
     fn joins(&self) -> Joins {
@@ -222,7 +222,7 @@ impl State for Unlucky {
 #[tokio::test]
 async fn a_snapshot_that_panics_or_fails_is_complained_of_and_the_log_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let (begun, begins) = mpsc::channel();
+    let (begun, begins) = mpsc::sync_channel(16);
     let (store, _) = Store::open(
         "unlucky".into(),
         directory.path(),

@@ -142,7 +142,7 @@ async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_cover
 
 /// A state whose snapshots are made when somebody says so.
 struct Slow {
-    begun: mpsc::Sender<()>,
+    begun: mpsc::SyncSender<()>,
     may_end: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
@@ -169,7 +169,7 @@ impl State for Slow {
 #[tokio::test]
 async fn nobody_who_appends_waits_for_a_snapshot() {
     let directory = tempfile::tempdir().unwrap();
-    let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    let ((begun, begins), (end, ends)) = (mpsc::sync_channel(16), mpsc::sync_channel(1));
     let slow = Arc::new(Slow {
         begun,
         may_end: Arc::new(Mutex::new(ends)),

@@ -38,7 +38,7 @@ impl Encoder for Nosy {
     }
 
     fn end(&mut self, _: &Family) {
-        let (table, (tell, told)) = (self.table.clone(), mpsc::channel());
+        let (table, (tell, told)) = (self.table.clone(), mpsc::sync_channel(1));
         std::thread::spawn(move || {
             put_at(&table, &[distribution("1", &[])], NOW + 2);
             tell.send(()).unwrap();

@@ -18,7 +18,7 @@ use crate::cells::Cells;
 struct Asked {
     within: Duration,
     is_last: bool,
-    answer: mpsc::Sender<Result<(), String>>,
+    answer: mpsc::SyncSender<Result<(), String>>,
 }
 
 /// The thread's other end.
@@ -65,7 +65,7 @@ impl Pusher {
     }
 
     pub(super) fn push(&self, within: Duration, is_last: bool) -> Result<(), ExportError> {
-        let (answer, answered) = mpsc::channel();
+        let (answer, answered) = mpsc::sync_channel(1);
         let gone = || ExportError::Peer("the registry was shut down, or this is a forked process".to_owned());
         let asked = Asked {
             within,
