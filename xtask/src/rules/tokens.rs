@@ -28,7 +28,7 @@ fn next(rest: &str) -> (usize, bool) {
         return (length, false);
     }
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    let name = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+    let name = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
     let sign = rest.chars().next().map_or(0, char::len_utf8);
     match name {
         0 if rest.starts_with("::") => (2, true),
