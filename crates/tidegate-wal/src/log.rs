@@ -249,14 +249,10 @@ impl Log {
         let full = newest.is_some_and(|newest| newest.len + buffered >= self.segment_bytes);
         if self.file.is_some() && full {
             self.flush()?;
-            let closed = self
-                .segments
-                .back()
-                .map(|newest| newest.first)
-                .zip(self.file.take());
-            closed
-                .into_iter()
-                .for_each(|(first, file)| self.unsynced.close(first, file));
+            if let (Some(file), Some(newest)) = (self.file.take(), self.segments.back_mut()) {
+                newest.cut_rest(&file);
+                self.unsynced.close(newest.first, file);
+            }
         }
         self.open_file(seq)
     }

@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use tidegate_runtime::files;
 
 use super::record::{RECORD_HEAD, TAGS};
-use super::segment::{Segment, most_records};
+use super::segment::{MAX_FILE_BYTES, Segment, most_records};
 use super::{State, spare};
 
 /// What a former run left.
@@ -22,7 +22,7 @@ pub struct Recovered {
     pub records: u64,
     /// Records that stood where files are damaged now.
     pub lost_records: u64,
-    /// Bytes of damage between sound records, and of what is given up behind damage.
+    /// Bytes of damage between sound records, and of damage behind them whose records are known to be lost.
     pub damaged_bytes: u64,
     /// Bytes of records that were being written when the process ended: nobody had been told that they were kept.
     pub torn_bytes: u64,
@@ -52,6 +52,38 @@ impl Recovered {
                 "what was stored is damaged in part"
             );
         }
+    }
+}
+
+/// What a file turned out to hold.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// Data that must have stood where damage is.
+    pub(super) lost_records: u64,
+    /// Bytes of damage between sound records, and of damage behind them whose records are known to be lost.
+    pub(super) damaged_bytes: u64,
+    /// Bytes behind the last sound record.
+    pub(super) torn_bytes: u64,
+}
+
+impl Scan {
+    /// Counts what must have stood behind the last sound record of a file with this first number and so many records: the
+    /// `next` file goes on where it ended.
+    pub(super) fn count_lost_end(&mut self, (first, count): (u64, u64), next: u64, settled: &[(u64, u64)]) {
+        let from = first + count;
+        // A run that ends before the first record of a file is written takes its number along.
+        let is_just_begun = count == 0 && next == first + 1 && self.damaged_bytes == 0;
+        let end = match is_just_begun {
+            true => from,
+            // The file may have been longer than it is.
+            false => next.min(from + most_records(MAX_FILE_BYTES)),
+        };
+        let lost = unsettled(from, end, settled);
+        if lost > 0 {
+            // The records had been written as a whole.
+            self.damaged_bytes += std::mem::take(&mut self.torn_bytes);
+        }
+        self.lost_records += lost;
     }
 }
 
@@ -118,9 +150,12 @@ pub(super) fn recover(directory: &Path, replay: &mut Replay) -> io::Result<(VecD
     // Names are numbers of equal length. From the newest: notes concern the same file or older ones.
     paths.sort_unstable();
     let (mut segments, mut recovered, mut settled) = (VecDeque::new(), Recovered::default(), Vec::new());
+    // The first number, by its name, of the last file that can't be read: an older file ends before it.
+    let mut unreadable = None::<u64>;
     for path in paths.into_iter().rev() {
         let next = segments.front().map(|next: &Segment| next.first);
-        let (segment, scan) = match Segment::recover(path.clone(), next, &mut settled, replay) {
+        let end = next.into_iter().chain(unreadable).min();
+        let (segment, scan) = match Segment::recover(path.clone(), end, &mut settled, replay) {
             // A copy of another, say: its numbers are taken.
             Ok(Some((segment, _))) if next.is_some_and(|next| next <= segment.last()) => {
                 recovered.damaged_bytes += put_aside(&path);
@@ -128,13 +163,15 @@ pub(super) fn recover(directory: &Path, replay: &mut Replay) -> io::Result<(VecD
             }
             Ok(Some(found)) => found,
             Ok(None) => {
-                recovered.lost_records += lost_in(&path, next, &settled);
+                recovered.lost_records += lost_in(&path, end, &settled);
                 recovered.damaged_bytes += put_aside(&path);
+                unreadable = Segment::named(&path).or(unreadable);
                 continue;
             }
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "a stored segment can't be read");
                 recovered.unreadable += 1;
+                unreadable = Segment::named(&path).or(unreadable);
                 continue;
             }
         };
@@ -160,7 +197,7 @@ fn lost_in(path: &Path, next: Option<u64>, settled: &[(u64, u64)]) -> u64 {
 }
 
 /// How many numbers from one on and before another are in none of these ranges.
-pub(super) fn unsettled(from: u64, to: u64, settled: &[(u64, u64)]) -> u64 {
+fn unsettled(from: u64, to: u64, settled: &[(u64, u64)]) -> u64 {
     let within = |(first, last): &(u64, u64)| (*first.max(&from), last.saturating_add(1).min(to));
     let mut ranges: Vec<_> = settled
         .iter()

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tidegate_runtime::files;
 
 use super::record::{self, Head, Kind, MAX_SEQ, Promise, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored, TAGS};
-use super::recovery::{Replay, unsettled};
+use super::recovery::{Replay, Scan};
 use super::rescue::seal_without_head;
 use super::window::{PIECE, Search, Window, read_at};
 
@@ -75,17 +75,6 @@ pub(super) enum Found {
     NoRoom,
     /// The file ends.
     End,
-}
-
-/// What a file turned out to hold.
-#[derive(Debug, Default)]
-pub(super) struct Scan {
-    /// Data that must have stood where damage is.
-    pub(super) lost_records: u64,
-    /// Bytes of damage between sound records, and of what is given up behind damage.
-    pub(super) damaged_bytes: u64,
-    /// Bytes behind the last sound record.
-    pub(super) torn_bytes: u64,
 }
 
 impl Segment {
@@ -171,7 +160,6 @@ impl Segment {
             scan.damaged_bytes += SEGMENT_HEAD as u64;
         }
         let (mut data, mut numbers) = (Vec::new(), first..=first + most_records(length));
-        let mut given_up = 0;
         let mut at = SEGMENT_HEAD as u64;
         while at < length {
             if let Some(promise) = window.record(at, seal)? {
@@ -204,9 +192,8 @@ impl Segment {
                     break;
                 }
                 Search::GivenUp => {
-                    given_up = length - at;
-                    scan.damaged_bytes += given_up;
-                    tell_given_up(&segment.path, given_up);
+                    scan.damaged_bytes += length - at;
+                    tell_given_up(&segment.path, length - at);
                     break;
                 }
             }
@@ -215,9 +202,9 @@ impl Segment {
         for head in data {
             scan.lost_records += segment.recall(head);
         }
-        if let (Some(next), true) = (next, given_up > 0) {
-            let from = first + segment.count;
-            scan.lost_records += unsettled(from, next.min(from + most_records(given_up)), settled);
+        // Writing that failed leaves a gap in the numbers too, but cuts the file behind a sound record.
+        if let (Some(next), true) = (next, at < length) {
+            scan.count_lost_end((first, segment.count), next, settled);
         }
         segment.settle_all(settled);
         Ok(Some((segment, scan)))
@@ -291,6 +278,14 @@ impl Segment {
         file.set_len(self.len)?;
         self.on_disk = 0;
         Ok(())
+    }
+
+    /// Cuts what is left of a former use: behind the records of a file that is full it would look like damage.
+    pub(super) fn cut_rest(&mut self, file: &File) {
+        if self.on_disk > self.len {
+            // Best effort: what stays is behind all records.
+            let _ = self.cut(file);
+        }
     }
 
     pub(super) fn holds(&self, seq: u64) -> bool {

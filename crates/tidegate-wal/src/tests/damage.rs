@@ -199,3 +199,63 @@ fn the_marks_of_new_segments_cannot_be_planted() {
     assert!(counts::checked() < 2 * bytes.len() as u64);
     assert_eq!(seqs(&log.read(usize::MAX).unwrap()), [2]);
 }
+
+#[test]
+fn records_at_the_damaged_end_of_an_older_segment_are_counted() {
+    for seal in [SEAL, record::Seal::reused(7), PLAIN] {
+        for keeps_length in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut bytes = segment(
+                directory.path(),
+                seal,
+                &[(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")],
+            );
+            let third = record::SEGMENT_HEAD + 2 * (record::RECORD_HEAD + 1);
+            bytes[third..].fill(0);
+            bytes.truncate(if keeps_length { bytes.len() } else { third + 5 });
+            std::fs::write(segment::Segment::path(directory.path(), 1), &bytes).unwrap();
+            segment(directory.path(), SEAL, &[(5, b"next")]);
+            let (mut log, recovered) = open(directory.path(), 1 << 20);
+            assert_eq!((recovered.records, recovered.lost_records), (3, 2));
+            assert_eq!(recovered.torn_bytes, 0);
+            assert_eq!(seqs(&log.read(usize::MAX).unwrap()), [1, 2, 5]);
+        }
+    }
+}
+
+#[test]
+fn the_numbers_of_a_file_that_cannot_be_read_are_not_those_of_the_file_before_it() {
+    // Nothing can be told of a directory. A file of zeros has had a record for each number up to the next file.
+    for (is_file, lost) in [(false, 2), (true, 6)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = segment(
+            directory.path(),
+            SEAL,
+            &[(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")],
+        );
+        let third = record::SEGMENT_HEAD + 2 * (record::RECORD_HEAD + 1);
+        bytes[third..].fill(0);
+        std::fs::write(segment::Segment::path(directory.path(), 1), &bytes).unwrap();
+        let second = segment::Segment::path(directory.path(), 5);
+        match is_file {
+            true => std::fs::write(second, [0; 200]).unwrap(),
+            false => std::fs::create_dir(second).unwrap(),
+        }
+        segment(directory.path(), SEAL, &[(9, b"next")]);
+        let (_, recovered) = open(directory.path(), 1 << 20);
+        assert_eq!((recovered.records, recovered.lost_records), (3, lost));
+        assert_eq!(recovered.unreadable, u64::from(!is_file));
+    }
+}
+
+#[test]
+fn a_file_that_was_just_begun_has_lost_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bytes = record::segment_head(2, record::Seal::reused(7)).to_vec();
+    bytes.extend(b"what is left of the former use");
+    std::fs::write(segment::Segment::path(directory.path(), 2), &bytes).unwrap();
+    segment(directory.path(), SEAL, &[(1, b"a")]);
+    segment(directory.path(), SEAL, &[(3, b"next")]);
+    let (_, recovered) = open(directory.path(), 1 << 20);
+    assert_eq!((recovered.records, recovered.lost_records), (2, 0));
+}
