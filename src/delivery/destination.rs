@@ -331,6 +331,9 @@ impl<A: Attempt> Inner<A> {
             self.recovery.begin(items, Instant::now());
         }
         recovered.tell_damage(component);
+        if let Some(conversion) = &self.conversion {
+            conversion.note_lost(component);
+        }
     }
 
     fn place(&self, batch: &Batch) -> Result<Placement, CapacityError> {

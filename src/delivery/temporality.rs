@@ -79,6 +79,22 @@ impl Conversion {
         }
     }
 
+    /// Counts the places of a former run that found no room, and says so. Each costs an increase of its stream.
+    pub(super) fn note_lost(&self, component: &str) {
+        let places = self.converter.take_lost();
+        if places == 0 {
+            return;
+        }
+        // They come from the disk, as items of a former run do.
+        self.ledger.restore(places);
+        self.ledger.drop_items(Reason::Limit, places);
+        tracing::warn!(
+            component,
+            places,
+            "streams of the last run find no memory: their increases since then are lost. Raise the memory limit"
+        );
+    }
+
     /// To be held from the conversion until the batch is appended.
     pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
         self.passing.read().unwrap_or_else(PoisonError::into_inner)

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::budget::{Reservation, Shared};
 use crate::bytes::{number, take};
@@ -53,6 +53,8 @@ pub struct Converter {
     restored: Arc<RestoredStates<Restored>>,
     /// When the first sweep came that saw them; 0: none has.
     restored_at: AtomicU64,
+    /// Places of a previous process that found no room since somebody asked.
+    lost: AtomicUsize,
     /// What streams and places take.
     budget: Arc<Budget>,
     shared: Shared,
@@ -144,6 +146,7 @@ impl Converter {
             streams: Arc::new(Streams::new(limits.streams, limits.expiry_ns)),
             restored: Arc::default(),
             restored_at: AtomicU64::new(0),
+            lost: AtomicUsize::new(0),
             budget: Arc::default(),
             shared: Shared::default(),
             swept: AtomicU64::new(born),
@@ -373,18 +376,32 @@ impl Converter {
     pub fn restore(&self, mut bytes: &[u8]) -> usize {
         let mut restored = 0;
         while let Some((id, saved)) = Saved::load(&mut bytes) {
-            let Some(reservation) = Reservation::known(&self.budget, RESTORED_BYTES + saved.bytes()) else {
-                // What is known of it is no longer true.
-                self.restored.take(id);
-                continue;
-            };
-            let place = Restored {
-                saved,
-                _reservation: reservation,
-            };
-            restored += usize::from(self.restored.insert(id, place, self.limits.streams));
+            if self.put_restored(id, saved) {
+                restored += 1;
+            } else {
+                self.lost.fetch_add(1, Relaxed);
+            }
         }
         restored
+    }
+
+    /// Whether the place of a stream has room.
+    fn put_restored(&self, id: StreamId, saved: Saved) -> bool {
+        let Some(reservation) = Reservation::known(&self.budget, RESTORED_BYTES + saved.bytes()) else {
+            // What is known of it is no longer true.
+            self.restored.take(id);
+            return false;
+        };
+        let place = Restored {
+            saved,
+            _reservation: reservation,
+        };
+        self.restored.insert(id, place, self.limits.streams)
+    }
+
+    /// How many places found no room in [`Self::restore`] since the last call. One counts each time that it is read.
+    pub fn take_lost(&self) -> usize {
+        self.lost.swap(0, Relaxed)
     }
 
     /// Streams that are known.

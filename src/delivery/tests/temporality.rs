@@ -7,12 +7,13 @@ use prost::Message;
 use tidegate_engine::{
     Attributes, Data, Events, Instrument, Kind, Lease, Schema, Source, SourceId, Temporality, Value, Values,
 };
-use tidegate_requests::{gauge, int, metric, request};
+use tidegate_requests::{counter, gauge, int, metric, request};
 
 use super::*;
 use crate::batch::{convert, wire};
 use crate::component::{Balance, FanOut, Ledger, Shared};
 use crate::delivery::temporality::Conversion;
+use crate::storage::State;
 
 /// A point: what it covers, from when, until when, and how much.
 type Got = (Temporality, u64, u64, i64);
@@ -169,6 +170,42 @@ fn streams_that_find_no_memory_are_refused_and_counted_and_known_go_on() {
     assert_eq!(refused(), 300 - taken.len() as u64);
     assert!(taken.iter().all(|stream| convert(*stream, 2) == 1));
     assert_eq!(refused(), 300 - taken.len() as u64);
+}
+
+#[test]
+fn places_of_a_former_run_that_find_no_memory_are_counted() {
+    let delivery = Delivery {
+        temporality: TemporalityChoice::Delta,
+        ..delivery()
+    };
+    let conversion = |shared: &Shared, ledger: &Arc<Ledger>| {
+        let made = Conversion::new(&delivery, Some(ledger), shared.memory.bounds_of_tables());
+        made.expect("it converts")
+    };
+    let former = conversion(&Shared::default(), &Arc::default());
+    let metrics = (0..3000).map(|stream| counter(format!("m{stream}"), [int(1)]));
+    let request = request(Vec::new(), "", metrics);
+    let checked = wire::check(Signal::Metrics, request.encode_to_vec().into());
+    former.convert(
+        Batch::new(checked.expect("a request")),
+        None,
+        &mut Flow::default(),
+    );
+    let mut saved = Vec::new();
+    former.save(&mut || ())(&mut saved).unwrap();
+    let shared = Shared::default();
+    // A quarter of it is for the streams of a destination.
+    shared.memory.set_default_limit(512 << 10);
+    let ledger = Arc::<Ledger>::default();
+    let next = conversion(&shared, &ledger);
+    next.restore(&saved);
+    next.note_lost("exporters::x");
+    let balance = ledger.balance();
+    let lost = balance.dropped[Reason::Limit as usize];
+    assert!((1..3000).contains(&lost), "{lost}");
+    assert_eq!((balance.restored, balance.held()), (lost, 0));
+    next.note_lost("exporters::x");
+    assert_eq!(ledger.balance(), balance, "once");
 }
 
 #[tokio::test]

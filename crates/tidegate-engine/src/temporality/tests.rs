@@ -342,7 +342,10 @@ fn places_of_a_former_process_count_and_go_when_nobody_comes_back() {
     converter.expire(1200);
     assert_eq!(converter.bytes(), 0);
     let few = Converter::new(Temporality::Delta, 1000, limits).bounded_by(bounds(1000));
-    assert!(few.restore(&former.save()) < 10 && few.bytes() < 1200);
+    let kept = few.restore(&former.save());
+    assert!(kept < 10 && few.bytes() < 1200);
+    assert_eq!((few.take_lost(), few.take_lost()), (50 - kept, 0));
+    assert_eq!(converter.take_lost(), 0);
 }
 
 /// What a producer counts, and when it or the reader begins anew.
