@@ -184,7 +184,7 @@ impl Group {
         match self.member(member).and_then(Member::window) {
             Some(window) => {
                 window.add(now, moments);
-                window.sketch(now).map(sketch);
+                window.sketch(now, sketch);
                 self.newest = self.newest.max(now);
             }
             None => {
@@ -204,8 +204,9 @@ impl Group {
 
     /// Lets `add` add what fell into the window at `now` to its distribution, where that is asked for.
     pub(super) fn sketch(&mut self, now: UnixNanos, add: impl FnOnce(&mut Sketch)) {
-        let sketch = self.pool.as_mut().and_then(|pool| pool.sketch(now));
-        sketch.map(add);
+        if let Some(pool) = &mut self.pool {
+            pool.sketch(now, add);
+        }
     }
 
     /// The same, for the window of a series where it has one of its own.
@@ -218,8 +219,9 @@ impl Group {
         let Some(id) = member else {
             return self.sketch(now, add);
         };
-        let window = self.member(id).and_then(Member::window);
-        window.and_then(|window| window.sketch(now)).map(add);
+        if let Some(window) = self.member(id).and_then(Member::window) {
+            window.sketch(now, add);
+        }
     }
 
     /// Whether it has no series yet.

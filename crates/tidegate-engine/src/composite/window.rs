@@ -107,6 +107,8 @@ pub(crate) struct Window {
     parts: Box<[Moments]>,
     /// One a part, where quantiles are asked for.
     sketches: Box<[Sketch]>,
+    /// What they have allocated. A sketch keeps it when it is cleared.
+    sketched: usize,
     newest: u64,
 }
 
@@ -117,13 +119,14 @@ impl Window {
             cut,
             parts: vec![Moments::NONE; cut.parts as usize].into(),
             sketches: vec![Sketch::default(); sketches].into(),
+            sketched: 0,
             newest: 0,
         }
     }
 
     /// What its sketches have allocated.
     pub(crate) fn bytes_of_sketches(&self) -> usize {
-        self.sketches.iter().map(Sketch::bytes).sum()
+        self.sketched
     }
 
     /// Adds values at `time`. What is older than the window is left out.
@@ -135,14 +138,17 @@ impl Window {
         }
     }
 
-    /// The sketch of the values at `time`, to add to; `None`: none is asked for, or it is too late.
-    pub(super) fn sketch(&mut self, time: UnixNanos) -> Option<&mut Sketch> {
+    /// Lets `add` add to the sketch of the values at `time`, where one is asked for and it is not too late.
+    pub(super) fn sketch(&mut self, time: UnixNanos, add: impl FnOnce(&mut Sketch)) {
         let part = self.cut.part(time);
         self.advance(part);
         let is_within = part + self.cut.parts > self.newest;
-        self.sketches
-            .get_mut((part % self.cut.parts) as usize)
-            .filter(|_| is_within)
+        let sketch = self.sketches.get_mut((part % self.cut.parts) as usize);
+        if let Some(sketch) = sketch.filter(|_| is_within) {
+            let before = sketch.bytes();
+            add(sketch);
+            self.sketched = self.sketched + sketch.bytes() - before;
+        }
     }
 
     /// The distribution of the values in the window that ends at `now`, as far as it is sketched.
@@ -212,6 +218,23 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_weight_of_sketches_is_known_without_a_walk() {
+        let second: u64 = 1_000_000_000;
+        let mut window = Window::new(Cut::of(Duration::from_secs(10)), true);
+        let mut now = 1_700_000_000 * second;
+        for step in 0..300 {
+            now += second / 20 * (step % 7);
+            let late = now - second * (step % 13);
+            window.sketch(late, |sketch| {
+                (0..step).for_each(|n| sketch.add(1.1_f64.powi(n as i32), 1.0));
+            });
+            let walked: usize = window.sketches.iter().map(Sketch::bytes).sum();
+            assert_eq!(window.bytes_of_sketches(), walked);
+        }
+        assert!(window.bytes_of_sketches() > 10_000);
+    }
+
     proptest! {
         #[test]
         fn a_window_holds_what_a_list_of_all_values_says(
@@ -228,7 +251,7 @@ mod tests {
                 all.push((now, f64::from(value)));
                 let later = now + step / 2;
                 let inside: Vec<f64> = all.iter().filter(|(at, _)| *at >= cut.begin(later)).map(|(_, v)| *v).collect();
-                let mut copy = Window { cut, parts: window.parts.clone(), sketches: Box::default(), newest: window.newest };
+                let mut copy = Window { cut, parts: window.parts.clone(), sketches: Box::default(), sketched: 0, newest: window.newest };
                 let read = copy.read(later);
                 prop_assert_eq!(read.count, inside.len() as f64);
                 prop_assert_eq!(read.sum, inside.iter().sum::<f64>());
