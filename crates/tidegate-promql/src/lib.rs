@@ -90,6 +90,9 @@ pub enum QueryError {
     /// Nobody waits for the answer any more.
     #[error("query was canceled in expression evaluation")]
     Canceled,
+    /// Memory became short while it was computed.
+    #[error("there is too little memory to go on with the query")]
+    Memory,
 }
 
 impl QueryError {

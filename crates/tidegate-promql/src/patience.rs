@@ -1,5 +1,6 @@
-//! How long somebody waits for an answer: until a time, or until he goes.
+//! How long somebody waits for an answer: until a time, until he goes, or until memory is short.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant as Clock;
@@ -7,10 +8,20 @@ use std::time::Instant as Clock;
 use super::QueryError;
 
 /// How long an answer is waited for. The default waits for ever. A clone is the same patience.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Patience {
     deadline: Option<Clock>,
     is_over: Arc<AtomicBool>,
+    is_short: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl fmt::Debug for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Patience")
+            .field("deadline", &self.deadline)
+            .field("is_over", &self.is_over)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Patience {
@@ -22,6 +33,15 @@ impl Patience {
         }
     }
 
+    /// The same patience, which also ends when `is_short` says that there is no memory to go on.
+    #[must_use]
+    pub fn unless(self, is_short: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            is_short: Some(Arc::new(is_short)),
+            ..self
+        }
+    }
+
     /// Ends it: nobody waits any more.
     pub fn give_up(&self) {
         self.is_over.store(true, Relaxed);
@@ -30,13 +50,16 @@ impl Patience {
     /// Whether somebody still waits.
     ///
     /// # Errors
-    /// `Canceled`: nobody does. `Timeout`: the time is over.
+    /// `Canceled`: nobody does. `Timeout`: the time is over. `Memory`: memory is short.
     pub fn check(&self) -> Result<(), QueryError> {
         if self.is_over.load(Relaxed) {
             return Err(QueryError::Canceled);
         }
-        match self.deadline.is_some_and(|deadline| Clock::now() > deadline) {
-            true => Err(QueryError::Timeout),
+        if self.deadline.is_some_and(|deadline| Clock::now() > deadline) {
+            return Err(QueryError::Timeout);
+        }
+        match self.is_short.as_ref().is_some_and(|is_short| is_short()) {
+            true => Err(QueryError::Memory),
             false => Ok(()),
         }
     }

@@ -335,6 +335,11 @@ fn a_deadline_and_another_look_back_are_kept() {
     gone.patience.give_up();
     let answer = query.instant_with(&store, 100 * SECOND, &gone);
     assert_eq!(answer.unwrap_err(), QueryError::Canceled);
+    let without_memory = with(Patience::default().unless(|| true));
+    let answer = query.instant_with(&store, 100 * SECOND, &without_memory);
+    assert_eq!(answer.unwrap_err(), QueryError::Memory);
+    let with_memory = with(Patience::default().unless(|| false));
+    assert!(query.instant_with(&store, 100 * SECOND, &with_memory).is_ok());
     let short = Options {
         look_back: 5 * SECOND,
         ..Options::default()

@@ -74,6 +74,7 @@ impl From<QueryError> for Failure {
             }
             QueryError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, TIMEOUT),
             QueryError::Canceled => (StatusCode::SERVICE_UNAVAILABLE, "canceled"),
+            QueryError::Memory => return Self::memory(),
         };
         Self {
             status,
@@ -428,6 +429,12 @@ impl Api {
         pages::error(failure.status, failure.kind, &failure.why)
     }
 
+    /// The patience of a heavy query, which ends while the gateway is over its hard limit.
+    fn while_memory_lasts(&self, patience: Patience) -> Patience {
+        let memory = self.shared.memory.clone();
+        patience.unless(move || memory.is_over(Ceiling::Hard))
+    }
+
     /// The page; `None`: it is a query that looks at `most` series or samples, or more.
     fn page(&self, route: &Route, request: &Request, most: usize) -> Option<Result<Answer, Failure>> {
         let is_heavy = most == usize::MAX && route.cost != Cost::Diagnosis;
@@ -435,11 +442,17 @@ impl Api {
         let Some(grant) = self.memory.take(wanted) else {
             return Some(Err(Failure::memory()));
         };
-        let limited = (grant.bytes() < wanted).then(|| Request {
-            max_bytes: grant.bytes(),
+        let is_limited = grant.bytes() < wanted;
+        let max_bytes = match is_limited {
+            true => grant.bytes(),
+            false => request.max_bytes,
+        };
+        let bounded = is_heavy.then(|| Request {
+            max_bytes,
+            patience: self.while_memory_lasts(request.patience.clone()),
             ..request.clone()
         });
-        let request = limited.as_ref().unwrap_or(request);
+        let request = bounded.as_ref().unwrap_or(request);
         // While it waited for its place its client may have gone.
         let page = match (request.patience.check(), route.cost) {
             (Err(why), _) => Err(why.into()),
@@ -447,7 +460,7 @@ impl Api {
             (Ok(()), Cost::Much | Cost::Diagnosis | Cost::Little) => (route.page)(self, request),
         };
         let page = match page {
-            Err(failure) if failure.is_too_much && limited.is_some() => Err(Failure::memory()),
+            Err(failure) if failure.is_too_much && is_limited => Err(Failure::memory()),
             page => page,
         };
         Some(page.map(|page| match page {

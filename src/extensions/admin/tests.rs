@@ -249,6 +249,28 @@ async fn a_heavy_query_without_memory_is_refused_and_takes_none_from_senders() {
 }
 
 #[tokio::test]
+async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
+    let (admin, _table) = with_table("").await;
+    let memory = &admin.base.shared.memory;
+    memory.add_limit(crate::component::Limit::of(64 << 20));
+    let end = unix_now() / 1_000_000_000;
+    let start = end - 8640;
+    // 8,641 windows of 10,800 samples each: seconds of work.
+    let query = "quantile_over_time(0.5,vector(1)%5B3h:1s%5D)";
+    let path = format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1");
+    let fill = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        memory.hold(80 << 20);
+    };
+    let begun = Instant::now();
+    let ((status, answer), ()) = tokio::join!(get(&admin, &path), fill);
+    assert_eq!((status, &answer["errorType"]), (503, &json!("unavailable")));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    memory.release(80 << 20);
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
 async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() {
     let (admin, table) = with_table("history: {enabled: false}").await;
     table.observe(&point("level", Data::Gauge, "web", 7), unix_now());

@@ -102,7 +102,10 @@ impl Api {
     fn compute(&self, query: &str, patience: Patience, most: usize) -> Result<Numbers, NoNumbers> {
         let query = Query::parse(query).map_err(NoNumbers::failed)?;
         let no_memory = || NoNumbers::failed(self.lanes.refused(NotComputed::Memory));
-        let wanted = if most > MAX_LIGHT { self.max_bytes() } else { 0 };
+        let (wanted, patience) = match most > MAX_LIGHT {
+            true => (self.max_bytes(), self.while_memory_lasts(patience)),
+            false => (0, patience),
+        };
         let grant = self.memory.take(wanted).ok_or_else(no_memory)?;
         let is_limited = grant.bytes() < wanted;
         let most = if is_limited {
@@ -122,6 +125,7 @@ impl Api {
             QueryError::TooMuch(_) if is_limited => no_memory(),
             QueryError::TooMuch(why) => NoNumbers::TooMuch(why),
             QueryError::Timeout => NoNumbers::Timeout,
+            QueryError::Memory => no_memory(),
             error => NoNumbers::failed(error),
         })?;
         let groups = self.groups_of(&query, now);
