@@ -156,8 +156,11 @@ impl<A: Attempt> Inner<A> {
         const IDLE: Duration = Duration::from_secs(3600);
         /// What is on disk is looked after by then: a disk that failed is tried again.
         const BACKLOG: Duration = Duration::from_secs(1);
-        /// What is kept of streams is looked through by then.
-        const STREAMS: Duration = Duration::from_secs(600);
+        /// What is kept of streams is looked through by then. Tests have no ten minutes.
+        const STREAMS: Duration = match cfg!(test) {
+            true => Duration::from_millis(20),
+            false => Duration::from_secs(600),
+        };
         let now = Instant::now();
         if let Some(outage) = self.standing.overdue(now) {
             self.log_outage(&outage);

@@ -3,6 +3,8 @@
 //! A batch is converted when it is committed to the destination's queue, not before: what a full queue drops stays
 //! part of the next delta. Where every batch is stored, how far each of its streams has come is stored with it.
 
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tidegate_engine::{
@@ -44,6 +46,9 @@ pub(super) struct Conversion {
     ledger: Arc<Ledger>,
     /// Held while a batch is on its way from the conversion to the log.
     passing: RwLock<()>,
+    /// By how many nanoseconds a test looks through the streams too early.
+    #[cfg(test)]
+    pub(super) ahead: AtomicU64,
 }
 
 impl Conversion {
@@ -68,6 +73,8 @@ impl Conversion {
             refuses_falling: delivery.refuses_falling,
             ledger: ledger?.clone(),
             passing: RwLock::default(),
+            #[cfg(test)]
+            ahead: AtomicU64::new(0),
         })
     }
 
@@ -75,8 +82,18 @@ impl Conversion {
     pub(super) fn expire(&self) {
         // While the places are frozen, the next look does.
         if let Ok(_passing) = self.passing.try_read() {
-            self.converter.expire(unix_now());
+            #[cfg(not(test))]
+            let ahead = 0;
+            #[cfg(test)]
+            let ahead = self.ahead.load(Relaxed);
+            self.converter.expire(unix_now() + ahead);
         }
+    }
+
+    /// Streams that it follows.
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> usize {
+        self.converter.len()
     }
 
     /// Counts the places of a former run that found no room, and says so. Each costs an increase of its stream.

@@ -234,6 +234,28 @@ async fn destinations_of_one_pipeline_get_the_temporality_that_each_wants() {
 }
 
 #[tokio::test]
+async fn silent_streams_are_forgotten_while_nothing_comes() {
+    let side = side(TemporalityChoice::Delta, QueueConfig::default()).await;
+    let start = now();
+    side.edge().push(batch(CUMULATIVE, start, start + 10, 5)).unwrap();
+    side.peer.permits.add_permits(1);
+    balance_when(&side.ledger, |balance| balance.left == 3).await;
+    let conversion = side.destination.inner().conversion.clone().expect("it converts");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(conversion.streams(), 2, "the counter and the histogram");
+    let two_hours = Duration::from_secs(2 * 3600);
+    conversion.ahead.store(two_hours.as_nanos() as u64, SeqCst);
+    let forgotten = async {
+        while conversion.streams() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let forgotten = tokio::time::timeout(Duration::from_secs(20), forgotten).await;
+    forgotten.expect("nothing looks through the streams");
+    side.end().await;
+}
+
+#[tokio::test]
 async fn a_full_queue_that_drops_leaves_the_increase_to_the_next_delta() {
     let queue = QueueConfig {
         on_full: OnFull::Drop,
