@@ -24,7 +24,8 @@ struct State {
 impl StrayReporter {
     /// Counts the streams that went astray, and logs the latest. `label` names the component. Call it about once a second.
     pub fn report(&self, all: &[&TimestampAnomalies], label: &(&'static str, String)) {
-        let counts = TimestampAnomaly::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());
+        let counts =
+            TimestampAnomaly::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());
         for (stray, count) in TimestampAnomaly::ALL.into_iter().zip(counts) {
             let labels = [label.clone(), ("reason", stray.name().to_owned())];
             metrics::counter!("tidegate_stray_streams_total", &labels).absolute(count);

@@ -13,7 +13,7 @@ use super::*;
 use crate::batch::{convert, wire};
 use crate::component::{Balance, FanOut, Ledger, Shared};
 use crate::delivery::temporality::Conversion;
-use crate::storage::State;
+use tidegate_wal::State;
 
 /// A point: what it covers, from when, until when, and how much.
 type Got = (Temporality, u64, u64, i64);

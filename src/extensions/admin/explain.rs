@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_engine::{Count, SeriesExplanation, SeriesSource, SourceStatus, Series, Freshness, UnixNanos, clock, holdings};
+use tidegate_engine::{
+    Count, Freshness, Series, SeriesExplanation, SeriesSource, SourceStatus, UnixNanos, clock, holdings,
+};
 use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
 use crate::component::Shared;

@@ -17,7 +17,7 @@ const REMEMBERED: usize = if cfg!(test) { 8 } else { 16 << 10 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotId(CellRef);
 
-impl Place {
+impl SlotId {
     /// A small number that no other live series of the table has.
     pub fn number(self) -> u32 {
         self.0.number()

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, SlotId, Reading, Series, UnixNanos,
+    AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, Reading, Series, SlotId, UnixNanos,
 };
 use tidegate_promql::{FloatHistogram, History, Labels, Millis, NAME, SampleValue, SeriesId};
 

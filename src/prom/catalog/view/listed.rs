@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::{Count, Data, SlotId, LookupResult, Series, Table, UnixNanos};
+use tidegate_engine::{Count, Data, LookupResult, Series, SlotId, Table, UnixNanos};
 use tidegate_promql::{Labels, NAME, Patience, QueryError, Selection};
 
 use super::entry::{Entry, Key, Number};
