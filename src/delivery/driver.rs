@@ -335,7 +335,7 @@ impl<A: Attempt> Inner<A> {
     fn log_recovery(&self, now: Instant) {
         let Some(spill) = self.spill.get() else { return };
         let component = &*self.context.path;
-        match self.recovery.progress(spill.former(), now) {
+        match self.recovery.progress(spill.restored(), now) {
             None => {}
             Some(Progress::Remaining(remaining, items)) => {
                 info!(component, remaining, items, "sending what was found on disk");

@@ -26,9 +26,9 @@ pub(super) struct Spill {
     store: Arc<Store>,
     mode: StorageMode,
     claimed: ItemCounter,
-    /// What a former run left, of that.
-    former: ItemCounter,
-    /// What has a smaller number is of a former run.
+    /// Items of a previous run, of that.
+    restored: ItemCounter,
+    /// What has a smaller number is of a previous run.
     first_seq: u64,
     /// Where the conversion's places are kept at the stop, when they are not with every batch.
     at_stop: Option<(PathBuf, Arc<Conversion>)>,
@@ -100,11 +100,11 @@ impl Spill {
             store,
             mode,
             claimed: ItemCounter::default(),
-            former: ItemCounter::default(),
+            restored: ItemCounter::default(),
             at_stop,
         };
         let found = recovered.items.iter().sum::<u64>();
-        spill.former.add(usize::try_from(found).unwrap_or(usize::MAX));
+        spill.restored.add(usize::try_from(found).unwrap_or(usize::MAX));
         Ok((spill, recovered))
     }
 
@@ -153,8 +153,8 @@ impl Spill {
     }
 
     fn ack_guard(&self, seq: u64, items: usize, keeps: bool) -> AckGuard {
-        let former = (seq < self.first_seq).then(|| self.former.clone());
-        let counts = std::iter::once(self.claimed.clone()).chain(former).collect();
+        let restored = (seq < self.first_seq).then(|| self.restored.clone());
+        let counts = std::iter::once(self.claimed.clone()).chain(restored).collect();
         AckGuard::new(self.store.clone(), counts, seq, items, keeps)
     }
 
@@ -163,9 +163,9 @@ impl Spill {
         self.store.backlog() + self.claimed.items()
     }
 
-    /// Those of them that a former run left.
-    pub(super) fn former(&self) -> u64 {
-        self.former.items()
+    /// Those of them that a previous run left.
+    pub(super) fn restored(&self) -> u64 {
+        self.restored.items()
     }
 
     /// Items that could not be written, and that nobody has any more.
@@ -236,8 +236,8 @@ impl Spill {
                 }
             }
         }
-        // Only what a former run left is read from files that may have been damaged since.
-        self.former.lose(reloaded.lost.iter().sum());
+        // Only records of a previous run are read from files that may have been damaged since.
+        self.restored.lose(reloaded.lost.iter().sum());
         let failed = failed.into_iter().filter_map(|append| {
             let payload = append.payload.concat().into();
             stored::from_bytes(tidegate_wal::Stored {

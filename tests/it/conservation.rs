@@ -90,9 +90,9 @@ service:
     Hop { gateway, input }
 }
 
-/// What the exporter's books say.
+/// What the exporter's counts say.
 #[derive(Debug, Default, PartialEq)]
-struct Books {
+struct ItemCounts {
     entered: u64,
     restored: u64,
     delivered: u64,
@@ -101,7 +101,7 @@ struct Books {
 }
 
 impl Hop {
-    fn books(&self) -> Books {
+    fn item_counts(&self) -> ItemCounts {
         let metric = |name, labels: &[&str]| {
             let whose: Vec<_> = ["component=\"exporters::otlp", "metrics"]
                 .into_iter()
@@ -109,7 +109,7 @@ impl Hop {
                 .collect();
             self.gateway.own_metric(name, &whose) as u64
         };
-        Books {
+        ItemCounts {
             entered: metric("tidegate_component_items_total", &["flow=\"in\""]),
             restored: metric("tidegate_component_items_total", &["flow=\"restored\""]),
             delivered: metric("tidegate_component_items_total", &["flow=\"out\""]),
@@ -119,9 +119,9 @@ impl Hop {
     }
 
     /// Waits until nothing is held any more.
-    fn settle(&self) -> Books {
-        wait_until(SOON, "nothing is held", || self.books().held == 0);
-        self.books()
+    fn settle(&self) -> ItemCounts {
+        wait_until(SOON, "nothing is held", || self.item_counts().held == 0);
+        self.item_counts()
     }
 }
 
@@ -201,7 +201,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// One fault against one queue: the books and the sink agree on what became of every point.
+/// One fault against one queue: the counts and the sink agree on what became of every point.
 fn conserves(case: &Case, queue: &Queue<'_>) {
     let what = format!("{} over {} with `{}`", case.name, queue.exporter, queue.options);
     let (sink, storage) = (OtlpSink::start(), tempfile::tempdir().unwrap());
@@ -221,9 +221,9 @@ fn conserves(case: &Case, queue: &Queue<'_>) {
         proxy.set(Fault::None);
     }
     let sent = requests * POINTS;
-    let books = hop.settle();
-    assert_eq!(books.entered, sent, "{what}");
-    assert_eq!(books.delivered + books.dropped, sent, "{what}: {books:?}");
+    let counts = hop.settle();
+    assert_eq!(counts.entered, sent, "{what}");
+    assert_eq!(counts.delivered + counts.dropped, sent, "{what}: {counts:?}");
     let arrived = arrived(&sink);
     let rejected = (case.troubles)().into_iter().map(|trouble| match trouble {
         Trouble::Partial(count, _) => count as u64,
@@ -233,11 +233,11 @@ fn conserves(case: &Case, queue: &Queue<'_>) {
     match case.all_arrive {
         true => {
             assert_eq!(arrived, (0..sent).collect(), "{what}");
-            assert_eq!(books.dropped, rejected, "{what}");
+            assert_eq!(counts.dropped, rejected, "{what}");
         }
         false => {
-            assert!(books.dropped > 0, "{what}: {books:?}");
-            assert_eq!(arrived.len() as u64, books.delivered, "{what}");
+            assert!(counts.dropped > 0, "{what}: {counts:?}");
+            assert_eq!(arrived.len() as u64, counts.delivered, "{what}");
         }
     }
     hop.gateway.stop();
@@ -280,7 +280,7 @@ fn a_name_that_can_not_be_resolved_is_held_until_the_stop_and_by_a_queue_on_disk
         for n in 0..5 {
             assert!(send(hop.input, n * POINTS..(n + 1) * POINTS));
         }
-        assert_eq!((hop.books().held, hop.books().dropped), (50, 0));
+        assert_eq!((hop.counts().held, hop.counts().dropped), (50, 0));
         let log = hop.gateway.stop_within(Duration::from_secs(40));
         assert_eq!(log.contains("kept on disk"), kept, "{log}");
         assert_eq!(
@@ -298,8 +298,8 @@ fn a_name_that_can_not_be_resolved_is_held_until_the_stop_and_by_a_queue_on_disk
             ..PLAIN
         },
     );
-    let books = hop.settle();
-    assert_eq!((books.restored, books.delivered), (50, 50));
+    let counts = hop.settle();
+    assert_eq!((counts.restored, counts.delivered), (50, 50));
     assert_eq!(arrived(&sink), (0..50).collect());
     hop.gateway.stop();
 }
@@ -325,9 +325,9 @@ fn a_damaged_segment_costs_what_is_in_the_damage_and_a_torn_one_what_nobody_was_
     let sink = OtlpSink::start();
     let mut hop = start(&sink.endpoint(), storage.path(), &queue);
     hop.gateway.wait_for_log("damaged in part");
-    let books = hop.settle();
+    let counts = hop.settle();
     assert_eq!(
-        (books.restored, books.delivered),
+        (counts.restored, counts.delivered),
         (180, 180),
         "one record is damaged, one torn"
     );

@@ -10,8 +10,8 @@ pub mod record;
 mod recovery;
 mod rescue;
 mod segment;
+mod segment_pool;
 pub mod snapshot;
-mod spare;
 pub mod store;
 mod syncer;
 #[cfg(test)]

@@ -19,9 +19,9 @@ use super::pieces::Pieces;
 use super::record::{self, Head, Kind, Seal};
 use super::recovery::{Recovered, Replay, lock, recover};
 use super::segment::Segment;
-use super::spare::Spares;
+use super::segment_pool::SegmentPool;
 use super::unsynced::Unsynced;
-use super::{Fsync, Purpose, Quota, Rules, Saving, State, snapshot, spare};
+use super::{Fsync, Purpose, Quota, Rules, Saving, State, segment_pool, snapshot};
 use reading::Cursor;
 pub use reading::ReadBack;
 
@@ -33,7 +33,7 @@ pub struct Log {
     segments: VecDeque<Segment>,
     /// The newest segment's, while it is appended to.
     file: Option<File>,
-    spares: Spares,
+    pool: SegmentPool,
     unsynced: Unsynced,
     next_seq: u64,
     cursor: Cursor,
@@ -98,7 +98,7 @@ impl Log {
             segment_bytes: rules.segment_bytes,
             segments,
             file: None,
-            spares: Spares::default(),
+            pool: SegmentPool::default(),
             unsynced: Unsynced::new(rules.fsync != Fsync::Never),
             next_seq,
             cursor: Cursor {
@@ -188,7 +188,7 @@ impl Log {
             self.buffer.data.clear();
             self.close();
             // A full disk can do with what they take.
-            self.spares.clear();
+            self.pool.clear();
         }
         for seq in settled {
             self.settle_now(seq);
@@ -262,7 +262,7 @@ impl Log {
         if self.file.is_some() {
             return Ok(());
         }
-        let (segment, file) = match self.spares.take(&self.directory, seq, rand::random()) {
+        let (segment, file) = match self.pool.take(&self.directory, seq, rand::random()) {
             Some(spare) => spare,
             None => Segment::create(&self.directory, seq, rand::random())?,
         };
@@ -353,8 +353,8 @@ impl Log {
             self.unsynced.forget(done.first);
             // One that was never full saves little when it is written over.
             match done.weight() >= self.segment_bytes {
-                true => self.spares.keep(&done, ahead),
-                false => spare::delete(&done.path),
+                true => self.pool.keep(&done, ahead),
+                false => segment_pool::delete(&done.path),
             }
         }
     }
@@ -363,10 +363,10 @@ impl Log {
     fn weigh(&mut self) {
         let segments: u64 = self.segments.iter().map(Segment::weight).sum();
         let others = self.quota.used().saturating_sub(self.bytes);
-        if others.saturating_add(segments + self.spares.bytes()) > self.quota.limit() / 2 {
-            self.spares.clear();
+        if others.saturating_add(segments + self.pool.bytes()) > self.quota.limit() / 2 {
+            self.pool.clear();
         }
-        let bytes = segments + self.spares.bytes();
+        let bytes = segments + self.pool.bytes();
         self.quota.resize(self.bytes, bytes);
         self.bytes = bytes;
     }
@@ -374,7 +374,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.spares.clear();
+        self.pool.clear();
         if let (Some(file), Some(newest)) = (&self.file, self.segments.back_mut()) {
             // What is behind the last record is of no use to the next run.
             let _ = newest.cut(file);

@@ -11,7 +11,7 @@ use tidegate_runtime::files;
 
 use super::record::{RECORD_HEAD, TAGS};
 use super::segment::{MAX_FILE_BYTES, Segment, most_records};
-use super::{State, spare};
+use super::{State, segment_pool};
 
 /// What a former run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub(super) fn recover(directory: &Path, replay: &mut Replay) -> io::Result<(VecD
         let path = entry?.path();
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("seg") => paths.push(path),
-            Some(spare::EXTENSION) => spare::delete(&path),
+            Some(segment_pool::EXTENSION) => segment_pool::delete(&path),
             _ => {}
         }
     }

@@ -21,9 +21,8 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["delivery"],
     &["net", "prom"],
-    &["watch", "storage"],
+    &["watch"],
     &["component"],
-    &["config"],
     &["batch"],
     &["built", "protofile"],
 ];
@@ -49,23 +48,10 @@ const EXCEPTIONS: &[Exception] = &[
         from: "exporters/loadbalancing",
         to: "exporters::otlp",
     },
-    // Extensions share storage and composites with components. Both types need the account of memory.
-    Exception {
-        from: "component",
-        to: "storage::Storage",
-    },
+    // Extensions share composites with components, which need the account of memory.
     Exception {
         from: "component",
         to: "watch::Watched",
-    },
-    // The limiter of repeated log lines is part of the logs until a lower layer has it.
-    Exception {
-        from: "net/server.rs",
-        to: "telemetry::Every",
-    },
-    Exception {
-        from: "exporters/prometheus/page.rs",
-        to: "telemetry::Every",
     },
 ];
 

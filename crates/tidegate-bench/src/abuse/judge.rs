@@ -174,7 +174,7 @@ impl Verdict {
         match (harm, role) {
             (Ok(harm), Role::Tidegate) => {
                 self.lines.extend(settled(|| {
-                    Ok([shown(field, seen)?, books(attack, field, &harm, seen)?].concat())
+                    Ok([shown(field, seen)?, ledger_lines(attack, field, &harm, seen)?].concat())
                 }));
                 self.lines.extend(harm.lines);
             }
@@ -265,7 +265,7 @@ fn shown(field: &Field, seen: &Seen) -> Result<Vec<Line>, Error> {
 }
 
 /// Whether the gateway says of itself what was seen from outside.
-fn books(attack: &Attack, field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
+fn ledger_lines(attack: &Attack, field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     let page = own.get()?;
     let accepted = counted(page, |name, labels| {

@@ -41,7 +41,7 @@ fn written_over(directory: &Path) -> (Log, PathBuf) {
     (log, files(directory).pop().unwrap())
 }
 
-fn spares(directory: &Path) -> Vec<PathBuf> {
+fn recycled(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths
@@ -56,7 +56,7 @@ fn files_go_round_while_all_is_settled_in_time() {
     let inodes = || -> BTreeSet<u64> {
         let all = files(directory.path())
             .into_iter()
-            .chain(spares(directory.path()));
+            .chain(recycled(directory.path()));
         all.map(|file| std::fs::metadata(file).unwrap().ino()).collect()
     };
     pass(&mut log, 30);
@@ -67,12 +67,12 @@ fn files_go_round_while_all_is_settled_in_time() {
         assert!(inodes().is_subset(&known), "a file was made");
         let on_disk = files(directory.path())
             .into_iter()
-            .chain(spares(directory.path()));
+            .chain(recycled(directory.path()));
         let on_disk: u64 = on_disk.map(|file| std::fs::metadata(file).unwrap().len()).sum();
         assert_eq!(log.bytes(), on_disk, "the quota knows of all");
     }
     drop(log);
-    assert!(spares(directory.path()).is_empty());
+    assert!(recycled(directory.path()).is_empty());
 }
 
 #[test]
@@ -122,12 +122,12 @@ fn a_quota_that_could_be_short_of_room_has_no_spare_files() {
     let quota = Quota::new(6 * SEGMENT);
     let (mut log, _) = Log::open(directory.path(), &rules(SEGMENT), quota.clone(), None).unwrap();
     pass(&mut log, 30);
-    assert!(!spares(directory.path()).is_empty());
+    assert!(!recycled(directory.path()).is_empty());
     let before = log.next_seq();
     // Another log of the storage fills it.
     let share = quota.reserve(3 * SEGMENT).unwrap();
     append(&mut log, before);
-    assert!(spares(directory.path()).is_empty());
+    assert!(recycled(directory.path()).is_empty());
     drop(share);
     drop(log);
     assert_eq!(quota.used(), 0);

@@ -9,8 +9,8 @@ use std::sync::mpsc;
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
+use super::super::segment_pool;
 use super::super::snapshot::{self, Underway};
-use super::super::spare;
 use super::*;
 
 /// What was restored, if anything.
@@ -260,7 +260,7 @@ fn what_is_deleted_is_gone_at_once_and_let_go_soon() {
     let path = directory.path().join("a.seg");
     std::fs::write(&path, b"bytes").unwrap();
     let mut reader = File::open(&path).unwrap();
-    spare::delete(&path);
+    segment_pool::delete(&path);
     assert!(!path.exists());
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).unwrap();
@@ -275,5 +275,5 @@ fn what_is_deleted_is_gone_at_once_and_let_go_soon() {
         std::thread::sleep(Duration::from_millis(1));
     }
     // It is gone already: nothing to do.
-    spare::delete(&path);
+    segment_pool::delete(&path);
 }

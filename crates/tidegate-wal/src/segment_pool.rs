@@ -1,5 +1,5 @@
-//! Files of segments that nobody needs any more, to be written over. Their blocks on the disk and their pages in memory
-//! are there: to make those anew costs more than to write what is in them.
+//! Recycled segment files. Their disk blocks are allocated and their pages are cached, so that overwriting one costs less
+//! than creating a file.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -14,18 +14,18 @@ use tidegate_runtime::worker::give_way;
 use super::record::{self, Seal};
 use super::segment::Segment;
 
-/// As many are kept at least: while one is written to, those before it wait for their last answers.
+/// The pool keeps at least so many files: while one is written, those before it wait for their last acknowledgements.
 const LEAST: usize = 2;
 
 /// The extension of their names.
 pub(super) const EXTENSION: &str = "spare";
 
-/// The spare files of a log, oldest first.
+/// The recycled files of a log and their sizes in bytes, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Spares(VecDeque<(PathBuf, u64)>);
+pub(super) struct SegmentPool(VecDeque<(PathBuf, u64)>);
 
-impl Spares {
-    /// Puts the file of a settled segment by, or deletes it where there are enough for `ahead` bytes.
+impl SegmentPool {
+    /// Keeps the file of an acknowledged segment, or deletes it if the pool has enough files for `ahead` bytes.
     pub(super) fn keep(&mut self, segment: &Segment, ahead: u64) {
         let path = segment.path.with_extension(EXTENSION);
         let are_few = self.0.len() < LEAST || self.bytes() < ahead;
