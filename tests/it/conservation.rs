@@ -280,7 +280,7 @@ fn a_name_that_can_not_be_resolved_is_held_until_the_stop_and_by_a_queue_on_disk
         for n in 0..5 {
             assert!(send(hop.input, n * POINTS..(n + 1) * POINTS));
         }
-        assert_eq!((hop.counts().held, hop.counts().dropped), (50, 0));
+        assert_eq!((hop.item_counts().held, hop.item_counts().dropped), (50, 0));
         let log = hop.gateway.stop_within(Duration::from_secs(40));
         assert_eq!(log.contains("kept on disk"), kept, "{log}");
         assert_eq!(
