@@ -1,7 +1,8 @@
-//! The account of the gateway's memory: what was measured, and what has been promised or taken in since.
+//! The account of the gateway's memory: the last measurement, plus all bytes reserved or received since.
 //!
-//! A reservation ([`Held`]) says how many bytes somebody may allocate, and how many of them are there. A measurement
-//! has seen what was there; what is promised and has not arrived counts on top of it, however often it is measured.
+//! A reservation ([`Held`]) says how many bytes its owner may allocate, and how many of them are allocated. A
+//! measurement covers allocated bytes only. Bytes that are reserved and not yet allocated count on top of every
+//! measurement.
 
 mod arriving;
 mod held;
@@ -31,30 +32,30 @@ pub use limits::{Ceiling, Limit, default_limit};
 pub use senders::SenderKey;
 use senders::Senders;
 
-/// How long a request waits for room before it is refused: those that don't keep their promises lose theirs meanwhile.
+/// A request waits at most this long for room before it is refused. Slow senders lose their reservations meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Memory counts as short for so long after room was last refused.
+/// Memory counts as short for this long after room was last refused.
 const SHORT_FOR: Duration = Duration::from_secs(1);
 
-/// So much at once must have room on top of what is resident. What others have just let go of stays resident until the
-/// allocator gives it back, some tenths of a second later: small buffers find a place in it, large ones don't.
+/// A reservation of this many bytes or more must fit on top of the resident memory. Freed memory stays resident until
+/// the allocator returns it, some tenths of a second later. Small buffers fit into it; large ones do not.
 const LARGE: usize = 1 << 20;
 
-/// The process is not measured again sooner than this after the last time, however many ask.
+/// The shortest time between two measurements of the process, however many callers ask.
 const MEASURE_AFTER: Duration = Duration::from_millis(1);
 
-/// Those who wait for room may want this part of the limit together. What they wait with lies in the windows of their
-/// connections, on nobody's account.
+/// Waiting requests may want this part of the limit together. Their data is in the receive windows of their
+/// connections, which no account counts.
 const WAITING_SHARE: usize = 16;
 
-/// They count with so much at least: even who wants little fills the window of a stream.
+/// The least that a waiting request counts with, in bytes: even a small request fills the window of a stream.
 const WAITING_BYTES: usize = 128 << 10;
 
-/// How often the process is measured where no memory limiter says.
+/// The interval of measurements while no memory limiter runs.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// There is no room now.
+/// The memory limit leaves no room now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway is over its memory limit")]
 pub struct NoRoom;
@@ -65,15 +66,15 @@ pub fn count_refusal(class: &'static str, id: &Arc<str>, reason: &'static str) {
     metrics::counter!("tidegate_memory_refusals_total", class => id.clone(), "reason" => reason).increment(1);
 }
 
-/// Room was refused under a ceiling.
+/// A time of short memory under one ceiling.
 #[derive(Debug, Default)]
 struct Shortage {
-    /// Milliseconds after the account began.
+    /// In milliseconds after the account began.
     until: AtomicU64,
     begins: Notify,
 }
 
-/// One a gateway.
+/// The memory account. A gateway has one.
 #[derive(Debug)]
 pub struct Account {
     /// The smallest of `limits`. Requests that stay are refused above it, and tables take in no new series.
@@ -81,25 +82,25 @@ pub struct Account {
     /// The same; all requests are refused above it.
     hard: AtomicUsize,
     limits: Mutex<Limits>,
-    /// What the tables of the gateway may take: a quarter of the soft limit where their configuration does not say.
+    /// The bounds of each table: a quarter of the soft limit where the table's configuration sets none.
     of_a_table: Arc<Bounds>,
     senders: Senders,
-    /// Whether it is that of this process: set once it is watched.
+    /// Whether the account is that of this process: set once [`Self::watch`] runs.
     is_live: AtomicBool,
-    /// What was measured, reserved and filled, and how many wait for room.
+    /// Bytes measured, reserved and filled, and the number of waiting requests.
     counters: Counters,
-    /// Bodies that are on their way.
+    /// The number of bodies that are being received.
     arriving: AtomicUsize,
-    /// Bytes that those who wait want.
+    /// Bytes that waiting requests want.
     wanted: AtomicUsize,
     freed: Notify,
-    /// How often they were told.
+    /// The number of notifications through `freed`.
     frees: AtomicUsize,
     began: Instant,
-    /// Under each ceiling.
+    /// One for each ceiling.
     shortages: [Shortage; 2],
     opened: std::time::Instant,
-    /// When the process was measured last, in microseconds after `opened`; 0: not yet.
+    /// The time of the last measurement, in microseconds after `opened`; 0 before the first.
     measured_at: AtomicU64,
 }
 
@@ -126,12 +127,12 @@ impl Default for Account {
 }
 
 impl Account {
-    /// A memory limiter begins.
+    /// Adds the limit of a memory limiter that starts.
     pub fn add_limit(&self, limit: Limit) {
         self.change_limits(|limits| limits.of_limiters.push(limit));
     }
 
-    /// It ends.
+    /// Removes the limit of a memory limiter that ends.
     pub fn remove_limit(&self, ended: Limit) {
         self.change_limits(|limits| {
             let mut known = limits.of_limiters.iter();
@@ -141,7 +142,7 @@ impl Account {
         });
     }
 
-    /// No more than so many bytes are to be used while no memory limiter runs.
+    /// Sets the limit, in bytes, for the time while no memory limiter runs.
     pub fn set_default_limit(&self, bytes: usize) {
         self.change_limits(|limits| limits.default = Some(bytes));
     }
@@ -162,14 +163,14 @@ impl Account {
             .set_bytes(if soft == usize::MAX { soft } else { soft / 4 });
     }
 
-    /// Measures once a second from now on, for ever, while no memory limiter does.
+    /// Measures the process once a second while no memory limiter does. It never returns.
     pub async fn watch(&self) {
         self.is_live.store(true, Relaxed);
         let mut ticks = tokio::time::interval(MEASURE_EVERY);
         loop {
             ticks.tick().await;
             if !self.has_limiter() {
-                // Where the system does not say, the last measurement stays.
+                // If the system gives no number, the last measurement stays.
                 let _ = self.measure();
             }
         }
@@ -188,8 +189,8 @@ impl Account {
         }
     }
 
-    /// What a table may take: a quarter of the soft limit where its configuration does not say, also of a limit that comes
-    /// later; above the soft limit, no new series.
+    /// The bounds of a table whose configuration sets none: a quarter of the soft limit. They follow later changes of
+    /// the limit. Above the soft limit, tables take in no new series.
     pub fn bounds_of_tables(&self) -> Arc<Bounds> {
         self.of_a_table.clone()
     }
@@ -222,7 +223,7 @@ impl Account {
         }
     }
 
-    /// What was measured, and what was promised or came since.
+    /// Bytes in use: the last measurement, plus those reserved or received since.
     pub fn used_bytes(&self) -> usize {
         self.counters.used()
     }
@@ -232,17 +233,17 @@ impl Account {
         self.uses_more_than(self.limit_under(ceiling))
     }
 
-    /// Whether more than so many bytes are used.
+    /// Whether more than `limit` bytes are in use.
     pub fn uses_more_than(&self, limit: usize) -> bool {
         !self.holds_again(|| self.used_bytes() <= limit)
     }
 
-    /// Whether so many more bytes could be reserved now for what stays in memory.
+    /// Whether `bytes` more could be reserved now for data that stays in memory.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.has_room_within(bytes, self.limit_under(Ceiling::Soft))
     }
 
-    /// Whether so many more bytes could be reserved now without using more than `most`.
+    /// Whether `bytes` more could be reserved now without using more than `most`.
     fn has_room_within(&self, bytes: usize, most: usize) -> bool {
         self.holds_again(|| {
             let reserved = self.counters.reserved().saturating_add(bytes);
@@ -250,7 +251,7 @@ impl Account {
         })
     }
 
-    /// How many of so many bytes could be reserved now without using more than `most`.
+    /// The part of `bytes` that could be reserved now without using more than `most`.
     pub fn room_for(&self, bytes: usize, most: usize) -> usize {
         let room = || most.saturating_sub(self.used_bytes()).min(bytes);
         if room() < bytes {
@@ -352,7 +353,7 @@ impl Account {
         less.is_some()
     }
 
-    /// Whether so many bytes fit on top of what is resident now, and of what is reserved and not there yet.
+    /// Whether `bytes` fit on top of the memory that is resident now and of reservations that are not filled yet.
     fn fits_beside_resident(&self, bytes: usize, most: usize) -> bool {
         if !self.is_live.load(Relaxed) || most == usize::MAX {
             return true;
@@ -365,7 +366,7 @@ impl Account {
         usize::try_from(resident_now).is_ok_and(|now| now.saturating_add(to_come) <= most)
     }
 
-    /// Whether it is long enough ago; then it is for the caller alone to measure.
+    /// Whether [`MEASURE_AFTER`] is over. If so, only this caller measures.
     fn is_measure_due(&self) -> bool {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let (now, last) = (
@@ -386,7 +387,7 @@ impl Account {
             .inspect_err(|_| self.run_short(ceiling))
     }
 
-    /// The same; who finds no room makes memory short for nobody.
+    /// The same, but a failure does not mark memory as short.
     fn reserve_quietly(&self, bytes: usize, most: usize) -> Result<(), NoRoom> {
         let fits = bytes < LARGE || self.fits_beside_resident(bytes, most);
         match fits && self.holds_again(|| self.counters.reserve(bytes, most)) {
@@ -395,8 +396,8 @@ impl Account {
         }
     }
 
-    /// Bodies under `ceiling` that lag behind lose their room from now on, for a while. Where there is none up to the hard
-    /// limit, there is none up to the soft one.
+    /// Marks memory as short for [`SHORT_FOR`]: slow bodies under `ceiling` lose their room. If the hard limit leaves
+    /// no room, neither does the soft one.
     pub(crate) fn run_short(&self, ceiling: Ceiling) {
         let until = self.began.elapsed() + SHORT_FOR;
         let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
@@ -418,7 +419,7 @@ impl Account {
     }
 }
 
-/// Somebody who waits for room, until this is dropped.
+/// A request that waits for room, until this is dropped.
 struct Waiting<'a> {
     account: &'a Account,
     bytes: usize,

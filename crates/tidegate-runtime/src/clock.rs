@@ -1,10 +1,10 @@
-//! The clock of the gateway, see [`tidegate_engine::clock`]: `unix_now` for state, `wall_now` for what is written out.
+//! The clock of the gateway, see [`tidegate_engine::clock`]. State uses `unix_now`; output uses `wall_now`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_engine::{UnixNanos, clock};
 
-/// Steps of the wall clock that the log was told of.
+/// Steps of the wall clock that have been logged.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Nanoseconds since the Unix epoch, by the clock that never jumps: for windows, leases, expiry.

@@ -1,4 +1,4 @@
-//! A brake for messages that repeat.
+//! A rate limit for repeated messages.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};

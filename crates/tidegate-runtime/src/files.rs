@@ -1,4 +1,4 @@
-//! Opening files that others may write or replace: passwords, tokens, keys, certificates, targets, and what is on disk.
+//! Opens files that others may write or replace: passwords, tokens, keys, certificates, targets and stored data.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
-//! What all parts of the gateway need to run: the account of memory, threads and places for long work, the clock, files
-//! that others may replace, and a brake for log lines that repeat.
+//! The base of all parts of the gateway: the memory account, threads and slots for long work, and the clock. Helpers
+//! open files that others may replace, and limit the rate of repeated log lines.
 //!
-//! Nothing here knows a component, a batch or a network.
+//! Nothing here depends on a component, a batch or a network.
 
 pub mod account;
 mod clock;
@@ -13,5 +13,5 @@ pub use account::{Account, Ceiling, Held, Limit, NoRoom};
 pub use clock::{unix_now, wall_now};
 pub use every::Every;
 
-/// How this gateway names itself to servers.
+/// The `User-Agent` that this gateway sends to servers.
 pub const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));

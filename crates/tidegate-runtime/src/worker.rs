@@ -1,5 +1,5 @@
-//! Threads beside the runtime's: of a component's own, for work that blocks or needs finer timing, and those that give
-//! way, for work that takes as long as there are series.
+//! Threads beside the runtime's. A component has one for work that blocks or needs finer timing. Background threads of
+//! low priority do work that grows with the number of series.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,23 +14,24 @@ use tokio::time::timeout;
 
 use crate::account::Held;
 
-/// How much work in the background gives way: where cores are short it gets a third of what others get.
+/// The nice value of background work: when cores are short, it gets a third of the time of other threads.
 const NICE: i32 = 5;
 
-/// Lets this thread give way to those that take in what comes, from now on: a system gives threads turns of several
-/// milliseconds, and a thread that wakes for a request is not to wait for one to end.
+/// Lowers the priority of this thread below that of the receiving threads. The scheduler gives a thread several
+/// milliseconds at a time, and a thread that wakes for a request must not wait for that.
 pub fn give_way() {
     use rustix::process::{getpid, getpriority_process, setpriority_process};
-    // Of the first thread, and of this one, on Linux. Nobody is refused who asks for less.
+    // On Linux the priorities are those of the first thread and of this one. The system never refuses a lower priority.
     let others = getpriority_process(Some(getpid())).unwrap_or(0);
     let _ = setpriority_process(None, others + NICE);
 }
 
 /// Does work that blocks or takes long on a thread that gives way. It has the runtime of the caller.
 pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> task::JoinHandle<T> {
-    /// Queries are evaluated by recursion, as deep as their parser allows. Without optimisation a level takes up to 20 KiB.
+    /// The stack size in bytes. Queries are evaluated by recursion, as deep as their parser allows. Without
+    /// optimisation a level takes up to 20 KiB.
     const STACK: usize = 8 << 20;
-    /// Only its threads for what blocks are used.
+    /// The blocking threads of this runtime do all the work.
     static THREADS: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
         Builder::new_current_thread()
             .thread_name("tidegate-background")
@@ -50,12 +51,12 @@ pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     }
 }
 
-/// Work in the background that clients ask for as often as they like: so much of it at a time, the rest waits its turn. What
-/// nobody waits for any more keeps its turn until it is done.
+/// Background work that clients may request at any rate. A fixed number runs at a time; the rest waits its turn. Work
+/// that nobody waits for any more keeps its turn until it ends.
 pub struct Turns(Semaphore);
 
 impl Turns {
-    /// So much work at a time.
+    /// Runs at most `at_a_time` pieces of work at a time.
     pub const fn of(at_a_time: usize) -> Self {
         Self(Semaphore::const_new(at_a_time))
     }
@@ -75,41 +76,42 @@ impl Turns {
     }
 }
 
-/// So much work on what came in waits for a slot at most...
+/// The most requests that wait for a slot...
 const MAX_WAITING: usize = 256;
 
-/// ...so much of one sender...
+/// ...the most of one sender...
 const MAX_WAITING_OF_ONE: usize = MAX_WAITING / 2;
 
-/// ...and each for so long: a sender that is refused comes again, one that is kept waiting gives up and comes as well.
+/// ...and the longest time that each waits. A refused sender retries; one that waits longer gives up and retries too.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// As many pieces of work as there are processors at a time: more would only hold memory.
+/// Slots for received data, one for each processor: more would only hold memory.
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
 
-/// As many for what goes out: what comes in may take all others, and only what is sent makes room for more of it.
+/// Slots for sent data, one for each processor. Received data can use all other slots, and only sending frees memory.
 static OUTGOING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// More work waits than will be done soon.
+/// More work waits than can soon be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway has too much work waiting")]
 pub struct Overloaded;
 
-/// A place for work that takes longer than about a millisecond: to unpack, check, decode or fold a large request that came
-/// in, or to make one that goes out. The runtime's threads are for those who wait for a short answer, such as a health check.
+/// A slot for work that takes longer than about 1 ms: to unpack, check, decode or fold a large received request, or to
+/// build a large one to send. It keeps the runtime's threads free for short answers, such as health checks.
 pub struct Slot {
     _permit: SemaphorePermit<'static>,
 }
 
 impl Slot {
-    /// Waits for a place for what `of` has reserved memory for. Keep it for all the work on a request: each place is waited for.
+    /// Waits for a slot for the work that `of` has reserved memory for. Keep it for all the work on a request: each
+    /// slot costs a wait.
     ///
     /// # Errors
-    /// Too many wait already, in all or of the same sender, or there is none within 2 s.
+    /// Too many requests wait already, in all or of the same sender, or no slot comes free within 2 s.
     pub async fn get(of: Option<&Held>) -> Result<Self, Overloaded> {
         static WAITING: AtomicUsize = AtomicUsize::new(0);
         struct Waiting;
@@ -128,8 +130,8 @@ impl Slot {
         }
     }
 
-    /// The same for those of whom there is a limited number: they wait as long as it takes. As many as there are slots stand
-    /// among the others, so that those don't wait behind all of them.
+    /// The same for a limited number of callers: they wait without a time limit. At most one of them a slot waits among
+    /// the other requests, so that those do not wait behind all of them.
     pub async fn get_in_any_case() -> Result<Self, Overloaded> {
         static NEXT: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
         let _turn = NEXT.acquire().await.map_err(|_| Overloaded)?;
@@ -194,7 +196,7 @@ pub struct Worker {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How the thread waits, and learns that it is to stop.
+/// The wait of the thread, which a stop ends.
 #[derive(Debug, Default)]
 pub struct Pause {
     stopped: Mutex<bool>,

@@ -1,8 +1,10 @@
-//! Data on disk that must outlive the process: a segmented, append-only log with a checksum a record.
+//! Data on disk that must outlive the process: a segmented, append-only log with a checksum for each record.
 //!
-//! [`record`] is how bytes lie in a segment, `segment` one file, [`log`] the order of segments, what of them is
-//! settled and what has been read; none of them knows a thread. [`store`] runs a log on a thread of its own (`worker`), so that
-//! nobody who pushes ever waits for a disk, and writes for all who wait with one `fsync`.
+//! [`record`] is the layout of bytes in a segment, and `segment` is one file. [`log`] orders segments and tracks which
+//! of their data is settled and which has been read. None of them uses threads.
+//!
+//! [`store`] runs a log on a thread of its own (`worker`), so that no producer waits for a disk. It writes all waiting
+//! data with one `fsync`.
 
 pub mod log;
 mod pieces;
@@ -31,21 +33,21 @@ pub use record::Stored;
 pub use recovery::Recovered;
 pub use store::{Append, Done, Outbox, READ_BYTES, ReadRoom, Store};
 
-/// When written data is made to survive a loss of power. What is written survives the end of the process at once.
+/// The time at which written data survives a loss of power. It survives the end of the process at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before anything is acknowledged; all that came in meanwhile shares one call.
+    /// Before it is acknowledged; all data that arrives meanwhile shares one call.
     Always,
     /// At most this long after it was written.
     Every(Duration),
-    /// When the kernel likes.
+    /// When the kernel writes it.
     Never,
 }
 
-/// What appended data is for.
+/// The use of appended data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be read back when its owner asks, and settled by it.
+    /// The owner reads it back on demand, and settles it.
     Unread,
     /// The same, but the owner has it in memory: only a later run reads it back.
     Claimed,
@@ -53,7 +55,7 @@ pub enum Purpose {
     State,
 }
 
-/// When data becomes part of a state.
+/// The time at which data becomes part of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
     /// Before it is handed to the log.
@@ -62,42 +64,43 @@ pub enum Joins {
     WhenKept,
 }
 
-/// What the data of a log adds up to, where that must be known again after a restart.
+/// State that the data of a log adds up to, and that must survive a restart.
 pub trait State: Send + Sync {
     /// When data becomes part of the state.
     fn joins(&self) -> Joins;
 
-    /// Takes up a snapshot of a former run.
+    /// Restores a snapshot of an earlier run.
     fn restore(&self, snapshot: &[u8]);
 
-    /// Takes up data that was appended after that, in its order.
+    /// Adds data that was appended after the snapshot, in its order.
     fn replay(&self, payload: &[u8]);
 
-    /// A snapshot of now. Where data joins before it is appended, `between` is called when none is on its way to the log.
+    /// Begins a snapshot of the present state. If data joins before it is appended, `between` is called while none is
+    /// on its way to the log.
     fn save(&self, between: &mut dyn FnMut()) -> Saving;
 }
 
-/// Writes the bytes of a snapshot as they are made, on another thread, while the state goes on; in pieces that are worth
-/// a call of the system. There is one at a time.
+/// Writes the bytes of a snapshot on another thread, while the state changes. Pieces are large enough for a system call
+/// each. One runs at a time.
 pub type Saving = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
-/// How logs are kept.
+/// The rules for keeping logs.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// When data is forced to the disk.
     pub fsync: Fsync,
-    /// A segment of this size is closed and another begun.
+    /// The size in bytes at which a segment is closed and the next begins.
     pub segment_bytes: u64,
 }
 
-/// A directory for logs, and how much they may hold together. What a storage extension offers.
+/// A directory for logs, and their common quota: the offer of a storage extension.
 #[derive(Debug)]
 pub struct Storage {
-    /// Where the directories of the logs are.
+    /// The parent of the directories of the logs.
     pub directory: PathBuf,
-    /// How the logs are kept.
+    /// The rules for keeping the logs.
     pub rules: Rules,
-    /// What they may hold.
+    /// The quota that the logs share.
     pub quota: Arc<Quota>,
 }
 
@@ -113,7 +116,7 @@ impl Storage {
     }
 }
 
-/// How many bytes the logs of one storage may hold, and hold.
+/// The quota of the logs of one storage, in bytes, and its use.
 #[derive(Debug)]
 pub struct Quota {
     limit: u64,
@@ -121,7 +124,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// So many bytes.
+    /// A quota of `limit` bytes.
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -139,12 +142,12 @@ impl Quota {
         })
     }
 
-    /// Whether so much could ever be written.
+    /// Whether the quota could ever hold `bytes`.
     pub fn could_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit
     }
 
-    /// How many.
+    /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }

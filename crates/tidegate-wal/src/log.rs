@@ -1,8 +1,8 @@
-//! The order of segments: what is appended, what is settled, what has been read. Blocking, on one thread.
+//! The order of segments: the log appends, settles and reads data. It blocks, and runs on one thread.
 //!
-//! Data has numbers that count up from 1. A segment is deleted when it is the oldest and everything in it is settled:
-//! notes of what is settled concern data of the same or of older segments, so deleting from the front never brings
-//! settled data back. A file of a former run is never appended to, so a torn tail needs no mending.
+//! Data has numbers that count up from 1. The oldest segment is deleted once all its data is settled. Notes of settled
+//! data concern the same or older segments, so deleting from the front never brings settled data back. The log never
+//! appends to a file of an earlier run, so a torn tail needs no repair.
 
 mod reading;
 
@@ -40,20 +40,20 @@ pub struct Log {
     buffer: Buffer,
     quota: Arc<Quota>,
     bytes: u64,
-    /// Where the owner's state must outlive what it is made of: data up to this number is in a snapshot of it.
+    /// For an owner whose state must survive: a snapshot covers the data up to this number.
     snapshot: Option<Snapshot>,
     /// Held as long as the log: one gateway a directory.
     _lock: File,
 }
 
-/// What is known of the newest snapshot.
+/// The newest snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Snapshot {
     /// The last number that it covers.
     seq: u64,
-    /// Its size.
+    /// Its size in bytes.
     bytes: u64,
-    /// Written since.
+    /// Bytes written since.
     since: u64,
 }
 
@@ -116,7 +116,7 @@ impl Log {
         };
         log.reclaim();
         log.weigh();
-        // What a former run left without a snapshot: where it fills the quota, nothing more could come to ask for one.
+        // Data that an earlier run left without a snapshot may fill the quota. Then no new data could trigger one.
         let bytes = log.bytes;
         log.snapshot
             .iter_mut()
@@ -203,13 +203,13 @@ impl Log {
         self.unsynced()?.iter().try_for_each(File::sync_data)
     }
 
-    /// What has to be synced for that: the directory where it has new names, files that were closed since it was asked
-    /// last and hold what is not settled, and the one that is written to. The caller syncs, in this order.
+    /// The files that a sync must force to the disk, in this order: the directory if it has new names, files closed
+    /// since the last call with unsettled data, and the current file. The caller syncs them.
     pub fn unsynced(&mut self) -> io::Result<Vec<File>> {
         self.unsynced.take(&self.directory, self.file.as_ref())
     }
 
-    /// Whether so much was written since the last snapshot that it should be made anew.
+    /// Whether enough was written since the last snapshot for a new one.
     pub fn wants_snapshot(&self) -> bool {
         // A log that its own quota would stop must not wait for a whole segment.
         let most = self.quota.limit() / 4;
@@ -217,19 +217,19 @@ impl Log {
         self.snapshot.is_some_and(due)
     }
 
-    /// Keeps the owner's state as of `seq`, which is written: what it is made of need not be kept any more.
+    /// Writes a snapshot of the owner's state as of `seq`, which is written. Data that it covers need not be kept.
     pub fn keep_snapshot(&mut self, seq: u64, saving: Saving) -> io::Result<()> {
         let bytes = snapshot::write(&self.directory, seq, saving)?;
         self.kept_snapshot(seq, bytes, self.since_snapshot());
         Ok(())
     }
 
-    /// What was written since the last snapshot, in bytes.
+    /// Bytes written since the last snapshot.
     pub fn since_snapshot(&self) -> u64 {
         self.snapshot.map_or(0, |snapshot| snapshot.since)
     }
 
-    /// A snapshot as of `seq` has been written, of so many bytes; since the one before it there had been `covered`.
+    /// Notes a snapshot as of `seq` that has `bytes`. The log had written `covered` bytes since the snapshot before it.
     pub fn kept_snapshot(&mut self, seq: u64, bytes: u64, covered: u64) {
         let since = self.since_snapshot().saturating_sub(covered);
         self.snapshot = Some(Snapshot { seq, bytes, since });
@@ -237,7 +237,7 @@ impl Log {
         self.weigh();
     }
 
-    /// Where its files are.
+    /// The directory of its files.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -340,7 +340,7 @@ impl Log {
     /// Deletes the oldest segments that nobody needs; the one that is appended to stays.
     fn reclaim(&mut self) {
         let snapshot = self.snapshot;
-        // As much as was written between two snapshots will be again: all of its files come free at once.
+        // The log writes about as much between the next two snapshots. All files of that time come free at once.
         let ahead = snapshot.map_or(0, |snapshot| snapshot.bytes);
         let covers = |segment: &Segment| {
             snapshot.is_none_or(|snapshot| segment.first + segment.count <= snapshot.seq + 1)
@@ -376,7 +376,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.pool.clear();
         if let (Some(file), Some(newest)) = (&self.file, self.segments.back_mut()) {
-            // What is behind the last record is of no use to the next run.
+            // Bytes after the last record are of no use to the next run.
             let _ = newest.cut(file);
         }
         self.quota.resize(self.bytes, 0);

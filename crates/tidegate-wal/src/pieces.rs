@@ -1,4 +1,4 @@
-//! Bytes that are written at one go: what is large from where it is, what is small copied together.
+//! Bytes for one write: large pieces stay in place, small ones are copied together.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -9,14 +9,14 @@ use rustix::io::{Errno, pwritev};
 /// Smaller ones are copied: a place in the list would cost as much.
 const SMALL: usize = 4096;
 
-/// As many as the system takes in one call.
+/// The most pieces that the system takes in one call.
 const AT_ONCE: usize = 1024;
 
-/// What is to be written, in its order.
+/// The pieces to write, in order.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     whole: Vec<Bytes>,
-    /// Small ones behind those.
+    /// Small pieces that follow them.
     small: BytesMut,
     bytes: usize,
 }
@@ -38,7 +38,7 @@ impl Pieces {
         self.small.extend_from_slice(piece);
     }
 
-    /// How many bytes there are.
+    /// The number of bytes in all pieces.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

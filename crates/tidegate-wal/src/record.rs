@@ -1,4 +1,4 @@
-//! How bytes lie in a segment. All numbers are little-endian.
+//! The layout of bytes in a segment. All numbers are little-endian.
 //!
 //! | segment head | bytes | | record | bytes |
 //! | --- | --- | --- | --- | --- |
@@ -12,12 +12,13 @@
 //! | | | | items | 4 |
 //! | | | | payload | |
 //!
-//! The salt is random for each segment: nobody who sends telemetry can make a payload that reads as a record when
-//! what stands before it is damaged. The payload of `settled` is a list of ranges, first and last number of each.
+//! The salt is random for each segment. So no sender of telemetry can make a payload that reads as a record after
+//! damage. The payload of `settled` is a list of ranges, first and last number of each.
 //!
-//! Version 3 is a file that was empty. Version 2 is one that was written over: what stands behind its last record may be
-//! of its former use. Marks are salted too, so that neither what is left there nor a payload looks like the beginning of a
-//! record. Version 1 is a file that an earlier version of the gateway began: its marks are the same in all such files.
+//! A file of version 3 was empty before. A file of version 2 replaced an older one in place: bytes after its last
+//! record may be of its earlier use. Marks are salted too, so that neither such bytes nor a payload looks like the
+//! start of a record. A file of version 1 comes from an earlier version of the gateway: its marks are the same in all
+//! such files.
 
 use std::ops::RangeInclusive;
 
@@ -27,7 +28,7 @@ use bytes::Bytes;
 const SEGMENT_MAGIC: [u8; 7] = *b"tidelog";
 /// Bytes before the first record.
 pub const SEGMENT_HEAD: usize = 24;
-/// First bytes of a record, before they are salted: where to look for the next sound one behind damage.
+/// First bytes of a record, before they are salted. The search for the next sound record after damage looks for them.
 const MARK: [u8; MARK_LENGTH] = [0xF1, 0x7D, 0x9E, 0xC3];
 /// Bytes of a mark.
 pub const MARK_LENGTH: usize = 4;
@@ -39,17 +40,17 @@ pub const MAX_PAYLOAD: usize = 1 << 30;
 /// No log counts so far: larger numbers are not ours.
 pub const MAX_SEQ: u64 = 1 << 62;
 
-/// How many owners' tags are told apart: one a signal.
+/// The number of owners' tags: one for each signal.
 pub const TAGS: usize = 3;
 
-/// Where the bytes of a record begin that its checksum is of.
+/// The offset in a record at which the bytes under the checksum begin.
 pub const CRC_FROM: usize = 8;
 
-/// Where the version and the salt stand in the head of a segment.
+/// The offsets of the version and the salt in the head of a segment.
 const VERSION_AT: usize = 7;
 const SALT_AT: usize = 16;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Somebody's data.
@@ -71,12 +72,12 @@ impl Kind {
     }
 }
 
-/// What stands before a payload.
+/// The head of a record, before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What the record is.
+    /// The kind of the record.
     pub kind: Kind,
-    /// Whose; 0 to 2.
+    /// The owner's tag; 0 to 2.
     pub tag: u8,
     /// Number of the data, counting from 1; 0 for other kinds.
     pub seq: u64,
@@ -89,15 +90,15 @@ pub struct Head {
 pub struct Stored {
     /// Its number.
     pub seq: u64,
-    /// Whose.
+    /// The owner's tag; 0 to 2.
     pub tag: u8,
     /// Items in it.
     pub items: u32,
-    /// What was appended.
+    /// The appended bytes.
     pub payload: Bytes,
 }
 
-/// What tells the records of one segment from those of any other.
+/// The salt and layout that distinguish the records of one segment from those of any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     salt: u32,
@@ -189,7 +190,7 @@ pub fn salted(salt: u32, head: &[u8]) -> Seal {
     }
 }
 
-/// What stands before a payload that comes in pieces.
+/// The encoded head of a record whose payload comes in pieces.
 pub fn head<'a>(
     seal: Seal,
     head: Head,
@@ -220,18 +221,18 @@ pub fn write(to: &mut Vec<u8>, seal: Seal, head: Head, payload: &[u8]) {
     to.extend(payload);
 }
 
-/// What the head of a record says before anybody has computed its checksum.
+/// The unverified claims of a record's head, before its checksum is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// What is to stand before the payload.
+    /// The head that the record claims.
     pub head: Head,
-    /// The checksum that the record is to have.
+    /// The checksum that the record claims.
     pub crc: u32,
     length: usize,
 }
 
 impl Promise {
-    /// What these bytes say, if they can be the head of a record.
+    /// Reads the claims of these bytes, if they can be the head of a record.
     pub fn read(bytes: &[u8], seal: Seal) -> Option<Self> {
         let bytes = bytes.get(..RECORD_HEAD)?;
         let length = promised_length(bytes, seal)?;
@@ -275,8 +276,8 @@ fn promised_length(head: &[u8], seal: Seal) -> Option<usize> {
     (head.starts_with(&seal.mark()) && length <= MAX_PAYLOAD).then_some(length)
 }
 
-/// How many of the `rest` bytes behind the last sound record were to be a record of this segment; `head` is the beginning
-/// of them.
+/// The number of the `rest` bytes after the last sound record that belong to a torn record of this segment. `head` is
+/// their beginning.
 pub fn torn(head: &[u8], rest: u64, seal: Seal) -> u64 {
     let promised = || promised_length(head, seal).map_or(0, |length| (RECORD_HEAD + length) as u64);
     match seal.layout {
@@ -295,19 +296,19 @@ pub fn read(bytes: &[u8], seal: Seal) -> Option<(Head, &[u8], usize)> {
     is_sound.then(|| (promise.head, &record[RECORD_HEAD..], promise.bytes()))
 }
 
-/// Where the next mark begins.
+/// The offset of the next mark.
 pub fn find_mark(bytes: &[u8], seal: Seal) -> Option<usize> {
     let mark = seal.mark();
     bytes.windows(MARK_LENGTH).position(|window| window == mark)
 }
 
-/// What `settled` says, as it is written.
+/// The payload of a `settled` record for these ranges.
 pub fn ranges_to_bytes(ranges: &[(u64, u64)]) -> Vec<u8> {
     let numbers = ranges.iter().flat_map(|(first, last)| [*first, *last]);
     numbers.flat_map(u64::to_le_bytes).collect()
 }
 
-/// What `settled` says.
+/// The ranges in the payload of a `settled` record.
 pub fn ranges(payload: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
     let pairs = payload.chunks_exact(16);
     pairs.filter_map(|pair| Some((u64_at(pair, 0)?, u64_at(pair, 8)?)))

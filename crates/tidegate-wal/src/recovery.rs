@@ -1,4 +1,4 @@
-//! What a former run left in a directory.
+//! Recovers the files that an earlier run left in a directory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use super::record::{RECORD_HEAD, TAGS};
 use super::segment::{MAX_FILE_BYTES, Segment, most_records};
 use super::{State, segment_pool};
 
-/// What a former run left.
+/// The result of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Items that are not settled, by tag.
@@ -22,16 +22,16 @@ pub struct Recovered {
     pub records: u64,
     /// Records that stood where files are damaged now.
     pub lost_records: u64,
-    /// Bytes of damage between sound records, and of damage behind them whose records are known to be lost.
+    /// Bytes of damage between sound records, and of damage after them if its records are known to be lost.
     pub damaged_bytes: u64,
-    /// Bytes of records that were being written when the process ended: nobody had been told that they were kept.
+    /// Bytes of records whose write the end of the process cut short: they had not been acknowledged.
     pub torn_bytes: u64,
     /// Files that could not be read, or are no files of ours. They stay.
     pub unreadable: u64,
 }
 
 impl Recovered {
-    /// Counts and tells what is damaged of what the component had stored.
+    /// Counts and logs the damage to the stored data of a component.
     pub fn tell_damage(&self, component: &str) {
         let Self {
             lost_records,
@@ -55,19 +55,19 @@ impl Recovered {
     }
 }
 
-/// What a file turned out to hold.
+/// The damage that a scan of a file found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// Data that must have stood where damage is.
     pub(super) lost_records: u64,
-    /// Bytes of damage between sound records, and of damage behind them whose records are known to be lost.
+    /// Bytes of damage between sound records, and of damage after them if its records are known to be lost.
     pub(super) damaged_bytes: u64,
-    /// Bytes behind the last sound record.
+    /// Bytes after the last sound record.
     pub(super) torn_bytes: u64,
 }
 
 impl Scan {
-    /// Counts what must have stood behind the last sound record of a file with this first number and so many records: the
+    /// Counts records lost after the last sound one. The file has this first number and this count of records; the
     /// `next` file goes on where it ended.
     pub(super) fn count_lost_end(&mut self, (first, count): (u64, u64), next: u64, settled: &[(u64, u64)]) {
         let from = first + count;
@@ -87,7 +87,7 @@ impl Scan {
     }
 }
 
-/// Data that a former run's state is made of and that no snapshot covers.
+/// Data of an earlier run's state that no snapshot covers.
 #[derive(Debug)]
 pub(super) struct Replay {
     /// The last number that the snapshot covers. `None`: there is no state.
@@ -124,7 +124,7 @@ impl Replay {
     }
 }
 
-/// One process a directory.
+/// Locks a directory: one process may use it.
 pub(super) fn lock(directory: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).truncate(false).write(true);
@@ -185,8 +185,8 @@ pub(super) fn recover(directory: &Path, replay: &mut Replay) -> io::Result<(VecD
     Ok((segments, recovered))
 }
 
-/// How many records a file of which nothing can be read must have had: the numbers from its name to the next file that
-/// newer files do not call settled. Of the newest file nobody knows.
+/// The number of records that an unreadable file must have had. They are the numbers from its name to the next file,
+/// less those that newer files call settled. For the newest file it is unknown, and 0.
 fn lost_in(path: &Path, next: Option<u64>, settled: &[(u64, u64)]) -> u64 {
     let (Some(first), Some(next)) = (Segment::named(path), next) else {
         return 0;
@@ -196,7 +196,7 @@ fn lost_in(path: &Path, next: Option<u64>, settled: &[(u64, u64)]) -> u64 {
     unsettled(first, next.min(first.saturating_add(most)), settled)
 }
 
-/// How many numbers from one on and before another are in none of these ranges.
+/// The number of values from `from` up to, but not including, `to` that are in none of these ranges.
 fn unsettled(from: u64, to: u64, settled: &[(u64, u64)]) -> u64 {
     let within = |(first, last): &(u64, u64)| (*first.max(&from), last.saturating_add(1).min(to));
     let mut ranges: Vec<_> = settled

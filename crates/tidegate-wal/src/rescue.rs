@@ -1,5 +1,5 @@
-//! Segments whose head is damaged: what is left of the head and the first records say how to read them. Little is read for
-//! that, and only a piece of it is in memory.
+//! Reads segments whose head is damaged: the rest of the head and the first records give the salt. It reads little for
+//! that, and keeps only a piece of the file in memory.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -7,10 +7,10 @@ use std::ops::RangeInclusive;
 use super::record::{self, CRC_FROM, SEGMENT_HEAD, Seal};
 use super::window::{PIECE, Search, Window};
 
-/// Where the salt in the head seems sound, a record that has it must begin within so many bytes.
+/// If the salt in the head seems sound, a record with it must begin within this many bytes.
 const SEARCHED: u64 = 4 << 20;
 
-/// Where the first record begins.
+/// The offset of the first record.
 const FIRST: u64 = SEGMENT_HEAD as u64;
 
 /// The seal of a file whose head is damaged, and whose data may have these numbers. Nobody who sends telemetry chooses what
@@ -46,14 +46,14 @@ fn seal_of_salted(window: &mut Window<'_>, head: &[u8]) -> io::Result<Option<Sea
     Ok(window.record(FIRST, seal)?.map(|_| seal))
 }
 
-/// The salt that the checksum of the first record was begun with, which the record behind it confirms.
+/// The salt of the first record's checksum, which the next record confirms.
 fn seal_of_plain(window: &mut Window<'_>) -> io::Result<Option<Seal>> {
     let unknown = Seal::plain(0);
     let Some(promise) = window.promise(FIRST, unknown)? else {
         return Ok(None);
     };
     let end = FIRST + promise.bytes() as u64;
-    // This costs little. Without a record there, what comes next is in vain.
+    // This check is cheap. Without a record there, the next steps cannot succeed.
     if window.promise(end, unknown)?.is_none() {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! One file of a log, and what is known of its records.
+//! One file of a log and the state of its records.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -43,7 +43,7 @@ pub(super) struct Segment {
     pub(super) seal: Seal,
     /// Bytes that are whole records.
     pub(super) len: u64,
-    /// Bytes that the file has, where that is more: of its former use, or torn.
+    /// Bytes of the file, if more than `len`: of its earlier use, or torn.
     on_disk: u64,
     /// Records that it has (or had, before damage): numbers `first` to `first + count - 1`.
     pub(super) count: u64,
@@ -59,13 +59,13 @@ pub(super) struct Segment {
     reader: Option<File>,
     /// The reader has come past all data before this number.
     passed: u64,
-    /// Where the reader found a long record to be sound, for which there was no room yet.
+    /// The offset of a long record that the reader found sound, but that had no room yet.
     sound_at: Option<u64>,
     /// Bytes whose checksum was wrong when the reader looked for records.
     wasted: u64,
 }
 
-/// What the reader finds at an offset.
+/// The reader's result at an offset.
 pub(super) enum Found {
     /// A record that is wanted, and where the next one begins.
     Record(Stored, u64),
@@ -104,7 +104,7 @@ impl Segment {
         Ok((Self::known(path, first, seal), file))
     }
 
-    /// A file of so many bytes that is to be written over.
+    /// A file of `former` bytes that will be overwritten.
     pub(super) fn over(path: PathBuf, first: u64, seal: Seal, former: u64) -> Self {
         Self {
             on_disk: former,
@@ -132,12 +132,12 @@ impl Segment {
         }
     }
 
-    /// Looks through a file of a former run. `settled` has the ranges that newer files call settled; what is left in
-    /// it concerns older ones. `replay` takes the data that it wants, settled or not. `next` is the first number of the next
-    /// file. `None`: it is no segment.
+    /// Scans a file of an earlier run. `settled` has the ranges that newer files call settled; those that remain
+    /// concern older files. `replay` takes the data that it wants, settled or not. `next` is the first number of the
+    /// next file. `None`: it is no segment.
     ///
     /// # Errors
-    /// The file can't be read, is not a regular file, or is larger than a segment ever gets.
+    /// The file can't be read, is not a regular file, or is larger than the maximum of a segment.
     pub(super) fn recover(
         path: PathBuf,
         next: Option<u64>,
@@ -202,7 +202,7 @@ impl Segment {
         for head in data {
             scan.lost_records += segment.recall(head);
         }
-        // Writing that failed leaves a gap in the numbers too, but cuts the file behind a sound record.
+        // A failed write leaves a gap in the numbers too, but cuts the file after a sound record.
         if let (Some(next), true) = (next, at < length) {
             scan.count_lost_end((first, segment.count), next, settled);
         }
@@ -219,7 +219,7 @@ impl Segment {
         Ok(seal.map(|seal| (first, seal)))
     }
 
-    /// Notes a record of a former run; gives how many must have stood before it and are gone.
+    /// Notes a record of an earlier run. Gives the number of lost records before it.
     fn recall(&mut self, head: Head) -> u64 {
         let expected = self.first + self.count;
         // More than fit into the file are not lost but made up.
@@ -268,7 +268,7 @@ impl Segment {
         self.first + self.count.max(1) - 1
     }
 
-    /// What it takes on the disk.
+    /// The bytes that it takes on the disk.
     pub(super) fn weight(&self) -> u64 {
         self.len.max(self.on_disk)
     }
@@ -280,10 +280,10 @@ impl Segment {
         Ok(())
     }
 
-    /// Cuts what is left of a former use: behind the records of a file that is full it would look like damage.
+    /// Cuts the rest of an earlier use: after the records of a full file it would look like damage.
     pub(super) fn cut_rest(&mut self, file: &File) {
         if self.on_disk > self.len {
-            // Best effort: what stays is behind all records.
+            // Best effort: the rest follows all records.
             let _ = self.cut(file);
         }
     }
@@ -310,8 +310,8 @@ impl Segment {
         }
     }
 
-    /// Reads on at `offset`. A record that is given is claimed; `has_room` says whether memory has room for one of so many
-    /// bytes.
+    /// Reads on at `offset`. It claims each record that it gives. `has_room` says whether memory has room for a record
+    /// of that many bytes.
     pub(super) fn read(&mut self, offset: u64, has_room: &mut dyn FnMut(usize) -> bool) -> io::Result<Found> {
         if offset >= self.len {
             return Ok(Found::End);
@@ -412,7 +412,7 @@ impl Segment {
     }
 }
 
-/// The most records that so many bytes can have.
+/// The most records that fit into `bytes`.
 pub(super) fn most_records(bytes: u64) -> u64 {
     bytes / RECORD_HEAD as u64
 }
@@ -425,7 +425,7 @@ fn tell_given_up(path: &Path, bytes: u64) {
     );
 }
 
-/// The length of a file that may have so many bytes.
+/// The length of a file, which must not exceed `most` bytes.
 fn bounded_length(file: &File, most: u64) -> io::Result<u64> {
     let length = file.metadata()?.len();
     match length <= most {

@@ -14,7 +14,7 @@ use tidegate_runtime::worker::give_way;
 use super::record::{self, Seal};
 use super::segment::Segment;
 
-/// The pool keeps at least so many files: while one is written, those before it wait for their last acknowledgements.
+/// The pool keeps at least this many files: while one is written, those before it wait for their last acknowledgements.
 const LEAST: usize = 2;
 
 /// The extension of their names.
@@ -51,7 +51,7 @@ impl SegmentPool {
         Some((Segment::over(path, first, seal, bytes), begun.ok()?))
     }
 
-    /// What they take on the disk.
+    /// The bytes that they take on the disk.
     pub(super) fn bytes(&self) -> u64 {
         self.0.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -62,8 +62,8 @@ impl SegmentPool {
     }
 }
 
-/// What can't be deleted will be by a later run. The name goes now; the blocks go when nobody has the file open any more,
-/// on a thread of their own: a file system can take long to free those of a large file (it may tell the disk of each).
+/// Deletes a file; a later run deletes it if this fails. The name goes now. The blocks go on a thread of their own once
+/// no process has the file open: freeing a large file takes long (the file system may discard each block on the disk).
 pub(super) fn delete(path: &Path) {
     let open = files::open(path);
     let _ = std::fs::remove_file(path);

@@ -1,4 +1,4 @@
-//! A snapshot of what the data of a log adds up to, in a file beside the segments, written whole or not at all.
+//! A snapshot of the state that the data of a log adds up to. Its file is beside the segments, and complete or absent.
 //!
 //! | bytes | |
 //! | --- | --- |
@@ -29,13 +29,13 @@ const NAME: &str = "state";
 /// Of one that is being written, or of the one before, to be written over.
 const NEW: &str = "state.new";
 
-/// As much is read at one go to be checked.
+/// A check reads this many bytes at a time.
 const PIECE: usize = 1 << 20;
 
-/// As much is written before it is forced to the disk: the disk is there for the log in between.
+/// A write forces this many bytes to the disk at a time: the log uses the disk in between.
 const UNSYNCED: usize = 4 << 20;
 
-/// Where a piece took longer, it waited for the disk.
+/// A piece that took longer than this waited for the disk.
 const LONGEST_REST: Duration = Duration::from_millis(1);
 
 /// The snapshot of a log that none is made of while it runs: it holds what was true at the stop, and is good once.
@@ -123,8 +123,8 @@ fn write_at_leisure(directory: &Path, seq: u64, saving: Saving, waited_for: &Ato
     Ok(bytes)
 }
 
-/// What was there before stays, under the other name, to be written over: to free its blocks and to find others costs
-/// more, and writers of the log would wait for the file system to note it.
+/// Keeps the old file under the other name, to be overwritten. Freeing its blocks and allocating others costs more, and
+/// writers of the log would wait for the file system's journal.
 fn put_in_place(new: &Path, name: &Path) -> io::Result<()> {
     // Not there yet, or no file system that can exchange two names.
     renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE).or_else(|_| std::fs::rename(new, name))
@@ -178,7 +178,7 @@ impl<'a> Growing<'a> {
             &self.checksum.finalize().to_le_bytes(),
         ];
         self.file.write_all_at(&head.concat(), 0)?;
-        // What is written over may have been longer.
+        // The overwritten file may have been longer.
         self.file.set_len(HEAD as u64 + self.bytes)?;
         self.file.sync_data()?;
         Ok(self.bytes)
@@ -215,7 +215,7 @@ fn checksum(seq: u64) -> crc32fast::Hasher {
 pub(super) struct Underway {
     /// The number of the last data that it covers.
     pub(super) seq: u64,
-    /// What had been written to the log since the one before it, in bytes.
+    /// Bytes that the log had written since the snapshot before.
     pub(super) covered: u64,
     waited_for: Arc<AtomicBool>,
     outcome: Receiver<io::Result<u64>>,
@@ -270,8 +270,8 @@ impl Underway {
         })
     }
 
-    /// How many bytes it has, when it is over. The thread may still be there: giving back what it took can take longer
-    /// than anybody should wait.
+    /// Gives the size of the snapshot in bytes once it is complete. The thread may still run: freeing its memory can
+    /// take longer than a caller should wait.
     pub(super) fn wait(self) -> io::Result<u64> {
         self.waited_for.store(true, Relaxed);
         let gone = |_| Err(io::Error::other("the snapshot was not made"));

@@ -1,5 +1,5 @@
-//! A log on a thread of its own. A caller that appends hears when it is written (and synced, where that is asked for);
-//! all that wait at one time share one write and one `fsync`.
+//! A log on a thread of its own. The thread reports to each caller when its data is written (and synced, if the rules
+//! say so). All data that waits at one time shares one write and one `fsync`.
 
 use std::io;
 use std::path::Path;
@@ -19,30 +19,30 @@ use super::syncer::Syncer;
 use super::worker::Worker;
 use super::{Fsync, Purpose, Quota, Rules, Share, State};
 
-/// An answer to a question for what comes next has about so many bytes, and one record more.
+/// An answer to [`Store::ask`] has about this many bytes, and one record more.
 pub const READ_BYTES: usize = 4 << 20;
 
-/// As much may wait to be written; a slow disk does not fill the memory.
+/// The most bytes that may wait to be written: a slow disk does not fill the memory.
 const MAX_WAITING_BYTES: u64 = 64 << 20;
 
 /// Data to be appended.
 #[derive(Debug)]
 pub struct Append {
-    /// Whose: 0 to 2.
+    /// The owner's tag; 0 to 2.
     pub tag: u8,
     /// Items in it.
     pub items: usize,
     /// The bytes, in pieces.
     pub payload: SmallVec<[Bytes; 2]>,
-    /// What it is for.
+    /// The use of the data.
     pub purpose: Purpose,
-    /// Told when it is kept, or why it is not.
+    /// Called when it is kept, or with the reason why it is not.
     pub done: Option<Done>,
     /// Room set aside for it on the disk.
     pub share: Option<Share>,
 }
 
-/// What is called with the news of an append, on the log's thread.
+/// The callback for the result of an append. It runs on the log's thread.
 pub struct Done(pub Box<dyn FnOnce(Result<(), String>) + Send>);
 
 impl std::fmt::Debug for Done {
@@ -65,13 +65,13 @@ pub struct ReadRoom {
 }
 
 impl ReadRoom {
-    /// [`READ_BYTES`] are reserved, unless it `goes_on` without: then the first record is read in any case, since what is on
-    /// disk must not wait for ever.
+    /// Reads into `held`, which has [`READ_BYTES`] reserved. With `goes_on` it may have fewer: the first record is read
+    /// in any case, since data on disk must not wait forever.
     pub fn new(held: Held, goes_on: bool) -> Self {
         Self { held, goes_on }
     }
 
-    /// Whether there is room for so many bytes that were read, and for a record of so many more.
+    /// Whether memory has room for `read` bytes that were read and a record of `more` bytes.
     pub(super) fn grow(&mut self, read: usize, more: usize) -> bool {
         let missing = read.saturating_add(more).saturating_sub(self.held.bytes());
         if self.held.try_grow_quietly(missing).is_ok() {
@@ -85,16 +85,16 @@ impl ReadRoom {
     }
 }
 
-/// What the thread has for the owner.
+/// The results of the thread for the owner.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// What was read back.
+    /// The data that was read back.
     pub read: ReadBack,
     /// Room for what was read back.
     pub room: Option<ReadRoom>,
     /// Unread data that could not be written: its owner has it again.
     pub failed: Vec<Append>,
-    /// How many items all of this is, which count as backlog until [`Store::taken`].
+    /// The number of items in all of this. They count as backlog until [`Store::taken`].
     pub items: u64,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Inner {
     pub(super) fsync: Fsync,
     post: Mutex<Post>,
     pub(super) come: Condvar,
-    /// Told when the outbox has something.
+    /// Notified when the outbox has something.
     pub(super) notify: Arc<Notify>,
     /// Items on disk that nobody has in memory.
     pub(super) backlog: AtomicU64,
@@ -137,7 +137,7 @@ pub(super) struct Post {
     pub(super) outbox: Outbox,
 }
 
-/// Where a question for what comes next stands.
+/// The state of a request for the next data in the log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Reading {
     /// Nobody has asked.
@@ -150,7 +150,7 @@ pub(super) enum Reading {
 }
 
 impl Store {
-    /// Opens a log and starts its thread; `notify` is told when there is post for the owner.
+    /// Opens a log and starts its thread. It notifies `notify` when the outbox has something for the owner.
     ///
     /// # Errors
     /// See [`Log::open`]; also when no thread can be started.
@@ -196,7 +196,7 @@ impl Store {
         Ok((store, recovered))
     }
 
-    /// Room for so many bytes. `Ok(None)`: not now. `Err`: never.
+    /// Reserves `bytes` of the quota. `Ok(None)`: not now. `Err`: never.
     pub fn reserve(&self, bytes: u64) -> Result<Option<Share>, NeverFits> {
         if !self.quota.could_hold(bytes) || bytes > super::record::MAX_PAYLOAD as u64 {
             return Err(NeverFits);
@@ -234,13 +234,13 @@ impl Store {
         self.inner.come.notify_one();
     }
 
-    /// Whether it is time to ask for what comes next in the log.
+    /// Whether the owner may ask for the next data in the log.
     pub fn can_ask(&self) -> bool {
         self.inner.post().can_ask()
     }
 
-    /// Asks for what comes next in the log; the answer comes by the outbox, with the `room` for it. Without one, nobody counts
-    /// what is read.
+    /// Asks for the next data in the log. The answer comes through the outbox, with the `room` for it. Without `room`,
+    /// no account counts the data.
     pub fn ask(&self, room: Option<ReadRoom>) {
         let mut post = self.inner.post();
         if post.can_ask() {
@@ -261,8 +261,8 @@ impl Store {
         self.inner.backlog.load(Relaxed)
     }
 
-    /// What the thread has for the owner. A caller that keeps an order has it in its place before it says [`Self::taken`]: until
-    /// then whatever comes goes behind it.
+    /// Takes the results of the thread. A caller that keeps an order puts them in place before it calls
+    /// [`Self::taken`]: until then all later data goes after them.
     pub fn collect(&self) -> Outbox {
         let mut post = self.inner.post();
         if post.reading == Reading::Answered {
@@ -276,7 +276,7 @@ impl Store {
         outbox
     }
 
-    /// So many items that were collected are where they belong.
+    /// Notes that `items` collected items are in place: they leave the backlog.
     pub fn taken(&self, items: u64) {
         let less = |backlog: u64| Some(backlog.saturating_sub(items));
         // Never an error: there is always a new value.

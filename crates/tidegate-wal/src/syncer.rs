@@ -1,4 +1,4 @@
-//! Forces files to the disk on a thread of its own: a disk that takes its time keeps nobody from writing.
+//! Forces files to the disk on a thread of its own: a slow disk blocks no writer.
 
 use std::fs::File;
 use std::io;
@@ -50,7 +50,7 @@ impl Syncer {
         }
     }
 
-    /// What has gone wrong since it was asked last.
+    /// The error since the last call, if any.
     pub(super) fn error(&self) -> Option<io::Error> {
         self.state
             .error
@@ -70,7 +70,7 @@ fn run(files: &Receiver<Vec<File>>, state: &State) {
 }
 
 impl Drop for Syncer {
-    /// What it was given is synced first.
+    /// Syncs all given files first.
     fn drop(&mut self) {
         self.files = None;
         if let Some(thread) = self.thread.take() {

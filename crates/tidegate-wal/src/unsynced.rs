@@ -1,4 +1,4 @@
-//! What has to be synced for what is written to survive a loss of power.
+//! The files that a sync must cover so that written data survives a loss of power.
 
 use std::fs::File;
 use std::io;
@@ -41,11 +41,11 @@ impl Unsynced {
         self.closed.retain(|(closed, _)| *closed != first);
     }
 
-    /// What is to be synced, in this order, with the file that is written to.
+    /// Takes the files to sync, in order, with the file that is written to.
     pub(super) fn take(&mut self, directory: &Path, current: Option<&File>) -> io::Result<Vec<File>> {
         let mut files = Vec::new();
         if self.has_names {
-            // Without it a file may be gone after a loss of power, or have its former name, whatever was synced in it.
+            // Without it, a file may be missing or have its old name after a loss of power, even with its data synced.
             files.push(File::open(directory)?);
         }
         let current = current.map(File::try_clone).transpose()?;

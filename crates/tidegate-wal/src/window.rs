@@ -1,4 +1,4 @@
-//! A file that is read piece by piece: only a piece of it is in memory. No length is believed before its checksum.
+//! Reads a file piece by piece: only one piece is in memory. No length is trusted before its checksum matches.
 
 use std::fs::File;
 use std::io;
@@ -13,16 +13,16 @@ const FIRST_PIECE: usize = 16 << 10;
 /// Each piece has twice as many bytes as the one before, up to this.
 pub(super) const PIECE: usize = 1 << 20;
 
-/// The search for a sound record is over when checksums of so many times the length of the file were wrong. Otherwise a
+/// The search for a sound record ends once wrong checksums cover this many times the length of the file. Otherwise a
 /// payload full of marks, each with a length, would cost the square of its size.
 const MOST_WASTED: u64 = 4;
 
 /// A file and the piece of it that is in memory.
 pub(super) struct Window<'a> {
     file: &'a File,
-    /// Nothing is read behind this.
+    /// The offset at which reading ends.
     end: u64,
-    /// Where `bytes` begin in the file.
+    /// The offset of `bytes` in the file.
     start: u64,
     bytes: Vec<u8>,
     next_piece: usize,
@@ -31,7 +31,7 @@ pub(super) struct Window<'a> {
     most_wasted: u64,
 }
 
-/// What the search for a record came to.
+/// The result of the search for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Search {
     /// A sound record begins there.
@@ -56,7 +56,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The same, where checksums of so many bytes of a file of this length were wrong before.
+    /// Continues an earlier search: checksums over `wasted` bytes of a file of `length` bytes were wrong before.
     pub(super) fn go_on(mut self, wasted: u64, length: u64) -> Self {
         self.wasted = wasted;
         self.most_wasted = length.saturating_mul(MOST_WASTED);
@@ -68,7 +68,7 @@ impl<'a> Window<'a> {
         self.wasted
     }
 
-    /// So many bytes at an offset, at most [`PIECE`]. `None`: there are fewer.
+    /// The `length` bytes at an offset, at most [`PIECE`]. `None`: the file has fewer.
     pub(super) fn get(&mut self, at: u64, length: usize) -> io::Result<Option<&[u8]>> {
         if self.buffered(at).len() < length && !self.fill(at, length)? {
             return Ok(None);
@@ -76,7 +76,7 @@ impl<'a> Window<'a> {
         Ok(self.buffered(at).get(..length))
     }
 
-    /// What the head of a record at an offset says, if the file is long enough for it.
+    /// The claims of a record's head at an offset, if the file is long enough for the record.
     pub(super) fn promise(&mut self, at: u64, seal: Seal) -> io::Result<Option<Promise>> {
         let head = self.get(at, RECORD_HEAD)?;
         let promise = head.and_then(|head| Promise::read(head, seal));
@@ -130,7 +130,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Where the next sound record begins in a range, of those that these `numbers` may follow.
+    /// The offset of the next sound record in a range. Data with one of these `numbers` may come next.
     pub(super) fn find(
         &mut self,
         range: Range<u64>,
@@ -165,7 +165,7 @@ impl<'a> Window<'a> {
         Ok(Search::Missing)
     }
 
-    /// How many bytes from an offset on were to be a record of this segment.
+    /// The number of bytes from an offset on that belong to a torn record of this segment.
     pub(super) fn torn(&mut self, at: u64, seal: Seal) -> io::Result<u64> {
         let rest = self.end.saturating_sub(at);
         let head = usize::try_from(rest).map_or(RECORD_HEAD, |rest| rest.min(RECORD_HEAD));
@@ -205,7 +205,7 @@ impl<'a> Window<'a> {
         Ok(true)
     }
 
-    /// What is in memory from an offset on.
+    /// The bytes in memory from an offset on.
     fn buffered(&self, at: u64) -> &[u8] {
         let from = at
             .checked_sub(self.start)
@@ -213,7 +213,7 @@ impl<'a> Window<'a> {
         from.and_then(|from| self.bytes.get(from..)).unwrap_or_default()
     }
 
-    /// Reads a piece that has so many bytes at least. False: there are fewer.
+    /// Reads a piece of at least `length` bytes. False: the file has fewer.
     fn fill(&mut self, at: u64, length: usize) -> io::Result<bool> {
         let rest = self.end.saturating_sub(at);
         if (length as u64) > rest {
@@ -250,7 +250,7 @@ fn has_changed() -> io::Error {
     )
 }
 
-/// What reading costs, on the thread of a test.
+/// Counters of the reads on a test's thread.
 #[cfg(test)]
 pub(super) mod counts {
     use std::cell::Cell;
@@ -304,7 +304,7 @@ mod tests {
     const SEAL: Seal = Seal::plain(7);
     const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 
-    /// Where the next sound record begins, all at once.
+    /// The next sound record, searched in one piece.
     fn find(bytes: &[u8], from: usize) -> Search {
         let found = (from..bytes.len()).find(|at| record::read(&bytes[*at..], SEAL).is_some());
         found.map_or(Search::Missing, |at| Search::Found(at as u64))

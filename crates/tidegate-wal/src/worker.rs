@@ -1,4 +1,4 @@
-//! The thread of a store: writes what has come in at one go, tells those who wait, reads back, syncs at its time.
+//! The thread of a store: it writes all waiting data at once, notifies those who wait, reads back, and syncs in time.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -24,14 +24,14 @@ pub(super) struct Worker {
     pub(super) inner: Arc<Inner>,
     pub(super) log: Log,
     pub(super) state: Option<Arc<dyn State>>,
-    /// Where data is synced at an interval.
+    /// Runs if data is synced at an interval.
     pub(super) syncer: Option<Syncer>,
     pub(super) sync_at: Option<Instant>,
     /// The one that is being written.
     pub(super) snapshot: Option<Underway>,
 }
 
-/// What there is to do at one time.
+/// The work of one round.
 struct Work {
     appends: Vec<(u64, Append)>,
     settled: Vec<u64>,
@@ -43,7 +43,7 @@ impl Worker {
     /// Until the store is closed.
     pub(super) fn run(mut self) {
         loop {
-            // What is in the state by then is among what is written next.
+            // Any state by then is part of the next write.
             let wanted = self.snapshot.is_none() && self.log.wants_snapshot();
             let snapshot = wanted.then(|| self.save()).flatten();
             let Work {
@@ -114,7 +114,7 @@ impl Worker {
 
     /// The state, and the number of the last data that is in it.
     fn save(&self) -> Option<(u64, Saving)> {
-        // Of what is written, all has been told.
+        // All callbacks of written data have run.
         let mut seq = self.log.next_seq() - 1;
         let state = self.state.as_ref()?;
         let saving = state.save(&mut || {

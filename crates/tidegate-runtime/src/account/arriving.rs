@@ -1,4 +1,4 @@
-//! What is on its way from a peer: it loses its room to others where memory is short and the peer is slow.
+//! Bodies and messages that are being received. A slow one loses its room to others while memory is short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Account, Ceiling};
 
-/// A body or message that is on its way, until this is dropped.
+/// A body or message that is being received, until this is dropped.
 pub struct Arriving {
     account: Arc<Account>,
     ceiling: Ceiling,
 }
 
-/// Why a peer is not waited for any longer.
+/// The reason why the gateway no longer waits for a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// It paused for too long.
@@ -23,7 +23,7 @@ pub enum Late {
     WhileShort,
 }
 
-/// How long a peer may pause.
+/// The longest pauses that a peer may make.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
     /// While there is enough memory.
@@ -33,7 +33,7 @@ pub struct Pauses {
 }
 
 impl Arriving {
-    /// One more on this account, for data under `ceiling`.
+    /// Counts one more body on this account, for data under `ceiling`.
     pub fn on(account: Arc<Account>, ceiling: Ceiling) -> Self {
         account.arriving.fetch_add(1, Relaxed);
         Self { account, ceiling }

@@ -1,4 +1,4 @@
-//! What a request has reserved.
+//! The memory that a request has reserved.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::senders::{InLine, SenderKey, Share};
 use super::{Account, Ceiling, LARGE, NoRoom, resident};
 
-/// A sender has little while it has no more than this part of the limit, or a mebibyte.
+/// A sender is small while it has at most this part of the limit, or 1 MiB.
 const LITTLE: usize = 16;
 
-/// This part of the limit is left to senders who have little: those who fill the rest are refused first.
+/// This part of the limit is left to small senders: requests of large ones are refused first.
 const SPARED: usize = 8;
 
-/// A body of a length that nobody has said wants so much while it waits. What has come of it lies in the window of its
-/// connection, on nobody's account.
+/// A waiting body of unknown length wants this many bytes. The part that has arrived is in the receive window of its
+/// connection, which no account counts.
 const UNKNOWN: usize = 256 << 10;
 
 /// Bytes reserved in the account until this is dropped.
@@ -21,21 +21,21 @@ const UNKNOWN: usize = 256 << 10;
 pub struct Held {
     account: Arc<Account>,
     ceiling: Ceiling,
-    /// Whether no sender has it: it may take all that there is.
+    /// Whether the gateway itself holds it: no part of the limit is kept from it.
     is_ours: bool,
-    /// What the same sender has, where it is known.
+    /// The share of its sender, if the sender is known.
     share: Option<Arc<Share>>,
     pub(super) reserved: usize,
     pub(super) filled: usize,
 }
 
 impl Held {
-    /// None yet, for what stays in memory.
+    /// An empty reservation for data that stays in memory.
     pub fn new(account: Arc<Account>) -> Self {
         Self::under(Ceiling::Soft, account)
     }
 
-    /// None yet.
+    /// An empty reservation under `ceiling`.
     pub fn under(ceiling: Ceiling, account: Arc<Account>) -> Self {
         Self {
             account,
@@ -47,21 +47,21 @@ impl Held {
         }
     }
 
-    /// None yet, for what the gateway does with data that it has taken. No part of the limit is kept from it.
+    /// An empty reservation for the gateway's own work on data that it has taken. No part of the limit is kept from it.
     pub fn ours(account: Arc<Account>) -> Self {
         let mut ours = Self::new(account);
         ours.is_ours = true;
         ours
     }
 
-    /// The same; what a sender has is on one share.
+    /// Counts it on the share of its sender.
     pub fn of(mut self, sender: Option<SenderKey>) -> Self {
         self.share = sender.and_then(|sender| self.account.senders.share(sender));
         self
     }
 
-    /// The most that may be used once so many bytes more are reserved here. Part of the limit is left to those who have
-    /// little.
+    /// The most bytes that may be in use once `bytes` more are reserved here. Part of the limit is left to small
+    /// senders.
     fn most_with(&self, bytes: usize) -> usize {
         let limit = self.account.limit_under(self.ceiling);
         if self.is_ours {
@@ -75,14 +75,14 @@ impl Held {
         }
     }
 
-    /// The most that may be used by those who have much: never more than the soft limit, since a large buffer takes more than
-    /// its bytes while it grows.
+    /// The most bytes that may be in use by large senders. It never exceeds the soft limit: a large buffer takes more
+    /// than its bytes while it grows.
     fn limit_of_the_large(&self) -> usize {
         let limit = self.account.limit_under(self.ceiling);
         (limit - limit / SPARED).min(self.account.limit_under(Ceiling::Soft))
     }
 
-    /// Whether so many bytes more could be reserved if nothing else were held.
+    /// Whether `bytes` more could be reserved if nothing else were reserved.
     pub fn could_ever_grow(&self, bytes: usize) -> bool {
         let bytes = self.reserved.saturating_add(bytes);
         let limit = self.account.limit_under(self.ceiling);
@@ -95,22 +95,22 @@ impl Held {
         InLine::of(self.share.clone(), most)
     }
 
-    /// How much of the memory it may take.
+    /// The ceiling that it is reserved under.
     pub fn ceiling(&self) -> Ceiling {
         self.ceiling
     }
 
-    /// Where it is reserved.
+    /// The account that it is reserved in.
     pub fn account(&self) -> &Arc<Account> {
         &self.account
     }
 
-    /// Bytes reserved.
+    /// The bytes that are reserved.
     pub fn bytes(&self) -> usize {
         self.reserved
     }
 
-    /// All of it as a reservation of its own; nothing is left here.
+    /// Moves all of it into a reservation of its own; nothing is left here.
     pub fn take(&mut self) -> Self {
         let mut rest = Self::under(self.ceiling, self.account.clone());
         rest.is_ours = self.is_ours;
@@ -118,10 +118,10 @@ impl Held {
         std::mem::replace(self, rest)
     }
 
-    /// Reserves so many bytes more.
+    /// Reserves `bytes` more.
     ///
     /// # Errors
-    /// There is no room for them now.
+    /// The limit leaves no room for them now.
     pub fn try_grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if bytes > 0 {
             self.account.reserve(bytes, self.most_with(bytes), self.ceiling)?;
@@ -131,18 +131,18 @@ impl Held {
         Ok(())
     }
 
-    /// Reserves at least so many bytes in all.
+    /// Reserves at least `bytes` in all.
     ///
     /// # Errors
-    /// There is no room for them now.
+    /// The limit leaves no room for them now.
     pub fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.try_grow(bytes.saturating_sub(self.reserved))
     }
 
-    /// Reserves so many bytes more for what can wait: no body that is on its way loses its room for it.
+    /// Reserves `bytes` more for work that can wait. No body that is being received loses its room for it.
     ///
     /// # Errors
-    /// There is no room for them now.
+    /// The limit leaves no room for them now.
     pub fn try_grow_quietly(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if bytes > 0 {
             self.account.reserve_quietly(bytes, self.most_with(bytes))?;
@@ -152,10 +152,10 @@ impl Held {
         Ok(())
     }
 
-    /// Reserves at least so many bytes in all, after a short wait where that is needed.
+    /// Reserves at least `bytes` in all, after a short wait if necessary.
     ///
     /// # Errors
-    /// Nobody has made room meanwhile, or too many wait.
+    /// No room came free in time, or too many requests wait.
     pub async fn grow_in_time(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if self.try_grow_to(bytes).is_ok() {
             return Ok(());
@@ -167,15 +167,15 @@ impl Held {
             .await
     }
 
-    /// Makes sure that there is room for a body of `promised` bytes, and reserves the first `bytes` of it. Waits shortly
-    /// where bodies are on their way that may lose theirs.
+    /// Checks that a body of `promised` bytes has room, and reserves its first `bytes`. It waits a short time while
+    /// bodies are being received that may lose their room.
     ///
     /// # Errors
-    /// There is no room.
+    /// No room came free.
     pub async fn begin(&mut self, promised: usize, bytes: usize) -> Result<(), NoRoom> {
         let account = self.account.clone();
         let ceiling = self.ceiling;
-        // Of a call whose first bytes say how long it is.
+        // A call that has sent the first bytes, with its length, counts itself.
         let own = usize::from(self.filled > 0);
         let mut begin =
             || account.has_room_within(promised, self.most_with(promised)) && self.try_grow_to(bytes).is_ok();
@@ -193,7 +193,7 @@ impl Held {
         account.in_time(wanted, begin, may_lose_theirs).await
     }
 
-    /// So many bytes in all are there. More than is reserved is reserved now, since nobody can refuse what is there.
+    /// Notes that `bytes` in all are allocated. It reserves any excess over the reservation now: nothing can refuse it.
     pub fn fill_to(&mut self, bytes: usize) {
         let more = bytes.saturating_sub(self.filled);
         self.filled += more;
@@ -203,7 +203,7 @@ impl Held {
         self.share_grows(unreserved);
     }
 
-    /// Reserves so many bytes more, whether there is room or not.
+    /// Reserves `bytes` more, even without room.
     pub fn promise(&mut self, bytes: usize) {
         self.account.counters.promise(bytes);
         self.reserved += bytes;
@@ -216,12 +216,12 @@ impl Held {
         }
     }
 
-    /// So many more of those reserved are there.
+    /// Notes that `bytes` more of the reservation are allocated.
     pub fn fill(&mut self, bytes: usize) {
         self.fill_to(self.filled.saturating_add(bytes));
     }
 
-    /// So many bytes more are there already.
+    /// Reserves `bytes` more that are allocated already.
     pub fn grow(&mut self, bytes: usize) {
         self.account.hold(bytes);
         self.reserved += bytes;
@@ -229,7 +229,7 @@ impl Held {
         self.share_grows(bytes);
     }
 
-    /// Gives back so many bytes, first those that are not there.
+    /// Gives back `bytes`, first those that are not allocated.
     pub fn shrink(&mut self, bytes: usize) {
         let reserved = self.reserved.saturating_sub(bytes);
         let filled = self.filled.min(reserved);
@@ -241,7 +241,7 @@ impl Held {
         (self.reserved, self.filled) = (reserved, filled);
     }
 
-    /// Of all that was reserved, so many bytes remain, and they are there.
+    /// Keeps `bytes` of the reservation, all of them allocated, and gives back the rest.
     pub fn settle(&mut self, bytes: usize) {
         self.shrink(self.reserved.saturating_sub(bytes));
         self.fill_to(bytes);

@@ -1,17 +1,17 @@
-//! How much memory may be used.
+//! The limits of the gateway's memory.
 
 use super::measure;
 
-/// How much of the machine's or the container's memory may be used where no memory limiter says, in percent.
+/// The default limit while no memory limiter runs, in percent of the machine's or the container's memory.
 const DEFAULT_LIMIT_PERCENT: u64 = 80;
 
-/// The limit where no memory limiter says; `None` where the system does not tell how much there is.
+/// The default limit in bytes; `None` if the system does not report its memory.
 pub fn default_limit() -> Option<usize> {
     let total = measure::total_bytes().ok()?;
     usize::try_from(total / 100 * DEFAULT_LIMIT_PERCENT).ok()
 }
 
-/// How much of the memory a request may take.
+/// The part of the memory that a request may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ceiling {
     /// Up to the soft limit: the request stays in memory until it is delivered.
@@ -40,12 +40,12 @@ impl Limit {
     }
 }
 
-/// What limits there are.
+/// All limits in effect.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    /// Of every memory limiter that runs.
+    /// The limits of all memory limiters that run.
     pub(super) of_limiters: Vec<Limit>,
-    /// Where there is none.
+    /// The limit while none runs.
     pub(super) default: Option<usize>,
 }
 

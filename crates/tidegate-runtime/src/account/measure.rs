@@ -1,13 +1,13 @@
-//! How much memory the process uses, and how much there is.
+//! Measures the memory of the process and of the machine.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Where the kernel shows cgroups.
+/// The mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Resident memory of this process. Takes some microseconds: the kernel writes nothing else of the process here.
+/// Resident memory of this process, in bytes. The call takes some microseconds: `statm` has only a few numbers.
 pub(crate) fn resident_bytes() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: Option<u64> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
@@ -15,25 +15,26 @@ pub(crate) fn resident_bytes() -> io::Result<u64> {
     Ok(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
-/// See [`live_bytes`]; 0: nobody has said it yet.
+/// See [`live_bytes`]; 0 before the first note.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// The allocator has just given back what is free: what is resident now is in use.
+/// Notes the memory in use. Call it right after the allocator returned its free memory.
 pub fn note_live() {
     if let Ok(bytes) = resident_bytes() {
         LIVE.store(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
     }
 }
 
-/// What was resident right after the allocator last gave back what was free. It keeps no count of what is in use.
+/// The bytes that were resident right after the allocator last returned its free memory. The allocator itself does not
+/// count the bytes in use. `None` before the first note.
 pub fn live_bytes() -> Option<usize> {
     Some(LIVE.load(Relaxed)).filter(|bytes| *bytes > 0)
 }
 
-/// Memory of the machine, or of the container where that is less.
+/// Memory of the machine in bytes, or of the container if that is less.
 ///
 /// # Errors
-/// The system does not say how much there is.
+/// The system does not report its memory.
 pub fn total_bytes() -> io::Result<u64> {
     let machine = read_field("/proc/meminfo", "MemTotal:")?;
     // A kernel without cgroups has no such file.

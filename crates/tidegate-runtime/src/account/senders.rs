@@ -1,4 +1,4 @@
-//! Who has how much of the memory, so that a sender who fills it is refused before those who take little.
+//! The share of each sender in the memory. A sender that fills it is refused before small senders are.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -9,33 +9,33 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Senders that are told apart. Further ones share nothing: each of their requests counts by itself.
+/// The most senders with a share of their own. Further senders have none: each of their requests counts by itself.
 const MAX_SENDERS: usize = 4096;
 
-/// What a sender was given counts half after this many seconds, also where it has moved on into a queue.
+/// The half-life of a sender's recent bytes, in seconds. Bytes that have moved on into a queue count too.
 const HALF_LIFE_SECONDS: f64 = 1.0;
 
-/// Stands for a sender: for who it has proved to be, or for its address.
+/// A key of a sender: its authenticated identity, or its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SenderKey(u64);
 
-/// The shares of those who have sent something.
+/// The shares of all senders that have sent something.
 #[derive(Debug, Default)]
 pub(super) struct Senders {
     known: Mutex<HashMap<SenderKey, Arc<Share>>>,
 }
 
-/// What one sender has.
+/// The share of one sender.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// Reserved for its requests.
+    /// Bytes reserved for its requests.
     held: AtomicUsize,
-    /// Its requests that wait for a slot.
+    /// The number of its requests that wait for a slot.
     waiting: AtomicUsize,
     recent: Mutex<Recent>,
 }
 
-/// What it was given lately.
+/// Bytes that a sender was given recently.
 #[derive(Debug)]
 struct Recent {
     bytes: f64,
@@ -43,7 +43,7 @@ struct Recent {
 }
 
 impl SenderKey {
-    /// Of whatever tells senders apart. It is another one in every process: no sender can choose that of another.
+    /// The key of an identity. Keys differ in every process, so that no sender can choose the key of another.
     pub fn of(who: impl Hash) -> Self {
         static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(STATE.hash_one(who))
@@ -109,7 +109,7 @@ impl Share {
         self.held.fetch_sub(bytes, Relaxed);
     }
 
-    /// What it has or was given lately, whichever is more.
+    /// The bytes that it has now or was given recently, whichever is more.
     pub(super) fn bytes(&self) -> usize {
         let mut recent = self.recent.lock();
         recent.decay();

@@ -261,7 +261,7 @@ fn a_sender_that_has_much_leaves_an_eighth_to_those_who_have_little() {
     let account = account(160 * MIB);
     let [heavy, light] = ["heavy", "light"].map(SenderKey::of);
     let request = |sender| Held::new(account.clone()).of(Some(sender));
-    // What it holds in many requests counts together: 112 MiB take 140 MiB, of which an eighth is to be left.
+    // All its requests count together: 112 MiB take 140 MiB, and an eighth must stay free.
     let mut all = Vec::new();
     let refused = loop {
         let mut held = request(heavy);

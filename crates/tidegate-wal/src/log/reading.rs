@@ -1,4 +1,4 @@
-//! Reading back, from the oldest segment on.
+//! Reads records back, from the oldest segment on.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use super::super::record::{self, Stored, TAGS};
 use super::super::segment::Found;
 use super::Log;
 
-/// Where reading goes on: an offset in the segment of this first number.
+/// The position of the next read: an offset in the segment with this first number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cursor {
     pub(super) first: u64,
     pub(super) offset: u64,
 }
 
-/// What reading came to.
+/// The result of a read.
 #[derive(Debug, Default)]
 pub struct ReadBack {
     /// Data in its order.

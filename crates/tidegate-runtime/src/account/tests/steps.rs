@@ -1,4 +1,4 @@
-//! Whatever reservations do in any order: what is there is counted, limits hold, and at rest nothing is left.
+//! Reservations in any order: allocated bytes are counted, limits hold, and nothing is left at the end.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Bytes come in pieces of so many: senders have much from some mebibytes on.
+/// The size of the pieces, in bytes: senders count as large from some mebibytes on.
 const PIECE: usize = 64 << 10;
 const LIMIT: Limit = Limit {
     soft: 160 << 20,
@@ -83,10 +83,10 @@ fn reservation(kind: usize, account: &Arc<Account>) -> Held {
     }
 }
 
-/// Where a reservation is.
+/// The owner of a reservation.
 enum Place {
     Here(Held),
-    /// In a task that waits. It gives it back, and says whether the room that it got was within the limit.
+    /// A task that waits. It returns the reservation, and whether the room that it got was within the limit.
     Away(JoinHandle<(Held, bool)>),
 }
 
@@ -94,7 +94,7 @@ struct Model {
     account: Arc<Account>,
     places: Vec<Place>,
     arriving: Vec<Arriving>,
-    /// What else the process uses.
+    /// Other memory of the process, in bytes.
     own: usize,
 }
 
@@ -279,7 +279,7 @@ fn is_within(account: &Account, held: &Held) -> bool {
     account.used_bytes() <= account.limit_under(held.ceiling())
 }
 
-/// What needs no room, and how many bytes were reserved for it all the same.
+/// Applies a step that needs no room. Gives the bytes that it reserved nevertheless.
 fn change(held: &mut Held, step: &Step, bytes: usize) -> usize {
     let before = held.reserved;
     match step {
