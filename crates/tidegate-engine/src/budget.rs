@@ -1,4 +1,4 @@
-//! What states outside tables take of the memory: streams of conversions, streams and groups of composites.
+//! The memory budget of states outside tables: streams of conversions, streams and groups of composites.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex};
 use crate::streams::lock;
 use crate::{Bounds, Metric, Resource, Scope, Series};
 
-/// What is known already may grow by so much beyond the bound, as a share of it.
+/// Known streams may grow beyond the bound by this share of it (one eighth).
 const GROWTH_SHARE: usize = 8;
 
-/// A single text may take so much of the bound, as a share of it.
+/// The largest share of the bound that a single text may take (one 64th).
 const TEXT_SHARE: usize = 64;
 
-/// What resource, scope and metric have beyond that counts for each of the series that share them: there may be only one.
+/// Bytes of resource, scope and metric above this count for each of the series that share them: there may be only one.
 const SHARED_BYTES: usize = 4 << 10;
 
 /// The head of an allocation that is shared.
 const SHARED_HEAD: usize = 16;
 
-/// What a state may take, and what it takes. What its bounds say may change at any time.
+/// The bound of a state, and the memory that it uses. The bound may change at any time.
 #[derive(Debug, Default)]
 pub struct Budget {
     bounds: Arc<Bounds>,
@@ -26,7 +26,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// As much as a table may take by `bounds`.
+    /// A budget with the `bounds` of a table.
     pub fn of(bounds: Arc<Bounds>) -> Self {
         Self {
             bounds,
@@ -34,7 +34,7 @@ impl Budget {
         }
     }
 
-    /// What is taken, estimated.
+    /// The bytes in use, estimated.
     pub fn bytes(&self) -> usize {
         self.used.load(Relaxed)
     }
@@ -43,7 +43,7 @@ impl Budget {
         self.bounds.bytes()
     }
 
-    /// Whether a text of so many bytes is so long that few of them would take everything.
+    /// Whether a text of `text` bytes is so long that few of them would take the whole bound.
     pub(crate) fn is_too_long(&self, text: usize) -> bool {
         text > self.max_bytes() / TEXT_SHARE
     }
@@ -53,7 +53,7 @@ impl Budget {
         self.used.fetch_update(Relaxed, Relaxed, sum).is_ok()
     }
 
-    /// What may be taken with all that is known already.
+    /// The bound for known streams, including their growth.
     fn max_with_growth(&self) -> usize {
         let most = self.max_bytes();
         most.saturating_add(most / GROWTH_SHARE)
@@ -64,26 +64,26 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<Budget>,
-    /// As long as it is there.
+    /// The bytes that stay the same until it is dropped.
     fixed: usize,
-    /// For what may change.
+    /// The bytes that may change.
     held: usize,
 }
 
 impl Reservation {
-    /// For something new; `None`: there is no room, or memory is short.
+    /// A reservation for a new stream; `None`: the bound leaves no room, or memory is short.
     pub(crate) fn new(budget: &Arc<Budget>, fixed: usize, held: usize) -> Option<Self> {
         let has_room = !budget.bounds.is_tight() && budget.reserve(fixed + held, budget.max_bytes());
         has_room.then(|| Self::of(budget, fixed, held))
     }
 
-    /// For what a previous process knew; `None`: there is no room.
+    /// A reservation for a stream of a previous process; `None`: the bound leaves no room.
     pub(crate) fn known(budget: &Arc<Budget>, bytes: usize) -> Option<Self> {
         let has_room = budget.reserve(bytes, budget.max_with_growth());
         has_room.then(|| Self::of(budget, bytes, 0))
     }
 
-    /// For what has to be there.
+    /// A reservation that never fails.
     pub(crate) fn certain(budget: &Arc<Budget>, bytes: usize) -> Self {
         budget.used.fetch_add(bytes, Relaxed);
         Self::of(budget, bytes, 0)
@@ -97,12 +97,12 @@ impl Reservation {
         }
     }
 
-    /// Whether what is known may grow by so much.
+    /// Whether a known stream may grow by `more` bytes.
     pub(crate) fn may_grow(&self, more: usize) -> bool {
         more == 0 || self.budget.bytes().saturating_add(more) <= self.budget.max_with_growth()
     }
 
-    /// Notes what it is for now.
+    /// Sets the bytes that may change.
     pub(crate) fn hold(&mut self, held: usize) {
         let used = &self.budget.used;
         if held > self.held {
@@ -120,12 +120,12 @@ impl Drop for Reservation {
     }
 }
 
-/// Series that come one after the other have resource, scope and metric in common: they are kept once.
+/// Keeps resource, scope and metric once: successive series usually share them.
 #[derive(Debug, Default)]
 pub(crate) struct Shared(Mutex<Option<Arc<Series>>>);
 
 impl Shared {
-    /// The series as it is kept, and what `reserve` gives for its bytes; `None`: it gives nothing.
+    /// Gives the kept series and the result of `reserve` for its bytes; `None`: `reserve` gives `None`.
     pub(crate) fn keep<R>(
         &self,
         mut series: Series,
@@ -150,7 +150,7 @@ impl Shared {
     }
 }
 
-/// What a series takes that shares nothing.
+/// The bytes of a series that shares nothing.
 pub(crate) fn bytes_of(series: &Series) -> usize {
     let parts = of_resource(&series.resource) + of_scope(&series.scope) + of_metric(&series.metric);
     size_of::<Series>() + SHARED_HEAD + series.attributes.bytes() + parts

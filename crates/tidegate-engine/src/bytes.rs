@@ -1,4 +1,4 @@
-//! Reading state back from bytes; `None` where they end.
+//! Reads state from bytes; `None` at their end.
 
 /// The next bytes.
 pub(crate) fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Option<&'a [u8; N]> {

@@ -1,4 +1,4 @@
-//! How often a source reports, and from which silence on it counts as quiet.
+//! The interval at which a source reports, and the silence after which it counts as quiet.
 
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ impl Cadence {
         u64::from(longest) * 1_000_000
     }
 
-    /// How long the source may be silent and still counts as alive, in nanoseconds: what was configured; otherwise 2.5
-    /// intervals, 5 s at least; 90 s until three pushes were seen.
+    /// The longest silence, in nanoseconds, with which the source counts as alive. A configured lease comes first. The
+    /// default is 2.5 intervals and at least 5 s. Before three pushes were seen, it is 90 s.
     pub fn lease_ns(&self) -> u64 {
         match (self.fixed_ns, self.count) {
             (0, 0..KNOWN_GAPS) => DEFAULT_LEASE_NS,
@@ -96,8 +96,8 @@ impl Cadence {
     }
 }
 
-/// How long a source may be silent whose longest gap between two pushes is this, in nanoseconds: 2.5 of it, 5 s at least.
-/// 90 s where it is 0: no gap is known.
+/// The longest silence, in nanoseconds, of a source whose longest gap between two pushes is `gap`. It is 2.5 gaps and
+/// at least 5 s; 90 s if `gap` is 0 (unknown).
 pub(crate) fn lease_by_gap_ns(gap: u64) -> u64 {
     match gap {
         0 => DEFAULT_LEASE_NS,
@@ -105,7 +105,7 @@ pub(crate) fn lease_by_gap_ns(gap: u64) -> u64 {
     }
 }
 
-/// How long something may be missing that comes at this interval: 2.5 of it. In nanoseconds.
+/// The longest delay, in nanoseconds, of a report with this interval: 2.5 intervals.
 pub fn patience_ns(interval: u64) -> u64 {
     interval.saturating_mul(5) / 2
 }

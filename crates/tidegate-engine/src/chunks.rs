@@ -1,18 +1,18 @@
-//! Slots that never move, in chunks behind a lock each: writers and readers of many things share short locks.
+//! Slots that never move, in chunks with a lock each: writers and readers of many items share short locks.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Slots behind one lock: a reader that renders 50 ns a series holds it for 3 us.
+/// The number of slots under one lock: a reader that renders 50 ns a series holds it for less than 3 µs.
 pub(crate) const CHUNK: u32 = 32;
 
 /// Chunks of the first segment; each further segment doubles, so growing never moves a slot.
 const FIRST_CHUNKS: u32 = 16;
 const SEGMENTS: usize = 24;
 
-/// The slots behind one lock, and the number of the last snapshot that has them.
+/// The slots under one lock, and the number of the last snapshot that has them.
 #[derive(Debug)]
 pub(crate) struct Chunk<T> {
     slots: Vec<T>,
@@ -57,7 +57,7 @@ impl<T> DerefMut for Chunk<T> {
 /// Copies the slots of a chunk for a snapshot. It gets the number of the chunk.
 type SnapshotReader<T> = Arc<dyn Fn(u32, &mut [T]) + Send + Sync>;
 
-/// Chunks behind a lock each, when there are any.
+/// Chunks with a lock each; empty until the first is needed.
 type Segment<T> = OnceLock<Box<[Mutex<Chunk<T>>]>>;
 
 /// Slots by number.
@@ -71,7 +71,7 @@ pub(crate) struct Chunks<T> {
     segments: [Segment<T>; SEGMENTS],
     used: AtomicU32,
     reader: Mutex<Option<SnapshotReader<T>>>,
-    /// How many snapshots began so far.
+    /// The number of snapshots begun so far.
     snapshots: AtomicU32,
 }
 
@@ -95,12 +95,12 @@ impl<T> fmt::Debug for Chunks<T> {
 }
 
 impl<T> Chunks<T> {
-    /// How many slots there are.
+    /// The number of slots.
     pub(crate) fn used(&self) -> u32 {
         self.used.load(Relaxed)
     }
 
-    /// How many chunks have slots.
+    /// The number of chunks with slots.
     pub(crate) fn chunks(&self) -> u32 {
         self.used().div_ceil(CHUNK)
     }

@@ -1,7 +1,7 @@
-//! The one clock of a process: monotonic, and anchored to the wall clock.
+//! The single clock of a process: monotonic, and anchored to the wall clock.
 //!
-//! Windows, leases and expiry live by [`now`], which never jumps. Times that are shown or written out are those of the
-//! wall clock: [`wall`] gives them. When the wall clock is set, only the distance of the two changes.
+//! Windows, leases and expiry use [`now`], which never jumps. Times in output are those of the wall clock: [`wall`]
+//! converts them. A step of the wall clock changes only the offset between the two.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,10 +21,10 @@ static ANCHOR: OnceLock<(Instant, UnixNanos)> = OnceLock::new();
 
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// How long it counts that the wall clock was set.
+/// The time for which a step of the wall clock counts as recent, in nanoseconds (1 h).
 const LATELY_NS: u64 = 3_600_000_000_000;
 
-/// How far the wall clock is ahead of ours, as a number in two's complement.
+/// The offset of the wall clock from this clock in nanoseconds, in two's complement.
 #[cfg(not(test))]
 static AHEAD: AtomicU64 = AtomicU64::new(0);
 
@@ -87,7 +87,7 @@ pub fn now() -> UnixNanos {
     now
 }
 
-/// How many times the wall clock was set since the process began.
+/// The number of steps of the wall clock since the process began.
 pub fn steps() -> u64 {
     STEPS.load(Relaxed)
 }
@@ -115,7 +115,7 @@ fn wall_clock() -> UnixNanos {
     nanos(since)
 }
 
-/// How far the wall clock is from where it is taken to be.
+/// The distance of the wall clock from its assumed position, in nanoseconds.
 fn apart(wall_clock: UnixNanos, now: UnixNanos) -> i64 {
     wall_clock.wrapping_sub(wall(now)).cast_signed()
 }

@@ -1,4 +1,4 @@
-//! Events: measurements as they happened, in columns, from one source.
+//! Events: single measurements of one source, in columns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ impl SourceId {
     }
 }
 
-/// Who measured: a NIXL agent, a socket peer, a process's cell store.
+/// The source of events: a NIXL agent, a socket peer, a process's cell store.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Identity of this run of the source: a restart is a new one.
@@ -32,7 +32,7 @@ pub struct Source {
     pub lease: Arc<Lease>,
 }
 
-/// What an event measures.
+/// The metric that an event measures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
     /// Metric name.
@@ -41,7 +41,7 @@ pub struct Kind {
     pub description: Arc<str>,
     /// UCUM unit.
     pub unit: Arc<str>,
-    /// How values combine.
+    /// The instrument, which says how values combine.
     pub instrument: Instrument,
     /// Point attributes of this kind (for example `category`, `status`, StatsD tags).
     pub attributes: Attributes,
@@ -66,7 +66,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// How many values.
+    /// The number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::U64(values) => values.len(),
@@ -91,9 +91,9 @@ impl Values {
 /// A batch of events of one source. All columns that are present have the same length.
 #[derive(Clone, Debug)]
 pub struct Events {
-    /// Who measured.
+    /// The source that measured.
     pub source: Arc<Source>,
-    /// What the kinds mean; every index in `kinds` is within it.
+    /// The kinds of the source; every index in `kinds` is within it.
     pub schema: Arc<Schema>,
     /// Index into `schema.kinds`, one an event.
     pub kinds: Vec<u16>,
@@ -101,14 +101,14 @@ pub struct Events {
     pub values: Values,
     /// When each event happened, where the producer says so.
     pub times: Option<Vec<UnixNanos>>,
-    /// How many measurements each event stands for (StatsD sample rates), where not one each.
+    /// The number of measurements that each event stands for (StatsD sample rates). `None`: one each.
     pub weights: Option<Vec<f64>>,
     /// When the batch was taken in, by [`clock::now`]; [`Events::arrived`] is the same by the wall clock.
     pub observed: UnixNanos,
 }
 
 impl Events {
-    /// How many events.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.kinds.len()
     }
@@ -130,7 +130,7 @@ impl Events {
         time.unwrap_or_else(|| self.arrived())
     }
 
-    /// How many measurements the event at this place stands for.
+    /// The number of measurements that the event at this index stands for.
     pub fn weight(&self, at: usize) -> f64 {
         let weights = self.weights.as_ref();
         weights

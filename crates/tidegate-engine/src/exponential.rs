@@ -187,7 +187,7 @@ impl ExponentialHistogram {
         }
     }
 
-    /// What came on top of `last`; `None` when that can't be: a reset. (The scale of one stream only ever falls.)
+    /// The increase over `last`; `None` if there was a reset. (The scale of one stream only ever falls.)
     pub fn since(&self, last: &Self) -> Option<Self> {
         if self.scale > last.scale || self.zero_threshold < last.zero_threshold {
             return None;

@@ -1,4 +1,4 @@
-//! Folding: one pass over the columns of a batch into a few numbers per kind, so that state is touched once a kind.
+//! Folding: one pass over the columns of a batch gives a few numbers per kind, so that state is updated once per kind.
 
 mod buckets;
 mod double;
@@ -24,9 +24,9 @@ const TOUCH_FROM: usize = 4096;
 pub(crate) struct Folds {
     /// By kind.
     briefs: Vec<Brief>,
-    /// Of the kinds that need more.
+    /// Statistics of the kinds that need more than a [`Brief`].
     whole: Vec<Whole>,
-    /// What is to be added to `whole`; empty but for its room.
+    /// Values still to be added to `whole`; empty between calls, but keeps its capacity.
     later: Vec<Later>,
     /// By kind; empty until doubles come.
     double: Vec<Double>,
@@ -35,11 +35,11 @@ pub(crate) struct Folds {
     dirty: Vec<u16>,
 }
 
-/// What most kinds need of whole values, a sum or the last one: four kinds a cache line, since those of many kinds are
-/// as far away as memory is.
+/// The sum or last value of a kind, which most kinds need. Four fit into a cache line: with many kinds, each access is
+/// a cache miss.
 #[derive(Clone, Copy, Debug)]
 struct Brief {
-    /// Where `stamp` is `ELSEWHERE`, the place of the kind in `Folds::whole`.
+    /// If `stamp` is `ELSEWHERE`, the index of the kind in `Folds::whole`.
     number: u64,
     /// The newest time and 1, or 0: nothing since the last drain; and `LAST` where the last value is kept.
     stamp: u64,
@@ -74,7 +74,7 @@ struct Later {
     stamp: u64,
 }
 
-/// What became of one kind since the last drain; of a kind that nobody asked more of, the sum and the time.
+/// The statistics of one kind since the last drain. A kind without further needs has only the sum and the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folded {
     pub(crate) count: f64,

@@ -1,4 +1,4 @@
-//! The freshness of a value, by the sources that make it.
+//! The freshness of a value, derived from its sources.
 
 /// The freshness of a value: whether all its sources are alive, some, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,20 @@
-//! Points and events from the future: those whose time lies further ahead of the gateway's clock than any honest clock is wrong.
+//! Points and events from the future: their times are further ahead of the gateway's clock than clock errors explain.
 
 use std::time::Duration;
 
 use crate::lease::nanos;
 use crate::{Events, UnixNanos, clock};
 
-/// What becomes of points from the future. One of them would hold its stream up until its time has come.
+/// The policy for points from the future. Such a point would block its stream until its time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Future {
-    /// A point may lie so far ahead.
+    /// A point may be this far ahead.
     pub tolerance: Duration,
-    /// What becomes of one that lies further ahead.
+    /// The action for a point that is further ahead.
     pub action: FutureAction,
 }
 
-/// What becomes of a point from the future.
+/// The action for a point from the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutureAction {
     /// It is refused.
@@ -44,8 +44,8 @@ impl Future {
         latest.saturating_add(nanos(self.tolerance))
     }
 
-    /// What is left of events where some lie too far ahead, and how many were cut out; `None`: all may stay as they are.
-    /// `concerns` says of a kind whether its events matter.
+    /// Applies the policy to events. Gives the remaining events and the number of removed ones; `None`: all events stay
+    /// unchanged. `concerns` selects the kinds that matter.
     pub(crate) fn settle(&self, events: &Events, concerns: impl Fn(u16) -> bool) -> Option<(Events, usize)> {
         let times = events.times.as_deref()?;
         let latest = self.latest(events.observed);

@@ -1,7 +1,7 @@
-//! Grouping: which attributes stay when series become one.
+//! Grouping: the attributes that stay when several series become one.
 //!
-//! `job` and `instance` are Prometheus's names of what OpenTelemetry keeps in the resource: where no attribute has the
-//! name itself, they mean `service.name` (after `service.namespace/`) and `service.instance.id`.
+//! `job` and `instance` are Prometheus's names for parts of the OpenTelemetry resource. If no attribute has the name
+//! itself, they mean `service.name` (after `service.namespace/`) and `service.instance.id`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const SERVICE: &str = "service.name";
 const NAMESPACE: &str = "service.namespace";
 const INSTANCE_ID: &str = "service.instance.id";
 
-/// What a scrape puts into the resource besides: the parts of the target's address.
+/// The other resource attributes that a scrape adds: the parts of the target's address.
 const OF_ADDRESS: [&str; 3] = ["server.address", "server.port", "url.scheme"];
 
 /// The value of a Prometheus label that stands for attributes of the resource, in the sets of attributes where these

@@ -1,4 +1,4 @@
-//! Explicit-bounds histograms: observing, adding, differences, other bounds.
+//! Explicit-bounds histograms: observations, sums, differences, and other bounds.
 
 use std::sync::Arc;
 
@@ -47,12 +47,11 @@ impl Histogram {
         self.max = Some(self.max.map_or(value, |max| max.max(value)));
     }
 
-    /// Adds the observations of another histogram. The own bounds stay.
+    /// Adds the observations of another histogram. This histogram keeps its bounds.
     ///
-    /// Where bounds differ, every observation goes to the bucket that holds the upper bound of the bucket it came
-    /// from: running totals are exact at every bound that both have and never too high at the others; an
-    /// observation is displaced by less than the width of its old bucket. A histogram without buckets has only
-    /// (-Inf, +Inf].
+    /// If bounds differ, each observation goes to the bucket that holds the upper bound of its old bucket. Running
+    /// totals are exact at every common bound, and never too high at the others. An observation moves by less than the
+    /// width of its old bucket. A histogram without buckets has only (-Inf, +Inf].
     pub fn merge(&mut self, other: &Self) {
         if self.bounds == other.bounds && self.counts.len() == other.counts.len() {
             for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
@@ -111,8 +110,8 @@ impl Histogram {
         true
     }
 
-    /// What came on top of `last`; `None` when that can't be (a count fell, other bounds): a reset.
-    /// Smallest and largest value of an increase are unknown.
+    /// The increase over `last`; `None` if there was a reset: a count fell, or the bounds differ. The smallest and
+    /// largest value of an increase are unknown.
     pub fn since(&self, last: &Self) -> Option<Self> {
         if self.bounds != last.bounds || self.counts.len() != last.counts.len() {
             return None;

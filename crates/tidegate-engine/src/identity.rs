@@ -1,10 +1,11 @@
-//! What a series is: resource + scope + metric + attributes (OpenTelemetry metrics data model, "stream identity").
+//! The identity of a series: resource + scope + metric + attributes (OpenTelemetry metrics data model, "stream
+//! identity").
 
 use std::sync::Arc;
 
 use crate::Attributes;
 
-/// Who produced the data: OTLP's `Resource` with its schema URL.
+/// The producer of the data: OTLP's `Resource` with its schema URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource {
     /// The resource's attributes.
@@ -26,7 +27,7 @@ pub struct Scope {
     pub schema_url: Arc<str>,
 }
 
-/// How values of successive points relate.
+/// The relation between values of successive points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Temporality {
     /// Not said, which OTLP forbids for sums and histograms; such points can only be passed through.
@@ -86,7 +87,7 @@ impl Data {
     }
 }
 
-/// What an event measures, before anybody has aggregated it.
+/// The instrument of an event: the meaning of a value before any aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Instrument {
     /// Adds a non-negative amount.
@@ -117,7 +118,7 @@ pub struct Metric {
 /// One output identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Series {
-    /// Who produced it.
+    /// The resource that produced it.
     pub resource: Arc<Resource>,
     /// Which library produced it.
     pub scope: Arc<Scope>,

@@ -1,4 +1,4 @@
-//! An index from keys to slots, of about 10 bytes an entry: the keys themselves stand in the slots.
+//! An index from keys to slots, of about 10 bytes per entry: the slots have the keys.
 
 use std::array;
 
@@ -11,12 +11,14 @@ pub(crate) struct Index<const PARTS: usize>([Part; PARTS]);
 
 /// A table: entries by tag, with gaps in between.
 ///
-/// A tag stands at the place that is its share of the range of all tags, or behind what crowds that place. So a table
-/// can have any number of places and grow by an eighth, where one whose places are bits of a hash has to double and is
-/// half empty afterwards; it grows in one pass over memory; and a thread that looks for a tag reads one or two cache lines.
+/// The position of a tag is its share of the range of all tags. If others crowd that position, the tag follows them. So
+/// a table can have any number of positions and grow by an eighth.
+///
+/// A table that indexes by the bits of a hash must double, and is half empty afterwards. This table grows in one pass
+/// over memory. A look-up of a tag reads one or two cache lines.
 #[derive(Debug, Default)]
 struct Part {
-    /// `homes` places, and a tail for what is crowded out of the last ones.
+    /// `homes` positions, and a tail for entries that the last ones crowd out.
     entries: Box<[Entry]>,
     homes: u32,
     len: u32,
@@ -69,7 +71,7 @@ impl<const PARTS: usize> Index<PARTS> {
 }
 
 impl Part {
-    /// Where a tag stands if nothing crowds it out.
+    /// The position of a tag unless others crowd it out.
     fn home(&self, tag: u32) -> usize {
         ((u64::from(tag) * u64::from(self.homes)) >> 32) as usize
     }
@@ -115,7 +117,7 @@ impl Part {
             return;
         };
         let at = home + at;
-        // What it crowded out moves up.
+        // Entries that it crowded out move up.
         let is_crowded = |(place, other): &(usize, &Entry)| **other != GAP && self.home(other.tag) < *place;
         let crowded = (at + 1..).zip(&self.entries[at + 1..]).take_while(is_crowded);
         let end = at + crowded.count();
@@ -128,7 +130,7 @@ impl Part {
         }
     }
 
-    /// Moves everything to so many places, with a tail that is at least so long.
+    /// Moves all entries to `homes` positions and a tail of at least `tail`.
     fn resize(&mut self, homes: u32, tail: u32) {
         let mut other = Self {
             entries: vec![GAP; (homes + tail) as usize].into(),
@@ -148,7 +150,7 @@ impl Part {
     }
 }
 
-/// Places behind the homes, of which more are made when they are all taken.
+/// The length of the tail after the homes. A full tail grows.
 fn tail(homes: u32) -> u32 {
     FEWEST + homes / 128
 }

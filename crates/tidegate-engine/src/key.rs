@@ -1,4 +1,4 @@
-//! Keys: 96-bit keyed hashes that stand for a series, or for the bytes a series was sent as.
+//! Keys: 96-bit keyed hashes of a series, or of the bytes in which its sender encodes it.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Leases: whether a source is still alive, whether or not it measures anything.
+//! Leases: whether a source is still alive, independent of its measurements.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

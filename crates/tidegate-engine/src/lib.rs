@@ -1,7 +1,7 @@
 //! The aggregation engine: identities, values, events, points, and the tables and composites that hold state.
 //!
-//! No I/O, no async: callers pass the time in, that of [`clock::now`]. The gateway, the SDK and the
-//! Python wheel embed this same crate.
+//! The engine does no I/O and has no async code. Callers pass the time in, from [`clock::now`]. The gateway, the SDK
+//! and the Python wheel embed this crate.
 
 #![forbid(unsafe_code)]
 

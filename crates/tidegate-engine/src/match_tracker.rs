@@ -1,4 +1,4 @@
-//! The match tracker of a rule or composite: names that match nothing are usually mistakes.
+//! The match tracker of a rule or composite: a name that matches nothing is usually a mistake.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Numbers that stay whole as long as they can.
+//! Numbers that stay integers as long as they can.
 
 use crate::Value;
 

@@ -1,12 +1,11 @@
-//! Partials: what many producers have counted of one series, in a form that may be sent twice, late and in any order.
+//! Partials: the counts of many producers for one series, in a form that tolerates repetition, delay and any order.
 //!
-//! A producer sends its running total, its epoch (the time of its start) and a sequence number. The partial
-//! with the highest sequence of an epoch counts, and the total is the sum over all epochs. Merging two sets
-//! of partials is commutative, associative and idempotent: order and repetition do not matter.
+//! A producer sends its running total, its epoch (the time of its start) and a sequence number. The partial with the
+//! highest sequence of an epoch counts, and the total is the sum over all epochs. The merge of two sets of partials is
+//! commutative, associative and idempotent.
 //!
-//! The state does not grow with the restarts of a producer: [`Partials::fold`] adds its epochs up into one
-//! that is retained, with the number of the highest folded epoch. Partials of that epoch or an older one add
-//! nothing afterwards.
+//! The state does not grow with the restarts of a producer. [`Partials::fold`] adds up its epochs into one retained
+//! sum, with the number of the highest folded epoch. Later partials of that epoch or an older one add nothing.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};

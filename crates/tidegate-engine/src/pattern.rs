@@ -39,7 +39,7 @@ impl Pattern {
             .map_err(|error| BadPattern(error.to_string()))
     }
 
-    /// What it is made of, for messages.
+    /// The source text of the pattern, for messages.
     pub fn text(&self) -> &str {
         match self {
             Self::Exact(text) | Self::Glob(text) => text,

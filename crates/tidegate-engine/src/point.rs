@@ -20,8 +20,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// What it has allocated beside its series, which others share, by the lengths of its lists. Bounds count as its own: a
-    /// decoded point has them alone.
+    /// The bytes that it has allocated, computed from the lengths of its lists. Its shared series does not count. Its
+    /// bounds do: a decoded point shares them with nothing.
     pub fn bytes(&self) -> usize {
         let bounds = match &self.value {
             Value::Histogram(histogram) => size_of_val(&*histogram.bounds),
@@ -48,7 +48,7 @@ pub struct Exemplar {
 }
 
 impl Exemplar {
-    /// What it takes, estimated.
+    /// The bytes that it takes, estimated.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.filtered_attributes.bytes() + self.trace_id.len() + self.span_id.len()
     }

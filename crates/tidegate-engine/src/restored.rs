@@ -1,4 +1,4 @@
-//! The states of streams that a previous process saved, until the streams are seen again.
+//! The stream states of a previous process, kept until their streams report again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Rules: what of the input a table takes in, and what it makes of it.
+//! Rules: the selection of a table's input, and the output series made of it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub const DEFAULT_BOUNDS: [f64; 15] = [
     0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2500.0, 5000.0, 7500.0, 10000.0,
 ];
 
-/// What an input is.
+/// The type of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A measurement that nobody has aggregated.
@@ -41,7 +41,7 @@ impl Input {
     }
 }
 
-/// What a group of gauges shows: one of, or a function of, the newest values of its sources.
+/// The value of a group of gauges: one, or a function, of the newest values of its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GaugePolicy {
     /// The newest.
@@ -75,16 +75,16 @@ pub struct Rule {
     pub unit: Option<Arc<str>>,
     /// `Metric.metadata` of the output.
     pub metadata: Attributes,
-    /// What to make; `None` = as the input is.
+    /// The instrument of the output; `None` = as the input is.
     pub instrument: Option<Instrument>,
     /// Which attributes make the groups.
     pub grouping: Grouping,
     /// Bounds of histograms made; `None` = the first input's for histogram points, `DEFAULT_BOUNDS` for observations.
     pub bounds: Option<Arc<[f64]>>,
-    /// Histograms whose bounds differ stay apart, told by an attribute, instead of being brought to one set of bounds.
-    /// Not together with `bounds`.
+    /// Keeps histograms with different bounds apart, with an attribute for the bounds, instead of converting them. Not
+    /// together with `bounds`.
     pub apart: bool,
-    /// How gauges of one group combine.
+    /// The policy by which gauges of one group combine.
     pub gauge: GaugePolicy,
     /// Shows what events make as 0 as soon as their source is known, before the first of them.
     pub zero: bool,
@@ -121,7 +121,7 @@ impl Rule {
         }
     }
 
-    /// What it makes of the points of `series`, if it takes them. `bounds`: those of a histogram.
+    /// The output for the points of `series`, if the rule takes them. `bounds`: those of a histogram.
     pub(crate) fn of_points(&self, series: &Series, bounds: Option<&[f64]>) -> Option<Output> {
         let sets = [&series.attributes, &series.resource.attributes];
         if !self.name.matches(&series.metric.name) || !self.attributes.matches(&sets) {
@@ -213,7 +213,7 @@ impl Rule {
         }
     }
 
-    /// What it makes of the events of a kind, if it takes them.
+    /// The output for the events of a kind, if the rule takes them.
     pub(crate) fn of_events(&self, source: &Source, kind: &Kind) -> Option<Output> {
         let taken = self
             .inputs
@@ -312,7 +312,7 @@ impl Rule {
     }
 }
 
-/// How an input changes an output.
+/// The operation of an input on an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// The newest point as it is.
@@ -339,7 +339,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The series that takes in what there is no room for: OpenTelemetry SDKs' overflow convention.
+    /// The overflow series, for input without room: the convention of the OpenTelemetry SDKs.
     pub(crate) fn overflow(mut self) -> Self {
         self.series.resource = Arc::default();
         self.series.scope = Arc::default();

@@ -1,9 +1,9 @@
 //! Trackers of input streams: the increase that each point adds, across resets, repetitions and points out
 //! of order.
 //!
-//! An epoch is the time between two resets of a cumulative stream: one life of its process, told by its
-//! start time. A stream that one process reports is in one epoch. Several epochs live at once where several
-//! processes report as one series.
+//! An epoch is the time between two resets of a cumulative stream: one life of its process, identified by its start
+//! time. A stream that one process reports is in one epoch. Several epochs live at once if several processes report as
+//! one series.
 //!
 //! - `position` places a point: next, restart, gap, other epoch. It refuses the rest.
 //! - `change` computes the increase over the last value, and stores the new value.
@@ -11,8 +11,8 @@
 //!
 //! Invariant: each increase counts once. `time` grows, except when the sender's clock is set back.
 //!
-//! Ownership: the tracker of a stream lies in the slot of the stream, and the lock of the chunk of slots
-//! guards it. Nothing here locks or blocks.
+//! Ownership: the tracker of a stream is in the slot of the stream, and the lock of the chunk of slots guards it.
+//! Nothing here locks or blocks.
 
 mod change;
 mod epochs;
@@ -34,7 +34,7 @@ pub use sample::{Rejection, Sample};
 use crate::bytes::take;
 use crate::{Data, Number, Temporality, UnixNanos, Value};
 
-/// How a state that shows points as they are takes one.
+/// The treatment of a point by a state that shows points unchanged.
 #[derive(Clone, Debug)]
 pub(crate) enum Followed<'a> {
     /// It shows the point.

@@ -149,9 +149,9 @@ impl<T> Streams<T> {
         self.try_learn(key, identity, now, || Some(make()))
     }
 
-    /// Makes the stream of `identity` known under `key`; `make` makes its state if it is new, unless it finds that there
-    /// is no room. Gives the key under which it lives, by which it is known in any case; `None`: no room. Call it with no
-    /// cursor that holds a lock.
+    /// Registers the stream of `identity` under `key`. For a new stream, `make` makes its state; it gives `None`
+    /// without room. Returns the key of the stream's home, under which a look-up always finds it; `None`: no room. The
+    /// caller's cursors must hold no lock.
     pub(crate) fn try_learn(
         &self,
         key: Key,
@@ -259,7 +259,7 @@ impl<T> Streams<T> {
         act()
     }
 
-    /// How many streams are known.
+    /// The number of known streams.
     pub(crate) fn len(&self) -> usize {
         self.live.load(Relaxed)
     }

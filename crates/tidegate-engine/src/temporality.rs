@@ -1,8 +1,8 @@
-//! One temporality out of any: what a reader that wants deltas, or totals, gets of every stream.
+//! Conversion to one temporality: a reader that wants deltas, or totals, gets them from every stream.
 //!
-//! A converter is one reader's place in all streams: for each it keeps what was handed on last (deltas) or what all
-//! deltas so far come to (totals). A caller that hands on what it gives must not lose it uncounted: the next delta begins
-//! where this one ends.
+//! A converter is the position of one reader in all streams. For deltas it keeps the last value passed on; for totals
+//! it keeps the sum of all deltas. A caller must count each result that it loses: the next delta begins where that one
+//! ends.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::{
     Temporality, TimestampAnomaly, UnixNanos, Value, clock,
 };
 
-/// How many streams, and for how long.
+/// The limits of a converter: streams, expiry, and the policy for future points.
 #[derive(Clone, Copy, Debug)]
 pub struct ConverterLimits {
     /// Streams at one time.
     pub streams: usize,
-    /// A stream that says nothing for so long is forgotten.
+    /// A silent stream expires after this time, in nanoseconds.
     pub expiry_ns: u64,
-    /// What becomes of points from the future.
+    /// The policy for points from the future.
     pub future: Future,
 }
 
 /// Each delta begins where the one before it ended: nothing may come in between afterwards.
 const IN_ORDER: u64 = 0;
 
-/// What a stream takes beside its series and its place: how it is found, when it is looked at.
+/// The bytes of a stream beside its series and its position: index entries and timer.
 const STREAM_BYTES: usize = size_of::<Stream>() + 160;
 
 /// The same of a place that a previous process saved.
@@ -55,7 +55,7 @@ pub struct Converter {
     restored_at: AtomicU64,
     /// Places of a previous process that found no room since somebody asked.
     lost: AtomicUsize,
-    /// What streams and places take.
+    /// The memory budget of streams and positions.
     budget: Arc<Budget>,
     shared: Shared,
     swept: AtomicU64,
@@ -69,7 +69,7 @@ struct Stream {
     saved: Saved,
     /// A previous process knew it.
     is_restored: bool,
-    /// Of the budget: for its series, and for its place.
+    /// The budget's reservation for the series and for the position.
     reservation: Reservation,
 }
 
@@ -77,7 +77,7 @@ struct Stream {
 #[derive(Debug)]
 struct Restored {
     saved: Saved,
-    /// Of the budget, until it is taken up or forgotten.
+    /// The budget's reservation, until the position is restored or forgotten.
     _reservation: Reservation,
 }
 
@@ -85,7 +85,7 @@ struct Restored {
 #[derive(Clone, Debug, Default)]
 struct Saved {
     tracker: StreamTracker,
-    /// What all deltas come to, and since when.
+    /// The sum of all deltas, and its start time.
     total: LastValue,
     since: UnixNanos,
 }
@@ -123,7 +123,7 @@ impl Drop for FrozenPlaces {
     }
 }
 
-/// What became of a point.
+/// The result of a conversion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Converted {
     /// Hand this on instead.
@@ -132,7 +132,7 @@ pub enum Converted {
     Baseline,
     /// It can't be converted; `Duplicate`: nothing is lost.
     Rejected(Rejection),
-    /// What identifies it can't be decoded.
+    /// The identity of the series can't be decoded.
     Unreadable,
 }
 
@@ -179,8 +179,8 @@ impl Converter {
         has_one && !stays && data.temporality() == other
     }
 
-    /// What is left of events where some lie too far ahead, and how many were cut out; `None`: all may stay. Only those
-    /// are looked at whose points it converts.
+    /// Applies the policy for future events to the events that this converter converts. Gives the remaining events and
+    /// the number of removed ones; `None`: all stay.
     pub fn without_future(&self, events: &Events) -> Option<(Events, usize)> {
         let becomes_delta = |kind: u16| {
             let kind = events.schema.kinds.get(usize::from(kind));
@@ -277,7 +277,7 @@ impl Converter {
         }
     }
 
-    /// How much more the place of a stream will take.
+    /// The bytes by which the position of a stream will grow.
     fn growth(&self, stream: &Stream, data: Data, sample: &Sample<'_>) -> usize {
         let Saved { tracker, total, .. } = &stream.saved;
         match self.wanted {
@@ -361,7 +361,7 @@ impl Converter {
         self.streams.begin_snapshot(move |some| {
             of_streams.add(some.map(|(stream, _)| (stream.id, stream.saved.clone())));
         });
-        // What has not been seen again yet would be forgotten by the process after the next.
+        // Otherwise a second restart would lose the positions whose streams have not reported since the first.
         self.restored.begin_snapshot(move |some| {
             of_restored.add(some.map(|(id, restored)| (*id, restored.saved.clone())))
         });
@@ -388,7 +388,7 @@ impl Converter {
     /// Whether the place of a stream has room.
     fn put_restored(&self, id: StreamId, saved: Saved) -> bool {
         let Some(reservation) = Reservation::known(&self.budget, RESTORED_BYTES + saved.bytes()) else {
-            // What is known of it is no longer true.
+            // An older position of this stream is no longer true.
             self.restored.take(id);
             return false;
         };
@@ -399,7 +399,8 @@ impl Converter {
         self.restored.insert(id, place, self.limits.streams)
     }
 
-    /// How many places found no room in [`Self::restore`] since the last call. One counts each time that it is read.
+    /// The number of positions that found no room in [`Self::restore`] since the last call. Each one counts once per
+    /// read.
     pub fn take_lost(&self) -> usize {
         self.lost.swap(0, Relaxed)
     }
@@ -471,7 +472,7 @@ fn with_data(data: Data, temporality: Temporality) -> Data {
 }
 
 impl Saved {
-    /// What it has allocated.
+    /// The bytes that it has allocated.
     fn bytes(&self) -> usize {
         self.tracker.bytes() + self.total.bytes()
     }

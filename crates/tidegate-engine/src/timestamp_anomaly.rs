@@ -1,4 +1,4 @@
-//! Anomalies of timestamps: streams whose points are older than their newest, or too far ahead of the clock.
+//! Timestamp anomalies: streams whose points are older than their newest, or too far ahead of the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ impl TimestampAnomalies {
         }
     }
 
-    /// How often a stream had this anomaly.
+    /// The number of streams that had this anomaly, with repetitions.
     pub fn count(&self, anomaly: TimestampAnomaly) -> u64 {
         self.counts[anomaly as usize].load(Relaxed)
     }

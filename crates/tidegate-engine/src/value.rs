@@ -29,7 +29,8 @@ impl Value {
         }
     }
 
-    /// What it has allocated for itself, by the lengths of its lists. Bounds are shared.
+    /// The bytes that it has allocated for itself, computed from the lengths of its lists. Bounds are shared, and do
+    /// not count.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Histogram(histogram) => size_of::<Histogram>() + 8 * histogram.counts.len(),

@@ -1,7 +1,7 @@
-//! A timer wheel: what is due is found without looking at what is not.
+//! A timer wheel: it finds due items without a look at the others.
 //!
-//! It is lazy: a deadline that moved is not moved here, and one that lies further ahead than the wheel reaches comes up
-//! early. The caller that takes what is due looks whether it is, and adds it again where it is not.
+//! It is lazy. A deadline that moves does not move here, and a deadline beyond the wheel's term comes up early. The
+//! caller checks whether each item is really due, and adds it again if it is not.
 
 use crate::UnixNanos;
 
@@ -30,7 +30,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// How long a slot is.
+    /// The duration of a slot, in nanoseconds.
     #[cfg(test)]
     fn slot_ns(&self) -> u64 {
         self.slot_ns
@@ -38,7 +38,7 @@ impl<T> Wheel<T> {
 
     /// Looks at `item` at `at`; what is further ahead than the wheel's term, at its end.
     pub(crate) fn add(&mut self, at: UnixNanos, item: T) {
-        // The slot in which `at` lies is over when the next one begins.
+        // The slot of `at` is over when the next one begins.
         let slot = (at / self.slot_ns).saturating_add(1);
         let slot = slot.clamp(self.taken + 1, self.taken + self.slots.len() as u64);
         let slots = self.slots.len() as u64;

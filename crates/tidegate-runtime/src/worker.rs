@@ -130,8 +130,8 @@ impl Slot {
         }
     }
 
-    /// The same for a limited number of callers: they wait without a time limit. At most one of them a slot waits among
-    /// the other requests, so that those do not wait behind all of them.
+    /// The same for a limited number of callers: they wait without a time limit. At most as many of them as there are
+    /// slots queue among the other requests. So other requests do not wait for all of them.
     pub async fn get_in_any_case() -> Result<Self, Overloaded> {
         static NEXT: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
         let _turn = NEXT.acquire().await.map_err(|_| Overloaded)?;

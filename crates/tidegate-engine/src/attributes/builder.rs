@@ -1,4 +1,4 @@
-//! Makes sets of what comes in any order, without an allocation for anything but the set.
+//! Builds attribute sets from entries in any order, with one allocation for the set alone.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub struct AttributesBuilder {
     bytes: Vec<u8>,
     /// The entries in order, where they did not come so.
     sorted: Vec<u8>,
-    /// Where the key of the last entry stands.
+    /// The position of the last entry's key in `bytes`.
     last_key: Range<usize>,
     /// Whether some key was not above the one before it.
     is_unordered: bool,

@@ -7,8 +7,7 @@
 //! | a list (`ArrayValue`) | 1: a value, for every value |
 //! | a value (`AnyValue`) | the one of 1 to 7 that it is; none when it is empty |
 //!
-//! Nothing but this module writes such bytes, and still they are read with checks: where they are not what they should
-//! be, reading stops.
+//! Only this module writes such bytes. It checks them anyway, and stops reading at the first error.
 
 use std::ops::Range;
 
@@ -51,7 +50,7 @@ pub(super) fn put_item(to: &mut Vec<u8>, value: AttributeRef<'_>) {
     put_value(to, value);
 }
 
-/// A value behind its length.
+/// A value, after its length.
 fn put_value(to: &mut Vec<u8>, value: AttributeRef<'_>) {
     put_varint(to, value_size(value) as u64);
     match value {
@@ -119,7 +118,7 @@ fn take_varint(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// What stands behind its length.
+/// The payload after its length.
 fn take_payload<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take_varint(from)?).ok()?;
     let (payload, rest) = from.split_at_checked(length)?;

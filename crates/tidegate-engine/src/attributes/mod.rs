@@ -1,5 +1,5 @@
-//! Attribute sets in canonical form: sorted by key, one value a key, encoded once; one small allocation that is cheap
-//! to clone and to compare.
+//! Attribute sets in canonical form: sorted by key, one value per key, encoded once. A set is one small allocation that
+//! is cheap to clone and to compare.
 
 mod builder;
 mod encoded;
@@ -32,7 +32,7 @@ impl Attributes {
         entries.into_iter().collect()
     }
 
-    /// What is encoded already.
+    /// A set of encoded entries.
     fn of(bytes: &[u8]) -> Self {
         Self((!bytes.is_empty()).then(|| ThinArc::from_header_and_slice((), bytes)))
     }
@@ -57,9 +57,9 @@ impl Attributes {
         self.view().iter()
     }
 
-    /// What they have allocated, as if nobody shared it.
+    /// The bytes that it has allocated, as if nothing shared it.
     pub(crate) fn bytes(&self) -> usize {
-        /// How many share it, and its length.
+        /// The reference count and the length.
         const HEAD: usize = 16;
         self.0.as_ref().map_or(0, |set| HEAD + set.slice.len())
     }
@@ -69,7 +69,7 @@ impl Attributes {
         self.0.as_ref().is_some_and(|set| ThinArc::strong_count(set) > 1)
     }
 
-    /// How many attributes there are, counted.
+    /// The number of attributes. It counts them on each call.
     pub fn len(&self) -> usize {
         self.view().len()
     }

@@ -1,4 +1,4 @@
-//! Encoded sets against sorted maps.
+//! Compares encoded sets with sorted maps.
 
 use std::collections::BTreeMap;
 

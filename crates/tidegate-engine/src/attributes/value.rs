@@ -1,4 +1,4 @@
-//! Values that are kept by themselves: of configurations, of edits, of exemplars.
+//! Owned values: of configurations, of edits, of exemplars.
 
 use std::cmp::Ordering;
 use std::fmt;

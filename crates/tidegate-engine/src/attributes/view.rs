@@ -1,5 +1,5 @@
-//! Values as they are looked at: borrowed, from encoded sets and from owned values alike. What values mean (their
-//! order, their text) is said here, once.
+//! Borrowed values, from encoded sets and from owned values alike. This module alone defines their order and their
+//! text.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -150,7 +150,7 @@ impl<'a> ListRef<'a> {
         std::iter::from_fn(move || take_item(&mut rest))
     }
 
-    /// How many there are, counted.
+    /// The number of values. It counts them on each call.
     pub fn len(self) -> usize {
         self.iter().count()
     }
@@ -186,7 +186,7 @@ impl<'a> MapRef<'a> {
             .map_while(|entry| Some((entry.key()?, entry.value()?)))
     }
 
-    /// How many attributes there are, counted.
+    /// The number of attributes. It counts them on each call.
     pub fn len(self) -> usize {
         self.entries().count()
     }
