@@ -1,6 +1,5 @@
-//! A thousand sources as they are in the field: they restart, some under new names, their clocks are wrong, what they
-//! say comes late, in another order and sometimes twice. Every counter must equal what they have counted, and what is
-//! kept must not grow.
+//! A thousand realistic sources: they restart, some under new names, and their clocks are wrong. Their points arrive
+//! late, in another order and sometimes twice. Every counter must equal their true count, and the state must not grow.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -21,7 +20,7 @@ const RESTARTS: f64 = 0.10;
 const RENAMED: f64 = 0.3;
 const SKEW: u64 = 2 * SECOND;
 const TWICE: f64 = 0.05;
-/// How late a point may come.
+/// The most that a point may be late.
 const DELAY: u64 = 3 * SECOND;
 const BOUNDS: [f64; 3] = [1.0, 5.0, 20.0];
 
@@ -45,7 +44,7 @@ impl Random {
     }
 }
 
-/// What a zone has counted.
+/// The true counts of a zone.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Counted {
     total: i64,
@@ -57,7 +56,7 @@ struct Counted {
 struct Source {
     zone: usize,
     series: [Arc<Series>; 3],
-    /// What its clock is ahead by in this run, plus `SKEW`.
+    /// The offset of its clock in this run, plus `SKEW`.
     ahead: u64,
     /// The same of the clock by which it tells deltas: overlapping ones are refused, so this one is never set back.
     steady: u64,
@@ -173,7 +172,7 @@ fn resident_bytes() -> usize {
     pages.unwrap_or(0) * 4096
 }
 
-/// Lets the sources say so many points, one step a second.
+/// Sends this many points of the sources, one step a second.
 fn run(points: usize, seed: u64) {
     println!("seed {seed}, {points} points");
     let mut random = Random(seed);
@@ -202,7 +201,7 @@ fn run(points: usize, seed: u64) {
     while sent < points {
         now += SECOND;
         for source in &mut sources {
-            // A run shorter than clocks are apart can't be told from the one before it.
+            // A run shorter than the differences of clocks looks like the one before it.
             let is_settled = now + source.ahead - SKEW > source.start + 2 * SKEW + DELAY;
             if is_settled && random.is_one_in(RESTARTS / 60.0) {
                 match random.is_one_in(RENAMED) {

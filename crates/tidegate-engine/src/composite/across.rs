@@ -1,4 +1,4 @@
-//! How the series of a group become one value.
+//! The reduction of the series of a group to one value.
 
 /// Puts the values of the series of a group together, after the function has reduced each series over the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub enum Across {
     Min,
     /// The largest.
     Max,
-    /// How many series have a value.
+    /// The number of series with a value.
     Count,
     /// The value of this rank, 0 to 1, interpolated between the two nearest.
     Quantile(f64),

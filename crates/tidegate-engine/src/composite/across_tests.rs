@@ -1,4 +1,4 @@
-//! Series of several sources: how they become one value, and who lives.
+//! Series of several sources: their common value, and the liveness of each source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -215,7 +215,7 @@ fn a_p99_over_scraped_histograms_is_that_of_the_fleet() {
     assert!(value > 4.0, "1 of 20 is slow: {value}");
 }
 
-/// What is beyond the outermost bounds is known only so far.
+/// A value beyond the outermost bounds is known only up to those bounds.
 #[test]
 fn quantiles_and_extremes_of_scraped_histograms_lie_in_their_buckets() {
     let data = Data::Histogram {
@@ -428,7 +428,7 @@ fn a_target_that_failed_and_then_left_has_left() {
     assert!(!scene.read(NOW + SECOND).has_left);
     scene.say("a", "up", Data::Gauge, NOW + 2 * SECOND, Value::NoRecordedValue);
     assert!(scene.read(NOW + 2 * SECOND).has_left);
-    // Who falls silent has not left.
+    // A silent source has not left.
     let pushing = Scene::of(Function::Last, Across::Sum);
     pushing.gauge("a", NOW, 1.0);
     let late = NOW + 3600 * SECOND;
@@ -505,7 +505,7 @@ fn gauges_of_event_sources_keep_their_level_until_the_source_ends() {
     assert_eq!(scene.told(later + 6 * SECOND), (Freshness::Stale, None));
 }
 
-/// What happens to a pod.
+/// An action of a pod.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Say(i8),

@@ -1,4 +1,4 @@
-//! Composites whose value is an expression: somebody else computes it, and the composite knows who lives.
+//! Composites whose value is an expression: another component computes it, and the composite tracks its sources.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
@@ -12,10 +12,10 @@ use crate::{Attributes, Reading, Series, UnixNanos, Value, clock};
 /// A value that was computed so recently is read again as it is.
 const RECENT_NS: u64 = 10_000_000;
 
-/// What takes longer is not computed by those who read.
+/// A slower computation than this, in microseconds, does not run in readers.
 const QUICK_US: u128 = 1000;
 
-/// What a composite is computed from, instead of what passes it.
+/// The expression that a composite is computed from, instead of passing data.
 #[derive(Clone)]
 pub struct Expression {
     /// As it was declared.
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Expression {
     }
 }
 
-/// What an expression comes to.
+/// The result of an expression.
 #[derive(Clone, Debug, Default)]
 pub struct Evaluated {
     /// One value a group.
@@ -54,7 +54,7 @@ impl PartialEq for Evaluated {
     }
 }
 
-/// The quality of a value: its freshness, and the number of sources behind it.
+/// The quality of a value: its freshness, and the number of its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataQuality {
     /// Its freshness.

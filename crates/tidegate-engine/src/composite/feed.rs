@@ -1,4 +1,4 @@
-//! Feeds: series of this very process, which know themselves what is new.
+//! Feeds: series of this process, which report their own increases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use super::{Composite, SharedGroup};
 use crate::streams::lock;
 use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Metric, Resource, Series, UnixNanos};
 
-/// How long a feed that nobody touches counts as alive, where no lease is declared.
+/// The lease of a feed if none is declared (5 s): an untouched feed counts as alive for this long.
 const FEED_LEASE: Duration = Duration::from_secs(5);
 
 /// A series that tells a composite what is new, so that nothing has to be found out from totals. When it is dropped its
@@ -25,19 +25,19 @@ pub struct Feed {
     kind: FeedKind,
 }
 
-/// What the values of a feed are.
+/// The meaning of a feed's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedKind {
-    /// What was observed, or how much came.
+    /// Observations, or increases.
     Observations,
-    /// How much there is.
+    /// A level, such as a gauge.
     Level,
 }
 
-/// What is new of a series.
+/// The new data of a series.
 #[derive(Clone, Copy, Debug)]
 pub struct Added<'a> {
-    /// How many values; 0: only the extremes are news.
+    /// The number of values; 0: only the extremes are new.
     pub count: f64,
     /// Their sum.
     pub sum: f64,
@@ -47,11 +47,11 @@ pub struct Added<'a> {
     pub max: f64,
     /// The newest.
     pub last: f64,
-    /// How they are distributed.
+    /// The distribution of the values.
     pub distribution: Distribution<'a>,
 }
 
-/// How values are distributed.
+/// The distribution of values.
 #[derive(Clone, Copy, Debug)]
 pub enum Distribution<'a> {
     /// All are the newest.

@@ -1,4 +1,4 @@
-//! One group of a composite: who feeds it, with which series, and what fell into its window.
+//! One group of a composite: its sources, its series, and the values in its window.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const EMPTY_NS: u64 = 60_000_000_000;
 pub(super) struct Group {
     pub(super) series: Arc<Series>,
     cut: Cut,
-    /// What pooled observations fell into.
+    /// The window of pooled observations.
     pool: Option<Window>,
     sources: Slab<GroupSource>,
     /// Sources by the address of their liveness.
@@ -36,9 +36,9 @@ pub(super) struct Group {
     has_left: bool,
     /// A source was forgotten that has never said that it goes.
     is_unclear: bool,
-    /// It was taken out of the composite: what comes now belongs to the next group of these attributes.
+    /// The composite has removed it: later data belongs to the next group of these attributes.
     pub(super) is_removed: bool,
-    /// Of the budget: for its text and window, and for what fell into sketches. `None`: it has been handed on.
+    /// The budget's reservation for its text and window, and for its sketches. `None`: [`Self::hand_on`] gave it away.
     reservation: Option<Reservation>,
 }
 
@@ -51,7 +51,7 @@ struct GroupSource {
     emptied: UnixNanos,
 }
 
-/// Who is expected and who reports.
+/// The sources that are expected and those that report.
 #[derive(Debug, Default)]
 struct Census {
     expected: usize,
@@ -66,7 +66,7 @@ struct Census {
     alive: Vec<bool>,
 }
 
-/// What is said of the values of a group.
+/// The statistics of a group's values.
 #[derive(Debug)]
 struct Told {
     value: Option<f64>,
@@ -172,7 +172,7 @@ impl Group {
         }
     }
 
-    /// What a series observed, or how much it gained.
+    /// Adds the observations or the increase of a series.
     pub(super) fn observe(
         &mut self,
         member: MemberId,
@@ -272,7 +272,7 @@ impl Group {
         }
     }
 
-    /// What its text takes, for those who keep that.
+    /// Hands on the reservation of its text to a holder of that text.
     pub(super) fn hand_on(&mut self) -> Option<Reservation> {
         let mut reservation = self.reservation.take()?;
         reservation.hold(0);
@@ -298,7 +298,7 @@ impl Group {
             Some(across) if across != Across::Pool => self.across(declaration, across, &census, now),
             _ => self.together(declaration, &census, now),
         };
-        // What is in every push says itself that nothing came: only those who may be silent are idle.
+        // A steady series is in every push, so its silence is no idleness: only a group with other series can be idle.
         let any = told.any || (census.expected > 0 && !census.may_be_idle);
         let collision = declaration.collision(census.interleaved);
         let is_partial = census.is_partial || collision.is_some();
@@ -481,7 +481,7 @@ impl Group {
     }
 }
 
-/// What a window says.
+/// The statistics of a window.
 fn told(
     moments: Moments,
     distribution: Option<Sketch>,

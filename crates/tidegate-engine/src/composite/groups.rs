@@ -1,4 +1,4 @@
-//! The groups of a composite: each finds a place of its own, or shares the one of all that find none.
+//! The groups of a composite: each has a place of its own, or shares the overflow group.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::rule::overflow_attributes;
 use crate::streams::lock;
 use crate::{Attributes, Series, UnixNanos};
 
-/// What a group takes beside its text and window: how it is found, who feeds it.
+/// The bytes of a group beside its text and window: its index entries and its sources.
 const GROUP_BYTES: usize = size_of::<Group>() + size_of::<Series>() + 200;
 
 /// Attributes of a group beyond that count for what pages and queries keep of them, too, as those of series in tables.
@@ -36,7 +36,7 @@ struct Left {
     _reservation: Option<Reservation>,
 }
 
-/// What the attributes of a group count.
+/// The bytes that the attributes of a group count with.
 fn weight(attributes: &Attributes) -> usize {
     let text = attributes.bytes();
     text + text.saturating_sub(COPIED_BYTES) * COPIES

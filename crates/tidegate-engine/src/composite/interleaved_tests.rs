@@ -1,4 +1,4 @@
-//! Levels of processes that report under one identity: their sum, and what is wrong with everything else.
+//! Levels of several processes under one identity: their sum, and the error of every other reduction.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,7 +14,7 @@ pub(super) struct MemberId {
     pub(super) id: u64,
 }
 
-/// What a series brings.
+/// The contribution of a series.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Observations, which fall into the window of the group. Deltas need not be in every push.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     },
     /// Observations, in a window of its own.
     Own {
-        /// Where they fall.
+        /// The window that they fall into.
         window: Box<Window>,
         /// Whether it is in every push of its source.
         is_steady: bool,
@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Level {
         /// Its samples, where more than the newest is asked for.
         window: Option<Box<Window>>,
-        /// Who it is, for messages.
+        /// Its identity, for messages.
         series: Option<Arc<Series>>,
     },
 }
@@ -57,7 +57,7 @@ pub(super) struct Member {
     level: Option<f64>,
 }
 
-/// What a series comes to.
+/// The value of a series.
 #[derive(Debug)]
 pub(super) struct Reduced {
     pub(super) value: Option<f64>,
@@ -101,7 +101,7 @@ impl Member {
         }
     }
 
-    /// What the sketches of its own window have allocated.
+    /// The bytes that the sketches of its own window have allocated.
     pub(super) fn bytes_of_sketches(&self) -> usize {
         match &self.kind {
             Kind::Pooled { .. } => 0,
@@ -161,7 +161,7 @@ impl Member {
         }
     }
 
-    /// What it is called in messages.
+    /// Its name in messages.
     pub(super) fn name(&self) -> Option<String> {
         let Kind::Level {
             series: Some(series), ..
@@ -180,7 +180,7 @@ impl Member {
     }
 }
 
-/// What a function makes of values; `None` where there are none. Quantiles are of the distribution, not of moments.
+/// The value of a function; `None` without values. Quantiles come from the distribution, not from moments.
 pub(super) fn reduce(function: Function, moments: &Moments, covered_s: f64) -> Option<f64> {
     if moments.count == 0.0 {
         return None;

@@ -1,7 +1,7 @@
 //! Composites: declared derived values over a window, readable at any instant.
 //!
-//! A value counts when it arrives: windows are cut by the gateway's clock, so that they compare across sources whose
-//! clocks differ.
+//! A value counts at its arrival: the gateway's clock divides windows, so that they compare across sources with
+//! different clocks.
 
 mod across;
 mod expression;
@@ -42,7 +42,8 @@ use crate::{
     SourceId, TimestampAnomalies, UnixNanos, Value, clock,
 };
 
-/// What a composite computes over its window, of each series or of all observations together: see [`Across`].
+/// The function that a composite computes over its window, of each series or of all observations together: see
+/// [`Across`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Function {
     /// The smallest value.
@@ -53,7 +54,7 @@ pub enum Function {
     Max,
     /// The sum of all values.
     Sum,
-    /// How many values.
+    /// The number of values.
     Count,
     /// The sum of all values, per second.
     Rate,
@@ -63,7 +64,7 @@ pub enum Function {
     Quantile(f64),
 }
 
-/// What a composite shows of a group that is stale or absent.
+/// The output of a composite for a group that is stale or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStale {
     /// No value; a query that comes to nothing because of it fails.
@@ -107,25 +108,25 @@ pub struct Declaration {
     pub metric: Pattern,
     /// Which of their points.
     pub attributes: AttributeFilter,
-    /// What it is computed from, where not from what passes: then `metric` says whose sources tell its state.
+    /// The expression that it is computed from. With one, `metric` selects only the sources that decide its state.
     pub expression: Option<Expression>,
-    /// What it computes.
+    /// The function that it computes.
     pub function: Function,
-    /// How the series of a group become one value. `None`: observed values are pooled, and a group
-    /// with several gauges has no value.
+    /// The reduction of the series of a group to one value. `None`: observed values are pooled, and a group with
+    /// several gauges has no value.
     pub across: Option<Across>,
     /// Over how long.
     pub window: Duration,
-    /// Ranks, 0 to 1, whose values are told beside the value.
+    /// Ranks, 0 to 1, whose values it reports beside the value.
     pub quantiles: Arc<[f64]>,
-    /// What is shown of a group that is stale or absent.
+    /// The output for a group that is stale or absent.
     pub on_stale: OnStale,
     /// Attributes that make groups; `Keep` groups by all attributes of the points.
     pub grouping: Grouping,
     /// Groups beyond this many go to one with `otel.metric.overflow=true`.
     pub max_groups: usize,
-    /// How long a source of points that sends nothing counts as alive; `None`: by its own cadence. (Sources of events
-    /// have leases of their own.)
+    /// The lease of a source of points: a silent source counts as alive for this long. `None`: its own cadence decides.
+    /// (Sources of events have leases of their own.)
     pub lease: Option<Duration>,
 }
 
@@ -140,8 +141,8 @@ impl Declaration {
         !matches!(self.across, None | Some(Across::Pool))
     }
 
-    /// What is wrong with a value of series of which several processes report `interleaved` as one. Their levels are
-    /// added up, so that only sums are right.
+    /// The error of a value if several processes report `interleaved` series as one. Their levels are added up, so that
+    /// only sums are right.
     fn collision(&self, interleaved: usize) -> Option<Arc<str>> {
         let tells_apart = match self.across? {
             Across::Sum | Across::Pool => false,
@@ -171,15 +172,15 @@ impl Declaration {
     }
 }
 
-/// What a composite says about one group at an instant.
+/// The answer of a composite for one group at an instant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The group.
     pub attributes: Attributes,
     /// The value, where there is one: `sum`, `count` and `rate` of an idle group are 0, everything else needs values.
     pub value: Option<f64>,
-    /// How many values the window holds. With `across` all statistics are of the values of the series. A group that is
-    /// stale or absent has no statistics: `count` and `sum` are 0 then.
+    /// The number of values in the window. With `across`, all statistics are of the values of the series. A group that
+    /// is stale or absent has no statistics: `count` and `sum` are 0 then.
     pub count: f64,
     /// Sum of these values.
     pub sum: f64,
@@ -218,7 +219,7 @@ impl Answer {
     }
 }
 
-/// How long a group whose sources are all overdue can still be asked for.
+/// A group whose sources are all overdue can still be read for this long (10 min).
 const MEMORY: Duration = Duration::from_secs(600);
 
 /// Streams of points that one composite follows; points of further ones are not seen (and counted).
@@ -280,7 +281,7 @@ impl Composite {
         }
     }
 
-    /// What was declared.
+    /// Its declaration.
     pub fn declaration(&self) -> &Declaration {
         &self.declaration
     }
@@ -331,7 +332,7 @@ impl Composite {
         answers
     }
 
-    /// What the sources of an expression's series are.
+    /// The quality of an expression's value, from the sources of its series.
     fn sources(&self, now: UnixNanos) -> Option<Answer> {
         let groups = self.groups();
         groups.first().map(|group| self.answer(group, now))
@@ -447,7 +448,7 @@ impl Composite {
         }
     }
 
-    /// What a group is shown as.
+    /// The series that a group is shown as.
     pub fn series(&self, attributes: Attributes) -> Arc<Series> {
         Arc::new(Series {
             resource: Arc::default(),

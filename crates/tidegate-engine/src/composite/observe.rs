@@ -1,4 +1,4 @@
-//! How composites see what passes: events folded once for all of them, points by their streams' increases.
+//! Input of composites: events folded once for all composites, and the increases of points' streams.
 
 mod events;
 mod points;
@@ -24,7 +24,7 @@ const MAX_HEARD: usize = 100_000;
 /// The gauge that a scrape says its success by: 0 after a failed one, ended when the target has left discovery.
 const UP: &str = "up";
 
-/// How a series feeds its group.
+/// The way in which a series feeds its group.
 #[derive(Clone, Debug)]
 pub(super) enum Plan {
     /// Observations for the window of the group.
@@ -62,7 +62,7 @@ impl CompositeSet {
         }
     }
 
-    /// What becomes of points from the future.
+    /// Sets the policy for points from the future.
     #[must_use]
     pub fn with_future(self, future: Future) -> Self {
         Self { future, ..self }
@@ -233,7 +233,7 @@ impl Composite {
         self.version.fetch_add(1, Relaxed);
     }
 
-    /// What a series brings to its group.
+    /// The contribution of a series to its group.
     pub(super) fn kind(&self, plan: &Plan, is_first: bool) -> Kind {
         let declaration = &self.declaration;
         let window = |has_sketches| Box::new(Window::new(self.cut, has_sketches));

@@ -1,4 +1,4 @@
-//! What has room in a composite, and what has found none.
+//! The room of a composite, and counters of the data without room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -54,7 +54,7 @@ impl Room {
         self.overflowed.fetch_add(1, Relaxed);
     }
 
-    /// So many groups of an expression are left out.
+    /// Notes the number of left-out groups of an expression, by cause.
     pub(super) fn note_left_out(&self, beyond_max: usize, without_memory: usize) {
         self.overflowed.fetch_max(beyond_max as u64, Relaxed);
         self.groups_without.fetch_max(without_memory as u64, Relaxed);
@@ -105,23 +105,23 @@ impl Composite {
         self
     }
 
-    /// How many groups found no place of their own and share the overflow group.
+    /// The number of groups without a place of their own: they share the overflow group.
     pub fn overflowed_groups(&self) -> u64 {
         self.room.overflowed.load(Relaxed)
     }
 
-    /// How many points were not seen because they belong to more streams than can be followed.
+    /// The number of points that were not seen because their streams are beyond the limit.
     pub fn unseen_points(&self) -> u64 {
         self.room.unseen.load(Relaxed)
     }
 
-    /// How many groups, and points of series, found no memory.
+    /// The number of groups, and of points, that found no memory.
     pub fn without_memory(&self) -> u64 {
         let room = &self.room;
         room.groups_without.load(Relaxed) + room.points_without.load(Relaxed)
     }
 
-    /// What has found no place here, for people.
+    /// The shortfalls of room, as messages.
     pub fn shortfalls(&self) -> Vec<String> {
         let (name, max_groups) = (&self.declaration.name, self.declaration.max_groups);
         let is_expression = self.declaration.expression.is_some();

@@ -1,11 +1,11 @@
-//! A sketch of a distribution, from which any quantile can be computed within a known error.
+//! A sketch of a distribution, which gives any quantile within a known error.
 //!
-//! Single values are counted by powers of a base: an exponential histogram without room for empty buckets. Its base is
-//! 2^(1/32), so that a quantile is at most 1.1 % off the value that has this rank. Where values fill more than
-//! [`MAX_ENTRIES`] buckets, the base is squared, which doubles the error.
+//! Single values count in powers of a base: an exponential histogram without empty buckets. The base is 2^(1/32), so
+//! that a quantile is at most 1.1 % off the value of its rank. If values fill more than [`MAX_ENTRIES`] buckets, the
+//! base is squared, which doubles the error.
 //!
-//! Buckets of histograms are kept as they are. Their observations count as spread evenly over the bucket, as PromQL's
-//! `histogram_quantile` has it.
+//! Buckets of histograms stay as they are. Their observations count as evenly spread over the bucket, as in PromQL's
+//! `histogram_quantile`.
 
 use crate::{ExponentialHistogram, Histogram};
 
@@ -67,7 +67,7 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    /// What it has allocated.
+    /// The bytes that it has allocated.
     pub(super) fn bytes(&self) -> usize {
         let entries = self.positive.capacity() + self.negative.capacity();
         entries * size_of::<(i32, f64)>() + self.spans.capacity() * size_of::<Span>()
@@ -204,7 +204,7 @@ impl Sketch {
         self.spread().quantile(quantile)
     }
 
-    /// What is sketched, to ask for several ranks.
+    /// The sketched distribution, for several ranks.
     pub(super) fn spread(&self) -> Spread {
         let below = self
             .negative
@@ -230,7 +230,7 @@ impl Sketch {
 /// Observations over the values that they may have.
 pub(super) struct Spread {
     spans: Vec<Span>,
-    /// Where spans begin and end, ascending. Between two of them observations are spread evenly.
+    /// The bounds of spans, ascending. Between two of them observations are evenly spread.
     edges: Vec<f64>,
 }
 
@@ -280,7 +280,7 @@ fn put(entries: &mut Entries, at: i32, count: f64) {
     }
 }
 
-/// Squares the base so many times.
+/// Squares the base `times` times.
 fn coarsen(entries: &mut Entries, times: u32) {
     if times > 0 {
         entries.iter_mut().for_each(|(at, _)| *at >>= times.min(31));

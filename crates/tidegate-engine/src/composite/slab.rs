@@ -1,4 +1,4 @@
-//! Things by a place that stays theirs.
+//! Items at fixed places.
 
 /// Places of things that go are given to the next ones.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<T> Slab<T> {
         slots.filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
     }
 
-    /// What `of` says of each, by place; the default where a place is free.
+    /// The result of `of` for each item, by place; the default at a free place.
     pub(super) fn by_place<R: Default>(&self, of: impl Fn(&T) -> R) -> Vec<R> {
         let of = |slot: &Option<T>| slot.as_ref().map(&of).unwrap_or_default();
         self.slots.iter().map(of).collect()

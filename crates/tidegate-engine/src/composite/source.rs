@@ -1,6 +1,6 @@
-//! Sources of points (OTLP resources, scrape targets, remote writers): how long they count as alive.
+//! Liveness of sources of points (OTLP resources, scrape targets, remote writers).
 //!
-//! A source of points has no connection that could end. It lives by its own [`Cadence`]. A target also says so itself:
+//! A source of points has no connection that could end. It lives by its own [`Cadence`]. A target also reports itself:
 //! `up` is 0 after a failed scrape, and `up` ends when the target leaves discovery.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -11,10 +11,10 @@ use crate::cadence::{Cadence, PUSH_NS, patience_ns};
 use crate::streams::lock;
 use crate::{Lease, UnixNanos};
 
-/// A series that was left out of so many pushes of its living source is stale.
+/// A series that this many pushes of its living source have left out is stale.
 const LEFT_OUT: u64 = 3;
 
-/// What a source has said of itself.
+/// The state that a source reports of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Standing {
@@ -110,7 +110,7 @@ impl PointSource {
         self.touched.load(Relaxed)
     }
 
-    /// How many pushes are over at `now`.
+    /// The number of pushes that have ended at `now`.
     fn whole_pushes(&self, now: UnixNanos) -> u64 {
         let began = self.began.load(Relaxed);
         let is_going_on = now < began.saturating_add(PUSH_NS);

@@ -1,4 +1,4 @@
-//! Composites: windows against lists, groups, states.
+//! Composites: windows compared with lists, groups, states.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -392,7 +392,7 @@ fn events_of_any_time_count_when_they_come() {
     }
 }
 
-/// A composite of so many bytes, and what it takes.
+/// A composite with a budget of `bytes`, and that budget.
 fn bounded(declaration: Declaration, bytes: usize) -> (CompositeSet, Arc<Composite>, Arc<Budget>) {
     let bounds = Arc::new(Bounds::default());
     bounds.set_bytes(bytes);

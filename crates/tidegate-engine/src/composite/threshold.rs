@@ -1,4 +1,4 @@
-//! Thresholds: when a value crosses one, and when that counts as over.
+//! Thresholds: the crossing of one by a value, and the end of the crossing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Direction {
 /// A declared threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    /// What it is called.
+    /// Its name.
     pub name: Arc<str>,
     /// Which values cross it.
     pub direction: Direction,

@@ -1,4 +1,4 @@
-//! A sliding window made of sub-windows, each holding the statistics of what fell into it.
+//! A sliding window made of sub-windows, each with the statistics of its values.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::lease::nanos;
 /// Sub-windows of windows up to 10 s.
 const FINE_NS: u64 = 100_000_000;
 
-/// Sub-windows of longer windows: so many a window.
+/// The number of sub-windows of a longer window.
 const COARSE_PARTS: u64 = 100;
 
 /// Statistics of some values.
@@ -60,7 +60,7 @@ impl Moments {
     }
 }
 
-/// How a window is cut up.
+/// The division of a window into sub-windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     part_ns: u64,
@@ -77,7 +77,7 @@ impl Cut {
         }
     }
 
-    /// What a window takes that is cut like this, as long as nothing falls into its sketches.
+    /// The bytes of a window with this division, while its sketches are empty.
     pub(crate) fn bytes(self, has_sketches: bool) -> usize {
         let sketch = if has_sketches { size_of::<Sketch>() } else { 0 };
         size_of::<Window>() + self.parts as usize * (size_of::<Moments>() + sketch)
@@ -88,12 +88,12 @@ impl Cut {
         time / self.part_ns
     }
 
-    /// Where the window that ends at `now` begins: its oldest sub-window is whole, its newest the current one.
+    /// The beginning of the window that ends at `now`: its oldest sub-window is whole, its newest the current one.
     pub(crate) fn begin(self, now: UnixNanos) -> UnixNanos {
         (self.part(now) + 1).saturating_sub(self.parts) * self.part_ns
     }
 
-    /// How many seconds the window that ends at `now` covers; at least one sub-window.
+    /// The seconds that the window that ends at `now` covers; at least one sub-window.
     pub(crate) fn covered_s(self, now: UnixNanos) -> f64 {
         let covered = now.saturating_sub(self.begin(now));
         covered.max(self.part_ns) as f64 / 1e9
@@ -107,7 +107,7 @@ pub(crate) struct Window {
     parts: Box<[Moments]>,
     /// One a part, where quantiles are asked for.
     sketches: Box<[Sketch]>,
-    /// What they have allocated. A sketch keeps it when it is cleared.
+    /// The bytes that they have allocated. A sketch keeps them when it is cleared.
     sketched: usize,
     newest: u64,
 }
@@ -124,7 +124,7 @@ impl Window {
         }
     }
 
-    /// What its sketches have allocated.
+    /// The bytes that its sketches have allocated.
     pub(crate) fn bytes_of_sketches(&self) -> usize {
         self.sketched
     }

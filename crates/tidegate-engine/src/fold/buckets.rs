@@ -24,7 +24,7 @@ pub(crate) struct BucketTable {
     bounds: Arc<[f64]>,
     /// Largest whole number in each bucket but the last.
     whole: Vec<u64>,
-    /// First bucket that a number of so many bits can be in.
+    /// By the number of bits of a value: the first bucket that it can be in.
     by_bits: [u32; 65],
 }
 
@@ -44,7 +44,7 @@ impl BucketTable {
         }
     }
 
-    /// The first bucket that a number of so many bits can be in.
+    /// The first bucket that a number with this many bits can be in.
     #[inline(always)]
     fn first(&self, value: u64) -> usize {
         self.by_bits[(64 - value.leading_zeros()) as usize] as usize

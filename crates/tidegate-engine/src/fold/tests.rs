@@ -24,7 +24,7 @@ fn events(kinds: Vec<u16>, values: Vec<u64>, times: Option<Vec<UnixNanos>>, obse
     }
 }
 
-/// What is kept of a kind, by its number: of every third the sum, the last value, everything.
+/// The statistics of a kind, by its number: of every third the sum, the last value, everything.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kept {
     Sum,

@@ -1,4 +1,4 @@
-//! Events with times of their own: a wrong one holds nothing up, and is counted.
+//! Events with times of their own: a wrong time blocks nothing, and counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,7 +153,7 @@ fn what_no_rule_takes_passes_whatever_its_time() {
     assert_eq!(absorbed.unmatched.unwrap().times, Some(vec![NOW + TOMORROW]));
 }
 
-/// Events say the times of the machine's clock. When it is set back, what comes next is the newest.
+/// Events have the times of the machine's clock. After it is set back, the next event is the newest.
 #[test]
 fn a_gauge_goes_on_when_the_clock_of_the_machine_is_set_back() {
     for with_times in [true, false] {

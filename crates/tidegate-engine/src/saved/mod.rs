@@ -1,7 +1,7 @@
 //! Identities (and `events`) as bytes that another process can read back.
 //!
-//! Numbers are little-endian. A list or a text is its length (4 bytes) and what is in it. A resource, scope or metric
-//! is a number; one that has not been seen before in the same bytes is the next number, and follows.
+//! Numbers are little-endian. A list or a text is its length (4 bytes) and its content. A resource, scope or metric is
+//! a number. A number that is new in the same bytes is the next one, and its content follows.
 
 mod events;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use crate::{
     Series, Temporality,
 };
 
-/// What stands for a stream where it must mean the same to another process.
+/// The identity of a stream that has the same meaning in another process.
 pub type StreamId = [u8; 16];
 
 /// Attributes within attributes beyond this depth are not ours.
@@ -32,7 +32,7 @@ pub(crate) struct Writer {
     metrics: HashMap<Arc<Metric>, u32>,
 }
 
-/// Whether a thing has to be written out behind its number.
+/// Writes the number of an item. Says whether its content must follow.
 fn refer<T: Eq + Hash>(seen: &mut HashMap<Arc<T>, u32>, thing: &Arc<T>, to: &mut Vec<u8>) -> bool {
     let next = seen.len() as u32;
     let number = *seen.entry(thing.clone()).or_insert(next);

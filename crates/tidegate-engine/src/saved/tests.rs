@@ -1,4 +1,4 @@
-//! What is written can be read, and nothing else is.
+//! Written bytes can be read, and other bytes cannot.
 
 use proptest::prelude::*;
 

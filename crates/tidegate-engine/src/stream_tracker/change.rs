@@ -1,9 +1,9 @@
-//! What a point adds: the increase over what its stream said last.
+//! The change by a point: the increase over the last value of its stream.
 
 use super::{LastValue, Rejection, StreamTracker};
 use crate::{Data, ExponentialHistogram, Histogram, Number, Summary, Temporality, Value};
 
-/// What a point adds to the state of its group.
+/// The change of a group's state by a point.
 #[derive(Clone, Debug)]
 pub(crate) enum Change<'a> {
     /// An increase of a sum, or the value of a gauge.
@@ -43,7 +43,7 @@ impl<T: Clone> Increase<'_, T> {
     }
 }
 
-/// What of a summary adds up.
+/// The parts of a summary that add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Moments {
     pub(crate) count: u64,

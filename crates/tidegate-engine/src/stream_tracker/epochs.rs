@@ -10,20 +10,20 @@ use crate::bytes::{number, take};
 use crate::cadence::lease_by_gap_ns;
 use crate::{Number, UnixNanos};
 
-/// Epochs of one stream beside the newest. A service of up to so many processes under one identity is added
+/// The most epochs of one stream beside the newest. A service of up to this many processes under one identity is added
 /// up exactly; an entry of a counter takes 48 bytes.
 const MAX_EPOCHS: usize = 4096;
 
 /// An epoch that is silent for so long is forgotten when another one begins: 1 h.
 const MEMORY_NS: u64 = 3_600_000_000_000;
 
-/// A total that falls and is back at its peak after at most so many values counts as a return.
+/// A total that falls and is back at its peak after at most this many values counts as a return.
 const VALUES_TO_RETURN: u8 = 16;
 
-/// After so many returns, the falls are not restarts but several processes.
+/// From this many returns on, the falls are not restarts but several processes.
 const TELLING_RETURNS: u8 = 3;
 
-/// How the epochs of a stream collide: several processes report as one series.
+/// The way in which the epochs of a stream collide: several processes report as one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Collision {

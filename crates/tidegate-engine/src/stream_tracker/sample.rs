@@ -1,4 +1,4 @@
-//! A point as a stream tracker takes it, and why it may refuse it.
+//! A point as input of a stream tracker, and the reasons for a refusal.
 
 use crate::{Exemplar, UnixNanos, Value};
 
@@ -29,7 +29,7 @@ pub enum Rejection {
     Unsupported,
     /// A cardinality cap, and no room in an overflow series either.
     Limit,
-    /// Its time lies too far ahead of the gateway's clock.
+    /// Its time is too far ahead of the gateway's clock.
     Future,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Stall {
     /// The times of the first and of the last, by the sender's clock.
     first: UnixNanos,
     last: UnixNanos,
-    /// How far behind ours the sender's clock is, since it was set back.
+    /// The lag of the sender's clock behind this clock since it was set back, in nanoseconds.
     pub(super) lag: u64,
 }
 
@@ -83,9 +83,9 @@ impl Stall {
 }
 
 impl StreamTracker {
-    /// Notes that the tracker refused a point at `now`: its time lies behind the newest, or too far ahead.
-    /// Returns the first anomaly of its kind. `shown` is the number or count that the state shows, where the
-    /// tracker has no last value.
+    /// Notes that the tracker refused a point at `now`: its time is older than the newest, or too far ahead. Returns
+    /// the first anomaly of its kind. `shown` is the number or count that the state shows, for a tracker without a last
+    /// value.
     #[cold]
     pub(crate) fn note_anomaly(
         &mut self,

@@ -1,4 +1,4 @@
-//! What each point of a stream adds: in order, out of order, repeated, across restarts.
+//! The increase of each point of a stream: in order, out of order, repeated, across restarts.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ const DELTA: Data = Data::Sum {
     temporality: Temporality::Delta,
 };
 
-/// What each point (start, time, value) adds, or why it does not.
+/// The increase by each point (start, time, value), or its rejection.
 fn run(data: Data, points: &[(u64, u64, i64)]) -> Vec<Result<i64, Rejection>> {
     let mut tracker = StreamTracker::default();
     let mut added = Vec::new();
@@ -39,7 +39,7 @@ fn run(data: Data, points: &[(u64, u64, i64)]) -> Vec<Result<i64, Rejection>> {
     added
 }
 
-/// How late points may come in these tests.
+/// The allowed lateness of points in these tests.
 const LATENESS: u64 = 1000;
 
 use Rejection::{Duplicate, Invalid, Late};
@@ -75,7 +75,7 @@ fn late_points_of_a_former_epoch_count_and_a_clock_that_was_set_back_is_a_new_ep
         run(COUNTER, &points),
         [Ok(100), Ok(7), Ok(30), Err(Duplicate), Ok(2)]
     );
-    // Two that live at the same time and can't be told apart but by when they began.
+    // Two epochs that live at the same time and differ only in their start.
     let points = [(5, 10, 1), (25, 30, 10), (5, 31, 2), (25, 32, 20), (5, 33, 3)];
     assert_eq!(run(COUNTER, &points), [Ok(1), Ok(10), Ok(1), Ok(10), Ok(1)]);
     let points = [(500, 600, 10), (400, 650, 4), (400, 660, 5)];
@@ -333,7 +333,7 @@ fn total(data: Data, n: u64) -> Value {
     }
 }
 
-/// How much a change adds.
+/// The amount that a change adds.
 fn gained(change: &Change<'_>) -> u64 {
     match change {
         Change::Number(number) => number.as_f64() as u64,
@@ -344,7 +344,7 @@ fn gained(change: &Change<'_>) -> u64 {
     }
 }
 
-/// What a state that shows points as they are shows after each point (start, time, value) of a counter.
+/// The values of a state that shows points unchanged, after each point (start, time, value) of a counter.
 fn shown(points: &[(u64, u64, i64)]) -> Vec<i64> {
     let mut tracker = StreamTracker::default();
     let (mut level, mut levels) = (0, Vec::new());
@@ -403,7 +403,7 @@ proptest! {
         let mut tracker = StreamTracker::default();
         let (mut sum, mut model) = (0, std::collections::HashMap::new());
         for (at, (start, time)) in samples.into_iter().enumerate() {
-            // What an epoch has counted grows with time, each at a pace of its own.
+            // The count of an epoch grows with time, each at a pace of its own.
             let n = time * start;
             let value = total(data, n);
             let sample = Sample { start, time: TEN_MINUTES + time, value: &value, exemplars: &[] };
@@ -462,7 +462,7 @@ fn what_is_kept_of_a_late_point_goes_when_the_stream_goes_on() {
     assert!(tracker.out_of_order.is_some());
     tracker.advance(COUNTER, &sample(30, &three), LATENESS).unwrap();
     assert!(tracker.out_of_order.is_none());
-    // What a sum that fell has come to is not forgotten.
+    // The total of a sum that fell is not forgotten.
     tracker.advance(COUNTER, &sample(40, &one), LATENESS).unwrap();
     tracker.advance(COUNTER, &sample(50, &two), LATENESS).unwrap();
     assert!(tracker.out_of_order.is_some());

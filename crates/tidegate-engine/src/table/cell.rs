@@ -139,7 +139,7 @@ struct OfMetric {
     metric: Arc<Metric>,
 }
 
-/// How many series there may be.
+/// The limits on the number of series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
     pub(crate) series: usize,
@@ -276,7 +276,7 @@ impl Cells {
         });
     }
 
-    /// How many were made in all.
+    /// The number of cells ever made.
     pub(super) fn made(&self) -> u64 {
         self.register.lock().arrivals.made()
     }
@@ -286,17 +286,17 @@ impl Cells {
         self.register.lock().arrivals.since(seen)
     }
 
-    /// How many series there are.
+    /// The number of series.
     pub(crate) fn len(&self) -> usize {
         self.live.load(Relaxed)
     }
 
-    /// What they take, estimated.
+    /// The bytes that the series take, estimated.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Where the cell of this series is.
+    /// The reference to the cell of this series.
     pub(crate) fn find(&self, series: &Series) -> Option<CellRef> {
         self.look_up(&self.register.lock(), Key::of(series))
     }

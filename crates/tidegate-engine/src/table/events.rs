@@ -1,4 +1,4 @@
-//! How a table takes in events: folded by kind into arrays of the source, added to the cells when somebody looks.
+//! Input of events: each source folds them by kind into arrays, and reads add the sums to the cells.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +12,11 @@ use crate::stream_tracker::Rejection;
 use crate::streams::lock;
 use crate::{Events, Instrument, Number, Schema, Source, SourceId, TimestampAnomaly, UnixNanos, clock};
 
-/// What a kind of a source takes, estimated: what it means, where its events go, what is folded of them. Where the kinds
-/// of all sources take half of what series may, no further source is taken in until some have left.
+/// The bytes of a kind of a source, estimated: its meaning, its targets and its folds. When the kinds of all sources
+/// take half of the bound for series, no further source is taken in until some have left.
 const KIND_BYTES: usize = 300;
 
-/// What became of a batch of events.
+/// The result of a batch of events.
 #[derive(Clone, Debug, Default)]
 pub struct Absorbed {
     /// Events that are part of the state.
@@ -25,13 +25,13 @@ pub struct Absorbed {
     pub invalid: usize,
     /// Events for which there was no room.
     pub limited: usize,
-    /// Events whose time lies too far ahead.
+    /// Events whose time is too far ahead.
     pub future: usize,
     /// Events that no rule takes.
     pub unmatched: Option<Events>,
 }
 
-/// What a table keeps of a source of events.
+/// The state of a source of events.
 #[derive(Debug)]
 pub(super) struct SourceState {
     source: Arc<Source>,
@@ -39,7 +39,7 @@ pub(super) struct SourceState {
     /// By kind, the cells that its events change. `member` of a target is, of sums that may fall, its place in `given`,
     /// and of histograms the id of its buckets.
     targets: Vec<Targets>,
-    /// What was added so far to sums that may fall: taken back when the source leaves.
+    /// The amounts added so far to sums that may fall: the table subtracts them when the source leaves.
     given: Vec<Number>,
     /// By kind, what becomes of its events; apart from the plans since it is looked at for every event.
     fates: Vec<Fate>,
@@ -266,7 +266,7 @@ impl Table {
         });
     }
 
-    /// Keeps the series of live sources alive, and lets go the sources that have left.
+    /// Keeps the series of live sources alive, and removes the sources that have left.
     pub(super) fn sweep_sources(&self, now: UnixNanos) {
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for shared in sources {
@@ -373,7 +373,7 @@ impl SourceState {
         (self.source.clone(), fed.count())
     }
 
-    /// How many of its kinds end in this series.
+    /// The number of its kinds that feed this series.
     pub(super) fn feeds(&self, at: CellRef) -> usize {
         let feeds = |targets: &&Targets| targets.iter().any(|target| target.cell == at);
         self.targets.iter().filter(feeds).count()
@@ -384,7 +384,7 @@ impl SourceState {
         given.copied().unwrap_or(Number::ZERO)
     }
 
-    /// What it has added to sums that may fall.
+    /// Each amount that it has added to a sum that may fall.
     pub(super) fn each_given(&self, mut each: impl FnMut(CellRef, Number)) {
         for target in self.each_target().filter(|target| target.op == Op::UpDown) {
             each(target.cell, self.given(target));
@@ -408,7 +408,7 @@ impl SourceState {
         }
     }
 
-    /// What becomes of events of a kind; one outside of the schema is left to the folds, which count it.
+    /// The fate of the events of a kind. The folds count the events of a kind outside of the schema.
     fn fate(&self, kind: u16) -> Fate {
         self.fates.get(usize::from(kind)).copied().unwrap_or(Fate::Taken)
     }

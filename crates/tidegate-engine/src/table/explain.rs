@@ -59,8 +59,8 @@ pub struct SeriesSource {
 pub enum SourceStatus {
     /// Its lease is overdue.
     Overdue,
-    /// Its lease holds, but its latest points are refused: their times lie behind its newest point or too
-    /// far ahead.
+    /// Its lease holds, but its latest points are refused: their times are older than its newest point or too far
+    /// ahead.
     Stalled,
     /// Its lease holds.
     Alive,

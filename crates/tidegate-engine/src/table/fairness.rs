@@ -1,12 +1,12 @@
-//! How much of a table one source of points may take where no number of streams is set: half of its bytes.
+//! The share of a table that one source of points may take if no number of streams is set: half of its bytes.
 //!
-//! What a source takes is estimated from its streams and the mean weight of all.
+//! The bytes of a source are estimated from its streams and the mean size of all streams.
 
 use super::{STREAM_BYTES, Table};
 use crate::Resource;
 use crate::streams::lock;
 
-/// Of the output series, this share is kept for others than the source that has the most.
+/// One in this many output series is kept for sources other than the largest.
 const SERIES_FOR_OTHERS: usize = 10;
 
 /// The same of bytes and of streams, which also count those that went to an overflow series.
@@ -24,7 +24,7 @@ impl Table {
         }
     }
 
-    /// Whether a further stream of a source that has so many goes to an overflow series.
+    /// Whether the next stream of a source with this many streams goes to an overflow series.
     pub(super) fn is_crowded(&self, streams: usize) -> bool {
         if !self.is_shared {
             return streams > self.limits.streams_per_source;

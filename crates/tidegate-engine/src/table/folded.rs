@@ -1,5 +1,5 @@
-//! What is retained of counters whose streams were forgotten: their counts are part of the output series, and this
-//! names the last epoch of each, so that a late or repeated point of it adds nothing again.
+//! The retained state of counters whose streams have expired. The output series has their counts; this names the last
+//! epoch of each, so that a late or repeated point of it adds nothing.
 
 use std::collections::VecDeque;
 

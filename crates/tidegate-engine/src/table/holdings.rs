@@ -1,4 +1,4 @@
-//! What tables take, and whose streams feed them.
+//! The memory that tables take, and the sources that feed them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,11 +14,11 @@ use crate::{Attributes, Resource};
 pub struct Count {
     /// What.
     pub name: String,
-    /// How many.
+    /// The number.
     pub count: usize,
 }
 
-/// What some tables take, and who feeds them.
+/// The memory of some tables, and their largest sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Bytes of output series and input streams, estimated.
@@ -27,7 +27,7 @@ pub struct Holdings {
     pub sources: Vec<Count>,
 }
 
-/// What `tables` take, and the `top` sources that feed most of their series.
+/// The memory that `tables` take, and the `top` sources that feed most of their series.
 pub fn holdings(tables: &[Arc<Table>], top: usize) -> Holdings {
     let mut streams: HashMap<String, usize> = HashMap::new();
     for table in tables {
@@ -50,7 +50,7 @@ fn name_of_source(resource: &Resource, attributes: &Attributes) -> String {
 
 impl Table {
     fn each_source(&self, mut each: impl FnMut(String, usize)) {
-        // Those that no rule takes are remembered too: they feed the table behind this one.
+        // Streams without a matching rule are tracked too, for the next table in the chain; they do not count here.
         let mut feeding: HashMap<SourceNumber, usize> = HashMap::new();
         self.streams.each(|stream, _| {
             if !stream.targets.is_empty() {

@@ -1,4 +1,4 @@
-//! How much a table may hold, and what it counts.
+//! The limits of a table, and its statistics.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Future;
 use crate::stream_tracker::{Collision, Rejection};
 
-/// How much a table may hold, and for how long.
+/// The limits of a table on size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Output series; those beyond are added up in one with `otel.metric.overflow=true` a metric.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub lease: Duration,
     /// Points that come out of order still count when they are at most so much older than the newest of their stream.
     pub lateness: Duration,
-    /// What becomes of points from the future.
+    /// The policy for points from the future.
     pub future: Future,
 }
 
@@ -49,7 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left for tables where others take memory too. It may change at any time.
+/// The memory that other users leave to tables. It may change at any time.
 #[derive(Debug)]
 pub struct Bounds {
     bytes: AtomicUsize,
@@ -87,7 +87,7 @@ impl Bounds {
 }
 
 impl Limits {
-    /// Overflow series come on top of the cap: one a metric, for so many metrics.
+    /// Overflow series come on top of the cap: one for each metric, for at most 1,000 metrics.
     pub(super) fn series_with_overflow(&self) -> usize {
         const MAX_OVERFLOW_SERIES: usize = 1000;
         self.series.saturating_add(MAX_OVERFLOW_SERIES)
@@ -123,7 +123,7 @@ impl Overflow {
     }
 }
 
-/// What a table holds and what it could not take in.
+/// The contents of a table, and the input that it could not take in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Output series.

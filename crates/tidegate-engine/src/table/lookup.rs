@@ -1,5 +1,4 @@
-//! Reads of a table without a walk: the series that came since an earlier read, and single series by their
-//! slot.
+//! Reads of a table without a walk: the series that arrived since an earlier read, and single series by their slot.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -198,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// Who takes up arrivals and drops what is gone sees what a walk over the table shows.
+        /// A reader that adds arrivals and drops removed series sees the same as a walk over the table.
         #[test]
         fn arrivals_and_slots_say_what_a_walk_says(steps in prop::collection::vec((0u64..40, 0u8..8), 1..200)) {
             const SECOND: u64 = 1_000_000_000;

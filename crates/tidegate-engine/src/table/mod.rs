@@ -1,8 +1,8 @@
-//! Tables: the one place where series live.
+//! Tables: the store of all series.
 //!
-//! A table takes in events and points by its rules and holds one cell an output series. Per source it keeps what is
-//! needed to keep the outputs right: how far each stream has come (`points`, by `session`), what has been folded but
-//! not yet added (`events`). Readers look at the cells; nothing is copied for them.
+//! A table takes in events and points by its rules, and has one cell per output series. For each source it tracks the
+//! position of each stream (`points`, by `session`), and folded sums not yet added (`events`). Readers use the cells in
+//! place, without a copy.
 
 mod cell;
 mod events;
@@ -67,10 +67,10 @@ pub struct Reading<'a> {
 /// Overflow series may take so much more, as a share of what all others may: one a metric, if its name is short.
 const OVERFLOW_SHARE: usize = 8;
 
-/// What an input stream of points takes, estimated: its state, how it is found, when it is looked at.
+/// The bytes of an input stream of points, estimated: its state, its index entries and its timer.
 const STREAM_BYTES: usize = size_of::<Stream>() + 160;
 
-/// How often the sources of events are looked at within the expiry time.
+/// The number of sweeps over the sources of events in one expiry time.
 const SWEEPS: u64 = 4;
 
 #[derive(Debug, Default)]
@@ -94,14 +94,14 @@ pub struct Table {
     /// By rule: which of its names have matched.
     match_trackers: Box<[MatchTracker]>,
     limits: Limits,
-    /// What other users of memory leave.
+    /// The memory that other users leave.
     bounds: Arc<Bounds>,
     /// Whether no source may take more than half.
     is_shared: bool,
     lateness_ns: u64,
     cells: Arc<Cells>,
     streams: Arc<Streams<Stream>>,
-    /// What streams are called in other processes, where the state is saved.
+    /// Identifies streams to other processes, if the state is saved.
     identify: Option<fn(&Series) -> StreamId>,
     /// Streams that a previous process saved and when they were seen, until they are seen again.
     restored: Arc<RestoredStates<(Stream, UnixNanos)>>,
@@ -194,7 +194,7 @@ impl Table {
         self.counters.version.load(Relaxed)
     }
 
-    /// How many output series there are, without those of composites.
+    /// The number of output series, without those of composites.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
@@ -204,7 +204,7 @@ impl Table {
         self.len() == 0
     }
 
-    /// What it holds and what it could not take in.
+    /// Its contents, and the input that it could not take in.
     pub fn stats(&self) -> Stats {
         Stats {
             series: self.len(),
@@ -261,7 +261,8 @@ impl Table {
         (nanos(self.limits.expiry) / SWEEPS).min(LONGEST_NS)
     }
 
-    /// How often the series of living sources of events are confirmed, in nanoseconds; 0: there are no such sources.
+    /// The interval at which the series of live sources of events are confirmed, in nanoseconds; 0 without such
+    /// sources.
     pub fn confirmed_every_ns(&self) -> u64 {
         match self.sources().is_empty() {
             true => 0,

@@ -1,4 +1,4 @@
-//! Input streams of points: how far each has come, and the cells it changes.
+//! Input streams of points: their positions, and the cells that they change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use crate::stream_tracker::{Change, Followed, LastValue, Rejection, Sample, Stre
 use crate::streams::{Sweep, lock};
 use crate::{Data, Series, TimestampAnomaly, UnixNanos, Value};
 
-/// What became of a point.
+/// The result of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is part of the state.
@@ -35,7 +35,7 @@ pub(super) struct Stream {
     pub(super) data: Data,
     pub(super) tracker: StreamTracker,
     pub(super) targets: Targets,
-    /// What only some streams have.
+    /// Fields that only some streams have.
     pub(super) about: Option<Box<About>>,
     pub(super) source: SourceNumber,
     pub(super) phase: Phase,
@@ -44,10 +44,10 @@ pub(super) struct Stream {
 /// A million of them are to take 72 MB.
 const _: () = assert!(size_of::<Stream>() == 72);
 
-/// What only some streams have.
+/// Fields that only some streams have.
 #[derive(Debug)]
 pub(super) struct About {
-    /// What it is called in other processes, where the state is saved.
+    /// Its identity in other processes, if the state is saved.
     pub(super) id: Option<StreamId>,
     /// The bounds by which its targets were chosen, where those of unequal bounds stay apart.
     pub(super) bounds: Option<Arc<[f64]>>,
@@ -71,7 +71,7 @@ impl Stream {
     }
 }
 
-/// What came of showing a sample to a known stream.
+/// The result of a sample for a known stream.
 pub(super) enum Step {
     Done(Outcome),
     /// It has to be connected to its targets again.
@@ -126,7 +126,7 @@ impl Table {
         let id = self.identify.map(|identify| identify(series));
         let old = id.and_then(|id| self.restored.take(id));
         let folded = lock(&self.folded).take(Key::of(series));
-        // What it had counted before is in its series, or gone with it: another one counts from now on.
+        // Its earlier counts are in its series, or gone with it: another tracker counts from now on.
         let start = if old.is_some() || folded.is_some() {
             0
         } else {
@@ -401,7 +401,7 @@ impl Table {
         let targets = std::mem::take(&mut stream.targets);
         let falls = targets.iter().any(|target| target.op == Op::UpDown);
         if targets.iter().any(|target| target.op == Op::Keep) {
-            // What was shown of several processes goes with the series.
+            // The sum over several processes goes with the series.
             stream.tracker.forget_epochs();
         }
         let given = falls.then(|| stream.tracker.withdraw()).flatten();
@@ -419,8 +419,8 @@ impl Table {
         }
     }
 
-    /// How long the tracker of a counter that left is kept, so that it is not counted twice when it comes
-    /// back.
+    /// The time for which the tracker of a departed counter stays, in nanoseconds, so that it does not count twice on
+    /// return.
     fn memory_ns(&self) -> u64 {
         /// While those that left and those that live take less than this share of the room.
         const ROOMY: usize = 16;

@@ -1,4 +1,4 @@
-//! A table as bytes, and back: what a restart must not lose.
+//! A table as bytes, and back: the state that must survive a restart.
 //!
 //! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time (0: nothing
 //! to show), seen, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last
@@ -43,7 +43,7 @@ const OPS: [Op; 7] = [
 ];
 const PHASES: [Phase; 3] = [Phase::Live, Phase::NoRoom, Phase::Left];
 
-/// What a table took up of the state that a previous process saved.
+/// The part of a previous process's saved state that a table has restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Output series.
@@ -128,7 +128,7 @@ struct StreamSnapshot {
 struct TargetSnapshot {
     cell: u32,
     op: Op,
-    /// What the stream has added to a group.
+    /// The amount that the stream has added to a group.
     value: LastValue,
 }
 
@@ -188,7 +188,7 @@ impl StreamSnapshot {
         let id = id.filter(|_| !says_nothing)?;
         let mut cursor = cells.cursor();
         let targets = stream.targets.iter().take(usize::from(u8::MAX)).map(|target| {
-            // What a stream has added to a group only itself changes.
+            // Only the stream itself changes its amount in a group.
             let is_member = target.op == Op::Member;
             let group = is_member.then(|| cursor.get(target.cell)).flatten();
             let value = group.and_then(|group| group.state.member(target.member));
@@ -222,7 +222,7 @@ impl Table {
     /// taken in meanwhile, and that there is one at a time; that takes as long as there are sources of events, not as
     /// there are series.
     pub fn freeze(&self) -> Frozen {
-        // What has left a series has left its stream too, and the other way round.
+        // A departure is visible in the series and in its stream, or in neither.
         self.streams.still(|| {
             self.flush();
             let saving = Arc::new(Saving {
@@ -254,7 +254,7 @@ impl Table {
         })
     }
 
-    /// What the sources of events have added to sums that may fall, by cell.
+    /// The amounts that the sources of events have added to sums that may fall, by cell.
     fn given_by_sources(&self) -> HashMap<u32, Number> {
         let mut given: HashMap<u32, Number> = HashMap::new();
         let sources: Vec<_> = self.sources().values().cloned().collect();

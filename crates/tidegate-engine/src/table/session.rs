@@ -115,8 +115,7 @@ impl Session<'_> {
         outcome
     }
 
-    /// The outcome of a point whose time lies too far ahead; `None`: it is taken, with the time of its
-    /// arrival.
+    /// The outcome of a point whose time is too far ahead; `None`: the table takes it in, with the time of its arrival.
     #[cold]
     fn refuse_future(
         &mut self,

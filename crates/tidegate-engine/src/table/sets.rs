@@ -1,4 +1,4 @@
-//! Attribute sets, each once: the metrics of an agent have the same attributes, whatever order they come in.
+//! Attribute sets, interned: the metrics of an agent have the same attributes, in any order.
 
 use std::hash::BuildHasher;
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn equal_sets_are_one_and_go_with_the_last_who_has_them() {
-        // So many that every shard has some that go.
+        // With this many, some of every shard's sets go.
         let mut sets = Sets::default();
         let len = |sets: &Sets| sets.shards.iter().map(HashTable::len).sum::<usize>();
         let mut kept: Vec<Attributes> = (0..10_000).map(|number| set(number % 5000)).collect();

@@ -1,5 +1,4 @@
-//! The registry of the sources of points: the resources that streams come from, and how many streams each
-//! has.
+//! The registry of the sources of points: the resources of streams, and the number of streams of each.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ struct Entry {
     streams: usize,
     /// The earliest start of its streams, Unix time; 0: no stream has one.
     earliest_start: UnixNanos,
-    /// How often it reports to this table.
+    /// The interval at which it reports to this table.
     cadence: Cadence,
 }
 
@@ -89,7 +88,7 @@ impl SourceRegistry {
         }
     }
 
-    /// How many streams a resource has.
+    /// The number of streams of a resource.
     pub(super) fn streams(&self, resource: &Resource) -> usize {
         let number = self.index.get(&Key::of_value(resource));
         let entry = number.and_then(|number| self.list.get(*number as usize)?.as_ref());

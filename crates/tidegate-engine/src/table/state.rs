@@ -1,4 +1,4 @@
-//! The state behind one output series: its value and what is needed to keep it right.
+//! The state of one output series: its value, and the data that keeps it right.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ const MAX_EXEMPLARS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) start: UnixNanos,
-    /// Of the value; 0: there is nothing to show.
+    /// The time of the value; 0: there is nothing to show.
     pub(crate) time: UnixNanos,
     pub(crate) value: Value,
     rare: Option<Box<Rare>>,
 }
 
-/// What few series have.
+/// State that few series need.
 #[derive(Debug, Default)]
 struct Rare {
     exemplars: Vec<Exemplar>,
@@ -29,7 +29,7 @@ struct Rare {
     stale: bool,
 }
 
-/// What is shown may be so much newer than what arrives: sources take turns.
+/// The shown value may be this much newer than an arriving one, in nanoseconds (1 s): sources take turns.
 const AHEAD_NS: u64 = 1_000_000_000;
 
 impl State {
@@ -71,7 +71,7 @@ impl State {
         Some(histogram.bounds.clone())
     }
 
-    /// What it has allocated, estimated.
+    /// The bytes that it has allocated, estimated.
     pub(crate) fn bytes(&self) -> usize {
         const MEMBER: usize = size_of::<Option<Number>>();
         let rare = self.rare.as_ref().map_or(0, |rare| {

@@ -1,4 +1,4 @@
-//! The cells that an input changes: of most inputs one.
+//! The cells that an input changes: for most inputs, one.
 
 use std::ops::{Deref, DerefMut};
 use std::slice;

@@ -1,4 +1,4 @@
-//! Conversions held against sums of what was said, through restarts of the producer and of the reader.
+//! Compares conversions with sums of the input, through restarts of the producer and of the reader.
 
 use proptest::prelude::*;
 
@@ -81,7 +81,7 @@ impl Reader {
             .convert(key, sample, now, &mut || Some(series.clone()), &id, cursor)
     }
 
-    /// What a number comes to: start, time, value.
+    /// The conversion of a number: start, time, value.
     fn number(&mut self, start: u64, time: u64, value: i64) -> Result<(u64, u64, i64), Converted> {
         match self.say(start, time, Value::Int(value)) {
             Converted::Point(Point {
@@ -348,7 +348,7 @@ fn places_of_a_former_process_count_and_go_when_nobody_comes_back() {
     assert_eq!(converter.take_lost(), 0);
 }
 
-/// What a producer counts, and when it or the reader begins anew.
+/// A count of a producer, or a restart of it or of the reader.
 #[derive(Clone, Debug)]
 enum Event {
     Count(u8),
@@ -461,7 +461,7 @@ fn places_are_those_of_one_moment_whatever_is_converted_while_they_are_written()
     (0..200).for_each(|stream| drop(convert(&former, stream, 100)));
     let converter = Converter::new(Temporality::Delta, BORN, LIMITS);
     converter.restore(&former.save());
-    // Some are known again, the others are still what the former process knew.
+    // Some have reported again; the others are still in the restored state of the previous process.
     (0..100).for_each(|stream| drop(convert(&converter, stream, 200)));
     let frozen = converter.freeze();
     (50..150)

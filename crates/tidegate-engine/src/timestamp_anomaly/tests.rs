@@ -1,4 +1,4 @@
-//! A sender whose clock steps: every value is right, or it is not called fresh.
+//! A sender whose clock steps: every value is right, or is not called fresh.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ struct Scene {
     set: CompositeSet,
     interval: u64,
     now: u64,
-    /// How far ahead the sender's clock is, in seconds.
+    /// The offset of the sender's clock in seconds; positive: ahead.
     offset: i64,
     /// The gateway makes the times itself, by its wall clock.
     is_scraped: bool,
@@ -175,7 +175,7 @@ impl Scene {
                 assert!(value <= self.pushes as f64, "{at}: counted twice");
                 if self.is_settled() {
                     assert_eq!(is_right, !is_refused, "{at} at offset {}", self.offset);
-                    // A clock that time has caught up with is not known to be behind: its points are old.
+                    // A clock that time has caught up with is not known to be slow: its points are old.
                     let is_old = self.offset < 0 && it.state == Freshness::Idle;
                     let is_trusted = it.state == Freshness::Fresh || is_old;
                     assert_eq!(is_trusted, !is_refused, "{at} at offset {}", self.offset);
@@ -206,7 +206,7 @@ impl Scene {
     }
 }
 
-/// Where the clock of a sender steps to.
+/// The offset that the clock of a sender steps to.
 fn offset() -> impl Strategy<Value = i64> {
     prop_oneof![
         Just(0),

@@ -13,7 +13,7 @@ use crate::fold::Folded;
 use crate::streams::lock;
 use crate::{Events, Instrument, Schema, Source, UnixNanos};
 
-/// What a composite makes of the kinds of a source of events.
+/// The kinds of a source of events, as a composite uses them.
 #[derive(Debug)]
 pub(in super::super) struct SourceKinds {
     liveness: Liveness,
@@ -21,7 +21,7 @@ pub(in super::super) struct SourceKinds {
     kinds: Vec<Option<KindPlace>>,
 }
 
-/// Where events of a kind go.
+/// The target of the events of a kind.
 #[derive(Clone, Debug)]
 struct KindPlace {
     group: SharedGroup,

@@ -19,11 +19,11 @@ use crate::{Data, Number, Series, Temporality, TimestampAnomaly, UnixNanos, Valu
 /// A point that is late by so much still counts. It counts at the time when it comes.
 const LATENESS_NS: u64 = 60_000_000_000;
 
-/// What a stream takes beside its text, its window and its last value: how it is found, its series in a
-/// group, its source.
+/// The bytes of a stream beside its text, its window and its last value: its index entries, its series in a group, and
+/// its source.
 const STREAM_BYTES: usize = size_of::<PointStream>() + size_of::<Member>() + size_of::<PointSource>() + 400;
 
-/// What a composite keeps of a stream of points.
+/// The state of a stream of points in a composite.
 #[derive(Debug)]
 pub(in super::super) struct PointStream {
     data: Data,
@@ -35,11 +35,11 @@ pub(in super::super) struct PointStream {
     /// `None`: the declaration does not select it, or does not suit it.
     place: Option<Place>,
     source: Arc<PointSource>,
-    /// Of the budget: for its text and window, and for its last value.
+    /// The budget's reservation for its text and window, and for its last value.
     reservation: Reservation,
 }
 
-/// Where a series feeds.
+/// The target of a series.
 #[derive(Debug)]
 struct Place {
     plan: Plan,
@@ -111,7 +111,7 @@ impl Composite {
         cumulative && (sample.start == 0 || sample.start < clock::wall(self.cut.begin(now)))
     }
 
-    /// `None`: there is no room for its state.
+    /// `None`: the budget leaves no room for its state.
     fn stream(&self, series: &Arc<Series>, sample: &Sample<'_>) -> Option<PointStream> {
         let sets = [&series.attributes, &series.resource.attributes];
         let expression = self.declaration.expression.as_ref();
@@ -136,7 +136,7 @@ impl Composite {
             true => LastValue::bytes_of(sample.value),
             false => 0,
         };
-        // What is not selected has no window.
+        // A stream that is not selected has no window.
         let own = if is_placed { self.bytes_of_plan(&plan) } else { 0 };
         let reservation = Reservation::new(self.room.budget(), STREAM_BYTES + own, value)?;
         if let Some(why) = refusal {
@@ -162,7 +162,7 @@ impl Composite {
         })
     }
 
-    /// What a stream has for itself by its plan.
+    /// The bytes of a stream's own window by its plan.
     fn bytes_of_plan(&self, plan: &Plan) -> usize {
         let declaration = &self.declaration;
         match plan {
@@ -178,7 +178,7 @@ impl Composite {
 
     fn step(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) {
         if *sample.value == Value::NoRecordedValue {
-            // What came before the newest point says nothing about it.
+            // A marker older than the newest point says nothing about the stream's end.
             if sample.time >= stream.tracker.time {
                 let _ = stream.tracker.advance(stream.data, sample, LATENESS_NS);
                 stream.leave(now);
@@ -260,7 +260,7 @@ impl Composite {
         Some(anomaly)
     }
 
-    /// A point of a series lies too far ahead: it is no sign of life either.
+    /// Refuses a point of a series that is too far ahead: it is no sign of life either.
     #[cold]
     pub(super) fn refuse_future(&self, key: Key, sample: &Sample<'_>, now: UnixNanos) {
         self.streams.known(key, now, |stream| {
@@ -341,7 +341,7 @@ fn is_level(data: Data) -> bool {
     is_up_down || data == Data::Gauge
 }
 
-/// What an increase or a gauge's value adds to a window; `None` when it adds nothing.
+/// The moments that an increase or a gauge's value adds to a window; `None` if it adds nothing.
 fn moments(change: &Change<'_>) -> Option<Moments> {
     let (count, sum, (min, max)) = match change {
         Change::Number(number) => return Some(Moments::of(number.as_f64())),

@@ -1,4 +1,4 @@
-//! Cells leave no memory, and old references find no new cell.
+//! Removed cells free their memory, and old references find no new cell.
 
 use super::*;
 use crate::{Attributes, Data, Pattern, Rule};

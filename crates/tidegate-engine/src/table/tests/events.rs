@@ -1,4 +1,4 @@
-//! Events: what is kept of their kinds between two looks.
+//! The state of event kinds between two reads.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A source that floods a table reaches its bound, and others still get what they need.
+//! A source that floods a table reaches its bound, and other sources still get series.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn one_that_floods_takes_half_of_the_bytes_and_another_one_gets_its_series() {
             assert_eq!(say(&table, "quiet", user, padding), Outcome::Absorbed);
         }
         assert_eq!(own_series(&table, "quiet"), 30);
-        // What is known goes on.
+        // A known stream continues.
         assert_eq!(say(&table, "loud", 0, padding), Outcome::Absorbed);
     }
 }

@@ -1,4 +1,4 @@
-//! A state that is written while others go on: it is what it was at one moment, no matter who comes and goes.
+//! A frozen state stays as it was at one moment while the table changes.
 
 use std::io;
 use std::thread;
@@ -19,7 +19,7 @@ fn rules() -> Vec<Rule> {
     vec![by("u", &["zone"]), sum, by("c", &["pod"])]
 }
 
-/// What a pod says: 1 of each, in a zone that all share, and of a series of its own.
+/// Reports the points of a pod, each 1: for a zone that all pods share, and for a series of its own.
 fn say(table: &Table, pod: usize, now: u64) {
     let pod = pod.to_string();
     for (name, data) in [("u", UP_DOWN), ("g", Data::Gauge), ("c", COUNTER)] {
@@ -97,7 +97,7 @@ fn what_a_former_process_left_is_written_once_whoever_takes_it_up_meanwhile() {
     check(&table.save(), NOW);
 }
 
-/// Has room for so many bytes.
+/// A writer with room for this many bytes.
 struct Full(usize);
 
 impl io::Write for Full {

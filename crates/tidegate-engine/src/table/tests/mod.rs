@@ -1,4 +1,4 @@
-//! The single rules of resets, leases, caps and groupings; `model` holds tables against a slow, plain model.
+//! Single rules of resets, leases, caps and groupings; `model` compares tables with a slow, simple model.
 
 mod events;
 mod fairness;
@@ -1022,7 +1022,7 @@ fn a_source_of_an_aggregated_series_lives_by_its_own_cadence() {
     assert_eq!(lives(6), (Freshness::Partial, vec![slow.clone()]));
     assert_eq!(lives(300), (Freshness::Partial, vec![slow]));
     assert_eq!(lives(301), (Freshness::Stale, vec![]));
-    // What no rule takes is no sign of life.
+    // A point that no rule takes is no sign of life.
     say("quick", "other", 244);
     assert_eq!(lives(6).1.len(), 1);
     say("quick", "requests", 246);

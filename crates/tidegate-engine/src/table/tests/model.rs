@@ -1,4 +1,4 @@
-//! Tables against a slow, plain model: any order of reports, restarts, repetitions and silence.
+//! Compares tables with a slow, simple model: any order of reports, restarts, repetitions and silence.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What one pod does in a step of the model test.
+/// The action of one pod in a step of the model test.
 #[derive(Clone, Debug)]
 enum Act {
     /// Counts so much and reports.

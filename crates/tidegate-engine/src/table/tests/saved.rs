@@ -1,4 +1,4 @@
-//! What a restart must not change: a table that is saved and restored now and then shows what one that runs on shows.
+//! A table that is saved and restored at times shows the same as one that runs on.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -94,7 +94,7 @@ fn value(data: Data, total: i64) -> Value {
     }
 }
 
-/// What happens in a step: stream number (a pod's of a kind), and what it does.
+/// A step: the stream number (a pod's of a kind), and its action.
 #[derive(Clone, Debug)]
 enum Act {
     Report(usize, i64),
@@ -102,7 +102,7 @@ enum Act {
     /// Begins anew.
     Restart(usize),
     Events(u64),
-    /// All are silent for so many seconds.
+    /// All are silent for this many seconds.
     Wait(u64),
     /// The gateway ends and begins anew.
     Gateway,
@@ -126,7 +126,7 @@ fn act() -> impl Strategy<Value = Act> {
 /// A frozen state, and its bytes as they were at once.
 type MaybeFrozen = Option<(Frozen, Vec<u8>)>;
 
-/// What happened since a state was frozen is no part of it.
+/// Checks that changes after a freeze are no part of the frozen state.
 fn check_frozen(kept_state: &mut MaybeFrozen) {
     let Some((frozen, at_once)) = kept_state.take() else {
         return;
@@ -142,7 +142,7 @@ fn check_frozen(kept_state: &mut MaybeFrozen) {
     assert_eq!(late, early);
 }
 
-/// What is shown, and since when.
+/// The shown values, with their start times.
 fn shown(table: &Table) -> BTreeMap<String, (u64, u64, Value)> {
     let mut all = BTreeMap::new();
     table.read(NOW, &mut |reading| {
