@@ -1,4 +1,4 @@
-//! What a query costs: parsed, and evaluated over series in memory, of numbers and of native histograms.
+//! The cost of a query: its parsing, and its evaluation over series in memory, of numbers and of native histograms.
 
 use std::hint::black_box;
 use std::sync::Arc;

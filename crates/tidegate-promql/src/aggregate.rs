@@ -1,5 +1,4 @@
-//! Aggregations: `sum by (...)`, `topk`, `quantile` and so on. Those that are of numbers only pass over native
-//! histograms.
+//! Aggregations: `sum by (...)`, `topk`, `quantile` and so on. Those for numbers alone ignore native histograms.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -321,7 +320,7 @@ fn count_values(label: &str, rows: &Rows, groups: &Grouped) -> Result<Rows, Quer
     Ok(made)
 }
 
-/// Takes all values away but those of the first so many series of each group.
+/// Keeps the values of the first series of each group, as many as `counts` gives for the step.
 fn choose(
     operator: Aggregation,
     counts: &[f64],
@@ -357,7 +356,7 @@ fn choose(
     Ok(made)
 }
 
-/// Rows and steps of the first so many series of each group, by labels.
+/// Rows and steps of the first `count` series of each group, by labels.
 fn first_by_labels(rows: &Rows, groups: &Grouped, count: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
     let mut kept = Vec::new();
     members(rows, groups, &mut |step, _, members| {
@@ -368,7 +367,7 @@ fn first_by_labels(rows: &Rows, groups: &Grouped, count: impl Fn(usize) -> usize
     kept
 }
 
-/// Rows and steps of the first so many numbers of each group, in their order; of equal ones those that come first.
+/// Rows and steps of the best `count` numbers of each group, in their order. Among equal numbers, the first ones win.
 fn best(
     rows: &Rows,
     groups: &Grouped,

@@ -1,5 +1,5 @@
 //! Binary operators: arithmetic, comparisons and sets, with vector matching. Native histograms can be added,
-//! subtracted, compared for equality and scaled; pairs that an operator has no meaning for drop out.
+//! subtracted, compared for equality and scaled. A pair drops out if the operator is undefined for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct Operation<'a> {
     span: Span,
 }
 
-/// What an operator makes of both sides.
+/// The result of an operator on both sides.
 pub(super) fn link(
     link: &Link,
     left: Value,
@@ -82,7 +82,7 @@ fn as_bool(value: bool) -> SampleValue {
 }
 
 impl Operation<'_> {
-    /// Whether what comes out is still the metric that went in.
+    /// Whether the result keeps the metric name of the input.
     fn keeps_name(&self) -> bool {
         self.link.operator.is_comparison() && !self.link.matching.as_bool
     }
@@ -282,7 +282,7 @@ fn kind(cell: Cell<'_>) -> &'static str {
     }
 }
 
-/// What an operator makes of two values one of which is a histogram, if it means anything.
+/// The result of an operator on two values, one of them a histogram. `None`: the operator is undefined for them.
 fn arithmetic(operator: Operator, left: Cell<'_>, right: Cell<'_>) -> Option<FloatHistogram> {
     use Cell::{Float, Histogram};
     let of = |histogram: &FloatHistogram| histogram.clone();
@@ -304,7 +304,7 @@ fn arithmetic(operator: Operator, left: Cell<'_>, right: Cell<'_>) -> Option<Flo
     })
 }
 
-/// What two series must agree in.
+/// The labels that two series must agree in.
 fn keep(matching: &Matching) -> Keep<'_> {
     match &matching.labels {
         None => Keep::Nameless,

@@ -199,7 +199,7 @@ fn whole(buckets: &mut Vec<Bucket>) -> Option<f64> {
 
 /// With whether counts fell from bucket to bucket, by more than rounding does.
 fn quantile(q: f64, buckets: &mut Vec<Bucket>) -> (f64, bool) {
-    /// What counts may differ by without differing, of their size.
+    /// The relative difference up to which two counts are equal.
     const ROUNDING: f64 = 1e-12;
     if q.is_nan() {
         return (f64::NAN, false);

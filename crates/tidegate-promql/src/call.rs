@@ -1,4 +1,4 @@
-//! Calls of functions.
+//! Function calls.
 
 use super::eval::{Eval, Ranges, Value, execution, of_scalars};
 use super::need::Steps;
@@ -308,7 +308,7 @@ fn absent(there: &[bool], expr: &Expr) -> Rows {
     }
 }
 
-/// What `absent` says is not there: the labels that the selector asks for by value.
+/// The labels of the series that `absent` returns: those that the selector matches by value.
 fn absent_labels(matchers: &[Matcher]) -> Labels {
     let asked = |name: &str| matchers.iter().filter(|matcher| matcher.name() == name).count();
     let wanted = matchers

@@ -1,6 +1,6 @@
 //! Parts of dates: `hour()`, `day_of_week()` and so on, of seconds since 1970 in UTC.
 
-/// What a function makes of a time; `None`: no function has this name.
+/// The date function of this name, of a time in seconds; `None`: no function has this name.
 pub(super) fn find(name: &str) -> Option<fn(f64) -> f64> {
     Some(match name {
         "minute" => |seconds| Date::of(seconds).minute,

@@ -1,5 +1,5 @@
-//! Evaluation: what every selector needs is fetched once (`fetch`), then every part of the expression is computed for
-//! all steps at once (`rows`).
+//! Evaluation: `fetch` gets the samples of every selector once. Then each part of the expression is computed for all
+//! steps at once (`rows`).
 
 use std::cell::Cell as Counter;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::{
     Work, binary,
 };
 
-/// What an expression comes to.
+/// The value of an expression.
 pub(super) enum Value {
     /// One number a step.
     Scalar(Vec<f64>),
@@ -154,7 +154,7 @@ pub(super) struct Eval {
     /// First and last time of evaluation.
     pub(super) bounds: (Millis, Millis),
     pub(super) look_back: Millis,
-    /// What the query may still look at.
+    /// The number of samples that the query may still read.
     pub(super) room: Counter<usize>,
     max_samples: usize,
     /// Samples that selectors saw.
@@ -201,7 +201,7 @@ impl Eval {
         Ok(value)
     }
 
-    /// Notes that selectors saw so many samples.
+    /// Notes that selectors saw `samples` more samples.
     pub(super) fn see(&self, samples: usize) {
         self.seen.set(self.seen.get() + samples);
     }
@@ -218,7 +218,7 @@ impl Eval {
         notes
     }
 
-    /// Notes that so many samples were looked at.
+    /// Notes that the query read `samples` more samples.
     pub(super) fn spend(&self, samples: usize) -> Result<(), QueryError> {
         let left = self.room.get().checked_sub(samples);
         let too_many = || {
@@ -272,7 +272,7 @@ impl Eval {
         })
     }
 
-    /// What `see` makes of the newest samples that a selector sees.
+    /// The result of `see` for the newest samples that a selector sees.
     pub(super) fn select<'a>(
         &'a self,
         vs: &Selector,
@@ -284,7 +284,7 @@ impl Eval {
             .map(|time| shifted(time, vs.at, vs.offset, self.bounds))
             .collect();
         let series = self.fetched(vs);
-        // What was fetched has been counted, once.
+        // Fetched samples have been counted once.
         let fetched = series.iter().map(QuerySeries::weight).sum();
         self.spend((series.len() * steps.count).saturating_sub(fetched))?;
         let mut rows = Rows::new(steps.count);

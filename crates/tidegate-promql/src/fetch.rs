@@ -1,4 +1,4 @@
-//! What the selectors of an expression need, fetched once.
+//! Fetches the samples of an expression's selectors, once.
 
 use super::eval::Eval;
 use super::need::{Need, Steps};

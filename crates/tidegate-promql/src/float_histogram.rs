@@ -1,7 +1,7 @@
-//! Native histograms as queries see them: filled buckets only, whose counts may be fractions, and their arithmetic.
+//! Native histograms in queries, and their arithmetic. They have filled buckets only, and counts may be fractions.
 //!
-//! Bucket `i` of a side holds (base^(i-1), base^i] with base = 2^(2^-schema), as in Prometheus: one more than the
-//! index that OpenTelemetry gives it.
+//! Bucket `i` of a side holds (base^(i-1), base^i] with base = 2^(2^-schema), as in Prometheus. Its index is one more
+//! than that in OpenTelemetry.
 
 use tidegate_engine::ExponentialHistogram;
 
@@ -96,7 +96,7 @@ impl FloatHistogram {
         }
     }
 
-    /// How many filled buckets there are.
+    /// The number of filled buckets.
     pub fn len(&self) -> usize {
         self.positive.len() + self.negative.len() + usize::from(self.zero_count != 0.0)
     }
@@ -277,7 +277,7 @@ impl FloatHistogram {
         self.schema = schema;
     }
 
-    /// What a zero bucket of at least this width would hold, and where it would end: at the end of a filled bucket.
+    /// The count of a zero bucket of at least this width, and its end. It ends where a filled bucket ends.
     fn zero_within(&self, threshold: f64) -> (f64, f64) {
         let mut threshold = threshold;
         loop {
@@ -355,7 +355,7 @@ impl std::fmt::Display for FloatHistogram {
 /// A sum of histograms that loses no small addends (Neumaier).
 pub(super) struct Total {
     whole: FloatHistogram,
-    /// What the additions lost, in the same layout.
+    /// The rounding errors of the additions, in the same layout.
     lost: FloatHistogram,
     added: usize,
 }

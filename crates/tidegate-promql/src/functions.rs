@@ -1,5 +1,4 @@
-//! Functions of single values, of labels and of orders. Native histograms are no numbers: functions of values pass over
-//! them.
+//! Functions of single values, of labels and of orders. Functions of values ignore native histograms.
 
 use super::binary::named;
 use super::eval::{Eval, execution};
@@ -7,7 +6,7 @@ use super::labels::Compiled;
 use super::rows::{Rows, is_absent};
 use super::{Labels, QueryError};
 
-/// Functions of each value by itself, with up to two numbers behind the vector. `None`: the value drops out.
+/// Functions of each single value, with up to two more arguments after the vector. `None`: the value drops out.
 pub(super) type OfValue = fn(f64, [Option<f64>; 2]) -> Option<f64>;
 
 const OF_VALUE: &[(&str, OfValue)] = &[
@@ -41,7 +40,7 @@ const OF_VALUE: &[(&str, OfValue)] = &[
         let inverse = 1.0 / to.unwrap_or(1.0);
         Some((value * inverse + 0.5).floor() / inverse)
     }),
-    // An unknown bound makes everything unknown; between bounds that cross lies nothing.
+    // A NaN bound makes the result NaN; no value is between crossed bounds.
     ("clamp", |value, bounds| match bounds {
         [Some(low), Some(high)] if low > high => None,
         [Some(low), Some(high)] => Some(above(below(value, high), low)),
@@ -179,7 +178,7 @@ fn run(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// What a sample takes, and what other work counts by.
+/// The bytes of a sample, and the unit in which other work counts.
 const SAMPLE_BYTES: usize = 16;
 
 /// Bytes of a pattern times bytes of a value: some milliseconds of matching at worst.
@@ -188,7 +187,7 @@ const MAX_MATCHING: usize = 256 << 20;
 /// The same that takes about as long as looking at a sample.
 const MATCHING_OF_A_SAMPLE: usize = 64 << 10;
 
-/// A value that a function gives a label has at most so many bytes, as those of samples that come in.
+/// The most bytes of a label value that a function makes: the limit of received samples.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
 /// A label's new value, unless it is too long. It counts as the samples that take as much memory.
@@ -206,7 +205,7 @@ fn too_long<T>(function: &str) -> Result<T, QueryError> {
     ))
 }
 
-/// What the captures make of a replacement, as far as it is not too long.
+/// A replacement with the captures inserted; `None`: it is too long.
 fn expanded(captures: &regex::Captures<'_>, replacement: &str) -> Option<String> {
     let (mut rest, mut text) = (replacement, String::new());
     while !rest.is_empty() {
@@ -239,7 +238,8 @@ pub(super) fn label_replace(rows: Rows, texts: &[String], eval: &Eval) -> Result
     let mut rows = named(rows);
     for labels in &mut rows.labels {
         let value = labels.get(from);
-        // What matching may take, at worst: some nanoseconds for each byte of the one and each state of the other.
+        // The cost of a match in the worst case: some nanoseconds for each byte of the value times each state of the
+        // pattern.
         let work = value.len().saturating_mul(bytes);
         if work > MAX_MATCHING {
             return execution(format!(

@@ -1,4 +1,4 @@
-//! Label sets as the query language knows them, and matchers over them.
+//! Label sets of the query language, and matchers over them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -117,7 +117,7 @@ impl std::fmt::Display for Labels {
     }
 }
 
-/// How a selector looks at a label.
+/// The operator of a matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchKind {
     Equal,
@@ -126,17 +126,17 @@ pub(super) enum MatchKind {
     MatchesNot,
 }
 
-/// What a selector asks of one label.
+/// The condition of a selector on one label.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     kind: MatchKind,
     name: Arc<str>,
     value: Arc<str>,
-    /// Of the two kinds that match by pattern.
+    /// Set if `kind` matches by pattern.
     pattern: Option<Pattern>,
 }
 
-/// What a pattern accepts.
+/// The values that a pattern accepts.
 #[derive(Clone, Debug)]
 enum Pattern {
     /// These texts, in order.
@@ -190,12 +190,12 @@ impl Matcher {
         &self.name
     }
 
-    /// What it is compared with: a value or a pattern.
+    /// The operand: a value or a pattern.
     pub(super) fn value(&self) -> &str {
         &self.value
     }
 
-    /// How it compares, as the language writes it.
+    /// The operator in the syntax of the language.
     pub(super) fn operator(&self) -> &'static str {
         match self.kind {
             MatchKind::Equal => "=",
@@ -259,13 +259,13 @@ pub(super) struct Patterns {
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     pub(super) regex: Regex,
-    /// What it takes at most.
+    /// The most bytes that it takes.
     pub(super) bytes: usize,
 }
 
 impl Default for Patterns {
     fn default() -> Self {
-        /// To compile so many bytes takes some 80 ms.
+        /// To compile patterns of this many bytes takes about 80 ms.
         const ALL_BYTES: usize = 8 << 20;
         Self {
             left: Cell::new(ALL_BYTES),
@@ -306,8 +306,8 @@ impl Patterns {
     }
 }
 
-/// A pattern that must match from end to end; `None`: it takes more than so many bytes, compiled. Go takes a brace that
-/// begins no repetition for itself.
+/// A pattern that must match from end to end; `None`: compiled, it takes more than `size` bytes. As in Go, a brace that
+/// begins no repetition is a literal.
 fn anchored(pattern: &str, size: usize) -> Result<Option<Regex>, String> {
     let compile = |pattern: &str| {
         RegexBuilder::new(&format!("^(?s:{pattern})$"))

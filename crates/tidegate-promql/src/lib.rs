@@ -1,10 +1,11 @@
 //! PromQL over samples: a parsed query, and its value at an instant or over a range.
 //!
 //! It follows Prometheus 3: ranges and the look-back are open on the left, and a stale marker ends a series. It refuses
-//! by name the syntax that it does not support. A caller supplies the samples ([`Samples`]); [`History`] keeps recent
-//! ones in bounded memory.
+//! unsupported syntax by name. A caller supplies the samples ([`Samples`]); [`History`] keeps recent ones in bounded
+//! memory.
 //!
-//! No I/O, no async. Callers pass the time of a query in. A clock serves only deadlines ([`Patience`]) and [`Work`].
+//! It does no I/O and has no async code. Callers pass the time of a query in. A clock serves only deadlines
+//! ([`Patience`]) and [`Work`].
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +52,7 @@ pub use work::Work;
 /// Milliseconds since the Unix epoch, as Prometheus counts time.
 pub type Millis = i64;
 
-/// How far an instant looks back for a sample, where nothing else is said: 5 min.
+/// The default look-back of an instant for a sample: 5 min.
 pub const LOOK_BACK_MS: Millis = 300_000;
 
 /// The step of a subquery that names none: Prometheus's default evaluation interval.
@@ -102,7 +103,7 @@ impl QueryError {
     }
 }
 
-/// What a selector wants to see.
+/// The samples that a selector needs.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// All of these accept its series.
@@ -113,9 +114,9 @@ pub struct Selection {
     pub to: Millis,
     /// Which of them.
     pub need: Need,
-    /// How many samples there may be.
+    /// The most samples that it may give.
     pub max_samples: usize,
-    /// How long they are waited for.
+    /// The limits of the wait for them.
     pub patience: Patience,
 }
 
@@ -143,7 +144,7 @@ impl Selection {
     }
 }
 
-/// Where samples come from.
+/// A source of samples.
 pub trait Samples {
     /// The series that every matcher accepts, with the samples in the selection's time that it needs, or more of them.
     ///
@@ -183,12 +184,12 @@ pub enum Instant {
     String(String),
 }
 
-/// How a query is evaluated.
+/// The options of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How far an instant looks back for a sample, in milliseconds.
+    /// The look-back of an instant for a sample, in milliseconds.
     pub look_back: Millis,
-    /// How long the answer is waited for.
+    /// The limits of the wait for the answer.
     pub patience: Patience,
     /// Samples that it may look at, each time that it looks.
     pub max_samples: usize,
@@ -240,7 +241,7 @@ impl Query {
         self.asked().into_iter().collect()
     }
 
-    /// What each of its selectors asks for.
+    /// The metric name in each of its selectors, if the selector has one.
     fn asked(&self) -> Vec<Option<String>> {
         let mut names = Vec::new();
         fetch::selectors(&self.expr, &mut |selector| {
@@ -260,7 +261,7 @@ impl Query {
         }
     }
 
-    /// What each of its selectors asks for, for the whole of time.
+    /// Each of its selectors, for all times.
     pub fn selections(&self) -> Vec<Selection> {
         let mut all = Vec::new();
         fetch::selectors(&self.expr, &mut |selector| {

@@ -3,7 +3,7 @@
 use super::float_histogram::{Boundary, Bucket, FloatHistogram};
 use super::over_time::Sum;
 
-/// What a function makes of a histogram.
+/// A function of a histogram.
 type OfHistogram = fn(&FloatHistogram) -> f64;
 
 const FUNCTIONS: &[(&str, OfHistogram)] = &[
@@ -34,7 +34,7 @@ fn variance(histogram: &FloatHistogram) -> f64 {
     Sum::of(squares) / histogram.count
 }
 
-/// The value below which the share `q` of all observations lies.
+/// The value below which are the share `q` of all observations.
 pub(super) fn quantile(q: f64, histogram: &FloatHistogram) -> f64 {
     if q < 0.0 {
         return f64::NEG_INFINITY;
@@ -105,8 +105,8 @@ impl Bucket {
         self.lower <= 0.0 && self.upper >= 0.0
     }
 
-    /// Where the share `share` of its observations has been passed: evenly over the zero bucket, evenly over the
-    /// logarithms in the others.
+    /// The value at the share `share` of its observations. They are spread evenly in the zero bucket, and evenly by
+    /// logarithm in the others.
     fn value_at(&self, share: f64) -> f64 {
         let between = |from: f64, to: f64| from + (to - from) * share;
         if self.is_linear() {

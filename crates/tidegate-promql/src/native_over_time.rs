@@ -1,4 +1,4 @@
-//! Functions of a range that has native histograms in it.
+//! Functions of a range that contains native histograms.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::notes::Note;
 use super::over_time::{OverTime, Range, Span};
 use super::{FloatHistogram, HistogramSample, Millis, SampleValue};
 
-/// What a function makes of a range with histograms in it: `numbers` is what it does with numbers, for those that pass
-/// over histograms. With what there is to say of a metric of this name.
+/// The result of a function for a range with histograms, and a note about the metric `metric`. Functions that ignore
+/// histograms apply `numbers` to the numbers.
 pub(super) fn over_time(
     name: &str,
     (numbers, parameters): (OverTime, [f64; 2]),
@@ -108,7 +108,7 @@ fn is_reset(before: &SampleValue, now: &SampleValue) -> bool {
     }
 }
 
-/// What the histograms rose by, as if they reached to both ends of the range where they come near.
+/// The increase of the histograms, extrapolated to each end of the range that they come near.
 fn extrapolated(
     histograms: &[HistogramSample],
     range: &Range<'_>,
@@ -135,7 +135,7 @@ fn extrapolated(
     Some(rise.times(span.stretch(range, since_zero)))
 }
 
-/// What the last two samples say.
+/// The result of the last two samples.
 fn instantly(timeline: &Timeline, is_rate: bool, metric: &str) -> (Option<SampleValue>, Option<Note>) {
     let [.., (time_before, before), (time, last)] = timeline else {
         return (None, None);

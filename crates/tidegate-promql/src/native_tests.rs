@@ -1,4 +1,4 @@
-//! Native histograms: what the rules of Prometheus 3 come to by hand, and what holds for all of them.
+//! Native histograms: results of the rules of Prometheus 3, computed by hand, and properties that hold for all of them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! When a query is evaluated, and which samples that needs.
+//! The times of a query's evaluation, and the samples that it needs.
 
 use super::Millis;
 
@@ -9,7 +9,7 @@ pub struct Steps {
     pub start: Millis,
     /// Milliseconds between two times, 1 at least.
     pub step: Millis,
-    /// How many times.
+    /// The number of times.
     pub count: usize,
 }
 
@@ -47,7 +47,7 @@ impl Need {
         self != Self::Newest
     }
 
-    /// How long a sample can be replaced: one that comes after it and not after this time does as well.
+    /// The last time at which a later sample can replace one of this time.
     pub fn until(self, time: Millis) -> Millis {
         match self {
             Self::Newest => Millis::MAX,

@@ -1,4 +1,4 @@
-//! A selector that is given only what its steps see answers as one that is given everything.
+//! A selector answers the same from the samples that its steps see as from all samples.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ proptest! {
     }
 }
 
-/// 50 series with a sample every so many milliseconds for an hour.
+/// 50 series with a sample every `every` milliseconds for an hour.
 fn past(every: Millis) -> Vec<QuerySeries> {
     let series = |n: usize| {
         let times = (0..3_600_000 / every).map(|at| at * every);

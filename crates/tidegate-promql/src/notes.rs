@@ -7,14 +7,14 @@ use super::Work;
 use super::syntax::ast::Span;
 use super::syntax::{position, quoted};
 
-/// What there is to say about an answer.
+/// The notes on an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// The answer may not be what was meant.
     pub warnings: Vec<String>,
     /// Something was done that one should know.
     pub infos: Vec<String>,
-    /// What it took.
+    /// The work of the query.
     pub work: Work,
 }
 

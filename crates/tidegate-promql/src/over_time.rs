@@ -1,18 +1,18 @@
-//! Functions of a range of numbers: `rate` and its kin, `*_over_time`.
+//! Functions of a range of numbers: `rate` and similar ones, `*_over_time`.
 
 use super::{Millis, Sample};
 
 /// A range of one series, of at least one sample.
 pub(super) struct Range<'a> {
     pub(super) samples: &'a [Sample],
-    /// Where it begins (not included) and ends.
+    /// The beginning (not included); `to` is the end.
     pub(super) from: Millis,
     pub(super) to: Millis,
     /// When the query is evaluated.
     pub(super) now: Millis,
 }
 
-/// What a function makes of a range, with the numbers that come before or behind it in the call.
+/// A function of a range, with the numbers before or after it in the call.
 pub(super) type OverTime = fn(&Range<'_>, [f64; 2]) -> Option<f64>;
 
 /// By name; whether the metric's name stays.
@@ -159,7 +159,7 @@ impl Span {
     /// By what the rise between first and last is multiplied, as if they reached to both ends of the range where they
     /// come near. `since_zero`: how long ago, in rises, it may have been zero at the first sample.
     pub(super) fn stretch(&self, range: &Range<'_>, since_zero: Option<f64>) -> f64 {
-        /// A gap of so many mean distances means that the series began or ended within the range.
+        /// A gap of this many mean distances means that the series began or ended within the range.
         const NEAR: f64 = 1.1;
         let seconds = |from: Millis, to: Millis| (to - from) as f64 / 1000.0;
         let covered = seconds(self.first, self.last);
@@ -178,7 +178,7 @@ impl Span {
     }
 }
 
-/// What the samples rose by, as if they reached to both ends of the range where they come near.
+/// The increase of the samples, extrapolated to each end of the range that they come near.
 fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
     let [first, .., last] = range.samples else {
         return None;
@@ -199,7 +199,7 @@ fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
     Some(rise * span.stretch(range, since_zero))
 }
 
-/// What the last two samples say.
+/// The result of the last two samples.
 fn instantly(range: &Range<'_>, is_rate: bool) -> Option<f64> {
     let [.., before, last] = range.samples else {
         return None;
@@ -224,7 +224,7 @@ fn slope(range: &Range<'_>, at: Millis) -> Option<(f64, f64)> {
     }
     let first = range.samples[0].value;
     if range.values().all(|value| value == first) {
-        // Between infinite values lies no line.
+        // No line connects infinite values.
         let is_line = !first.is_infinite();
         return Some(if is_line {
             (0.0, first)

@@ -1,4 +1,4 @@
-//! How long somebody waits for an answer: until a time, until he goes, or until memory is short.
+//! The limits of the wait for an answer: a deadline, the caller's departure, or short memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Instant as Clock;
 
 use super::QueryError;
 
-/// How long an answer is waited for. The default waits for ever. A clone is the same patience.
+/// The limits of the wait for an answer. The default has none. A clone shares the same limits.
 #[derive(Clone, Default)]
 pub struct Patience {
     deadline: Option<Clock>,
@@ -33,7 +33,7 @@ impl Patience {
         }
     }
 
-    /// The same patience, which also ends when `is_short` says that there is no memory to go on.
+    /// Adds a limit: the wait ends when `is_short` says that memory is short.
     #[must_use]
     pub fn unless(self, is_short: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Instant vectors over all steps of a query: a row a series, a cell a step.
+//! Instant vectors over all steps of a query: each series is a row, each step is a cell.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) fn is_absent(value: f64) -> bool {
     value.to_bits() == Sample::STALE
 }
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Copy)]
 pub(super) enum Cell<'a> {
     Float(f64),
@@ -62,7 +62,7 @@ impl Rows {
         }
     }
 
-    /// Room for so many rows, to be filled by cell.
+    /// Rows with these labels and empty cells.
     pub(super) fn of_labels(steps: usize, labels: Vec<Labels>) -> Self {
         Self {
             steps,

@@ -31,7 +31,7 @@ pub struct HistogramSample {
     pub value: Arc<FloatHistogram>,
 }
 
-/// What a sample can be.
+/// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleValue {
     /// A number.

@@ -1,4 +1,4 @@
-//! Single rules of the language; whole queries are held against a real Prometheus by the tests of the gateway.
+//! Single rules of the language. The tests of the gateway compare whole queries with a real Prometheus.
 
 use proptest::prelude::*;
 
@@ -444,7 +444,7 @@ fn labels_that_functions_make_are_bounded_and_count() {
         panic!("it is a vector");
     };
     assert_eq!(vector[0].0.get("a"), "$1 $  ");
-    // Where letters have more bytes than one.
+    // At letters of more than one byte.
     let long = (0..4).fold(
         "label_replace(vector(1), \"a\", \"xxxxxxxxxx\", \"\", \"\")".to_owned(),
         |inner, at| if at < 3 { join(inner) } else { inner },
@@ -574,7 +574,7 @@ proptest! {
         }
     }
 
-    /// Between any two numbers of a range lies what the function says, in every order of steps.
+    /// The value at an instant is that of the same step of a range.
     #[test]
     fn an_instant_is_a_step_of_a_range(at in 0i64..120, step in 1i64..50, query in prop::sample::select(vec![
         "hits", "rate(hits[30s])", "sum by (zone) (hits)", "max_over_time(sum(hits)[30s:7s])", "hits offset 20s", "absent(hits)",

@@ -1,4 +1,4 @@
-//! What of a series instants and ranges see, step by step: times only rise, so each sample is passed once.
+//! The samples of a series that instants and ranges see, step by step. Times only rise, so each sample is passed once.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub(super) fn shifted(
     base.saturating_sub(offset.unwrap_or(0))
 }
 
-/// How many of the samples, in the order of time, are not later than `to`, where `passed` are known to be.
+/// The number of samples, in the order of time, that are not later than `to`. The first `passed` are known to be.
 fn passed<T>(samples: &[T], passed: usize, to: Millis, time: impl Fn(&T) -> Millis) -> usize {
     const NEAR: usize = 8;
     let rest = samples.get(passed..).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! What a query took.
+//! The work of a query.
 
 use std::time::Duration;
 
-/// What a query took.
+/// The work of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Samples that its selectors saw, at every step again. A native histogram counts as one and its filled buckets.
     pub seen: usize,
-    /// What counted towards the samples that a query may look at.
+    /// Samples counted towards the limit of a query.
     pub counted: usize,
     /// The time to fetch what the selectors need.
     pub preparation: Duration,

@@ -1,4 +1,4 @@
-//! Samples in few bits: a tick is mostly the next one, a value mostly the same, or a whole number away.
+//! Samples in few bits: most follow the last one by one tick, and most values are equal or differ by a whole number.
 //!
 //! | bits | a sample |
 //! | --- | --- |
@@ -150,7 +150,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next bits: 57 at least are right, where there are so many.
+    /// The next bits: at least 57 are valid, unless fewer are left.
     fn peek(&self) -> u64 {
         let rest = self.bits.get(self.at / 8..).unwrap_or_default();
         let window = match rest.first_chunk() {
@@ -164,7 +164,7 @@ impl Reader<'_> {
         window << (self.at % 8)
     }
 
-    /// So many bits, one at least.
+    /// Takes `count` bits, at least one.
     fn take(&mut self, count: u32) -> Option<u64> {
         const AT_ONCE: u32 = 57;
         if count > AT_ONCE {

@@ -1,4 +1,4 @@
-//! Native histograms in few bytes: of a sample only the buckets that changed, by how much, as varints.
+//! Native histograms in few bytes: a sample has only the changes of its buckets, as varints.
 //!
 //! | bytes | a sample |
 //! | --- | --- |
@@ -168,7 +168,7 @@ impl Frame {
             && self.counts.len() == other.counts.len()
     }
 
-    /// Of these bounds, with nothing in it.
+    /// A histogram of these bounds without observations.
     fn emptied(&self) -> Self {
         let length = 2 + self.positive.1 as usize + self.negative.1 as usize;
         Self {

@@ -1,7 +1,7 @@
-//! The recent past of series, at a fixed pace and in bounded memory: what range queries look at.
+//! The recent past of series for range queries, at a fixed interval and in bounded memory.
 //!
-//! First come, first kept: when the memory is used up, series that are new have no past, and are counted; those that
-//! have one keep less of it.
+//! Earlier series have priority. When the memory is used up, new series get no past, and are counted. Older series then
+//! keep less of theirs.
 
 mod chunk;
 mod histograms;
@@ -17,12 +17,12 @@ use tidegate_engine::ExponentialHistogram;
 
 use crate::{FloatHistogram, HistogramSample, Millis, Need, Sample};
 
-/// How much past.
+/// The extent of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Between two samples of a series.
     pub interval_ms: Millis,
-    /// How long a sample is kept.
+    /// The time for which a sample stays, in milliseconds.
     pub span_ms: Millis,
     /// Bytes that all series together may take.
     pub max_bytes: usize,
@@ -63,7 +63,7 @@ impl Past {
     }
 }
 
-/// What a series takes before its first sample.
+/// The bytes of a series before its first sample.
 const SERIES_BYTES: usize = size_of::<Option<Past>>();
 
 impl History {
@@ -82,12 +82,12 @@ impl History {
         }
     }
 
-    /// What all samples may take from now on.
+    /// Sets the bound of all samples together, in bytes.
     pub fn bound(&mut self, max_bytes: usize) {
         self.limits.max_bytes = max_bytes;
     }
 
-    /// How much past.
+    /// The extent of the history.
     pub fn limits(&self) -> HistoryLimits {
         self.limits
     }
@@ -288,7 +288,7 @@ impl History {
         need.keep(within, samples, |sample| sample.time);
     }
 
-    /// How many samples of a series can be needed.
+    /// The most samples of a series that a query can need.
     fn most(&self, from: Millis, to: Millis, need: Need) -> usize {
         let ticks = to.saturating_sub(from) / self.limits.interval_ms;
         let ticks = usize::try_from(ticks.saturating_add(1)).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! What goes in comes out, in few bytes, and no longer than it should.
+//! Samples come out as they went in, take few bytes, and expire in time.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Expressions with their places in the text.
+//! Expressions with their positions in the text.
 
 use super::functions::Function;
 use crate::{Matcher, Millis};
@@ -10,7 +10,7 @@ pub(crate) struct Span {
     pub(crate) end: usize,
 }
 
-/// What an expression comes to.
+/// The type of an expression's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     Scalar,
@@ -148,7 +148,7 @@ impl Operator {
     }
 }
 
-/// How the series of two vectors find each other.
+/// The matching of the series of two vectors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matching {
     pub(crate) as_bool: bool,
@@ -234,7 +234,7 @@ impl Aggregation {
         found.map_or("", |(name, _)| name)
     }
 
-    /// What stands before the vector, if anything.
+    /// The parameter before the vector, if any.
     pub(crate) fn parameter(self) -> Option<Type> {
         match self {
             Self::Topk | Self::Bottomk | Self::Quantile | Self::Limitk | Self::LimitRatio => {
@@ -349,7 +349,7 @@ impl Expr {
 }
 
 impl Chain {
-    /// What the first so many links come to: a number only where all operands are numbers.
+    /// The type of the first `links` links: a scalar only if all operands are scalars.
     pub(crate) fn kind(&self, links: usize) -> Type {
         let others = self.links.iter().take(links).map(|link| link.right.kind());
         let mut all = std::iter::once(self.first.kind()).chain(others);

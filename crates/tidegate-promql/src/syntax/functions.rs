@@ -1,4 +1,4 @@
-//! The functions of the language: what they take and what they give.
+//! The functions of the language: their arguments and results.
 
 use super::ast::Type;
 
@@ -6,7 +6,7 @@ use super::ast::Type;
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) arguments: &'static [Type],
-    /// How many more than one less than the arguments listed there may be; negative: any number.
+    /// The number of arguments allowed after all listed ones but the last; negative: any number.
     pub(crate) variadic: i8,
     pub(crate) returns: Type,
 }

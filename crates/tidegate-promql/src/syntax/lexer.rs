@@ -1,4 +1,4 @@
-//! Text to tokens, one at a time: what is wrong behind an error of the grammar is never looked at.
+//! Converts text to tokens, one at a time: text after a syntax error is never read.
 
 use super::Wrong;
 use super::text::{quoted, quoted_char};
@@ -281,7 +281,7 @@ impl<'a> Lexer<'a> {
         found.is_some()
     }
 
-    /// Moves behind a number; `false`: it is none up to here.
+    /// Moves past a number; `false`: the text up to here is none.
     fn is_number(&mut self) -> bool {
         let is_hex = (self.rest().starts_with("0x") || self.rest().starts_with("0X"))
             .then(|| self.at += 2)
@@ -319,7 +319,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Moves behind the rest of a duration whose first digits were read.
+    /// Moves past the rest of a duration whose first digits were read.
     fn is_duration(&mut self) -> bool {
         let mut units = "smhdwy";
         loop {

@@ -1,4 +1,4 @@
-//! The language: text to a checked expression. Words and positions of errors are Prometheus's.
+//! The language: it converts text to a checked expression. Words and positions of errors are those of Prometheus.
 
 pub(super) mod ast;
 mod durations;
@@ -24,7 +24,7 @@ use ast::{Expr, Span};
 /// and the right side of an operator are a level each; the expression itself is one. A chain of operators counts once.
 pub(super) const MAX_DEPTH: usize = 150;
 
-/// What is wrong with a query, and where.
+/// An error in a query, and its position.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) at: usize,

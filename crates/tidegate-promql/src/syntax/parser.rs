@@ -1,4 +1,4 @@
-//! Tokens to expressions, by precedence climbing. The first error ends it.
+//! Converts tokens to expressions, by precedence climbing. The first error ends it.
 
 use super::ast::{
     Aggregate, Aggregation, At, Call, Chain, Expr, Group, Grouping, Link, Matching, Operator, Range,
@@ -38,7 +38,7 @@ struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The next one.
     token: Token<'a>,
-    /// Where the last one that was taken ends.
+    /// The end of the last token taken.
     before: usize,
     /// Aggregations that are not complete: errors within them say so.
     aggregations: usize,

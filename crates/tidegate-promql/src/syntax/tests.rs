@@ -1,5 +1,5 @@
-//! Errors with their places, and texts as Go reads them; whole queries are held against a real Prometheus by the tests of
-//! the gateway.
+//! Errors with their positions, and string literals as Go reads them. The tests of the gateway compare whole queries
+//! with a real Prometheus.
 
 use super::text::unquoted;
 use super::*;

@@ -1,4 +1,4 @@
-//! Texts as Go writes and reads them.
+//! String literals as Go writes and reads them.
 
 use std::fmt::Write as _;
 
@@ -83,7 +83,7 @@ fn unescape(to: &mut Vec<u8>, rest: &mut std::str::Chars<'_>) -> Option<()> {
     Some(())
 }
 
-/// The byte of a letter behind a backslash.
+/// The byte of an escape letter.
 fn plain(letter: char) -> u8 {
     match letter {
         'a' => 7,

@@ -1,4 +1,4 @@
-//! Tokens, and how error messages call them.
+//! Tokens, and their names in error messages.
 
 use super::ast::{Aggregation, Operator, Span};
 use super::text::quoted;

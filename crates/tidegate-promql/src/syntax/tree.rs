@@ -1,5 +1,5 @@
-//! Expressions as JSON: the tree that Prometheus's `parse_query` answers. Text is written as it goes, so that a chain of
-//! any length takes no stack.
+//! Expressions as JSON: the tree in the answer of Prometheus's `parse_query`. Text is written in sequence, so that a
+//! chain of any length needs no stack.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Whether every part of an expression gets what it takes.
+//! Checks that every part of an expression has operands of the right types.
 
 use super::Wrong;
 use super::ast::{Aggregate, Call, Chain, Expr, Group, Link, Operator, Selector, Span, Type};
@@ -140,7 +140,7 @@ struct Operand {
     kind: Type,
 }
 
-/// The place of the operator: behind the left side and what is blank.
+/// The position of the operator: after the left side and any white space.
 fn operator_span(left: Span, query: &str) -> Span {
     let behind = query.as_bytes().get(left.end..).unwrap_or_default();
     let blank = behind.iter().position(|byte| !byte.is_ascii_whitespace());
