@@ -1,5 +1,5 @@
-//! What recording costs beside a bare atomic addition, and what reading costs: in time of the processor, so that
-//! others on the same machine count less.
+//! The cost of recording, compared with a bare atomic addition, and the cost of reading. Both are measured in processor
+//! time, so that other processes on the same machine matter less.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The segments of a store: where the next value goes, and the stream of records.
+//! The segments of a store: the allocation of values, and the stream of records.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,14 +15,14 @@ pub(crate) struct Segment {
     pub(crate) kind: SegmentKind,
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Of those of values.
+    /// Set for segments of values.
     pub(crate) region: Option<Arc<Region>>,
 }
 
-/// A file of so many bytes grows by a smaller share: 256 KiB.
+/// The size from which a file grows by a smaller share: 256 KiB.
 const LARGE: u64 = 256 * 1024;
 
-/// What a store's file consists of, or would, if it had one.
+/// The contents of a store's file, also of a store in memory.
 #[derive(Debug)]
 pub(crate) struct Arena {
     pub(crate) header: Slot,
@@ -131,7 +131,7 @@ impl Arena {
         of_records.map(|segment| segment.len).sum()
     }
 
-    /// Makes room for so many bytes of records in a file that is yet to be made.
+    /// Makes room for `records` bytes of records in a file that does not exist yet.
     pub(crate) fn plan(&mut self, records: u64) -> io::Result<()> {
         while records > self.room() {
             self.grow(None, SegmentKind::Descriptors, SEGMENT_SIZE)?;
@@ -139,7 +139,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Where in the file the bytes of the stream from `start` on are.
+    /// The offsets in the file of these bytes of the stream, which begin at `start`.
     pub(crate) fn spread<'b>(&self, start: u64, mut bytes: &'b [u8]) -> Vec<(u64, &'b [u8])> {
         let mut parts = Vec::new();
         let mut segment_start = 0;
@@ -162,8 +162,8 @@ impl Arena {
         parts
     }
 
-    /// Adds a segment of at least so many bytes; half of what is there already if that is more, a quarter in a large
-    /// file: the header lists only so many segments.
+    /// Adds a segment of at least `least` bytes. The segment has half of the present size if that is more, or a quarter
+    /// in a large file: the header lists a limited number of segments.
     pub(crate) fn grow(&mut self, file: Option<&File>, kind: SegmentKind, least: u64) -> io::Result<()> {
         let least = least.next_multiple_of(SEGMENT_SIZE).max(SEGMENT_SIZE);
         let share = if self.size() < LARGE { 2 } else { 4 };

@@ -1,5 +1,5 @@
-//! Cells: handles that record. A cell is a pointer to the words of its value and one to the word that says that
-//! they are this process'; recording never blocks and never allocates.
+//! Cells: handles that record. A cell has a pointer to the words of its value, and one to the word that says whether
+//! they belong to this process. Recording never blocks and never allocates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,11 @@ use crate::map::Pinned;
 use crate::spec::Kind;
 use crate::value::{ExponentialValue, Value};
 
-/// What all cells are made of.
+/// The common part of all cells.
 #[derive(Clone, Debug)]
 struct Cell<A>(Pinned<Of<A>>);
 
-/// What a cell is of, and what its user attached to it.
+/// The series of a cell, and the data that its user attached to it.
 #[derive(Debug)]
 struct Of<A> {
     series: Series,
@@ -81,7 +81,7 @@ macro_rules! attached {
                 }
             }
 
-            /// What was attached to it.
+            /// The attached data.
             #[inline]
             pub fn attached(&self) -> &A {
                 &self.$inner.0.more().attached

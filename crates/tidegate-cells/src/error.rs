@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of stores, families and directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub enum Error {
     /// The system refused.
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation, as a verb.
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum Error {
     NoRoom {
         /// The family.
         name: String,
-        /// What is exhausted.
+        /// The exhausted resource.
         why: String,
     },
     /// The family's specification can't be stored.
@@ -35,7 +35,7 @@ pub enum Error {
     Spec {
         /// The family.
         name: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: SpecError,
     },
     /// A family of this name is there with another instrument, unit or other labels.
@@ -51,7 +51,7 @@ pub enum Error {
     /// A handle of one instrument was asked of a series of another.
     #[error("the series is of a {actual}")]
     Instrument {
-        /// What it is.
+        /// The instrument of the series.
         actual: &'static str,
     },
     /// The resource attributes are too many or too long.
@@ -69,7 +69,7 @@ impl Error {
     }
 }
 
-/// What is wrong with a specification.
+/// An error in a specification.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SpecError {
     /// The name is empty or too long.

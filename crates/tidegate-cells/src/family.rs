@@ -1,4 +1,4 @@
-//! Families and series: finding the series of label values.
+//! Families and series: the look-up of a series by label values.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ pub(crate) struct FamilyInner {
 pub(crate) struct SeriesInner {
     pub(crate) hash: u64,
     pub(crate) labels: Box<[Box<str>]>,
-    /// Where its value is in the file, in words.
+    /// The offset of its value in the file, in words.
     pub(crate) word: u64,
     pub(crate) slot: Slot,
     pub(crate) ended: AtomicBool,
@@ -55,7 +55,7 @@ impl Family {
         Family { store, inner }
     }
 
-    /// What it is.
+    /// Its specification.
     pub fn spec(&self) -> &FamilySpec {
         &self.inner.spec
     }
@@ -218,7 +218,7 @@ impl SeriesInner {
 }
 
 impl Series {
-    /// What its family is.
+    /// The specification of its family.
     pub fn spec(&self) -> &FamilySpec {
         &self.family.spec
     }

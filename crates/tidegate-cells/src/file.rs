@@ -1,4 +1,4 @@
-//! The making of files: identity, names, reservation of every byte before it is used.
+//! Creates files: their identity, their names, and the reservation of every byte before its use.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -15,11 +15,11 @@ use rustix::process::Resource;
 use crate::error::Error;
 use crate::layout::{Header, Identity, Role};
 
-/// How names of files of processes end.
+/// The suffix of files of processes.
 pub(crate) const SUFFIX: &str = ".cells";
-/// How names of files that are being made end; they begin with a dot.
+/// The suffix of unfinished files; their names begin with a dot.
 pub(crate) const UNFINISHED: &str = ".new";
-/// How often a file may vanish before it has its name: somebody who tidies up may take it for a dead one's.
+/// The most times that a file may vanish before it has its name: a cleaner may take it for that of a dead process.
 const ATTEMPTS: usize = 8;
 
 /// Nanoseconds since 1970.
@@ -155,7 +155,7 @@ fn write_parts(file: &File, content: &Content<'_>) -> io::Result<()> {
     parts.try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))
 }
 
-/// Where a file is until it is whole.
+/// The path of a file until it is complete.
 pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}{UNFINISHED}"))

@@ -1,6 +1,6 @@
-//! What happens around `fork`. One lock of the process guards every change of what stores consist of, and is held
-//! while the process forks: a child never inherits a change half-made, nor a lock that nobody will release.
-//! Recording and looking up known series take no lock.
+//! The handling of `fork`. One lock of the process guards every change of a store's structure, and the process holds it
+//! while it forks. So a child never inherits a partial change, nor a lock that no thread will release. Recording and
+//! looking up known series take no lock.
 
 use std::cell::Cell;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Files for fuzzing: sound where a checksum would keep the reader from looking any further.
+//! Files for fuzzing: their checksums are right, so that the reader goes on.
 
 use crate::layout::{HEADER_SIZE, Header, Identity, RECORD_HEAD, Role, SEGMENT_SIZE, SegmentKind, header};
 

@@ -14,7 +14,7 @@ pub const HEADER_SIZE: usize = 4096;
 pub const SEGMENT_SIZE: u64 = 4 * 1024;
 /// Longest segment.
 pub const MAX_SEGMENT_SIZE: u64 = 16 * 1024 * 1024;
-/// How many segments the header can list.
+/// The most segments that the header can list.
 pub const MAX_SEGMENTS: usize = (HEADER_SIZE - header::TABLE) / 8;
 /// Bytes before the payload of a record: length, checksum, kind.
 pub const RECORD_HEAD: usize = 9;
@@ -68,14 +68,14 @@ pub mod header {
     pub const TABLE: usize = 512;
 }
 
-/// What a file is.
+/// The role of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Role {
     Process,
     Retained,
 }
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SegmentKind {
     Descriptors,

@@ -1,14 +1,14 @@
-//! Metric values in memory-mapped files: one file a process, written with one atomic addition, read by anyone who
-//! wants to expose them, and kept when the process dies.
+//! Metric values in memory-mapped files. Each process writes its own file with one atomic addition a value. Any reader
+//! can expose the values, and they stay when the process dies.
 //!
 //! - [`Store`] is the writer: families ([`FamilySpec`]), series, and cells that record. [`Store::in_memory`] is the
 //!   same without a file.
-//! - [`Directory`] is the reader: [`Directory::scan`] gives the values of all processes, merged as
-//!   `prometheus_client` merges them; [`Directory::fold`] puts what dead processes counted into one file.
-//!   [`Follower`] is for who looks a hundred times a second: it tells what has changed.
-//! - [`default_directory`] is where both look when nobody says where.
-//! - [`layout`] has the bytes; `docs/cells.md` has them as tables, and what holds when a process is killed, forks
-//!   or runs out of room.
+//! - [`Directory`] is the reader: [`Directory::scan`] gives the values of all processes, merged as in
+//!   `prometheus_client`. [`Directory::fold`] puts the counts of dead processes into one file.
+//!   [`Follower`] suits callers that read a hundred times a second: it reports the changes.
+//! - [`default_directory`] is the default for both.
+//! - [`layout`] has the bytes; `docs/cells.md` has them as tables. It also has the guarantees when a process is killed,
+//!   forks or runs out of room.
 //!
 //! ```
 //! use tidegate_cells::{Directory, FamilySpec, Kind, Limits, Options, Store, Value};

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// What is under a region.
+/// The memory under a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Backing<'a> {
     /// A shared mapping of the file, from that offset on. The file has the bytes.
@@ -141,8 +141,8 @@ impl Slot {
     }
 }
 
-/// The words of a value and the one that guards them, at hand, and what keeps them mapped behind one count of
-/// references: a handle that is found, cloned and dropped with each use costs no more than that.
+/// Pointers to the words of a value and to its guard, and one reference count for the mappings. So a handle that is
+/// found, cloned and dropped with each use costs no more than that count.
 #[derive(Debug)]
 pub(crate) struct Pinned<T> {
     value: NonNull<AtomicU64>,
@@ -202,7 +202,7 @@ impl<T> Pinned<T> {
         unsafe { self.guard.as_ref() }
     }
 
-    /// What is kept besides.
+    /// The data kept with the mappings.
     #[inline]
     pub(crate) fn more(&self) -> &T {
         &self.kept.more

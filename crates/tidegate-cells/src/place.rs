@@ -1,4 +1,4 @@
-//! Where cells are when nobody says where: one rule for all who write or read them.
+//! The default directory of cells: one rule for all writers and readers.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Names the directory, of every writer and reader that is told no other.
+/// The environment variable for the directory, for each writer and reader without an explicit one.
 pub const DIRECTORY_VARIABLE: &str = "TIDEGATE_CELLS_DIR";
 
 /// The directory of cells of this user: what [`DIRECTORY_VARIABLE`] says, or else `tidegate/cells` in

@@ -1,5 +1,5 @@
-//! Records: what a file says of its resource, families and series. Length, CRC-32 of the rest, kind, payload;
-//! strings are a `u16` and so many bytes.
+//! Records: the resource, families and series of a file. A record is its length, the CRC-32 of the rest, its kind and
+//! its payload. A string is a `u16` length and its bytes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::layout::{
 };
 use crate::spec::{FamilySpec, GAUGE_MODES, Kind};
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
     /// Attributes of the resource; the last one counts.
@@ -165,7 +165,7 @@ pub(crate) fn take(bytes: &[u8]) -> Option<(Record, usize)> {
     payload.0.is_empty().then_some((record, RECORD_HEAD + length))
 }
 
-/// What is left to be read.
+/// The unread rest.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

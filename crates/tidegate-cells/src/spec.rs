@@ -1,4 +1,4 @@
-//! What a family of series is: name, instrument, labels.
+//! The specification of a family of series: name, instrument, labels.
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use crate::error::SpecError;
 use crate::exponential;
 use crate::layout::{MAX_BOUNDS, MAX_HELP, MAX_LABELS, MAX_NAME};
 
-/// How a gauge of several processes becomes one, as `prometheus_client` has it. The `Live` ones forget a process
-/// when it is dead.
+/// The merge of a gauge of several processes, as in `prometheus_client`. The `Live` modes leave out a dead process.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum GaugeMode {
     /// Each process keeps its own series, with a label `pid`.
@@ -102,8 +101,7 @@ impl Kind {
         }
     }
 
-    /// A value starts at a multiple of so many words: those that are written to in several places have their
-    /// cache lines to themselves.
+    /// The alignment of a value in words: values with several written words have cache lines of their own.
     pub(crate) fn align(&self) -> u64 {
         match self {
             Kind::Histogram { .. } | Kind::ExponentialHistogram { .. } => 8,
@@ -146,7 +144,7 @@ impl Kind {
 pub struct FamilySpec {
     /// Its name, in whatever convention the user has.
     pub name: String,
-    /// What it says, in a sentence.
+    /// Its description, in a sentence.
     pub help: String,
     /// Unit, in UCUM or Prometheus' words; may be empty.
     pub unit: String,

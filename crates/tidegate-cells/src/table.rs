@@ -1,5 +1,5 @@
-//! Series by their label values, found without a lock: an open-addressed table whose places are filled once. A
-//! larger one, without the series that have ended, takes its place when it gets full.
+//! Series by their label values, found without a lock. It is an open-addressed table whose entries are written once. A
+//! full table is replaced by a larger one without the ended series.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ const FIRST_SIZE: usize = 8;
 #[derive(Debug)]
 struct Places {
     places: Box<[OnceLock<Arc<SeriesInner>>]>,
-    /// How many are filled; changed under the lock of stores.
+    /// The number of filled entries; changed under the lock of stores.
     used: AtomicUsize,
 }
 

@@ -1,11 +1,11 @@
-//! Values, and how those of several processes become one.
+//! Values, and the merge of those of several processes.
 
 use std::sync::Arc;
 
 use crate::exponential::{self, BUCKETS, MIN_SCALE};
 use crate::spec::{FamilySpec, GaugeMode, Kind};
 
-/// What was read at one time: families in the order in which they were first seen.
+/// The result of one read: families in the order in which they were first seen.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The families.
@@ -32,7 +32,8 @@ impl Snapshot {
 /// A family and its series.
 #[derive(Clone, Debug)]
 pub struct FamilyValues {
-    /// What it is. Of a merged family, the first one seen; the bounds of a histogram are those of the values here.
+    /// Its specification. A merged family has that of the first one seen; the bounds of a histogram are those of the
+    /// values here.
     pub spec: Arc<FamilySpec>,
     /// The series, in the order in which they were first seen.
     pub series: Vec<SeriesValue>,

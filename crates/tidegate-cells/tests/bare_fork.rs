@@ -1,5 +1,5 @@
-//! `fork` without the C library, which calls no handlers. Alone in its binary: until such a child first records, it
-//! holds the locks of all stores of its parent.
+//! `fork` without the C library, which calls no handlers. The test is alone in its binary: such a child holds the locks
+//! of all stores of its parent until it first records.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A follower knows at any time what a directory that is read from scratch holds, and which of it is new.
+//! A follower always has the same values as a new reader of the directory, and knows which of them have changed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `fork`: a child never counts in its parent's file, and nothing it counts is lost.
+//! `fork`: a child never counts in its parent's file, and no count of it is lost.
 
 mod common;
 
@@ -93,7 +93,7 @@ fn a_child_does_not_keep_its_parent_alive() {
         std::io::Read::read_exact(&mut wait, &mut byte).unwrap();
     });
     drop(store);
-    // A child of another test may have it for a moment, until it is told that it is one.
+    // A child of another test may have it for a moment, until its fork handler runs.
     while scan(directory.path()).processes[0].alive {
         std::thread::yield_now();
     }
@@ -226,7 +226,7 @@ fn a_child_without_a_file_keeps_its_counts_until_it_has_one() {
     .join();
 }
 
-/// What 500 processes take that live for a moment: at most 8 MB, since /dev/shm of a container has 64 MiB.
+/// The space of 500 short-lived processes: at most 8 MB, since /dev/shm of a container has 64 MiB.
 #[test]
 fn processes_that_live_for_a_moment_take_little_room() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Processes that are killed at any moment: writers lose nothing they were told had counted, the process that folds counts
+//! Processes that are killed at any moment: writers lose no acknowledged count, and the process that folds counts
 //! nothing twice.
 
 mod common;

@@ -1,4 +1,4 @@
-//! Files that older builds left behind.
+//! Files of older builds.
 
 mod common;
 

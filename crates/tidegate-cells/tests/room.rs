@@ -1,4 +1,4 @@
-//! Files that have no room are left for later, and nothing that is read falls meanwhile.
+//! Files without room wait for a later scan, and no value that was read falls meanwhile.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Writers and a reader in one process: what was recorded is what is read.
+//! Writers and a reader in one process: the reader sees each recorded value.
 
 use std::time::Duration;
 

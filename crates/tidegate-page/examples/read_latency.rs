@@ -1,9 +1,9 @@
-//! What a read costs while a writer rewrites the page a thousand times a second:
+//! Measures the cost of a read while a writer rewrites the page a thousand times a second:
 //!
 //! `read_latency [DIRECTORY]` (by default /dev/shm)
 //!
-//! Prints the median and the 99th percentile of a read, in ns: averages over batches that go through all
-//! entries, so that the clock is not what is measured, and single reads with the clock in.
+//! Prints the median and the 99th percentile of a read, in ns. Averages over batches, which go through all entries,
+//! leave the cost of the clock out. Single reads include it.
 
 use std::error::Error;
 use std::hint::black_box;

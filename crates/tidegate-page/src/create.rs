@@ -1,10 +1,12 @@
-//! Making the file of a page: locked, whole before it is seen, and never in place of something else.
+//! Creates the file of a page: it is locked, complete before readers can see it, and never replaces another kind of
+//! file.
 //!
-//! The page comes into place by a rename, so a lock on the page's own inode would not be seen by the
-//! next writer, who makes another inode. So the lock is on a file beside it, `PATH.lock`, which is
-//! never renamed. It is removed when the writer closes; a process that gets the lock of a file that is no
-//! longer the one at that path (it was removed after the open) starts again. A writer that is killed
-//! leaves both files; the system gives up its lock, and the next writer goes over both.
+//! A rename puts the page in place. The next writer makes a new inode, so it would not see a lock on the page's own
+//! inode. Therefore the lock is on a file beside it, `PATH.lock`, which is never renamed.
+//!
+//! The writer removes the lock file when it closes. A process that locks a file that is no longer at that path starts
+//! again: it was removed after the open. A killed writer leaves both files. The system releases its lock, and the next
+//! writer replaces both.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -19,10 +21,10 @@ use crate::error::{Error, Reject};
 use crate::layout::{Geometry, MAGIC, header_bytes};
 use crate::map::WriteMap;
 
-/// How often the lock file may vanish between open and lock, each time because a writer closed.
+/// The most times that the lock file may vanish between open and lock, each time because a writer closed.
 const LOCK_ATTEMPTS: u32 = 64;
 
-/// What identifies a file whatever its path: device and inode.
+/// The identity of a file, independent of its path: device and inode.
 pub(crate) type FileId = (u64, u64);
 
 pub(crate) fn file_id(stat: &Stat) -> FileId {
@@ -47,7 +49,7 @@ pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Stat
 }
 
 fn refusal(path: &Path, error: io::Error) -> Error {
-    // What open says of a symbolic link, a directory to be written and a socket.
+    // The errors of `open` for a symbolic link, a directory to be written and a socket.
     let not_regular = [Errno::LOOP, Errno::ISDIR, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
     if not_regular.contains(&error.raw_os_error()) {
         return Error::rejected(path, Reject::NotRegular);
@@ -98,7 +100,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still locked, and only if it is ours. A file that stays behind is no harm.
+        // The file goes while it is still locked, and only if it is ours. A file that stays does no harm.
         if file_at(&self.path).is_ok_and(|there| there == self.id) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -125,7 +127,7 @@ pub(crate) fn create(path: &Path, geometry: Geometry, mode: u32) -> Result<(Writ
     made
 }
 
-/// What is there may be replaced if it is a page. A wrong path in a configuration must not cost a file.
+/// An existing file may be replaced if it is a page. A wrong path in a configuration must not cost a file.
 fn check_replaceable(path: &Path) -> Result<(), Error> {
     let (mut file, _) = match open(OpenOptions::new().read(true), path) {
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(()),

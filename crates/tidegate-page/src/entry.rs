@@ -1,4 +1,4 @@
-//! What is written and what is read: entries, snapshots, and their words in a slot.
+//! Entries for writers, snapshots for readers, and their words in a slot.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::error::{ReadError, SetError};
 use crate::layout::{DESCRIPTION_WORD, MAX_QUANTILES, VALUE_WORDS, flag, slot};
 use crate::text::Lens;
 
-/// How far to trust an entry.
+/// The trust in an entry.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum State {
@@ -65,9 +65,9 @@ pub struct Entry<'a> {
     /// Its labels as text, see [`canonical_labels`](crate::canonical_labels); empty if it has none. With the name at most
     /// [`TEXT_SIZE`](crate::layout::TEXT_SIZE) bytes.
     pub labels: &'a str,
-    /// How far to trust it.
+    /// Its state, which says how far to trust it.
     pub state: State,
-    /// What the composite's function says.
+    /// The value of the composite's function.
     pub value: Option<f64>,
     /// Least value within the window.
     pub min: Option<f64>,
@@ -77,7 +77,7 @@ pub struct Entry<'a> {
     pub max: Option<f64>,
     /// Sum of the values.
     pub sum: Option<f64>,
-    /// How many values.
+    /// The number of values.
     pub count: Option<f64>,
     /// The newest value.
     pub last: Option<f64>,
@@ -100,9 +100,9 @@ pub struct Entry<'a> {
 /// One entry as a reader sees it, all of one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
-    /// How far to trust it.
+    /// Its state, which says how far to trust it.
     pub state: State,
-    /// What the composite's function says.
+    /// The value of the composite's function.
     pub value: Option<f64>,
     /// Least value within the window.
     pub min: Option<f64>,
@@ -112,7 +112,7 @@ pub struct Snapshot {
     pub max: Option<f64>,
     /// Sum of the values.
     pub sum: Option<f64>,
-    /// How many values.
+    /// The number of values.
     pub count: Option<f64>,
     /// The newest value.
     pub last: Option<f64>,
@@ -138,7 +138,7 @@ impl Snapshot {
         self.quantiles.get(..self.quantile_count).unwrap_or_default()
     }
 
-    /// How long ago the newest value arrived; zero if the clock says that this is to come.
+    /// The time since the newest value arrived; zero if `now_ns` is before that.
     pub fn age(&self, now_ns: u64) -> Option<Duration> {
         self.newest_ns
             .map(|newest| Duration::from_nanos(now_ns.saturating_sub(newest)))

@@ -1,4 +1,4 @@
-//! What can go wrong when a page is made, opened, written and read.
+//! The errors of making, opening, writing and reading a page.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ pub enum Error {
     /// The operating system refused; `NotFound` and the like are in `source`.
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// What was attempted, as a verb.
+        /// The attempted operation, as a verb.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Another writer has this page.
@@ -26,7 +26,7 @@ pub enum Error {
         /// The lock file beside it.
         lock: PathBuf,
     },
-    /// What is at the path is no page; it was left as it is.
+    /// The file at the path is no page; it is unchanged.
     #[error("{path}: {reject}")]
     Rejected {
         /// The file.
@@ -37,13 +37,13 @@ pub enum Error {
     /// A page of that many slots is not made.
     #[error("capacity {capacity} is not within 1 and {MAX_CAPACITY}")]
     Capacity {
-        /// What was asked for.
+        /// The requested number of slots.
         capacity: u32,
     },
     /// A process that may write the file can truncate it, which would kill the writer and every reader.
     #[error("mode {mode:04o} is not 0600 with read permission for group or others added (0640, 0644)")]
     Mode {
-        /// What was asked for.
+        /// The requested mode.
         mode: u32,
     },
 }
@@ -128,7 +128,7 @@ pub enum SetError {
     /// More quantiles than a slot has room for.
     #[error("{count} quantiles; {MAX_QUANTILES} fit")]
     TooManyQuantiles {
-        /// How many were given.
+        /// The number of given quantiles.
         count: usize,
     },
     /// No name, or a NUL in name or labels.

@@ -1,7 +1,7 @@
-//! Where everything is, and which header and file size together make a page that may be read.
+//! The layout: all offsets, and the check of a header and file size before a page is read.
 //!
-//! The table is in the documentation of the crate. What shares a cache line changes together: the
-//! constants, the heartbeat, the directory.
+//! The documentation of the crate has the table. Fields in one cache line change together: the constants, the
+//! heartbeat, the directory.
 
 use crate::error::Reject;
 
@@ -133,7 +133,7 @@ pub(crate) const TEXT_WORDS: usize = TEXT_SIZE / 8;
 pub(crate) const DESCRIPTION_WORD: usize = slot::STATE / 8;
 /// The words of `used` and `high`.
 pub(crate) const DIRECTORY_WORD: usize = header::USED / 8;
-/// What an update may change: everything from the description to the text.
+/// The words that an update may change: everything from the description to the text.
 pub(crate) const VALUE_WORDS: usize = slot::TEXT / 8 - DESCRIPTION_WORD;
 pub(crate) const TEXT_WORD: usize = slot::TEXT / 8;
 

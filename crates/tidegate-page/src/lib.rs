@@ -1,11 +1,11 @@
 //! A page of composites in shared memory: the gateway rewrites it in place, and any number of
 //! processes of the same node read it in well under a microsecond, without a system call.
 //!
-//! - [`Page`] is the one writer. [`Page::publish`] sets all entries, frees what is no longer given and
-//!   beats the heart; a [`Round`] does the same entry by entry.
+//! - [`Page`] is the only writer. [`Page::publish`] sets all entries, frees the slots of missing ones and
+//!   updates the heartbeat; a [`Round`] does the same entry by entry.
 //! - [`Reader`] is for Rust, `c/tidegate_page.h` for C. A reader finds a slot once, by name and labels,
-//!   and then reads that slot again and again.
-//! - [`layout`] has every offset; `docs/page.md` has them as a table, and the recipes of readers.
+//!   and then reads that slot repeatedly.
+//! - [`layout`] has every offset; `docs/page.md` has them as a table, with recipes for readers.
 //!
 //! Each slot is a sequence lock over 64-bit words. Every access to the map is atomic, so there is no
 //! data race; the fences are those of Boehm, "Can seqlocks get along with programming language

@@ -1,4 +1,4 @@
-//! A reader of a page: maps it read-only, and from then on reads without system calls.
+//! A reader of a page: it maps the page read-only, and then reads without system calls.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,7 +18,7 @@ use crate::map::{Loads, ReadMap};
 use crate::seqlock;
 use crate::text::{Lens, Text};
 
-/// How often a search that found nothing starts again because the directory changed meanwhile.
+/// The most times that a search without a result starts again because the directory changed meanwhile.
 const SEARCHES: u32 = 8;
 
 /// An open page. Threads may share it.
@@ -68,7 +68,7 @@ pub struct Listed {
     pub name: String,
     /// Its labels as text.
     pub labels: String,
-    /// What to read it with.
+    /// The handle for reads of it.
     pub handle: Handle,
 }
 
@@ -171,7 +171,7 @@ impl Reader {
     #[inline]
     pub fn layout_seq(&self) -> u64 {
         let seq = self.header(header::LAYOUT_SEQ / 8);
-        // What the directory was when it had this number is seen from here on.
+        // From here on, reads see the directory as it was at this number, or later.
         fence(Ordering::Acquire);
         seq
     }
@@ -186,12 +186,12 @@ impl Reader {
         self.geometry.capacity
     }
 
-    /// What the writer drew when it made this file.
+    /// The random number that the writer drew for this file.
     pub fn boot(&self) -> u64 {
         self.boot
     }
 
-    /// Where the page was opened.
+    /// The path at which the page was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::layout::{SLOT_WORDS, slot};
 use crate::map::Loads;
 
-/// How often a reader tries: some microseconds. A write takes a tenth of one, so a reader that finds the slot
-/// odd for longer has met a writer that was descheduled, or killed, half-way.
+/// The attempts of a reader: some microseconds. A write takes a tenth of one. So a reader that finds the slot odd for
+/// longer has met a writer that was descheduled, or killed, in the middle.
 pub(crate) const ATTEMPTS: u32 = 200;
 
 const LOCK_WORD: usize = slot::LOCK / 8;
 
-/// Runs `change`, which stores into the words behind `lock`, in the view of readers all at once.
+/// Runs `change`, which stores into the words that `lock` guards. Readers see all of it at once, or nothing.
 #[inline]
 pub(crate) fn write(lock: &AtomicU64, change: impl FnOnce()) {
     let odd = lock.load(Ordering::Relaxed) | 1;
@@ -26,7 +26,7 @@ pub(crate) fn write(lock: &AtomicU64, change: impl FnOnce()) {
     lock.store(odd.wrapping_add(1), Ordering::Release);
 }
 
-/// What `copy` makes of the words while nobody writes them; `None` after [`ATTEMPTS`].
+/// The result of `copy` on words that no write changed meanwhile; `None` after [`ATTEMPTS`].
 #[inline]
 pub(crate) fn read<T>(
     words: Loads<'_, SLOT_WORDS>,

@@ -1,4 +1,4 @@
-//! What identifies an entry: name and labels, as text and as the words of a slot.
+//! The identity of an entry: name and labels, as text and as the words of a slot.
 
 use crate::error::SetError;
 use crate::layout::{TEXT_SIZE, TEXT_WORDS};
@@ -37,7 +37,7 @@ pub fn canonical_labels(pairs: &[(&str, &str)]) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text {
     pub(crate) words: [u64; TEXT_WORDS],
-    /// How many of them are not all zeros.
+    /// The number of words that are not zero.
     pub(crate) used: usize,
     pub(crate) lens: Lens,
 }

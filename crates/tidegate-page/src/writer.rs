@@ -1,4 +1,4 @@
-//! The one writer of a page.
+//! The single writer of a page.
 
 mod round;
 
@@ -32,7 +32,7 @@ pub struct Page {
     map: WriteMap,
     /// By name, NUL, labels.
     index: HashMap<Box<str>, u32>,
-    /// Where the text to be looked up is put together.
+    /// A buffer for the text of a look-up.
     key: String,
     free: BinaryHeap<Reverse<u32>>,
     /// By slot, the last round that set it.
@@ -92,7 +92,7 @@ impl Page {
         }
         let mut done = round.finish(now_ns);
         if done.refused_full > 0 && done.removed > 0 {
-            // What was freed only now is for those that were refused.
+            // Slots freed only now serve the entries that were refused.
             done.refused_full = 0;
             for entry in entries {
                 match self.place(entry) {
@@ -150,12 +150,12 @@ impl Page {
         self.geometry.capacity
     }
 
-    /// Where the page is.
+    /// The path of the page.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What dropping does, with the error if the file cannot be removed.
+    /// Closes the page as a drop does, but reports a failed removal of the file.
     ///
     /// # Errors
     /// [`Error::Io`].

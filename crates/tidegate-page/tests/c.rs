@@ -1,4 +1,4 @@
-//! The reader in C: its layout is the same, and it holds against a live writer.
+//! The reader in C: its layout is the same, and it reads correctly beside a live writer.
 
 mod common;
 

@@ -13,7 +13,7 @@ const READERS: usize = 3;
 /// Consistent snapshots that each reader must get.
 const SNAPSHOTS: u64 = 200_000;
 
-/// How many of them must be different ones.
+/// The least number of different reads among them.
 const DISTINCT: u64 = 2_000;
 
 #[test]
@@ -71,7 +71,7 @@ fn snapshots(reader: &Reader) -> Result<(), String> {
     Ok(())
 }
 
-/// One slot goes from hand to hand: a reader with a handle reads its own entry or is told.
+/// One slot changes its entry repeatedly: a reader with a handle reads its own entry or gets an error.
 #[test]
 fn a_handle_never_reads_the_entry_of_another() {
     let directory = tempfile::tempdir().unwrap();

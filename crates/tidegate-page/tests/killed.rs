@@ -1,4 +1,4 @@
-//! A writer that is killed while it writes: readers are not held up, and the next writer takes over.
+//! A writer that is killed while it writes: readers do not wait, and the next writer takes over.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Which bucket a value is in.
+//! The bucket of a value.
 
 const MANTISSA_BITS: u32 = 52;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
@@ -6,16 +6,16 @@ const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 /// Up to this scale bounds are looked up.
 const TABLE_SCALE: u32 = 6;
 const PER_OCTAVE: usize = 1 << TABLE_SCALE;
-/// An octave in equal parts: so many that none has more than one bound in it.
+/// The number of equal parts of an octave, in bits: each part has at most one bound in it.
 const PART_BITS: u32 = TABLE_SCALE + 1;
 
 /// Mantissas of `2^(i / 64)`, and what no mantissa is above.
 const BOUNDS: [u64; PER_OCTAVE + 1] = bounds();
-/// How many of the bounds from the second on are below each part.
+/// The number of bounds, from the second on, below each part.
 const BELOW: [u8; 1 << PART_BITS] = below();
 
 const fn bounds() -> [u64; PER_OCTAVE + 1] {
-    // Fixed point with 62 bits behind the point; what that is wrong by is far less than a mantissa's last bit.
+    // Fixed point with 62 fraction bits: its error is far below the last bit of a mantissa.
     const POINT: u32 = 62;
     let mut bounds = [0; PER_OCTAVE + 1];
     bounds[PER_OCTAVE] = MANTISSA;
@@ -71,7 +71,7 @@ pub fn bucket_of(value: f64, scale: i32) -> i32 {
     // The fraction alone, so that the result is exact to half a bucket at the largest scale.
     let fraction = f64::from_bits(mantissa | 1023 << MANTISSA_BITS);
     let fine = (fraction.log2() * f64::from(1 << scale)).ceil() as i32 - 1;
-    // What falls with the scale is the bucket alone.
+    // Only the bucket falls with the scale.
     let fine = fine.clamp(within << finer, ((within + 1) << finer) - 1);
     (exponent << scale) + fine
 }

@@ -1,4 +1,4 @@
-//! Exponential histograms: two buffers of buckets in a value's words, and how any number of threads count in them
+//! Exponential histograms: the words of a value have two buffers of buckets, and any number of threads count in them
 //! without a lock.
 //!
 //! | word | what |
@@ -8,10 +8,10 @@
 //! | 2 | sum, f64 |
 //! | 8, 336 | the buffers: scale, first positive bucket, first negative bucket (i32 each), what the switch to it was for, 4 words unused, 160 positive and 160 negative counts |
 //!
-//! Every word of a buffer has in its highest 12 bits the generation that it belongs to, and below them one that says
-//! that it is closed: what has been counted in it moves to the other buffer. It is changed by comparing and swapping,
-//! so nobody counts in a word that is closed or belongs to another generation. How buffers are switched is in
-//! [`switch`]. A reader, or a process that is killed at any instant, has what the generation's buffer counts.
+//! Each word of a buffer has its generation in the highest 12 bits. The bit below them says that the word is closed:
+//! its count moves to the other buffer. Writers change a word by compare and swap, so none counts in a word that is
+//! closed or of another generation. [`switch`] describes the switch of the buffers. A reader sees the counts of the
+//! generation's buffer, also after a process is killed at any instant.
 
 mod bucket;
 mod switch;
@@ -47,7 +47,7 @@ const CLOSED: u64 = 1 << BITS;
 /// The largest generation. A side's range in use grows over half of what room it has left each time it makes the
 /// buffers switch (see [`Shape::around`]), so that it does so 8 times a scale: with two sides and 31 scales, 496 times.
 const MAX_GENERATION: u64 = (1 << (63 - BITS)) - 1;
-/// What a value is ahead of another one that takes its place: more than that one may still be switched.
+/// The lead, in generations, of a value over the one that it replaces. The replaced one has fewer switches left.
 pub(crate) const AHEAD: u64 = 1024;
 
 /// Which generation a word is of.
@@ -59,7 +59,7 @@ fn word_of(generation: u64, content: u64) -> u64 {
     generation << (BITS + 1) | content
 }
 
-/// What a word holds that is of this generation and open.
+/// The content of a word, if the word is of this generation and open.
 #[inline]
 fn open(word: u64, generation: u64) -> Option<u64> {
     (word >> BITS == generation << 1).then_some(word & CONTENT)
@@ -85,7 +85,7 @@ impl Shape {
         })
     }
 
-    /// Where the bucket of a side is in the counts, if there.
+    /// The index of a side's bucket in the counts, if the range has it.
     #[inline]
     fn place(self, side: usize, bucket: i32) -> Option<usize> {
         let place = i64::from(bucket) - i64::from(self.first[side]);
@@ -100,7 +100,7 @@ fn buffer(words: &[AtomicU64], generation: u64) -> &[AtomicU64] {
     &words[start..start + BUFFER]
 }
 
-/// What makes words that are all zero an empty histogram: the first of some words, and those.
+/// Words that make a value of zeros an empty histogram: the index of the first one, and the words.
 pub(crate) fn empty(max_scale: i8, generation: u64) -> (usize, Vec<u64>) {
     let scale = u64::from(i32::from(max_scale) as u32);
     if generation == 0 {
@@ -114,7 +114,7 @@ pub(crate) fn empty(max_scale: i8, generation: u64) -> (usize, Vec<u64>) {
     (0, words)
 }
 
-/// How often the buffers were switched.
+/// The number of times that the buffers were switched.
 pub(crate) fn generation(words: &[AtomicU64]) -> u64 {
     words[GENERATION].load(Ordering::Acquire)
 }

@@ -142,8 +142,8 @@ impl Shape {
         Some((bucket(low), bucket(high)))
     }
 
-    /// The finest shape that has the counts and the wanted bucket. The range in use lies in the middle, so
-    /// that neighbours on both sides fit.
+    /// The finest shape that has the counts and the wanted bucket. The range in use is in the middle, so that
+    /// neighbours on both sides fit.
     fn around(self, counts: &Counts, wanted: Wanted) -> Shape {
         let mut ranges = [0, 1].map(|side| self.used(counts, side));
         let bucket = wanted.bucket;

@@ -54,7 +54,7 @@ fn values() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(value, 0..60)
 }
 
-/// What the buckets at the scale that was reached must be.
+/// The expected buckets at the scale that was reached.
 fn model(values: &[f64], scale: i32) -> [BTreeMap<i32, u64>; 2] {
     let mut sides = [BTreeMap::new(), BTreeMap::new()];
     for value in values.iter().filter(|value| **value != 0.0) {
@@ -82,7 +82,7 @@ proptest! {
         let bucket = bucket_of(value, scale);
         let close = 1.0 + 1e-9;
         prop_assert!(bound(bucket, scale) <= value * close && value <= bound(bucket.saturating_add(1), scale) * close);
-        // What falls with the scale is the bucket alone.
+        // Only the bucket falls with the scale.
         if scale > MIN_SCALE {
             prop_assert_eq!(bucket >> 1, bucket_of(value, scale - 1));
         }
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// As many steps of a switch that a value wants.
+/// Makes the first `steps` steps of a switch that a value wants.
 fn switch_for(words: &[AtomicU64], value: f64, steps: usize) {
     let generation = generation(words);
     let Some(shape) = Shape::load(buffer(words, generation), generation) else {
@@ -203,7 +203,7 @@ fn values_of_many_threads_are_all_counted() {
     }
 }
 
-/// What switches most often: the bucket beside the range, on each end of each side, at each scale.
+/// The sequence with the most switches: the bucket beside the range, on each end of each side, at each scale.
 #[test]
 fn generations_suffice() {
     let words = words(20);

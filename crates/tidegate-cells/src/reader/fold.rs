@@ -1,8 +1,8 @@
-//! What dead processes counted, in one file: `retained.cells`.
+//! The counts of dead processes in one file: `retained.cells`.
 //!
-//! It lists the processes that it contains, and readers leave their files out. So the one rename that puts it in
-//! place moves their counts from there to here, and a crash before or after it, or between it and the removal of
-//! a file, counts nothing twice. A process leaves the list only when its file is gone.
+//! The file lists the processes that it contains, and readers leave out the files of these. One rename puts it in place
+//! and so moves their counts to it. A crash before or after it, or before the removal of a file, counts nothing twice.
+//! A process leaves the list only when its file is gone.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -31,7 +31,7 @@ const LOCK: &str = ".lock";
 /// Whether to go on; an error is as if the process had been killed there.
 type Step<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 
-/// What a [`Directory::fold`] did.
+/// The result of [`Directory::fold`].
 #[derive(Debug, Default)]
 pub struct Folded {
     /// Another process was at it; nothing was done.
@@ -47,7 +47,7 @@ pub struct Folded {
 /// The content of the next retained file.
 #[derive(Default)]
 struct Retained {
-    /// What the processes had alike.
+    /// The attributes that all processes have in common.
     resource: Vec<(String, String)>,
     folded: Vec<(Identity, u64)>,
     families: Vec<Arc<FamilySpec>>,
@@ -345,7 +345,7 @@ fn room(values: &mut Vec<u64>, words: usize) -> usize {
     start
 }
 
-/// Lengths of the segments for so many bytes.
+/// Lengths of the segments for `bytes` bytes.
 fn segments(bytes: usize) -> Vec<u64> {
     let mut left = (bytes as u64).next_multiple_of(SEGMENT_SIZE);
     let mut lengths = Vec::new();

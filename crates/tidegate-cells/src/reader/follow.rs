@@ -1,4 +1,4 @@
-//! A directory that is looked at again and again: a look costs a few system calls a file and what has changed.
+//! Repeated reads of a directory: each costs a few system calls a file, plus the changes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ pub struct Follower {
     directory: Directory,
     merged: Snapshot,
     resource: Vec<(String, String)>,
-    /// What each series is made of: by family and series.
+    /// The parts of each series: by family and series.
     parts: Vec<Vec<Vec<Place>>>,
     /// The series of each value of each file.
     places: HashMap<Place, (usize, usize), foldhash::fast::RandomState>,
@@ -27,7 +27,7 @@ pub struct Follower {
 /// A value: which file, and where in it.
 type Place = (Identity, u64);
 
-/// What the whole is made of. While it stays, only values change.
+/// The structure of the merged values. While it stays the same, only values change.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Shape {
     /// The retained file; each process with what was read of it, whether it lives, and whether it counts.
@@ -35,7 +35,7 @@ struct Shape {
     processes: Vec<(Identity, (u64, usize), bool, bool)>,
 }
 
-/// What a look found.
+/// The changes since the last look.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Families and series are others than before: all numbers of [`Follower::merged`] have a new meaning, and
@@ -60,8 +60,8 @@ impl Follower {
         }
     }
 
-    /// From now on, new series of a file are left out where it would take more than so many bytes
-    /// ([`Limits::max_kept_bytes`](super::Limits::max_kept_bytes)). Known ones are read on.
+    /// Sets the most bytes that are kept of a file ([`Limits::max_kept_bytes`](super::Limits::max_kept_bytes)). Beyond
+    /// that, new series of the file are left out. Known series stay readable.
     pub fn limit_files(&mut self, bytes: usize) {
         self.directory.limits.max_kept_bytes = bytes;
     }
@@ -130,15 +130,15 @@ impl Follower {
         self.directory.fold(grace)
     }
 
-    /// The same, if there is room for what it takes.
+    /// The same, if `room` has room for it.
     ///
     /// # Errors
-    /// As there; or there is no room.
+    /// The same; also if it has no room.
     pub fn fold_within(&mut self, grace: std::time::Duration, room: Room<'_>) -> Result<Folded, Error> {
         self.directory.fold_by_steps(grace, &mut || Ok(()), room)
     }
 
-    /// What is kept of the files, in bytes: an estimate, without what is merged of them.
+    /// The bytes kept of the files: an estimate, without the merged values.
     pub fn bytes(&self) -> usize {
         self.directory.bytes()
     }

@@ -1,4 +1,4 @@
-//! The values of many processes as one.
+//! Merges the values of many processes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use crate::value::{FamilyValues, Labels, SeriesValue, Snapshot, Value, rebucket}
 /// The label of gauges that every process keeps for itself.
 const PID: &str = "pid";
 
-/// What two processes must agree upon for their series to be added up; histograms of different bounds can.
+/// The properties that two processes must agree in, so that their series add up. Bounds of histograms may differ.
 type Key = (String, &'static str, Option<GaugeMode>);
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Merger {
     by_key: HashMap<Key, usize, foldhash::fast::RandomState>,
     /// By process id, the process that has the label for itself: one that lives, the one started last.
     youngest: HashMap<u32, (bool, Identity)>,
-    /// What went where.
+    /// The position of each part in the merged values.
     pub(crate) parts: Vec<Part>,
 }
 

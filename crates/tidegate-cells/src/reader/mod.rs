@@ -1,4 +1,4 @@
-//! The reader: all files of a directory, merged.
+//! The reader: it merges all files of a directory.
 
 mod fold;
 mod follow;
@@ -25,16 +25,16 @@ use merge::Merger;
 use process::{ReadError, Source};
 pub use shared::SharedDirectory;
 
-/// What dead processes counted.
+/// The name of the file with the counts of dead processes.
 pub(crate) const RETAINED: &str = "retained.cells";
-/// How often everything is read again because somebody folded meanwhile.
+/// The most repetitions of a read because another process folded meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Asked before more is kept of the files: whether there is room for so many bytes. If there is, they are taken. The
-/// bytes are an estimate of what is kept here and of what somebody keeps who shows the series.
+/// Asks for room before more is kept of the files. The callback takes a number of bytes, and reserves them if it
+/// returns true. The bytes are an estimate, for this reader and for the caller that shows the series.
 pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
 
-/// How much a reader takes. What is beyond is left out and told as a problem.
+/// The limits of a reader. It leaves out the excess, and reports a problem.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Files. Default 4,096.
@@ -77,7 +77,7 @@ pub struct Directory {
     without_room: usize,
 }
 
-/// What was read at one time.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// The processes whose files are there, in the order in which they were made.
@@ -93,7 +93,7 @@ pub struct Scan {
 /// A process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// Whether it lives: it holds the lock of its file.
     pub alive: bool,
@@ -101,7 +101,7 @@ pub struct Process {
     pub resource: Vec<(String, String)>,
     /// When its file was made, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// What it did not take.
+    /// The uses that it refused.
     pub refused: Refused,
     /// Number of its series.
     pub series: usize,
@@ -116,7 +116,7 @@ pub struct Problem {
     pub why: String,
 }
 
-/// What [`Directory::read`] found besides the processes.
+/// The result of [`Directory::read`] beside the processes.
 #[derive(Debug, Default)]
 struct Files {
     retained: Option<Arc<Source>>,
@@ -206,14 +206,14 @@ impl Directory {
         Some(merger.finish())
     }
 
-    /// What is kept of the files, in bytes: an estimate, without what is merged of them.
+    /// The bytes kept of the files: an estimate, without the merged values.
     fn bytes(&self) -> usize {
         let retained = self.last_retained.as_deref().into_iter();
         let retained = retained.chain(&self.next_retained);
         self.sources.values().chain(retained).map(Source::bytes).sum()
     }
 
-    /// Where it looks.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! One file, as it is read: records once, values again and again. All of it is outside data.
+//! Reads one file: its records once, its values repeatedly. All of it is untrusted input.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -18,13 +18,14 @@ use crate::spec::{FamilySpec, Kind};
 use crate::store::Refused;
 use crate::value::{Labels, Value};
 
-/// How often a header is read again that was changing while it was read.
+/// The most reads of a header that changes during the read.
 const ATTEMPTS: usize = 3;
 
 /// Bytes of records that are read at one go. The longest record is shorter.
 const PIECE: u64 = 2 * MAX_PAYLOAD as u64;
 
-/// Values of a retained file stand one behind the other. Only at the end of a segment there is less room than a value takes.
+/// The largest gap between values of a retained file, in bytes. Values follow each other; only the end of a segment can
+/// have less room than a value takes.
 const RETAINED_GAP: usize = 64 * 1024;
 
 /// Why a file was not read.
@@ -49,17 +50,17 @@ pub(crate) struct Source {
     changing: Changing,
     /// Bytes of records that are parsed.
     parsed: u64,
-    /// The records behind them have no room.
+    /// The records after them have no room.
     is_short: bool,
     /// They would take more than one file may.
     is_large: bool,
-    /// Of those records, which end series that are known: up to here.
+    /// The offset up to which those records were searched for ends of known series.
     looked_to: u64,
-    /// How many have ended so.
+    /// The number of ends found there.
     ended: usize,
-    /// What is kept of the records, in bytes.
+    /// The bytes kept of the records.
     weight: usize,
-    /// What those who show its series keep of them, in bytes.
+    /// The bytes that callers keep to show its series.
     shown: usize,
     pub(crate) resource: Vec<(String, String)>,
     pub(crate) families: Vec<Arc<FamilySpec>>,
@@ -83,7 +84,7 @@ pub(crate) struct SourceSeries {
     /// Sorted by name: processes may have them in different orders.
     pub(crate) labels: Labels,
     words: usize,
-    /// Where its value is in `values`.
+    /// The index of its value in `values`.
     position: usize,
 }
 
@@ -124,7 +125,7 @@ impl Source {
         })
     }
 
-    /// What the process did not take.
+    /// The uses that the process refused.
     pub(crate) fn refused(&self) -> Refused {
         Refused {
             series: self.changing.refused_series,
@@ -162,7 +163,7 @@ impl Source {
         self.parsed == 0
     }
 
-    /// What is kept of it, in bytes: an estimate.
+    /// The bytes kept of it: an estimate.
     pub(crate) fn bytes(&self) -> usize {
         let segments = size_of::<(SegmentKind, u64, u64)>() * self.changing.segments.len();
         weight::FILE + segments + self.weight + self.values.capacity() + self.compared.capacity()
@@ -263,7 +264,7 @@ impl Source {
         true
     }
 
-    /// Whether the file may take so many bytes more, and has room for them.
+    /// Whether the file may take `bytes` more, and has room for them.
     fn has_room(&mut self, bytes: usize, limits: &Limits, room: Room<'_>) -> bool {
         let values = 2 * self.values.len().max(self.values_end());
         let kept = weight::FILE + self.weight + self.shown + values;
@@ -361,13 +362,13 @@ impl Source {
         Ok(true)
     }
 
-    /// How many bytes more the values take with this series, as they are and as they were.
+    /// The bytes by which this series enlarges the values, current and compared ones together.
     fn growth(&self, series: &SourceSeries) -> usize {
         let before = self.values.len().max(self.values_end());
         2 * series.end().saturating_sub(before)
     }
 
-    /// A series, if its value lies in a segment of values and where no other one is.
+    /// A series, if its value is in a segment of values and overlaps no other value.
     fn place(&self, family: u32, slot: u64, role: SeriesRole, values: Vec<Box<str>>) -> Option<SourceSeries> {
         let spec = self.families.get(family as usize)?;
         let of_retained = matches!(role, SeriesRole::Of(_));
@@ -472,8 +473,8 @@ impl Source {
         u64::from_le_bytes(bytes.copied().unwrap_or_default())
     }
 
-    /// Bytes of records that were read, and series that ended behind them: two looks with the same numbers saw the same
-    /// series.
+    /// Bytes of records that were read, and the number of later records that end series. Two looks with the same
+    /// numbers saw the same series.
     pub(crate) fn seen(&self) -> (u64, usize) {
         (self.parsed, self.ended)
     }
@@ -505,7 +506,7 @@ impl Source {
 }
 
 impl SourceSeries {
-    /// Where its value ends.
+    /// The end of its value in `values`.
     fn end(&self) -> usize {
         self.position + self.words * 8
     }
@@ -527,7 +528,7 @@ impl SourceSeries {
 }
 
 fn not_regular(error: io::Error) -> ReadError {
-    // What open says of a symbolic link and a socket.
+    // The errors of `open` for a symbolic link and a socket.
     let links = [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
     if links.contains(&error.raw_os_error()) {
         return Reject::NotRegular.into();

@@ -1,4 +1,4 @@
-//! A directory that all threads of a process read, and those of its forked children.
+//! A directory for all threads of a process and of its forked children.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -11,10 +11,10 @@ use crate::error::Error;
 const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A [`Directory`] behind a lock that a fork can't leave locked.
+/// A [`Directory`] under a lock that a fork can't leave locked.
 ///
-/// A fork takes only its own thread along. A lock that another thread holds meanwhile stays locked in the child for ever,
-/// and a scan holds it for milliseconds. So a child reads the directory with a reader of its own.
+/// A fork copies only its own thread. A lock that another thread holds stays locked in the child forever, and a scan
+/// holds it for milliseconds. So a child reads the directory with a reader of its own.
 #[derive(Debug)]
 pub struct SharedDirectory {
     fresh: Directory,
@@ -46,7 +46,7 @@ impl SharedDirectory {
     /// Calls `read` with the directory, while no other thread of this process has it.
     pub fn with<T>(&self, read: impl FnOnce(&mut Directory) -> T) -> T {
         let directory = self.directory();
-        // What it knows of files it can read again.
+        // It can read the files again.
         let mut directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
         read(&mut directory)
     }

@@ -1,4 +1,4 @@
-//! What is kept of files, in bytes: estimates that are rather too large, with the rounding of the allocator.
+//! The bytes kept of files: high estimates, rounded up as the allocator does.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The writer: a store and its families. [`register`] makes and ends series; [`replace`] puts a file or memory under
-//! the cells there are, for a new store and in a child of `fork`.
+//! The writer: a store and its families. [`register`] makes and ends series. [`replace`] puts a file or memory under
+//! the existing cells, for a new store and in a child of `fork`.
 
 mod register;
 mod replace;
@@ -23,7 +23,7 @@ use crate::record::{self, Record};
 use crate::spec::{FamilySpec, Kind};
 use crate::value::{FamilyValues, Snapshot};
 
-/// How a store is made.
+/// The options of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Attributes of the resource, like `service.name`.
@@ -47,7 +47,7 @@ impl Default for Options {
     }
 }
 
-/// What a store did not take. Each is counted where it can be seen: in the file.
+/// The uses that a store refused. The file has these counts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Refused {
     /// Look-ups that got the overflow series because their family has as many series as it may.
@@ -67,7 +67,7 @@ pub struct Store(pub(crate) Arc<StoreInner>);
 #[derive(Debug)]
 pub(crate) struct StoreInner {
     options: Options,
-    /// Where files are made; none of a store in memory.
+    /// The directory of its files; none for a store in memory.
     directory: Option<PathBuf>,
     file: FileId,
     /// One word that is 0 until this process has its own file: `fork` leaves zeros in the child.
@@ -75,7 +75,7 @@ pub(crate) struct StoreInner {
     header: Slot,
     state: Mutex<State>,
     detached: AtomicBool,
-    /// What was recorded after `fork` while no memory could be had at all.
+    /// The records lost after `fork` while no memory was available.
     lost: AtomicU64,
 }
 
@@ -100,8 +100,8 @@ impl State {
         live.chain(ended.map(|ended| (&*ended.family, &ended.series)))
     }
 
-    /// What differs from zero in values without counts: bytes by their offset in the file. Exponential histograms
-    /// start with the generation that they are given.
+    /// The non-zero bytes of values without counts, by their offset in the file. Exponential histograms start with the
+    /// generation that `generation` gives.
     fn shapes(&self, generation: impl Fn(&SeriesInner) -> u64) -> Vec<(u64, Vec<u8>)> {
         let shape = |(family, series): (&FamilyInner, &Arc<SeriesInner>)| match family.spec.kind {
             Kind::ExponentialHistogram { max_scale } => {
@@ -265,7 +265,7 @@ impl Store {
         }
     }
 
-    /// What was not taken.
+    /// The uses that it refused.
     pub fn refused(&self) -> Refused {
         self.0.ready();
         let word = |offset: usize| self.0.header.words()[offset / 8].load(Ordering::Relaxed);
@@ -283,12 +283,12 @@ impl Store {
         self.0.detached.load(Ordering::Relaxed)
     }
 
-    /// Who this process is in its file. `None` if there is none.
+    /// The identity of this process in its file; `None` without a file.
     pub fn identity(&self) -> Option<Identity> {
         self.0.lock().state.identity
     }
 
-    /// Where its files are. `None` of a store in memory.
+    /// The directory of its files; `None` for a store in memory.
     pub fn directory(&self) -> Option<&Path> {
         self.0.directory.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Families and series come and go: places for their values, records that say so.
+//! Adds and removes families and series: it allocates their values and writes their records.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ use crate::layout::header;
 use crate::record::{self, Record, SeriesRole};
 use crate::spec::FamilySpec;
 
-/// How long the place of a series that has ended is left alone: longer than any reader takes from the records
-/// to the values.
+/// The time for which the slot of an ended series stays unused: longer than any reader takes from the records to the
+/// values.
 const QUARANTINE: Duration = Duration::from_secs(10);
 
 impl StoreInner {

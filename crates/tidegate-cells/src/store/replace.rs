@@ -1,4 +1,4 @@
-//! What is under the cells of a store: its file, and memory where none can be had.
+//! The memory under the cells of a store: its file, or plain memory without one.
 
 use std::fs::File;
 use std::io;
@@ -117,7 +117,7 @@ impl StoreInner {
         else {
             return;
         };
-        // Who still records in the memory when the file takes its place may do so amid a switch of the buffers.
+        // A thread that still records in the memory while the file replaces it may be in the middle of a switch.
         let ahead = |series: &SeriesInner| exponential::generation(series.slot.words()) + exponential::AHEAD;
         if self.make_file(locked, ahead).is_ok() {
             self.carry_over(&locked.state, &memory);

@@ -1,4 +1,4 @@
-//! What tests of several processes share.
+//! Helpers for tests of several processes.
 #![allow(dead_code)] // each test binary uses some of it
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use tidegate_cells::{Directory, FamilySpec, Kind, Limits, Scan, Store, Value};
 const ROLE: &str = "TIDEGATE_CELLS_TEST_ROLE";
 const PATH: &str = "TIDEGATE_CELLS_TEST_PATH";
 
-/// What this process is to do, if it is one that a test has started.
+/// The role of this process, if a test has started it.
 pub(crate) fn role() -> Option<(String, std::path::PathBuf)> {
     Some((std::env::var(ROLE).ok()?, std::env::var_os(PATH)?.into()))
 }
@@ -68,7 +68,7 @@ pub(crate) fn reader(path: &Path) -> Directory {
     Directory::open(path, Limits::default()).unwrap()
 }
 
-/// What a reader that has seen nothing before reads.
+/// The scan of a new reader.
 pub(crate) fn scan(path: &Path) -> Scan {
     let scan = reader(path).scan();
     assert_eq!(scan.problems, []);

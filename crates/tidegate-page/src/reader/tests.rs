@@ -21,7 +21,7 @@ fn entry(name: &str) -> Entry<'_> {
     }
 }
 
-/// Writes into the file behind the writer's back.
+/// Writes into the file without the writer's knowledge.
 fn poke(page: &Page, offset: usize, bytes: &[u8]) {
     let file = OpenOptions::new().write(true).open(page.path()).unwrap();
     file.write_all_at(bytes, offset as u64).unwrap();

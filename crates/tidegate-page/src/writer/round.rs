@@ -1,10 +1,10 @@
-//! A publication: entries one by one, then what was not given is freed and the heart beats.
+//! A publication: it sets entries one by one, then frees the others and updates the heartbeat.
 
 use crate::entry::Entry;
 use crate::error::SetError;
 use crate::writer::Page;
 
-/// What a publication did with the entries given.
+/// The result of a publication.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Published {
     /// Slots that were written.

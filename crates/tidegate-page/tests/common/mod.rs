@@ -1,4 +1,4 @@
-//! Entries that are made of one counter, so that a snapshot of two moments gives itself away.
+//! Entries made of one counter: a snapshot of two moments is inconsistent.
 
 use std::time::Duration;
 

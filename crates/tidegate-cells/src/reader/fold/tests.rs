@@ -56,7 +56,7 @@ fn counts_once_wherever_it_ends() {
         let stopped = fold_until(path, stop_before);
         assert_eq!(total(path), Some(731), "stopped before step {stop_before}");
         add(&alive, 1000);
-        // What was begun is gone through to the end, twice: the second time, names leave the list.
+        // Each fold that was begun is run to the end twice: in the second run, names leave the list.
         assert!(!fold_until(path, usize::MAX));
         assert!(!fold_until(path, usize::MAX));
         assert_eq!(total(path), Some(1731), "stopped before step {stop_before}");
