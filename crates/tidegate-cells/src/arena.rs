@@ -90,7 +90,7 @@ impl Arena {
         self.place(word, words)
     }
 
-    /// The place may be given to another value. Nobody uses it any more.
+    /// Frees a slot that is no longer used, for another value.
     pub(crate) fn release(&mut self, word: u64, words: usize) {
         self.free.entry(words).or_default().push(word);
     }
@@ -204,7 +204,7 @@ impl Arena {
             len,
             region,
         });
-        // Of a file that is yet to be made, the header is not ours yet: a child of fork still sees its parent's.
+        // The header of a file that does not exist yet is not ours: a child of fork still sees its parent's.
         if file.is_some() {
             self.word(header::TABLE + at * 8, kind.entry(len));
             self.word(header::SEGMENTS, at as u64 + 1);
@@ -212,7 +212,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Sets a word of the header; what was written before is seen by every thread that sees it.
+    /// Sets a word of the header. A thread that sees it also sees all earlier writes.
     fn word(&self, offset: usize, value: u64) {
         self.header.words()[offset / 8].store(value, Ordering::Release);
     }

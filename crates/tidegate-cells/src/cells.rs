@@ -21,7 +21,7 @@ struct Cell<A>(Pinned<Of<A>>);
 #[derive(Debug)]
 struct Of<A> {
     series: Series,
-    /// Of histograms.
+    /// The bounds of a histogram.
     bounds: Arc<[f64]>,
     attached: A,
 }
@@ -68,7 +68,7 @@ impl<A> Cell<A> {
     }
 }
 
-/// A handle that is a cell and more is one count of references, not two, if what is more is attached to the cell.
+/// Attaches data to a cell, so that a handle of both has one reference count instead of two.
 macro_rules! attached {
     ($($cell:ident { $inner:tt $(, $field:ident)* })*) => {$(
         impl<A> $cell<A> {
@@ -111,8 +111,8 @@ pub(crate) fn add_float(word: &AtomicU64, by: f64) {
     }
 }
 
-/// Adds to a value what was counted elsewhere under the same series; `old` gives its words. A gauge that was set
-/// here since keeps its value.
+/// Adds the words of another value of the same series; `old` gives them. A gauge that was set here since keeps its
+/// value.
 pub(crate) fn carry_over(kind: &Kind, words: &[AtomicU64], old: impl Fn(usize) -> u64) {
     let add = |at: usize| {
         words[at].fetch_add(old(at), Ordering::Relaxed);
@@ -194,7 +194,7 @@ pub struct FloatCell<A = ()> {
 }
 
 impl<A> FloatCell<A> {
-    /// Adds. To a counter, less than zero and what is no number is not added but counted as invalid.
+    /// Adds to the value. A counter refuses a negative value, NaN and +Inf, and counts it as invalid.
     #[inline]
     pub fn add(&self, by: f64) {
         if self.counts && !(0.0..f64::INFINITY).contains(&by) {
@@ -241,7 +241,7 @@ impl<A> FloatCell<A> {
         }
     }
 
-    /// Sets it to zero, a counter as well: for what starts again within its process.
+    /// Sets it to zero, a counter too: for a component that restarts within its process.
     pub fn reset(&self) {
         if let Some([value, ..]) = self.cell.words() {
             value.store(0, Ordering::Relaxed); // the bits of 0.0
@@ -262,7 +262,7 @@ const LINEAR_BOUNDS: usize = 32;
 pub struct HistogramCell<A = ()>(Cell<A>);
 
 impl<A> HistogramCell<A> {
-    /// Counts a value. What is no number is not, but counted as invalid.
+    /// Counts a value. NaN is counted as invalid instead.
     #[inline]
     pub fn observe(&self, value: f64) {
         if value.is_nan() {
@@ -307,7 +307,7 @@ impl<A> HistogramCell<A> {
 pub struct ExponentialCell<A = ()>(Cell<A>);
 
 impl<A> ExponentialCell<A> {
-    /// Counts a value. What is not finite is not, but counted as invalid.
+    /// Counts a value. A value that is not finite is counted as invalid instead.
     #[inline]
     pub fn observe(&self, value: f64) {
         if !value.is_finite() {
@@ -332,7 +332,7 @@ impl<A> ExponentialCell<A> {
 pub struct SummaryCell<A = ()>(Cell<A>);
 
 impl<A> SummaryCell<A> {
-    /// Counts a value. What is no number is not, but counted as invalid.
+    /// Counts a value. NaN is counted as invalid instead.
     #[inline]
     pub fn observe(&self, value: f64) {
         if value.is_nan() {

@@ -16,7 +16,7 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
-    /// The default directory is somebody else's, who could read and remove what is written there.
+    /// The default directory belongs to another user, who could read and remove the files there.
     #[error("{path} belongs to another user: cells need another directory")]
     Foreign {
         /// The directory above it.
@@ -38,7 +38,7 @@ pub enum Error {
         /// The error in it.
         why: SpecError,
     },
-    /// A family of this name is there with another instrument, unit or other labels.
+    /// A family of this name exists with another instrument, another unit or other labels.
     #[error("`{name}` exists already, as {existing} with labels {labels:?}")]
     Conflict {
         /// The family.
@@ -78,7 +78,7 @@ pub enum SpecError {
     /// The help or unit is too long.
     #[error("the help is longer than 8,192 bytes, or the unit than 1,024")]
     Text,
-    /// Too many labels, or a label without a name, or with one that is too long or there twice.
+    /// Too many labels, or a label name that is missing, too long or repeated.
     #[error("more than 64 labels, or one without a name, with a name that is too long, or there twice")]
     Labels,
     /// The bounds are not ascending finite numbers, or too many.

@@ -60,8 +60,8 @@ impl Family {
         &self.inner.spec
     }
 
-    /// The series of these label values, one a label of the family. One that is there is found without a lock or
-    /// an allocation. If there can be no more, it is the overflow series, and counted.
+    /// The series of these label values, one for each label of the family. A known series is found without a lock or an
+    /// allocation. If the family is full, the call returns and counts the overflow series.
     pub fn with(&self, values: &[&str]) -> Series {
         self.store.ready();
         let hash = self.inner.table.hash(values);
@@ -79,8 +79,8 @@ impl Family {
         }
     }
 
-    /// Ends the series of these label values: it is no longer read, what it counted is gone. False if there is
-    /// none. Cells that are still held count where nobody looks.
+    /// Ends the series of these label values: readers no longer see it, and its counts are gone. False if there is
+    /// none. Cells that are still held count without effect.
     pub fn remove(&self, values: &[&str]) -> bool {
         let fits = values.len() == self.inner.spec.labels.len();
         fits && {

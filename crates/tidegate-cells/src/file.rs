@@ -31,8 +31,8 @@ pub(crate) fn now_ns() -> u64 {
 /// The header of a new file of this process.
 pub(crate) fn header(role: Role) -> Header {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
-    // The keys of the standard library's hashes are drawn from the system once a thread and counted up then; a
-    // child of fork goes on with the same, so the process and the time are in it too.
+    // The standard library draws its hash keys once a thread and then counts up. A child of fork continues with the
+    // same keys, so the id also includes the process and the time.
     let pid = std::process::id();
     let drawn = (pid, now_ns(), DRAWN.fetch_add(1, Ordering::Relaxed));
     let epoch = RandomState::new().hash_one(drawn).max(1);
@@ -48,7 +48,7 @@ pub(crate) fn header(role: Role) -> Header {
     }
 }
 
-/// Field 22 of `/proc/self/stat`; 0 without `/proc`, where the epoch still tells processes apart.
+/// Field 22 of `/proc/self/stat`; 0 without `/proc`, where the epoch still distinguishes processes.
 fn start_time() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field, the name, is in parentheses and may contain anything.
@@ -65,7 +65,7 @@ fn boot() -> u64 {
     })
 }
 
-/// Reserves `len` bytes from `offset` on: what is not there is an error now, and not SIGBUS later.
+/// Reserves `len` bytes from `offset` on: missing space is an error now, and not SIGBUS later.
 pub(crate) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(Resource::Fsize).current;
     if limit.is_some_and(|limit| offset + len > limit) {
@@ -99,8 +99,8 @@ pub(crate) struct Content<'a> {
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) file: File,
-    /// Opened once more for the lock that says that we live. A mapping holds what it was made from open, lock and
-    /// all, and children of fork inherit mappings.
+    /// A second open file for the lock, which says that we live. A mapping keeps its open file and lock, and children
+    /// of fork inherit mappings.
     pub(crate) _lock: Option<File>,
 }
 
@@ -143,7 +143,7 @@ fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error>
 fn fill(file: &File, path: &Path, content: &Content<'_>) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32; // defined as int in C
     let lock = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    // Waits for readers, who only have a look whether it is locked.
+    // Waits for readers, which only test the lock.
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
     reserve(file, 0, content.size)?;
     write_parts(file, content)?;

@@ -2,9 +2,8 @@
 
 use crate::layout::{HEADER_SIZE, Header, Identity, RECORD_HEAD, Role, SEGMENT_SIZE, SegmentKind, header};
 
-/// Name and bytes of a file. The first bytes say which: whether of a process or retained, and what is written over
-/// the words of the header that change. The rest is records, each a length, a kind and so much payload, which get
-/// their checksums; it is the values as well.
+/// Name and bytes of a file. The first bytes choose its role, and the changing words of the header. The rest is
+/// records, each a length, a kind and a payload, which get their checksums. The same bytes are the values.
 pub fn file(data: &[u8]) -> (String, Vec<u8>) {
     let (how, rest) = data.split_at_checked(12).unwrap_or((&[], data));
     let choice = how.first().copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The bytes of a file: the header page, the table of segments, and the limits of what a record may hold.
-//! `docs/cells.md` has the same as tables.
+//! The bytes of a file: the header page, the table of segments, and the limits of a record's content. `docs/cells.md`
+//! has the same as tables.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub const MAX_LABELS: usize = 64;
 pub const MAX_BOUNDS: usize = 1024;
 /// Most resource attributes.
 pub const MAX_ATTRIBUTES: usize = 256;
-/// Longest payload of a record: what the largest of the above can take.
+/// Longest payload of a record: that of the largest content above.
 pub const MAX_PAYLOAD: usize = 2 * 1024 * 1024;
 
 /// Byte offsets in the header.
@@ -40,7 +40,7 @@ pub mod header {
     pub const VERSION: usize = 8;
     /// `u32`, [`HEADER_SIZE`](super::HEADER_SIZE).
     pub const SIZE: usize = 12;
-    /// `u32`, 0: of a process, 1: what is retained of dead ones.
+    /// `u32`, 0: of a process, 1: retained counts of dead processes.
     pub const ROLE: usize = 16;
     /// `u32`.
     pub const PID: usize = 20;
@@ -54,13 +54,13 @@ pub mod header {
     pub const CREATED_NS: usize = 48;
     /// `u32`, CRC-32 of all bytes before.
     pub const CRC: usize = 56;
-    /// `u64`, segments that are there.
+    /// `u64`, number of segments.
     pub const SEGMENTS: usize = 64;
     /// `u64`, bytes of records that are whole.
     pub const DESCRIPTORS: usize = 72;
     /// `u64`, look-ups that got the overflow series because their family has as many as it may.
     pub const REFUSED_SERIES: usize = 128;
-    /// `u64`, look-ups that got the overflow series, and families that were not made, for want of room.
+    /// `u64`, look-ups that got the overflow series, and families that were not made, because of a lack of room.
     pub const REFUSED_ROOM: usize = 136;
     /// `u64`, uses that made no sense: a counter that falls, a value that is no number, wrong labels.
     pub const INVALID: usize = 144;

@@ -58,7 +58,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Puts something else under the same addresses, in one step: no access faults meanwhile.
+    /// Replaces the memory under the same addresses in one step: no access faults meanwhile.
     pub(crate) fn replace(&self, backing: Backing<'_>) -> io::Result<()> {
         let bytes = self.words * 8;
         // SAFETY: the range is exactly the one that this region owns. Slots into it see other values after

@@ -26,7 +26,7 @@ pub(crate) enum Record {
     },
     /// The series at this slot has ended.
     End {
-        /// As of the series.
+        /// The slot of the series.
         slot: u64,
     },
     /// A process whose values this file contains.
@@ -42,7 +42,7 @@ pub(crate) enum Record {
 pub(crate) enum SeriesRole {
     /// Its label values'.
     Normal,
-    /// That of all label sets which found no room. One word more than the value: how many look-ups it took.
+    /// The series of all label sets without room. It has one word more than the value: the number of its look-ups.
     Overflow,
     /// In a retained file, of one dead process: a gauge that every process keeps for itself.
     Of(Identity),

@@ -71,7 +71,7 @@ pub enum Kind {
     Counter,
     /// An `f64` that grows.
     FloatCounter,
-    /// An `i64` to which is added. The sum includes what dead processes added.
+    /// An `i64` that goes up and down. The sum includes the parts of dead processes.
     UpDownCounter,
     /// An `f64` that is set or added to.
     Gauge(GaugeMode),
@@ -142,7 +142,7 @@ impl Kind {
 /// A family: all series of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FamilySpec {
-    /// Its name, in whatever convention the user has.
+    /// Its name, in any convention.
     pub name: String,
     /// Its description, in a sentence.
     pub help: String,

@@ -62,7 +62,7 @@ impl SeriesValue {
 /// Names and values of labels.
 pub type Labels = Arc<[(Arc<str>, Box<str>)]>;
 
-/// The label of the series that takes what has no room.
+/// The label of the series for label sets without room.
 pub const OVERFLOW_LABEL: (&str, &str) = ("otel_metric_overflow", "true");
 
 /// A value; which one is of the family's [`Kind`].
@@ -202,7 +202,7 @@ fn join(a: &Buckets, a_scale: i32, b: &Buckets, b_scale: i32, scale: i32) -> Buc
     let Some((low, high)) = joint(a, a_scale, b, b_scale, scale) else {
         return Buckets::default();
     };
-    // Numbers that no writer makes may lie further apart than that; they end up in the last bucket.
+    // Numbers that no writer makes may be further apart than that; they count in the last bucket.
     let width = (high - low + 1).min(BUCKETS as i64);
     let mut counts = vec![0_u64; width as usize];
     for (buckets, from) in [(a, a_scale), (b, b_scale)] {

@@ -111,7 +111,7 @@ impl Drop for Lock {
 pub(crate) fn create(path: &Path, geometry: Geometry, mode: u32) -> Result<(WriteMap, FileId), Error> {
     check_replaceable(path)?;
     let unfinished = beside(path, ".new")?;
-    // Of a writer that was killed; nobody else has that name while we have the lock.
+    // A file of a killed writer; no other writer uses that name while we have the lock.
     match std::fs::remove_file(&unfinished) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("remove", &unfinished, e)),
         _ => {}

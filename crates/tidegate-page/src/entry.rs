@@ -57,7 +57,7 @@ impl State {
     }
 }
 
-/// One entry as the writer gives it. `..Entry::default()` fills in what there is not.
+/// One entry as the writer gives it. `..Entry::default()` fills in the missing fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entry<'a> {
     /// Name of the composite; not empty.

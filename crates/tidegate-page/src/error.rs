@@ -164,7 +164,7 @@ pub enum ReadError {
     /// The entry was removed, or the page was closed.
     #[error("the entry is gone")]
     Gone,
-    /// The slot holds what no writer of this version writes.
+    /// The content of the slot is none that a writer of this version writes.
     #[error("the slot is malformed")]
     Malformed,
 }

@@ -23,7 +23,7 @@ pub const TEXT_SIZE: usize = 512;
 /// Most quantiles of an entry.
 pub const MAX_QUANTILES: usize = 4;
 
-/// Most slots of a page: 44 MiB, and a bound on what a hostile header can make us believe.
+/// The most slots of a page: 44 MiB. The limit also bounds the damage by a hostile header.
 pub const MAX_CAPACITY: u32 = 1 << 16;
 
 /// The largest header and slot that a reader accepts from a later writer of this version.
@@ -106,7 +106,7 @@ pub mod slot {
     pub const TEXT: usize = 192;
 }
 
-/// Bits of [`slot::FLAGS`]: the number is there.
+/// Bits of [`slot::FLAGS`]: the number is present.
 pub mod flag {
     /// `value`.
     pub const VALUE: u16 = 1;
@@ -152,7 +152,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// As written here.
+    /// The geometry that this version writes.
     pub(crate) const fn of_capacity(capacity: u32) -> Self {
         Geometry {
             header_size: HEADER_SIZE as u32,

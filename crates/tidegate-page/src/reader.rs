@@ -61,7 +61,7 @@ pub struct Handle {
     boot: u64,
 }
 
-/// An entry as [`Reader::list`] tells it.
+/// An entry in the result of [`Reader::list`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listed {
     /// Name of the composite.
@@ -162,7 +162,7 @@ impl Reader {
         self.heartbeat().is_some_and(near)
     }
 
-    /// Whether the file at the path is still the one that is open. One system call.
+    /// Whether the open file is still the one at the path. One system call.
     pub fn is_current(&self) -> bool {
         create::file_at(&self.path).is_ok_and(|there| there == self.id)
     }

@@ -20,10 +20,10 @@ use crate::text::{Lens, Text};
 
 pub use round::{Published, Round};
 
-/// A page being written. Dropping it closes it: readers find their entries gone, the heart stops, and
-/// the file is removed.
+/// A page being written. A drop closes it: readers find their entries gone, the heartbeat stops, and the file is
+/// removed.
 ///
-/// Nothing is allocated once every entry has its slot.
+/// The page allocates nothing once every entry has its slot.
 #[derive(Debug)]
 pub struct Page {
     path: PathBuf,
@@ -111,7 +111,7 @@ impl Page {
         Round::new(self)
     }
 
-    /// Sets one entry outside of any round. True if its slot was written, false if it was there already.
+    /// Sets one entry outside of any round. True if its slot was written, false if the slot has it already.
     ///
     /// # Errors
     /// [`SetError`], other than `Duplicate`.
@@ -237,7 +237,7 @@ impl Page {
         true
     }
 
-    /// Frees what was not set in this round.
+    /// Frees the slots that this round has not set.
     fn sweep(&mut self, seen: usize) -> usize {
         let before = self.index.len();
         if seen == before {
@@ -281,7 +281,7 @@ fn slot_words(map: &WriteMap, geometry: Geometry, slot: u32) -> Option<&[AtomicU
     map.words().get(geometry.slot_word(slot)..)?.first_chunk()
 }
 
-/// Only what differs, so that a line that does not change stays in the caches of readers.
+/// Stores only words that differ, so that an unchanged line stays in the caches of readers.
 fn store_changed(words: &[AtomicU64], values: &[u64]) {
     for (word, value) in words.iter().zip(values) {
         if word.load(Ordering::Relaxed) != *value {

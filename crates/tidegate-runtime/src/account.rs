@@ -260,7 +260,8 @@ impl Account {
         room()
     }
 
-    /// Nobody is refused for what was given back to the system since the last measurement.
+    /// Whether `condition` holds now, or after a new measurement: memory returned to the system since the last one
+    /// refuses no request.
     fn holds_again(&self, mut condition: impl FnMut() -> bool) -> bool {
         condition() || (self.measure_again() && condition())
     }
@@ -270,7 +271,7 @@ impl Account {
         self.counters.reserved()
     }
 
-    /// Bytes of reservations that are there.
+    /// Bytes of reservations that are allocated.
     pub fn filled_bytes(&self) -> usize {
         self.counters.filled()
     }
@@ -303,10 +304,10 @@ impl Account {
         self.freed.notify_one();
     }
 
-    /// Waits shortly until `attempt` succeeds, as long as `is_worth_it`.
+    /// Waits up to [`LONGEST_WAIT`] until `attempt` succeeds, while `is_worth_it`.
     ///
-    /// Room that was freed is tried by one waiter after the other, in the order of their coming: a wake-up is passed on until
-    /// it reaches one that has tried already. So a large request keeps no room from small ones.
+    /// The waiters try freed room one after the other, in order of arrival. Each passes the wake-up on, until it
+    /// reaches one that has tried already. So a large request keeps no room from small ones.
     async fn in_time(
         &self,
         bytes: usize,
@@ -337,8 +338,9 @@ impl Account {
         }
     }
 
-    /// Measures now, if this is the account of this process and the last time is long enough ago. Says whether less is used
-    /// than was thought. More is not believed: what others have just let go of is still resident, and will be used again.
+    /// Measures now if this is the account of this process and the last measurement is old enough. Says whether the use
+    /// is lower than assumed. A higher result is ignored: memory that others freed is still resident, and will be used
+    /// again.
     fn measure_again(&self) -> bool {
         if !self.is_live.load(Relaxed) || !self.is_measure_due() {
             return false;
@@ -413,7 +415,7 @@ impl Account {
         now < self.shortages[ceiling as usize].until.load(Relaxed)
     }
 
-    /// Returns when room under `ceiling` is refused to somebody.
+    /// Returns when the next request under `ceiling` is refused room.
     pub(crate) fn shortage(&self, ceiling: Ceiling) -> impl Future<Output = ()> {
         self.shortages[ceiling as usize].begins.notified()
     }

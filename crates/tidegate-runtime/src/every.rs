@@ -51,7 +51,7 @@ impl Every {
         }
     }
 
-    /// Of several threads that ask at once, one gets true.
+    /// If several threads ask at once, one gets true.
     fn is_due(&self, interval: Duration, now: Instant) -> bool {
         let now = millis(now.saturating_duration_since(self.start)).saturating_add(1);
         let last = self.last.load(Relaxed);

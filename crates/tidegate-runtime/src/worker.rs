@@ -26,7 +26,7 @@ pub fn give_way() {
     let _ = setpriority_process(None, others + NICE);
 }
 
-/// Does work that blocks or takes long on a thread that gives way. It has the runtime of the caller.
+/// Does work that blocks or takes long on a background thread of low priority. It has the runtime of the caller.
 pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> task::JoinHandle<T> {
     /// The stack size in bytes. Queries are evaluated by recursion, as deep as their parser allows. Without
     /// optimisation a level takes up to 20 KiB.
@@ -61,7 +61,7 @@ impl Turns {
         Self(Semaphore::const_new(at_a_time))
     }
 
-    /// As [`in_background`] does it. `None`: it panicked.
+    /// Runs work like [`in_background`] does. `None`: it panicked.
     pub async fn in_background<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -138,7 +138,7 @@ impl Slot {
         Self::of(&SLOTS).await
     }
 
-    /// The same for work on what goes out: to write, compress or sign a large request. Those who send wait for each other only.
+    /// The same for work on data to send: to write, compress or sign a large request. Senders wait only for each other.
     pub async fn to_send() -> Result<Self, Overloaded> {
         Self::of(&OUTGOING).await
     }
@@ -154,7 +154,7 @@ impl Slot {
         Ok(Self { _permit: permit })
     }
 
-    /// The place that somebody has, or the next free one.
+    /// Takes the slot that the caller has, or waits for a free one.
     ///
     /// # Errors
     /// Those of [`Slot::get`].
@@ -165,7 +165,7 @@ impl Slot {
         }
     }
 
-    /// Does the work here, to its end, even when nobody waits for it any more.
+    /// Runs the work to its end, even when the caller no longer waits for it.
     ///
     /// # Errors
     /// It has panicked, or the gateway stops.
@@ -176,7 +176,7 @@ impl Slot {
         self.run_on(work).await.map(|(done, _)| done)
     }
 
-    /// The same, and the place is there for more work.
+    /// The same, and gives the slot back for more work.
     ///
     /// # Errors
     /// It has panicked, or the gateway stops.
@@ -221,7 +221,7 @@ impl Pause {
 }
 
 impl Worker {
-    /// None yet; its thread gets this name.
+    /// A worker that is not started; its thread gets this name.
     pub fn new(name: &'static str) -> Self {
         Self {
             name,

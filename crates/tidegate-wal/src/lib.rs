@@ -51,7 +51,7 @@ pub enum Purpose {
     Unread,
     /// The same, but the owner has it in memory: only a later run reads it back.
     Claimed,
-    /// To be part of the owner's state: nobody settles it, a snapshot takes its place.
+    /// It is part of the owner's state: a snapshot replaces it, so no caller settles it.
     State,
 }
 
@@ -60,7 +60,7 @@ pub enum Purpose {
 pub enum Joins {
     /// Before it is handed to the log.
     BeforeAppend,
-    /// When the log tells that it is kept, on the log's thread.
+    /// When the log reports that it is kept, on the log's thread.
     WhenKept,
 }
 
@@ -105,7 +105,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// The directory of one owner's log: its id, with `/` and whatever else a file name should not have replaced.
+    /// The directory of one owner's log: its id, with `/` and other characters unsuitable for a file name replaced.
     pub fn directory_of(&self, owner: &str) -> PathBuf {
         let plain = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') {
             true => c.to_string(),
@@ -132,7 +132,7 @@ impl Quota {
         })
     }
 
-    /// Sets bytes aside for what is to be written.
+    /// Reserves bytes for data to be written; `None`: the quota leaves no room.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Share> {
         let sum = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.used.fetch_update(Relaxed, Relaxed, sum).ok()?;
@@ -157,7 +157,7 @@ impl Quota {
         self.used.load(Relaxed)
     }
 
-    /// The log's files have grown or shrunk: they are what they are, whatever was set aside before.
+    /// Updates the use after the log's files have grown or shrunk: their sizes count, not earlier reservations.
     fn resize(&self, before: u64, now: u64) {
         match now >= before {
             true => self.used.fetch_add(now - before, Relaxed),

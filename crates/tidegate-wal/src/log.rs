@@ -66,7 +66,7 @@ struct Buffer {
 }
 
 impl Log {
-    /// Opens the log of a directory, which is made if need be.
+    /// Opens the log of a directory. It makes the directory if necessary.
     ///
     /// # Errors
     /// The directory can't be made, read or locked (another process has it).
@@ -172,14 +172,14 @@ impl Log {
         Ok(())
     }
 
-    /// Notes that nobody needs data any more, or will need it when it is appended.
+    /// Notes that data is no longer needed, or will not be needed once it is appended.
     pub fn settle(&mut self, seq: u64) {
         self.buffer.settled.push(seq);
     }
 
-    /// Writes what is buffered. After an error none of it is in the log, except what was settled, which stays noted.
+    /// Writes the buffered records. After an error none of it is in the log; settled numbers stay noted.
     pub fn flush(&mut self) -> io::Result<()> {
-        // Data can be settled before it is appended: a note of it must not stand before it.
+        // Data can be settled before it is appended: a note of it must not precede it.
         let appended = |seq: &mut u64| *seq < self.next_seq;
         let settled: Vec<_> = self.buffer.settled.extract_if(.., appended).collect();
         let written = self.write(&settled);
@@ -187,7 +187,7 @@ impl Log {
             self.buffer.pieces.clear();
             self.buffer.data.clear();
             self.close();
-            // A full disk can do with what they take.
+            // A full disk needs their space.
             self.pool.clear();
         }
         for seq in settled {
@@ -257,7 +257,7 @@ impl Log {
         self.open_file(seq)
     }
 
-    /// Sees to it that there is a file, whose first data is to be this.
+    /// Opens a file, unless one is open; its first data is to be `seq`.
     fn open_file(&mut self, seq: u64) -> io::Result<()> {
         if self.file.is_some() {
             return Ok(());
@@ -291,7 +291,7 @@ impl Log {
             return Ok(());
         };
         if let Err(error) = self.buffer.pieces.write(file, newest.len) {
-            // Best effort: what stays is torn, and a recovery skips it.
+            // Best effort: the rest is torn, and a recovery skips it.
             let _ = newest.cut(file);
             return Err(error);
         }
@@ -306,7 +306,7 @@ impl Log {
             all_claimed &= claimed;
             newest.add(head, claimed);
         }
-        // Nothing there to read: the reader need not look at it.
+        // It has no unread data: the reader can skip it.
         if all_read && all_claimed {
             self.cursor.offset = newest.len;
         }
@@ -337,7 +337,7 @@ impl Log {
         }
     }
 
-    /// Deletes the oldest segments that nobody needs; the one that is appended to stays.
+    /// Deletes the oldest segments that are no longer needed; the one that is appended to stays.
     fn reclaim(&mut self) {
         let snapshot = self.snapshot;
         // The log writes about as much between the next two snapshots. All files of that time come free at once.
@@ -359,7 +359,7 @@ impl Log {
         }
     }
 
-    /// Tells the quota what the files take. Where it could be short of room there are no spare ones.
+    /// Reports the size of the files to the quota. If the quota could be short of room, the pool has no files.
     fn weigh(&mut self) {
         let segments: u64 = self.segments.iter().map(Segment::weight).sum();
         let others = self.quota.used().saturating_sub(self.bytes);
@@ -383,7 +383,7 @@ impl Drop for Log {
     }
 }
 
-/// The first number from here on whose file is not there: one that can't be read stays.
+/// The first number from `seq` on without a file: an unreadable file stays.
 fn unused(directory: &Path, mut seq: u64) -> u64 {
     while std::fs::symlink_metadata(Segment::path(directory, seq)).is_ok() {
         seq += 1;

@@ -22,7 +22,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Appends some, without a copy where they are many.
+    /// Appends bytes, without a copy if they are many.
     pub(super) fn push(&mut self, piece: &Bytes) {
         if piece.len() < SMALL {
             return self.copy(piece);

@@ -53,9 +53,9 @@ const SALT_AT: usize = 16;
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Somebody's data.
+    /// Data of the owner.
     Data,
-    /// Numbers of data that nobody needs any more.
+    /// Numbers of data that is no longer needed.
     Settled,
     /// Data that the owner's state is made of.
     State,
@@ -114,19 +114,19 @@ enum Layout {
 }
 
 impl Seal {
-    /// Of a file that is new.
+    /// The seal of a new file.
     pub const fn fresh(salt: u32) -> Self {
         let layout = Layout::Fresh;
         Self { salt, layout }
     }
 
-    /// Of a file that holds records of another segment still.
+    /// The seal of a file that still holds records of another segment.
     pub const fn reused(salt: u32) -> Self {
         let layout = Layout::Reused;
         Self { salt, layout }
     }
 
-    /// Of a file whose marks are not salted, which an earlier version of the gateway made.
+    /// The seal of a file from an earlier version of the gateway, whose marks are not salted.
     pub const fn plain(salt: u32) -> Self {
         let layout = Layout::Plain;
         Self { salt, layout }

@@ -97,7 +97,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// None yet.
+    /// An empty replay.
     pub(super) fn after(covered: Option<u64>) -> Self {
         Self {
             covered,
@@ -216,7 +216,7 @@ fn unsettled(from: u64, to: u64, settled: &[(u64, u64)]) -> u64 {
 /// A file whose head is damaged is kept for people, out of the way of a new one of the same name. Gives its length.
 fn put_aside(path: &Path) -> u64 {
     let length = std::fs::metadata(path).map_or(0, |file| file.len());
-    // An empty file is one that was being made when the process ended.
+    // An empty file was being made when the process ended.
     let _ = match length {
         0 => std::fs::remove_file(path),
         _ => std::fs::rename(path, path.with_extension("damaged")),

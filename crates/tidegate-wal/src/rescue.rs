@@ -13,8 +13,8 @@ const SEARCHED: u64 = 4 << 20;
 /// The offset of the first record.
 const FIRST: u64 = SEGMENT_HEAD as u64;
 
-/// The seal of a file whose head is damaged, and whose data may have these numbers. Nobody who sends telemetry chooses what
-/// is looked at: the salt that stands in the head, and the first record.
+/// The seal of a file whose head is damaged, and whose data may have these numbers. It uses the salt in the head and
+/// the first record: no sender of telemetry can choose these.
 pub(super) fn seal_without_head(
     window: &mut Window<'_>,
     numbers: &RangeInclusive<u64>,

@@ -13,7 +13,7 @@ use super::recovery::{Replay, Scan};
 use super::rescue::seal_without_head;
 use super::window::{PIECE, Search, Window, read_at};
 
-/// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of what is settled.
+/// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of settled data.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;
 
 /// A set of small numbers.
@@ -48,7 +48,7 @@ pub(super) struct Segment {
     /// Records that it has (or had, before damage): numbers `first` to `first + count - 1`.
     pub(super) count: u64,
     settled: Bits,
-    /// In somebody's memory: not to be read again.
+    /// Records that an owner has in memory: they are not read again.
     claimed: Bits,
     /// Records that are not settled.
     pub(super) open: u64,
@@ -69,9 +69,9 @@ pub(super) struct Segment {
 pub(super) enum Found {
     /// A record that is wanted, and where the next one begins.
     Record(Stored, u64),
-    /// Nothing that is wanted; go on there.
+    /// No wanted record; the next read starts there.
     Skip(u64),
-    /// A record that is wanted, but memory has no room for it.
+    /// A wanted record, but memory has no room for it.
     NoRoom,
     /// The file ends.
     End,
@@ -88,7 +88,7 @@ impl Segment {
         path.file_stem()?.to_str()?.parse().ok()
     }
 
-    /// A new file, readable by nobody else.
+    /// Creates a file that no other user can read.
     pub(super) fn create(directory: &Path, first: u64, salt: u32) -> io::Result<(Self, File)> {
         let (path, seal) = (Self::path(directory, first), Seal::fresh(salt));
         let file = OpenOptions::new()
@@ -234,7 +234,7 @@ impl Segment {
         lost
     }
 
-    /// Applies what is known to be settled, and forgets what can concern no older file.
+    /// Applies the settled ranges, and drops those that cannot concern an older file.
     fn settle_all(&mut self, settled: &mut Vec<(u64, u64)>) {
         let end = self.first + self.count;
         for (first, last) in settled.iter().copied() {
@@ -382,7 +382,7 @@ impl Segment {
         }
     }
 
-    /// Damage that came since the file was written or recovered. What is unread at the end of the file was in it.
+    /// Skips damage since the file was written or recovered. The unread end of the file was part of it.
     fn skip_damage(&mut self, offset: u64) -> io::Result<Found> {
         let Some(file) = &self.reader else {
             return Ok(Found::Skip(self.len));
@@ -403,7 +403,7 @@ impl Segment {
         Ok(Found::Skip(next))
     }
 
-    /// Gives up what could not be read: records that nobody has and nobody will. Gives their number and items by tag.
+    /// Gives up the unreadable records: they are lost. Gives their number, and their items by tag.
     pub(super) fn give_up_unread(&mut self) -> (u64, [u64; TAGS]) {
         let lost = (self.first..self.first + self.count).filter(|seq| self.is_wanted(*seq));
         let lost: Vec<_> = lost.collect();

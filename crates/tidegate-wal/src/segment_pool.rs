@@ -56,7 +56,7 @@ impl SegmentPool {
         self.0.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Gives the disk back what they take.
+    /// Deletes all files of the pool.
     pub(super) fn clear(&mut self) {
         self.0.drain(..).for_each(|(path, _)| delete(&path));
     }

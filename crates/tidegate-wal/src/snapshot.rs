@@ -26,7 +26,7 @@ use super::{Saving, State};
 const MAGIC: [u8; 8] = *b"tidesna\x01";
 const HEAD: usize = 20;
 const NAME: &str = "state";
-/// Of one that is being written, or of the one before, to be written over.
+/// The name of a snapshot that is being written, or of an older one that will be overwritten.
 const NEW: &str = "state.new";
 
 /// A check reads this many bytes at a time.
@@ -38,7 +38,7 @@ const UNSYNCED: usize = 4 << 20;
 /// A piece that took longer than this waited for the disk.
 const LONGEST_REST: Duration = Duration::from_millis(1);
 
-/// The snapshot of a log that none is made of while it runs: it holds what was true at the stop, and is good once.
+/// Takes the snapshot of a log that writes none while it runs. It has the state at the stop, and is valid once.
 pub fn take(directory: &Path, state: &dyn State) {
     read(directory, state);
     // Not there, most often; if it can't be removed, it is written over at the stop.
@@ -86,7 +86,7 @@ fn load(path: &Path) -> io::Result<Option<(u64, Vec<u8>)>> {
     Ok(Some((seq, state)))
 }
 
-/// The number and the checksum that stand in the head.
+/// The number and the checksum in the head.
 fn parse(head: &[u8; HEAD]) -> Option<(u64, u32)> {
     let seq = head.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?;
     let crc = head.get(16..20)?.try_into().ok().map(u32::from_le_bytes)?;
@@ -112,7 +112,7 @@ pub fn write(directory: &Path, seq: u64, saving: Saving) -> io::Result<u64> {
     write_at_leisure(directory, seq, saving, &AtomicBool::new(true))
 }
 
-/// The same; with rests until somebody is `waited_for`.
+/// The same, with rests between writes until `waited_for` is set.
 fn write_at_leisure(directory: &Path, seq: u64, saving: Saving, waited_for: &AtomicBool) -> io::Result<u64> {
     let new = directory.join(NEW);
     let mut file = Growing::begin(&new, seq, waited_for)?;
@@ -126,11 +126,11 @@ fn write_at_leisure(directory: &Path, seq: u64, saving: Saving, waited_for: &Ato
 /// Keeps the old file under the other name, to be overwritten. Freeing its blocks and allocating others costs more, and
 /// writers of the log would wait for the file system's journal.
 fn put_in_place(new: &Path, name: &Path) -> io::Result<()> {
-    // Not there yet, or no file system that can exchange two names.
+    // The name does not exist yet, or the file system cannot exchange two names.
     renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE).or_else(|_| std::fs::rename(new, name))
 }
 
-/// A snapshot that is being written: what is not whole is found under no name that anybody reads.
+/// A snapshot that is being written: no reader uses the name of an incomplete file.
 struct Growing<'a> {
     file: File,
     seq: u64,
@@ -204,7 +204,7 @@ impl Write for Growing<'_> {
     }
 }
 
-/// Of a state that follows.
+/// The checksum of a state that follows.
 fn checksum(seq: u64) -> crc32fast::Hasher {
     let mut checksum = crc32fast::Hasher::new();
     checksum.update(&seq.to_le_bytes());
@@ -221,7 +221,7 @@ pub(super) struct Underway {
     outcome: Receiver<io::Result<u64>>,
 }
 
-/// Tells what came of it, also when that is a panic.
+/// Reports the outcome, even after a panic.
 struct Telling<F: Fn()> {
     outcome: Option<io::Result<u64>>,
     to: SyncSender<io::Result<u64>>,
@@ -231,7 +231,7 @@ struct Telling<F: Fn()> {
 impl<F: Fn()> Drop for Telling<F> {
     fn drop(&mut self) {
         let panicked = || Err(io::Error::other("making a snapshot panicked (a bug)"));
-        // There is room for one; who does not wait need not know.
+        // The channel has room for one; a caller that does not wait does not need it.
         let _ = self.to.send(self.outcome.take().unwrap_or_else(panicked));
         (self.ended)();
     }

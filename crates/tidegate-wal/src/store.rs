@@ -57,7 +57,7 @@ impl Append {
     }
 }
 
-/// Room in memory for what is read back.
+/// Room in memory for data that is read back.
 #[derive(Debug)]
 pub struct ReadRoom {
     held: Held,
@@ -90,9 +90,9 @@ impl ReadRoom {
 pub struct Outbox {
     /// The data that was read back.
     pub read: ReadBack,
-    /// Room for what was read back.
+    /// Room for the data that was read back.
     pub room: Option<ReadRoom>,
-    /// Unread data that could not be written: its owner has it again.
+    /// Unread data that could not be written: it returns to its owner.
     pub failed: Vec<Append>,
     /// The number of items in all of this. They count as backlog until [`Store::taken`].
     pub items: u64,
@@ -114,7 +114,7 @@ pub(super) struct Inner {
     pub(super) come: Condvar,
     /// Notified when the outbox has something.
     pub(super) notify: Arc<Notify>,
-    /// Items on disk that nobody has in memory.
+    /// Items on disk that are not in memory.
     pub(super) backlog: AtomicU64,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct Post {
     pub(super) next_seq: u64,
     pub(super) settled: Vec<u64>,
     pub(super) reading: Reading,
-    /// Room for what is asked for.
+    /// Room for the requested data.
     pub(super) room: Option<ReadRoom>,
     pub(super) closing: bool,
     /// A snapshot was written, or could not be.
@@ -140,12 +140,12 @@ pub(super) struct Post {
 /// The state of a request for the next data in the log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// Nobody has asked.
+    /// No request is pending.
     #[default]
     Idle,
     Asked,
     Underway,
-    /// The answer is in the outbox, which has room for one: nobody asks again before it is collected.
+    /// The answer is in the outbox, which has room for one: no request is possible until it is collected.
     Answered,
 }
 
@@ -202,7 +202,7 @@ impl Store {
             return Err(NeverFits);
         }
         let post = self.inner.post();
-        // After the end nobody would write it.
+        // After the end, no thread would write it.
         let failing = post.closing || post.failed_until.is_some_and(|until| Instant::now() < until);
         // One that is larger than all that may wait goes alone.
         let crowded = post.waiting_bytes > 0 && post.waiting_bytes + bytes > MAX_WAITING_BYTES;
@@ -228,7 +228,7 @@ impl Store {
         seq
     }
 
-    /// Nobody needs this data any more.
+    /// Notes that this data is no longer needed.
     pub fn settle(&self, seq: u64) {
         self.inner.post().settled.push(seq);
         self.inner.come.notify_one();
@@ -251,12 +251,12 @@ impl Store {
         }
     }
 
-    /// The number of what is appended next.
+    /// The number of the next data to be appended.
     pub fn next_seq(&self) -> u64 {
         self.inner.post().next_seq
     }
 
-    /// Items on disk (or on their way) that nobody has in memory.
+    /// Items on disk (or on their way) that are not in memory.
     pub fn backlog(&self) -> u64 {
         self.inner.backlog.load(Relaxed)
     }
@@ -283,7 +283,7 @@ impl Store {
         let _ = self.inner.backlog.fetch_update(Relaxed, Relaxed, less);
     }
 
-    /// Writes what is there and ends the thread. What could not be written is in the outbox.
+    /// Writes all waiting data and ends the thread. Data that could not be written is in the outbox.
     pub fn close(&self) {
         self.inner.post().closing = true;
         self.inner.come.notify_one();

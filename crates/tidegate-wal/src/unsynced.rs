@@ -36,7 +36,7 @@ impl Unsynced {
         }
     }
 
-    /// Nobody needs that segment any more.
+    /// Drops a segment that is no longer needed.
     pub(super) fn forget(&mut self, first: u64) {
         self.closed.retain(|(closed, _)| *closed != first);
     }

@@ -176,7 +176,7 @@ impl<'a> Window<'a> {
     /// Whether a record has the checksum that its head says.
     fn is_sound(&mut self, at: u64, promise: &Promise, seal: Seal) -> io::Result<bool> {
         let end = at + promise.bytes() as u64;
-        // One that fits is in memory as a whole: a search that goes on in it does not read it again.
+        // A record that fits is in memory as a whole: a search that continues in it does not read it again.
         if promise.bytes() <= PIECE && self.get(at, promise.bytes())?.is_none() {
             return Ok(false);
         }
@@ -191,7 +191,7 @@ impl<'a> Window<'a> {
         Ok(is_sound)
     }
 
-    /// Shows what is between two offsets, piece by piece. False: the file is shorter.
+    /// Shows the bytes between two offsets, piece by piece. False: the file is shorter.
     fn pieces(&mut self, from: u64, to: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let mut at = from;
         while at < to {

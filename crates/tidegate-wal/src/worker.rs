@@ -16,7 +16,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Written in one go, at least.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// When the disk is still busy with what it was given before.
+/// The delay of the next sync if the disk is still busy with the one before.
 const SYNC_AGAIN: Duration = Duration::from_millis(10);
 
 /// A log, and for whom it is kept.
@@ -27,7 +27,7 @@ pub(super) struct Worker {
     /// Runs if data is synced at an interval.
     pub(super) syncer: Option<Syncer>,
     pub(super) sync_at: Option<Instant>,
-    /// The one that is being written.
+    /// The snapshot that is being written.
     pub(super) snapshot: Option<Underway>,
 }
 
@@ -58,7 +58,7 @@ impl Worker {
             if closing {
                 drop(snapshot);
                 let last = self.save();
-                // Nobody appends any more, but somebody may have just now.
+                // No caller appends any more, but one may have just now.
                 let rest = std::mem::take(&mut self.inner.post().appends);
                 written &= self.write(rest);
                 self.begin_snapshot(last.filter(|_| written));
@@ -77,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// Until there is something to do; with `at_once` what there is.
+    /// Waits for work. With `at_once` it returns immediately, even without work.
     fn wait(&mut self, at_once: bool) -> Work {
         let mut post = self.inner.post();
         loop {
@@ -125,7 +125,7 @@ impl Worker {
         Some((seq, saving))
     }
 
-    /// Writes a snapshot on a thread of its own: nobody who appends waits for it.
+    /// Writes a snapshot on a thread of its own, so that no append waits for it.
     fn begin_snapshot(&mut self, saved: Option<(u64, Saving)>) {
         let Some((seq, saving)) = saved else { return };
         let inner = self.inner.clone();
@@ -170,8 +170,8 @@ impl Worker {
                 result = result.and_then(|()| self.log.append(head, append.purpose, &append.payload));
                 written.push(append);
             }
-            // A failed append leaves the buffer as it was: what is in it is given up with it, so that all that was
-            // tried together fails together.
+            // A failed append leaves the buffer as it was. The buffer is dropped with it, so that data tried together
+            // fails together.
             let flushed = self.log.flush();
             let result = result.and(flushed);
             let result = match self.inner.fsync {
@@ -190,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// Tells those who wait. What is not kept and nobody has goes back to the owner.
+    /// Reports to each caller. Data that is not kept, and is not in memory, returns to the owner.
     fn report(&mut self, appends: Vec<Append>, result: io::Result<()>) {
         if appends.is_empty() && result.is_ok() {
             return;
@@ -247,7 +247,7 @@ impl Worker {
         let now = Instant::now();
         if self.sync_at.is_some_and(|at| closing || at <= now) {
             self.sync_at = if syncer.is_busy() && !closing {
-                // Soon: what came meanwhile is synced with it.
+                // Soon: data that has arrived meanwhile is synced with it.
                 Some(now + SYNC_AGAIN)
             } else {
                 match self.log.unsynced() {

@@ -40,12 +40,12 @@ const WANTED: usize = 3;
 /// Words of a value.
 pub(crate) const WORDS: usize = FIRST_BUFFER + 2 * BUFFER;
 
-/// Bits of a count, or of what else a word holds. A count that does not fit stays at the largest.
+/// Bits of a count, or of another content of a word. A count that does not fit stays at the largest.
 const BITS: u32 = 51;
 const CONTENT: u64 = (1 << BITS) - 1;
 const CLOSED: u64 = 1 << BITS;
-/// The largest generation. A side's range in use grows over half of what room it has left each time it makes the
-/// buffers switch (see [`Shape::around`]), so that it does so 8 times a scale: with two sides and 31 scales, 496 times.
+/// The largest generation. Each switch that a side causes grows its range in use over half of the room left (see
+/// [`Shape::around`]). So a side causes 8 switches a scale: with two sides and 31 scales, 496 in all.
 const MAX_GENERATION: u64 = (1 << (63 - BITS)) - 1;
 /// The lead, in generations, of a value over the one that it replaces. The replaced one has fewer switches left.
 pub(crate) const AHEAD: u64 = 1024;
@@ -108,7 +108,7 @@ pub(crate) fn empty(max_scale: i8, generation: u64) -> (usize, Vec<u64>) {
     }
     let mut words = vec![0; WORDS];
     words[GENERATION] = generation;
-    // The other one as well: who still counts in a value that was here before must find it of a later generation.
+    // The other buffer too: a thread that still counts in an earlier value of this slot must see a later generation.
     words[FIRST_BUFFER..].fill(word_of(generation, 0));
     words[FIRST_BUFFER + (generation & 1) as usize * BUFFER + SCALE] |= scale;
     (0, words)
@@ -136,7 +136,7 @@ pub(crate) fn observe(words: &[AtomicU64], value: f64) -> bool {
     true
 }
 
-/// Takes in what was counted elsewhere, as [`observe`] does.
+/// Adds the counts of another value, as [`observe`] does.
 pub(crate) fn add(words: &[AtomicU64], other: &ExponentialValue) {
     words[ZERO].fetch_add(other.zero, Ordering::Relaxed);
     for (side, buckets) in [&other.positive, &other.negative].into_iter().enumerate() {
@@ -155,7 +155,7 @@ pub(crate) fn add(words: &[AtomicU64], other: &ExponentialValue) {
 /// Counts in the bucket that is `bucket_at` a scale, which is `finest` at most.
 #[inline]
 fn count(words: &[AtomicU64], side: usize, finest: i32, by: u64, bucket_at: impl Fn(i32) -> i32) -> bool {
-    // As often as somebody else may switch them meanwhile.
+    // As many attempts as other threads can make switches.
     for _ in 0..MAX_GENERATION {
         let generation = generation(words);
         let buffer = buffer(words, generation);

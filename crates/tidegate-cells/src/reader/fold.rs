@@ -64,16 +64,16 @@ struct RetainedSeries {
 }
 
 impl Directory {
-    /// Takes over what processes counted that are dead now, and removes the files of those that were taken over
-    /// at least `grace` ago. Any reader may do this; one does at a time.
+    /// Takes over the counts of dead processes. It also removes files that were taken over at least `grace` ago. Any
+    /// reader may do this; one does at a time.
     ///
     /// # Errors
-    /// [`Error::Io`] if the lock can't be taken or the new file not be made; nothing has changed then.
+    /// [`Error::Io`] if it cannot take the lock or make the new file; then nothing has changed.
     pub fn fold(&mut self, grace: Duration) -> Result<Folded, Error> {
         self.fold_by_steps(grace, &mut || Ok(()), &mut |_| true)
     }
 
-    /// The same, asking before each thing it does to the directory whether it may, and for room for what it takes.
+    /// The same. It asks before each step in the directory whether to go on, and for room.
     pub(crate) fn fold_by_steps(
         &mut self,
         grace: Duration,
@@ -176,7 +176,7 @@ impl Directory {
     }
 }
 
-/// The right to fold; `None` if another one has it.
+/// The lock for folding; `None` if another process has it.
 fn lock(directory: &Path) -> Result<Option<File>, Error> {
     let path = directory.join(LOCK);
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -195,7 +195,7 @@ fn lock(directory: &Path) -> Result<Option<File>, Error> {
     }
 }
 
-/// Removes files that somebody was making when killed. Their makers hold them locked.
+/// Removes unfinished files of killed processes. Living ones hold a lock on theirs.
 fn tidy(directory: &Path) {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries {
@@ -266,7 +266,7 @@ impl Retained {
         }
     }
 
-    /// Values first, so that where they are does not depend on how long the records are.
+    /// Values come first, so that their offsets do not depend on the length of the records.
     fn write(&self, path: &Path) -> Result<(), Error> {
         let mut records = Vec::new();
         record::put(&mut records, &Record::Resource(self.resource.clone()));

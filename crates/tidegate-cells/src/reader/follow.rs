@@ -30,7 +30,7 @@ type Place = (Identity, u64);
 /// The structure of the merged values. While it stays the same, only values change.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Shape {
-    /// The retained file; each process with what was read of it, whether it lives, and whether it counts.
+    /// The retained file. Each process has the state of its records, whether it lives, and whether it counts.
     retained: Option<Identity>,
     processes: Vec<(Identity, (u64, usize), bool, bool)>,
 }
@@ -66,13 +66,13 @@ impl Follower {
         self.directory.limits.max_kept_bytes = bytes;
     }
 
-    /// Reads all files, and merges again what has changed in them.
+    /// Reads all files, and merges their changes.
     pub fn look(&mut self) -> Changes {
         self.look_within(&mut |_| true)
     }
 
-    /// The same, as far as there is room. New files and series that have none are left for a later look; what is known is
-    /// read on.
+    /// The same, as far as there is room. New files and series without room wait for a later look; known ones stay
+    /// readable.
     pub fn look_within(&mut self, room: Room<'_>) -> Changes {
         let mut problems = Vec::new();
         let files = self.directory.read(&mut problems, room);
@@ -122,10 +122,10 @@ impl Follower {
         self.directory.processes()
     }
 
-    /// As [`Directory::fold`]. What it did is seen by the next look.
+    /// Folds as [`Directory::fold`] does. The next look sees the result.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Directory::fold`].
     pub fn fold(&mut self, grace: std::time::Duration) -> Result<Folded, Error> {
         self.directory.fold(grace)
     }
@@ -143,7 +143,7 @@ impl Follower {
         self.directory.bytes()
     }
 
-    /// Files that had no room at the last look, or not for all of their series.
+    /// The number of files that had no room at the last look, or not for all of their series.
     pub fn without_room(&self) -> usize {
         self.directory.without_room
     }

@@ -20,7 +20,7 @@ type Key = (String, &'static str, Option<GaugeMode>);
 pub(crate) struct Merger {
     families: Vec<Merged>,
     by_key: HashMap<Key, usize, foldhash::fast::RandomState>,
-    /// By process id, the process that has the label for itself: one that lives, the one started last.
+    /// By process id, the process that owns the label: a living one, or else the one started last.
     youngest: HashMap<u32, (bool, Identity)>,
     /// The position of each part in the merged values.
     pub(crate) parts: Vec<Part>,

@@ -45,8 +45,8 @@ pub struct Limits {
     pub max_families: usize,
     /// Series of a file. Default 200,000.
     pub max_series: usize,
-    /// Bytes that are kept of the file of a process, and of its series by those who show them: an estimate. Default: any
-    /// number.
+    /// Bytes kept of the file of a process, by the reader and by callers that show its series: an estimate. Default: no
+    /// limit.
     pub max_kept_bytes: usize,
 }
 
@@ -62,8 +62,8 @@ impl Default for Limits {
     }
 }
 
-/// A directory of files of cells. It keeps the files open and what it has read of them, so that the next scan
-/// reads values only.
+/// A directory of files of cells. It keeps the files open, and their records in memory, so that the next scan reads
+/// values only.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -71,16 +71,16 @@ pub struct Directory {
     sources: BTreeMap<Identity, Source>,
     /// The retained file as it was read last. It never changes, another one takes its place.
     last_retained: Option<Arc<Source>>,
-    /// The one that takes its place, until all of it has room.
+    /// The next retained file, until all of it has room.
     next_retained: Option<Source>,
-    /// Files that have no room, or not for all of their records.
+    /// The number of files that have no room, or not for all of their records.
     without_room: usize,
 }
 
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// The processes whose files are there, in the order in which they were made.
+    /// The processes that have a file, in the order of creation.
     pub processes: Vec<Process>,
     /// Attributes of the resource that all of them have alike.
     pub resource: Vec<(String, String)>,
@@ -121,17 +121,17 @@ pub struct Problem {
 struct Files {
     retained: Option<Arc<Source>>,
     unreadable_retained: Option<(PathBuf, String)>,
-    /// The directory could not be listed: nothing is known of the files that are there.
+    /// The directory could not be listed: its files are unknown.
     is_unlisted: bool,
-    /// Files that are there but whose processes the retained file contains.
+    /// Existing files whose processes the retained file contains.
     folded_files: HashSet<Identity>,
 }
 
 impl Directory {
-    /// Remembers where to look. The directory need not be there yet.
+    /// Opens a directory, which need not exist yet.
     ///
     /// # Errors
-    /// [`Error::Io`] if it is there but is no directory.
+    /// [`Error::Io`] if the path exists but is no directory.
     pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
         let path = path.as_ref();
         match std::fs::metadata(path) {
@@ -157,7 +157,7 @@ impl Directory {
         Directory::new(self.path.clone(), self.limits)
     }
 
-    /// Reads what has changed and merges it all.
+    /// Reads the changes, and merges all values.
     pub fn scan(&mut self) -> Scan {
         let mut problems = Vec::new();
         let files = self.read(&mut problems, &mut |_| true);
@@ -218,8 +218,8 @@ impl Directory {
         &self.path
     }
 
-    /// Reads files until the retained file is the same before and after: then no counts moved meanwhile from a
-    /// file that was not read yet to one that was read already.
+    /// Reads files until the retained file is the same before and after. Then no counts have moved from an unread file
+    /// to one that was already read.
     fn read(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
         let mut files = Files::default();
         for _ in 0..ATTEMPTS {
@@ -262,7 +262,8 @@ impl Directory {
             }
         }
         if is_held_back && files.retained.is_none() && self.sources.is_empty() {
-            // Nothing was shown yet. Without what dead processes counted all totals would be too small, and grow later.
+            // No values were shown yet. Without the counts of dead processes all totals would be too small, and grow
+            // later.
             return files;
         }
         let folded = files.retained.iter().flat_map(|retained| &retained.folded);
@@ -321,7 +322,7 @@ impl Directory {
             }
         }
         if is_held_back {
-            // Somebody has folded these and removed their files: what they counted is in the file that has no room.
+            // Another process has folded these and removed their files: their counts are in the file without room.
             files.folded_files.extend(
                 folded
                     .into_values()
@@ -379,7 +380,7 @@ impl Directory {
     /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are left out.
     fn retained(&mut self, path: &Path, room: Room<'_>) -> Result<Arc<Source>, ReadError> {
         let inode = std::fs::symlink_metadata(path)?.ino();
-        // As long as it is open nobody else gets its number.
+        // While it is open, no other file gets its number.
         if let Some(last) = self.last_retained.as_ref().filter(|last| last.inode == inode) {
             return Ok(last.clone());
         }
@@ -402,7 +403,7 @@ impl Directory {
     }
 }
 
-/// The attributes that all have alike: of what is made of their values.
+/// The resource attributes that all sources have in common: the resource of the merged values.
 pub(super) fn common<'a>(
     retained: Option<&'a Source>,
     sources: impl IntoIterator<Item = &'a Source>,

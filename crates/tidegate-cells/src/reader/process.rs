@@ -40,7 +40,7 @@ pub(crate) enum ReadError {
     NoRoom(Identity),
 }
 
-/// A file and what was read of it so far.
+/// A file and the part that was read so far.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) struct Source {
     parsed: u64,
     /// The records after them have no room.
     is_short: bool,
-    /// They would take more than one file may.
+    /// They would exceed the limit of one file.
     is_large: bool,
     /// The offset up to which those records were searched for ends of known series.
     looked_to: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Source {
     pub(crate) series: BTreeMap<u64, SourceSeries>,
     pub(crate) folded: Vec<(Identity, u64)>,
     values: Vec<u8>,
-    /// As of the last call of [`Source::changed`].
+    /// The values at the last call of [`Source::changed`].
     compared: Vec<u8>,
     pub(crate) alive: bool,
     /// Read after its process died: nothing changes any more.
@@ -89,7 +89,7 @@ pub(crate) struct SourceSeries {
 }
 
 impl Source {
-    /// Opens a file and checks what it is. Nothing of what it says is read yet.
+    /// Opens a file and checks its type and header. It reads no records yet.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut options = OpenOptions::new();
@@ -134,7 +134,7 @@ impl Source {
         }
     }
 
-    /// Reads what may have changed. Records without room are left for later.
+    /// Reads the parts that may have changed. Records without room wait for a later call.
     pub(crate) fn update(&mut self, limits: &Limits, room: Room<'_>) -> Result<(), ReadError> {
         if self.finished {
             return Ok(());
@@ -148,7 +148,7 @@ impl Source {
         Ok(())
     }
 
-    /// Whether there was no room for all of its records.
+    /// Whether some of its records had no room.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short
     }
@@ -245,7 +245,7 @@ impl Source {
         Ok(at)
     }
 
-    /// Notes that a known series has ended, although what stands before has no room.
+    /// Notes the end of a known series, although earlier records have no room.
     fn end_early(&mut self, record: &Record) {
         if let Record::End { slot } = record
             && self.forget(*slot)
@@ -444,7 +444,7 @@ impl Source {
         self.read_exponentials()
     }
 
-    /// Reads again those of which the buffers were switched meanwhile.
+    /// Repeats the read of values whose buffers were switched meanwhile.
     fn read_exponentials(&mut self) -> io::Result<()> {
         for (slot, series) in &self.series {
             let spec = self.families.get(series.family as usize);
@@ -545,7 +545,7 @@ fn page(file: &File) -> Result<[u8; HEADER_SIZE], ReadError> {
     }
 }
 
-/// Whether somebody else holds the lock of a file. Readers take it as shared, so they do not see each other.
+/// Whether another process holds the lock of a file. Readers lock it as shared, so they do not see each other.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {

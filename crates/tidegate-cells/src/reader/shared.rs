@@ -21,8 +21,8 @@ pub struct SharedDirectory {
     current: Mutex<Current>,
 }
 
-/// The reader of a process. Users clone it before they lock it: in a child that makes another one, the clone of a thread
-/// that is gone keeps what that thread was changing from being dropped.
+/// The reader of a process. Users clone it before they lock it. A child replaces it, and a change by a thread that is
+/// gone may be half-made: the clone of that thread prevents the drop.
 #[derive(Debug)]
 struct Current {
     process: u32,
@@ -30,10 +30,10 @@ struct Current {
 }
 
 impl SharedDirectory {
-    /// Remembers where to look. The directory need not be there yet.
+    /// Opens a directory, which need not exist yet.
     ///
     /// # Errors
-    /// [`Error::Io`] if it is there but is no directory.
+    /// [`Error::Io`] if the path exists but is no directory.
     pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
         let fresh = Directory::open(path, limits)?;
         let current = Mutex::new(Current {
@@ -43,7 +43,7 @@ impl SharedDirectory {
         Ok(Self { fresh, current })
     }
 
-    /// Calls `read` with the directory, while no other thread of this process has it.
+    /// Calls `read` with the directory. Other threads of this process wait.
     pub fn with<T>(&self, read: impl FnOnce(&mut Directory) -> T) -> T {
         let directory = self.directory();
         // It can read the files again.

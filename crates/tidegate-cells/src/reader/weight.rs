@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::process::SourceSeries;
 use crate::spec::{FamilySpec, Kind};
 
-/// A file: its books, its path and what is open of it.
+/// A file: its fields, its path and its open file.
 pub(super) const FILE: usize = 4096;
 
 /// A dead process that a retained file contains.
@@ -20,7 +20,7 @@ pub(super) fn resource(attributes: &[(String, String)]) -> usize {
     attributes.iter().map(attribute).sum()
 }
 
-/// A family, with its names for those who show it.
+/// A family, with its names for callers that show it.
 pub(super) fn family(spec: &FamilySpec) -> usize {
     /// Without texts and bounds.
     const FAMILY: usize = 512;
@@ -35,7 +35,7 @@ pub(super) fn family(spec: &FamilySpec) -> usize {
     FAMILY + texts + bounds
 }
 
-/// A series of a file, without its value: its record, and where it is in the whole.
+/// A series of a file, without its value: its record, and its position in the merged values.
 pub(super) fn series(series: &SourceSeries) -> usize {
     /// Without labels.
     const SERIES: usize = 512;
@@ -43,7 +43,7 @@ pub(super) fn series(series: &SourceSeries) -> usize {
     SERIES + series.labels.iter().map(label).sum::<usize>()
 }
 
-/// The same series in the whole, and with those who show it: labels with their names, and values.
+/// The same series in the merged values and in callers that show it: labels with their names, and values.
 pub(super) fn shown(series: &SourceSeries, words: usize) -> usize {
     /// Without labels and value.
     const SHOWN: usize = 768;

@@ -52,7 +52,7 @@ impl Default for Options {
 pub struct Refused {
     /// Look-ups that got the overflow series because their family has as many series as it may.
     pub series: u64,
-    /// Look-ups that got the overflow series, and families that were not made, for want of room.
+    /// Look-ups that got the overflow series, and families that were not made, because of a lack of room.
     pub room: u64,
     /// Uses that made no sense: a counter that falls, a value that is no number, labels that don't fit.
     pub invalid: u64,
@@ -85,7 +85,7 @@ pub(crate) struct State {
     identity: Option<Identity>,
     families: Vec<FamilyState>,
     by_name: HashMap<String, usize>,
-    /// Series that have ended, and when; the place of one that nobody holds is used again.
+    /// Series that have ended, with the time; a slot without handles is used again.
     ended: VecDeque<Ended>,
 }
 
@@ -129,8 +129,8 @@ struct FamilyState {
     series: Vec<Arc<SeriesInner>>,
 }
 
-/// Both locks. The one that holds up forks is taken first and, as fields are dropped in their order, let go last:
-/// no child is born with the other one locked.
+/// Both locks. The lock that blocks forks is taken first. Fields drop in order, so it is released last: no child
+/// inherits the other lock in a locked state.
 pub(crate) struct Locked<'a> {
     pub(crate) state: MutexGuard<'a, State>,
     files: MutexGuard<'static, Files>,
@@ -165,7 +165,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The same cells in memory of their own, which nobody else reads. A child of `fork` has a copy.
+    /// A store in memory of its own, which no other process reads. A child of `fork` has a copy.
     ///
     /// # Panics
     /// When the system has no memory left.

@@ -113,7 +113,7 @@ impl StoreInner {
     }
 }
 
-/// Makes the places of series that ended long ago free, but for those that somebody has a handle of.
+/// Frees the slots of series that ended long ago, unless a handle to them exists.
 fn reuse(state: &mut State) {
     let old = |ended: &Ended| ended.at.elapsed() >= QUARANTINE;
     while state.ended.front().is_some_and(old) {

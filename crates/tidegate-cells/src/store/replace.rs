@@ -23,7 +23,7 @@ impl StoreInner {
         if self.guard.words()[0].load(Ordering::Acquire) != 0 {
             return true; // another thread was faster
         }
-        // Of a child made without the C library's fork, which had it open until now.
+        // The file of a child made without the C library's fork, which had it open until now.
         locked.files.set(self.file, None);
         let replaced = match &self.directory {
             None => true,

@@ -28,7 +28,7 @@ pub enum Late {
 pub struct Pauses {
     /// While there is enough memory.
     pub usual: Duration,
-    /// While memory is short; it counts only where it is less.
+    /// While memory is short; it applies only if it is the shorter one.
     pub while_short: Duration,
 }
 
@@ -39,11 +39,11 @@ impl Arriving {
         Self { account, ceiling }
     }
 
-    /// Waits for the next piece. The pause counts from `since`; memory may become short meanwhile, and there may be enough
-    /// of it again. A piece that has arrived is taken, however late.
+    /// Waits for the next piece. The pause counts from `since`; memory may become short and sufficient again during the
+    /// wait. A piece that has arrived is taken, even if it is late.
     ///
     /// # Errors
-    /// It does not come in time.
+    /// The piece does not arrive in time.
     pub async fn wait_for<T>(
         &self,
         next: impl Future<Output = T>,

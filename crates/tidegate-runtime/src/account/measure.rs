@@ -78,7 +78,7 @@ fn read_field(path: &str, field: &str) -> io::Result<u64> {
     parse_field(&text, field).ok_or_else(|| io::Error::other(format!("{path} has no {field}")))
 }
 
-/// A limit in bytes; `max` stands for none.
+/// A limit in bytes; `max` means none.
 fn cgroup_limit(path: &Path) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }

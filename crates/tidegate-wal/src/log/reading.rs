@@ -32,8 +32,8 @@ impl Log {
         self.read_within(max_bytes, &mut |_, _| true)
     }
 
-    /// The same, and before each record `has_room` is asked whether memory has room for so many bytes that were read, and
-    /// for so many more.
+    /// The same within a memory limit. Before each record, `has_room` gets the bytes read so far and those of the
+    /// record.
     pub fn read_within(
         &mut self,
         max_bytes: usize,
