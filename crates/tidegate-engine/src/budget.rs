@@ -156,7 +156,7 @@ pub(crate) fn bytes_of(series: &Series) -> usize {
     size_of::<Series>() + SHARED_HEAD + series.attributes.bytes() + parts
 }
 
-/// Takes the known part if it is the same. Gives what the part counts.
+/// Replaces the part by the known one if they are equal. Gives the bytes that the part counts with.
 fn share<T: Eq>(part: &mut Arc<T>, known: Option<&Arc<T>>, bytes: impl Fn(&T) -> usize) -> usize {
     match known.filter(|known| **known == *part) {
         Some(known) => {

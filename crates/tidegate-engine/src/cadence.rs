@@ -38,7 +38,7 @@ pub struct Cadence {
 }
 
 impl Cadence {
-    /// Of a source whose lease may be configured.
+    /// The cadence of a source whose lease may be configured.
     pub fn with_lease(lease: Option<Duration>) -> Self {
         Self {
             fixed_ns: lease.map_or(0, nanos),

@@ -29,8 +29,8 @@ impl<T> Default for Chunk<T> {
 }
 
 impl<T> Chunk<T> {
-    /// Gives the memory of its slots back, which nobody uses any more; `false`: it is the last one, and not full yet.
-    /// Its slots do not exist until [`Chunks::refill`].
+    /// Frees the memory of its slots, which are no longer used; `false`: it is the last chunk, and not full yet. Its
+    /// slots do not exist until [`Chunks::refill`].
     pub(crate) fn vacate(&mut self) -> bool {
         let is_full = self.slots.len() == CHUNK as usize;
         if is_full {
@@ -105,7 +105,7 @@ impl<T> Chunks<T> {
         self.used().div_ceil(CHUNK)
     }
 
-    /// One slot more; gives its number. The caller sees to it that nobody else does the same at that time.
+    /// Adds a slot and gives its number. The caller ensures that no other thread does so at the same time.
     pub(crate) fn push(&self, slot: T) -> u32 {
         let at = self.used();
         let mut slots = self.lock(at / CHUNK);
@@ -157,11 +157,11 @@ impl<T> Chunks<T> {
         self.snapshots.fetch_add(1, Relaxed);
     }
 
-    /// Shows the chunks that nobody has locked since the snapshot began to its reader. Calls `between` every
-    /// few thousand slots and at the end, without a lock.
+    /// Shows its reader the chunks that no thread has locked since the snapshot began. It calls `between` every few
+    /// thousand slots and at the end, without a lock.
     ///
     /// # Errors
-    /// The first of `between`; what is left is not shown then.
+    /// The first of `between`; the remaining chunks are not shown then.
     pub(crate) fn snapshot_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
         for chunk in 0..self.chunks() {
             drop(self.lock(chunk));

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::UnixNanos;
 use crate::lease::nanos;
 
-/// The clocks run at one pace. When they are further apart than this, the wall clock was set.
+/// Both clocks run at one pace. A larger difference, in nanoseconds (100 ms), means that the wall clock was set.
 const STEP_NS: u64 = 100_000_000;
 
 /// Two readings that take longer say nothing of one moment.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// A monotonic moment, and what the wall clock said then.
+/// A monotonic moment, and the wall clock at that moment.
 static ANCHOR: OnceLock<(Instant, UnixNanos)> = OnceLock::new();
 
 static STEPS: AtomicU64 = AtomicU64::new(0);
@@ -66,7 +66,7 @@ pub(crate) fn set_ahead_at(ns: i64, now: UnixNanos) {
     SET.set(now);
 }
 
-/// Set just now, whatever time it is.
+/// Sets the offset, which then counts as set just now at any time.
 #[cfg(test)]
 pub(crate) fn set_ahead(ns: i64) {
     set_ahead_at(ns, UnixNanos::MAX);
@@ -99,7 +99,7 @@ pub(crate) fn was_set_lately(now: UnixNanos) -> bool {
     set > 0 && now.saturating_sub(set) < LATELY_NS
 }
 
-/// A time of [`now`] as the wall clock has it.
+/// The wall-clock time of a time from [`now`].
 #[inline]
 pub fn wall(time: UnixNanos) -> UnixNanos {
     time.saturating_add_signed(ahead())
@@ -120,7 +120,7 @@ fn apart(wall_clock: UnixNanos, now: UnixNanos) -> i64 {
     wall_clock.wrapping_sub(wall(now)).cast_signed()
 }
 
-/// Takes up what the wall clock says now. A thread that was held up between two readings sees no step.
+/// Follows the wall clock. A thread that was suspended between two readings sees no step.
 #[cold]
 fn follow(begun: Instant, anchor: UnixNanos) {
     let before = Instant::now();
@@ -143,7 +143,7 @@ mod tests {
     fn what_the_wall_clock_says_is_followed_and_our_clock_goes_on() {
         let (first, said) = (now(), wall_clock());
         assert!(wall(first).abs_diff(said) < STEP_NS);
-        // As if the wall clock had been a day ahead until now.
+        // Pretends that the wall clock was a day ahead until now.
         set_ahead(86_400_000_000_000);
         let (steps, second) = (steps(), now());
         assert!(second >= first && second - first < 10_000_000_000);

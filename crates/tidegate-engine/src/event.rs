@@ -10,7 +10,7 @@ use crate::{Attributes, Instrument, Lease, Resource, Scope, UnixNanos, clock};
 pub struct SourceId(u64);
 
 impl SourceId {
-    /// A number nobody has had before.
+    /// A number that no source has had before.
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -47,9 +47,10 @@ pub struct Kind {
     pub attributes: Attributes,
 }
 
-/// The kinds of a source; an event names its kind by index.
+/// The kinds of a source; an event refers to its kind by index.
 ///
-/// A source whose names come up at run time sends a longer schema with the same beginning: an index never changes its meaning.
+/// A source that learns names at run time sends a longer schema with the same beginning: an index never changes its
+/// meaning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
     /// Kinds by index.

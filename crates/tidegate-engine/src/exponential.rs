@@ -100,7 +100,7 @@ impl Buckets {
 }
 
 impl ExponentialHistogram {
-    /// Whether the scale is one that can be computed with, the buckets are within reach and their counts add up.
+    /// Whether the scale is supported, the buckets are within range and their counts add up.
     pub fn is_sound(&self) -> bool {
         /// Indices beyond this are past the doubles at every scale that is allowed.
         const REACH: i64 = 1 << 31;
@@ -170,7 +170,7 @@ impl ExponentialHistogram {
         };
     }
 
-    /// Moves the buckets that lie wholly within a wider zero bucket into it.
+    /// Moves the buckets that are wholly within a wider zero bucket into it.
     fn raise_threshold(&mut self, threshold: f64) {
         if threshold <= self.zero_threshold {
             return;

@@ -60,13 +60,13 @@ struct Whole {
     min: u64,
     max: u64,
     last: u64,
-    /// As that of a brief sum.
+    /// The stamp, as in [`Brief`].
     stamp: u64,
     observe: u32,
     kind: u16,
 }
 
-/// A value, and where it belongs in `Folds::whole`.
+/// A value, and its index in `Folds::whole`.
 #[derive(Clone, Copy, Debug)]
 struct Later {
     place: usize,
@@ -104,7 +104,7 @@ impl Whole {
 }
 
 impl Folds {
-    /// Room for kinds up to `kinds`, of each its sum; existing ones keep what they have.
+    /// Makes room for `kinds` kinds, with a sum each; existing ones keep their statistics.
     pub(crate) fn grow(&mut self, kinds: usize) {
         if self.briefs.len() < kinds {
             self.briefs.resize(kinds, Brief::EMPTY);
@@ -197,8 +197,8 @@ impl Folds {
         kinds.len() - valid
     }
 
-    /// Loads what the next events need, all at once: the misses of one wait for each other, those of many do not. That
-    /// takes a loop that does nothing else, least of all branch on what it waits for.
+    /// Loads the state of the next events at once: the cache misses of one event are serial, those of many overlap.
+    /// That needs a loop without other work, and without branches on the loaded values.
     fn touch(&self, kinds: &[u16]) {
         if self.briefs.len() > TOUCH_FROM {
             let brief = |kind: &u16| self.briefs.get(usize::from(*kind)).map_or(0, |fold| fold.stamp);
@@ -240,7 +240,7 @@ impl Folds {
         }
     }
 
-    /// Takes in what was noted, in a loop of its own: the more of them it sees ahead, the more of their misses overlap.
+    /// Adds the noted values in a loop of its own: the more of them it sees ahead, the more of their misses overlap.
     fn add_noted(&mut self) {
         let later = std::mem::take(&mut self.later);
         if self.whole.len() > TOUCH_FROM {
@@ -295,9 +295,9 @@ impl Folds {
         true
     }
 
-    /// Shows `each` what has become of every kind that was touched since the last drain, and starts afresh.
+    /// Shows `each` the statistics of every kind that changed since the last drain, and starts afresh.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(usize, Folded, &mut BucketSets)) {
-        // Cells of one source mostly lie in the order of its kinds.
+        // The cells of one source are mostly in the order of its kinds.
         self.dirty.sort_unstable();
         for kind in self.dirty.drain(..) {
             let kind = usize::from(kind);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::Histogram;
 
 impl Histogram {
-    /// Nothing observed yet, with one count a bucket.
+    /// A histogram without observations, with one count a bucket.
     pub fn empty(bounds: Arc<[f64]>) -> Self {
         Self {
             count: 0,

@@ -76,7 +76,7 @@ impl Data {
         }
     }
 
-    /// Whether it is a sum of deltas that may fall, of which no reader of totals knows where it began.
+    /// Whether it is a sum of deltas that may fall. A reader of totals does not know where such a sum began.
     pub fn is_falling_delta(self) -> bool {
         let temporality = Temporality::Delta;
         let monotonic = false;

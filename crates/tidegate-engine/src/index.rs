@@ -33,7 +33,7 @@ struct Entry {
 /// A gap: no slot has this number.
 const GAP: Entry = Entry { tag: 0, at: u32::MAX };
 
-/// Of this many places at least.
+/// The least number of places.
 const FEWEST: u32 = 8;
 
 impl<const PARTS: usize> Default for Index<PARTS> {
@@ -50,7 +50,7 @@ impl<const PARTS: usize> Index<PARTS> {
         Some(entry.at)
     }
 
-    /// Adds a key that is not there.
+    /// Adds a key that is not in the index.
     pub(crate) fn insert(&mut self, key: Key, at: u32) {
         let entry = Entry { tag: key.tag(), at };
         self.0[part::<PARTS>(entry.tag)].insert(entry);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, it has what a list has.
+        /// After any changes, the table has the same entries as a list.
         #[test]
         fn a_table_has_what_a_list_has(steps in prop::collection::vec((tag(), 0u8..5), 1..200), thin in 0u8..5) {
             let mut part = Part::default();

@@ -8,7 +8,7 @@ use foldhash::quality::{FoldHasher, RandomState};
 use crate::Series;
 
 /// Two independently keyed hashes, the second cut in half. With random keys per process and 96 bits, a million series
-/// collide with a probability of 10^-17, and nobody outside can look for collisions.
+/// collide with a probability of 10^-17. No sender can search for collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key([u32; 3]);
 
@@ -40,7 +40,7 @@ impl Key {
         self.0[2] as usize & (shards - 1)
     }
 
-    /// Enough of it to tell most keys apart.
+    /// A part of it that distinguishes most keys.
     pub(crate) fn tag(self) -> u32 {
         self.0[0]
     }
@@ -52,7 +52,7 @@ impl Hash for Key {
     }
 }
 
-/// Makes keys from whatever is written to it.
+/// Makes keys from all bytes written to it.
 #[derive(Clone)]
 pub struct KeyHasher {
     low: FoldHasher<'static>,
@@ -70,7 +70,7 @@ impl Default for KeyHasher {
 }
 
 impl KeyHasher {
-    /// The key of what was written.
+    /// The key of the written bytes.
     pub fn key(&self) -> Key {
         let low = self.low.finish();
         Key([low as u32, (low >> 32) as u32, self.high.finish() as u32])

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::UnixNanos;
 
-/// A source's sign of life, shared by all that watch the source and by all state that the source feeds.
+/// The liveness of a source, shared by all that watch the source and by all state that the source feeds.
 ///
-/// A receiver makes one lease a source and touches it whenever it can tell that the source is there (a ring file
-/// is present and readable, a peer is connected), even when there are no events. That difference is what makes
-/// a value `idle` (alive, nothing happened) instead of `stale` (nobody knows).
+/// A receiver makes one lease per source. It touches the lease whenever it sees the source (a ring file is present and
+/// readable, a peer is connected), even without events. So a value can be `idle` (alive, nothing happened) instead of
+/// `stale` (unknown).
 #[derive(Debug)]
 pub struct Lease {
     term_ns: u64,

@@ -12,10 +12,10 @@ pub enum Number {
 }
 
 impl Number {
-    /// Nothing, as a whole number.
+    /// Zero, as an integer.
     pub const ZERO: Self = Self::Int(0);
 
-    /// As a double; integers beyond 2^53 lose precision.
+    /// The number as a double; integers beyond 2^53 lose precision.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(number) => number as f64,

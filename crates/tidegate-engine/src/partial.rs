@@ -124,7 +124,7 @@ impl Partials {
         }
     }
 
-    /// Folds all epochs of a producer that has ended, or all but the last of one that is alive.
+    /// Folds all epochs of a producer that has ended, or all but the last of a living one.
     pub fn fold(&mut self, producer: StreamId, is_over: bool) {
         let Some(producer) = self.producers.get_mut(&producer) else {
             return;

@@ -11,7 +11,7 @@ use crate::{AttributeRef, Attributes};
 pub enum Pattern {
     /// This text.
     Exact(Arc<str>),
-    /// `*` stands for any run of characters, `?` for any one.
+    /// `*` matches any run of characters, `?` any single one.
     Glob(Arc<str>),
     /// A regular expression, anchored at both ends.
     Regex(regex::Regex),
@@ -88,8 +88,8 @@ fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
 pub struct AttributeFilter(pub Vec<(Arc<str>, Pattern)>);
 
 impl AttributeFilter {
-    /// Whether every named attribute is in one of `sets` (the first that has it decides) and matches. `job` and
-    /// `instance` mean what they mean in a [`crate::Grouping`].
+    /// Whether every named attribute is in one of `sets` and matches. The first set that has it decides. `job` and
+    /// `instance` have the same meaning as in a [`crate::Grouping`].
     pub fn matches(&self, sets: &[&Attributes]) -> bool {
         self.0.iter().all(|(key, pattern)| {
             let matches =

@@ -15,7 +15,7 @@ pub struct Point {
     pub time: UnixNanos,
     /// The value.
     pub value: Value,
-    /// Examples of what the value is made of.
+    /// Example measurements that the value includes.
     pub exemplars: Vec<Exemplar>,
 }
 

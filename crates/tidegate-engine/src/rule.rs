@@ -15,7 +15,7 @@ pub const DEFAULT_BOUNDS: [f64; 15] = [
 /// The type of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A measurement that nobody has aggregated.
+    /// A measurement before any aggregation.
     Event,
     /// A point of a sum.
     Sum,
@@ -86,7 +86,7 @@ pub struct Rule {
     pub apart: bool,
     /// The policy by which gauges of one group combine.
     pub gauge: GaugePolicy,
-    /// Shows what events make as 0 as soon as their source is known, before the first of them.
+    /// Shows the outputs of events as 0 as soon as their source is known, before the first event.
     pub zero: bool,
     /// Each stream's points are shown as they came (cumulative ones may fall back), deltas that can't fall added up.
     pub verbatim: bool,
@@ -161,7 +161,7 @@ impl Rule {
         if self.verbatim && data.temporality() == Temporality::Cumulative {
             return Some((Op::Keep, data));
         }
-        // Nobody has said that these are to be added up, and where they began is not known.
+        // No declaration says to add these up, and their start is unknown.
         if self.verbatim && data.is_falling_delta() {
             return None;
         }
@@ -274,7 +274,7 @@ impl Rule {
         })
     }
 
-    /// Whether it may be what made this output.
+    /// Whether the rule could have made this output.
     pub(crate) fn could_make(&self, output: &Series) -> bool {
         let metric = &output.metric;
         let named = match &self.output {
@@ -357,7 +357,7 @@ impl Output {
     }
 }
 
-/// Tells histograms of unequal bounds apart: `tidegate.bounds` = the bounds, as text.
+/// The attribute that distinguishes histograms of unequal bounds: `tidegate.bounds` = the bounds, as text.
 fn bounds_attribute(bounds: &[f64]) -> Attributes {
     let bounds: Vec<String> = bounds.iter().map(f64::to_string).collect();
     [("tidegate.bounds", bounds.join(","))].into_iter().collect()

@@ -39,11 +39,11 @@ use crate::{Data, Number, Temporality, UnixNanos, Value};
 pub(crate) enum Followed<'a> {
     /// It shows the point.
     AsItIs,
-    /// Several epochs are alive: it adds what one of them gained.
+    /// Several epochs are alive: the state adds the increase of one of them.
     Adds(Change<'a>),
 }
 
-/// The state of one input stream: what it has counted, in order to compute what the next point adds.
+/// The state of one input stream: its last values, from which the increase of the next point is computed.
 ///
 /// `start`, `time` and `last` are of the epoch that began last; the other epochs are in `out_of_order`.
 #[derive(Clone, Debug, Default)]
@@ -184,9 +184,9 @@ impl StreamTracker {
         Ok(self.without_overdue(data, change))
     }
 
-    /// Takes a sample for a state that shows points as they are. It checks the order, and stores no value
-    /// while one process reports. From the moment when a second epoch goes on beside the first, the
-    /// increases of both are added to `shown`, the value that the state shows.
+    /// Takes a sample for a state that shows points unchanged. It checks the order, and stores no value while one
+    /// process reports. From the moment when two epochs are alive, the increases of both are added to `shown`, the
+    /// value that the state shows.
     pub(crate) fn follow<'a>(
         &mut self,
         data: Data,

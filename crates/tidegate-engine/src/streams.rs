@@ -214,8 +214,8 @@ impl<T> Streams<T> {
         self.chunks.end_snapshot();
     }
 
-    /// Shows to `each` the streams whose term is over, with the time they were last seen and their identity; those
-    /// that it keeps come up again after another term at the latest.
+    /// Shows `each` the streams whose term is over, with the time they were last seen and their identity. Streams that
+    /// it keeps are due again after another term at the latest.
     pub(crate) fn expire(&self, now: UnixNanos, mut each: impl FnMut(&mut T, UnixNanos, Key) -> Sweep) {
         let mut register = self.register.lock();
         let due = register.wheel.take(now);

@@ -53,7 +53,7 @@ pub struct Converter {
     restored: Arc<RestoredStates<Restored>>,
     /// When the first sweep came that saw them; 0: none has.
     restored_at: AtomicU64,
-    /// Places of a previous process that found no room since somebody asked.
+    /// The number of positions of a previous process that found no room since the last call.
     lost: AtomicUsize,
     /// The memory budget of streams and positions.
     budget: Arc<Budget>,
@@ -64,7 +64,7 @@ pub struct Converter {
 #[derive(Debug)]
 struct Stream {
     id: StreamId,
-    /// As it is handed on.
+    /// The series in the output.
     series: Arc<Series>,
     saved: Saved,
     /// A previous process knew it.
@@ -100,10 +100,10 @@ pub struct FrozenPlaces {
 }
 
 impl FrozenPlaces {
-    /// Writes the bytes, for [`Converter::restore`], in pieces as they are made.
+    /// Writes the bytes, for [`Converter::restore`], piece by piece.
     ///
     /// # Errors
-    /// Those of `to`: what is written then is of no use.
+    /// Those of `to`: the written part is then useless.
     pub fn write(self, to: &mut dyn Write) -> io::Result<()> {
         let mut bytes = Vec::new();
         let mut drain_to = || {
@@ -153,7 +153,7 @@ impl Converter {
         }
     }
 
-    /// Bounds what the streams take. What `bounds` say may change at any time.
+    /// Bounds the memory of the streams. `bounds` may change at any time.
     #[must_use]
     pub fn bounded_by(self, bounds: Arc<Bounds>) -> Self {
         Self {
@@ -167,8 +167,8 @@ impl Converter {
         self.budget.bytes()
     }
 
-    /// Whether data of this kind is to be converted. Sums that may fall stay totals for a reader of deltas, as the
-    /// OpenTelemetry SDKs keep them.
+    /// Whether the converter converts this kind of data. Sums that may fall stay totals for a reader of deltas, as in
+    /// the OpenTelemetry SDKs.
     pub fn concerns(&self, data: Data) -> bool {
         let has_one = !matches!(data, Data::Gauge | Data::Summary);
         let stays = matches!(data, Data::Sum { monotonic: false, .. }) && self.wanted == Temporality::Delta;
@@ -192,9 +192,9 @@ impl Converter {
         }
     }
 
-    /// Converts a point of data that [`Self::concerns`] it. `series` decodes what identifies it when it is first seen
-    /// under `key`; `id` then says what it is called for other processes. With `cursor`, the stream's new place is
-    /// appended there. A point without a time gets that of its arrival.
+    /// Converts a point of data that [`Self::concerns`] it. For a new `key`, `series` decodes the identity, and `id`
+    /// gives its identity for other processes. With `cursor`, the stream's new position is appended to it. A point
+    /// without a time gets that of its arrival.
     pub fn convert(
         &self,
         key: Key,
@@ -263,7 +263,7 @@ impl Converter {
             && stream.saved.tracker.note_anomaly(data, sample, now, None)
                 == Some(TimestampAnomaly::Reanchored)
         {
-            // The sender's clock was set back: the stream goes on by the new clock.
+            // The sender's clock was set back: the stream continues by the new clock.
             converted = self.advance(stream, data, sample);
         }
         stream.reservation.hold(stream.saved.bytes());
@@ -345,7 +345,7 @@ impl Converter {
         }
     }
 
-    /// The places of all streams, for [`Self::restore`]. The caller sees to it that nothing is converted meanwhile.
+    /// The positions of all streams, for [`Self::restore`]. The caller ensures that nothing is converted meanwhile.
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Memory refuses nothing.
@@ -353,8 +353,8 @@ impl Converter {
         bytes
     }
 
-    /// The places of this moment, to be made bytes while more is converted. The caller sees to it that nothing is
-    /// converted meanwhile, and that there is one at a time.
+    /// Freezes the present positions; later conversions may go on while they are written. During the call, the caller
+    /// ensures that nothing is converted, and that only one frozen state exists.
     pub fn freeze(&self) -> FrozenPlaces {
         let buffer = Arc::new(SnapshotBuffer::default());
         let (of_streams, of_restored) = (buffer.clone(), buffer.clone());

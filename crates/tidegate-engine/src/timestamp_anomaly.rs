@@ -12,7 +12,7 @@ use crate::streams::lock;
 pub enum TimestampAnomaly {
     /// Its points are older than its newest one and are refused: its value is stale.
     Behind,
-    /// Its points lie too far ahead of the gateway's clock and are refused: its value is stale.
+    /// Its points are too far ahead of the gateway's clock and are refused: its value is stale.
     Ahead,
     /// Its sender's clock was set back: the stream continues by the new clock.
     Reanchored,

@@ -49,7 +49,7 @@ impl Value {
 pub struct Histogram {
     /// Number of observations.
     pub count: u64,
-    /// Sum of observations, where it is meaningful.
+    /// Sum of observations, if it is meaningful.
     pub sum: Option<f64>,
     /// Smallest observation of the interval.
     pub min: Option<f64>,
@@ -75,7 +75,7 @@ pub struct Buckets {
 pub struct ExponentialHistogram {
     /// Number of observations.
     pub count: u64,
-    /// Sum of observations, where it is meaningful.
+    /// Sum of observations, if it is meaningful.
     pub sum: Option<f64>,
     /// Smallest observation of the interval.
     pub min: Option<f64>,

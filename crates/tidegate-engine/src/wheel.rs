@@ -11,7 +11,7 @@ const SLOTS: u64 = 64;
 /// Further slots, for deadlines that are added when the last look was some time ago.
 const SPARE: u64 = 4;
 
-/// Things by when to look at them.
+/// Items by their deadlines.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
     slots: Box<[Vec<T>]>,
@@ -36,7 +36,7 @@ impl<T> Wheel<T> {
         self.slot_ns
     }
 
-    /// Looks at `item` at `at`; what is further ahead than the wheel's term, at its end.
+    /// Adds an item with deadline `at`. A deadline beyond the wheel's term is due at the end of the term.
     pub(crate) fn add(&mut self, at: UnixNanos, item: T) {
         // The slot of `at` is over when the next one begins.
         let slot = (at / self.slot_ns).saturating_add(1);
@@ -45,7 +45,7 @@ impl<T> Wheel<T> {
         self.slots[(slot % slots) as usize].push(item);
     }
 
-    /// Everything that is due at `now`.
+    /// Takes all items that are due at `now`.
     pub(crate) fn take(&mut self, now: UnixNanos) -> Vec<T> {
         let until = now / self.slot_ns;
         let slots = self.slots.len() as u64;

@@ -12,7 +12,7 @@ use super::{AttributeRef, Attributes};
 pub struct AttributesBuilder {
     /// The entries as they came.
     bytes: Vec<u8>,
-    /// The entries in order, where they did not come so.
+    /// The entries in key order, if they arrived in another order.
     sorted: Vec<u8>,
     /// The position of the last entry's key in `bytes`.
     last_key: Range<usize>,
@@ -28,7 +28,7 @@ impl AttributesBuilder {
         self.last_key = put_entry(&mut self.bytes, key, value);
     }
 
-    /// The set of what was added since it was last asked for one.
+    /// The set of the entries added since the last call.
     pub fn finish(&mut self) -> Attributes {
         let set = if self.is_unordered {
             self.sort();

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::view::{AttributeRef, ListRef, MapRef};
 use crate::bytes::take;
 
-/// Tags: field number and wire type. What repeats (entries of a set, values of a list) is field 1.
+/// Tags: field number and wire type. A repeated field (entries of a set, values of a list) has number 1.
 const REPEATED: u8 = 0x0a;
 const KEY: u8 = 0x0a;
 const VALUE: u8 = 0x12;
@@ -126,7 +126,7 @@ fn take_payload<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(payload)
 }
 
-/// The payload of the next field, where it has this tag.
+/// The payload of the next field, if it has this tag.
 fn take_field<'a>(from: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     match *take(from)? == [tag] {
         true => take_payload(from),
@@ -134,7 +134,7 @@ fn take_field<'a>(from: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     }
 }
 
-/// An entry that nobody has looked into.
+/// An entry whose content is not checked yet.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     /// With its tag and length.

@@ -19,7 +19,7 @@ pub use builder::AttributesBuilder;
 pub use value::{AttributeList, AttributeValue};
 pub use view::{AttributeRef, ListRef, MapRef};
 
-/// A canonical attribute set. Two sets are equal when they hold the same keys and values, however they were spelt.
+/// A canonical attribute set. Two sets are equal if they hold the same keys and values, in any encoding.
 #[derive(Clone, Default)]
 pub struct Attributes(Option<ThinArc<(), u8>>);
 
@@ -42,7 +42,7 @@ impl Attributes {
         MapRef(self.encoded())
     }
 
-    /// The set as OTLP has it: a `KeyValueList`, and as well a `Resource` that has these attributes.
+    /// The set in OTLP: a `KeyValueList`, and also a `Resource` with these attributes.
     pub fn encoded(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |set| &set.slice)
     }

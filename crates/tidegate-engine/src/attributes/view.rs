@@ -33,7 +33,7 @@ pub enum AttributeRef<'a> {
 impl<'a> AttributeRef<'a> {
     /// Appends a `KeyValue` of this value to an OTLP message that has its attributes under a field number.
     pub fn put_attribute(self, to: &mut Vec<u8>, number: u32, key: &str) {
-        /// The wire type of what has a length.
+        /// The wire type of a field with a length.
         const DELIMITED: u64 = 2;
         super::encoded::put_entry_as(to, u64::from(number) << 3 | DELIMITED, key, self);
     }
@@ -59,7 +59,7 @@ impl<'a> AttributeRef<'a> {
         }
     }
 
-    /// The value as one that is kept.
+    /// Copies the value into an owned one.
     pub fn to_value(self) -> AttributeValue {
         match self {
             Self::Empty => AttributeValue::Empty,

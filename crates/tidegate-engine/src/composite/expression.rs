@@ -18,7 +18,7 @@ const QUICK_US: u128 = 1000;
 /// The expression that a composite is computed from, instead of passing data.
 #[derive(Clone)]
 pub struct Expression {
-    /// As it was declared.
+    /// Its declared text.
     pub text: Arc<str>,
     /// The series that it selects: their sources decide the quality of its value.
     pub selects: Arc<dyn Fn(&Series) -> bool + Send + Sync>,
@@ -37,7 +37,7 @@ pub struct Evaluated {
     pub values: Vec<(Attributes, f64)>,
     /// The quality of the selected series, by the worst of their sources. `None`: it selects nothing.
     pub quality: Option<DataQuality>,
-    /// Whether it says itself what is to be where nothing is selected.
+    /// Whether the expression itself defines the value if nothing is selected.
     pub handles_absence: bool,
     /// Which living series it does not see because others have their name and labels.
     pub collision: Option<Arc<str>>,
@@ -165,7 +165,7 @@ impl Composite {
         let _ = self.computed.compute.set(Box::new(compute));
     }
 
-    /// Computes the expression, also while a reader has it computed. It may take long.
+    /// Computes the expression, even if a reader computes it at the same time. It may take long.
     pub fn compute(&self, now: UnixNanos) {
         let _running = self.begin();
         self.evaluate_now(now);
@@ -234,7 +234,7 @@ impl Composite {
         }
     }
 
-    /// Computes the expression if that is due and nobody does so already. It may take long.
+    /// Computes the expression if that is due and no other thread does so. It may take long.
     pub fn compute_if_due(&self, now: UnixNanos) {
         if !self.is_due(now) {
             return;
@@ -255,7 +255,7 @@ impl Composite {
         last.is_quick && now.saturating_sub(last.at) >= RECENT_NS
     }
 
-    /// One answer a value, as it was computed last. `sources`: what is known of the sources of the series.
+    /// One answer for each value of the last computation. `sources`: the answer for the sources of the series.
     pub(super) fn computed(&self, sources: Option<Answer>) -> Vec<Answer> {
         let last = lock(&self.computed.last);
         let (absent, none) = (self.absent(), Evaluated::default());

@@ -15,8 +15,8 @@ use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Metric, Resource
 /// The lease of a feed if none is declared (5 s): an untouched feed counts as alive for this long.
 const FEED_LEASE: Duration = Duration::from_secs(5);
 
-/// A series that tells a composite what is new, so that nothing has to be found out from totals. When it is dropped its
-/// group has one source less.
+/// A series that reports its increases to a composite, which need not derive them from totals. A drop removes its
+/// source from the group.
 #[derive(Debug)]
 pub struct Feed {
     group: SharedGroup,
@@ -110,7 +110,7 @@ impl Composite {
         })
     }
 
-    /// Adds what is new at `now`.
+    /// Adds the new data at `now`.
     pub fn add(&self, feed: &Feed, now: UnixNanos, added: &Added<'_>) {
         feed.lease.touch(now);
         let moments = Moments {
@@ -144,7 +144,7 @@ impl Composite {
 }
 
 impl Feed {
-    /// Nothing is new, but the series is there.
+    /// Keeps the series alive without new data.
     pub fn touch(&self, now: UnixNanos) {
         self.lease.touch(now);
     }

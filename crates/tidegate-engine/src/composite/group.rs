@@ -15,7 +15,8 @@ use crate::budget::Reservation;
 use crate::freshness::Freshness;
 use crate::{Attributes, Quantile, Series, UnixNanos};
 
-/// A living source whose series have all ended is remembered so long, in case its scrape turns out to have failed.
+/// The time for which a living source without series is tracked, in nanoseconds (1 min): its scrape may turn out to
+/// have failed.
 const EMPTY_NS: u64 = 60_000_000_000;
 
 #[derive(Debug)]
@@ -150,7 +151,7 @@ impl Group {
         true
     }
 
-    /// Notes that a series is stalled: the times of its points lie too far ahead.
+    /// Notes that a series is stalled: the times of its points are too far ahead.
     pub(super) fn stall(&mut self, member: MemberId) {
         if let Some(member) = self.member(member) {
             member.is_stalled = true;
@@ -202,14 +203,14 @@ impl Group {
         pool.add(now, moments);
     }
 
-    /// Lets `add` add what fell into the window at `now` to its distribution, where that is asked for.
+    /// Lets `add` update the distribution of the window at `now`, if quantiles are wanted.
     pub(super) fn sketch(&mut self, now: UnixNanos, add: impl FnOnce(&mut Sketch)) {
         if let Some(pool) = &mut self.pool {
             pool.sketch(now, add);
         }
     }
 
-    /// The same, for the window of a series where it has one of its own.
+    /// The same for the window of a series, if it has one of its own.
     pub(super) fn sketch_of(
         &mut self,
         member: Option<MemberId>,
@@ -262,7 +263,7 @@ impl Group {
         }
     }
 
-    /// Notes what its sketches take now.
+    /// Updates the reservation to the size of its sketches.
     pub(super) fn weigh(&mut self) {
         let pool = self.pool.as_ref().map_or(0, Window::bytes_of_sketches);
         let members = self.members.iter().map(|(_, member)| member.bytes_of_sketches());

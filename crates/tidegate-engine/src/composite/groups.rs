@@ -14,7 +14,8 @@ use crate::{Attributes, Series, UnixNanos};
 /// The bytes of a group beside its text and window: its index entries and its sources.
 const GROUP_BYTES: usize = size_of::<Group>() + size_of::<Series>() + 200;
 
-/// Attributes of a group beyond that count for what pages and queries keep of them, too, as those of series in tables.
+/// Attributes of a group above this size count for their copies in pages and queries too, like those of series in
+/// tables.
 const COPIED_BYTES: usize = 1 << 10;
 const COPIES: usize = 3;
 
@@ -99,7 +100,7 @@ impl Composite {
         group
     }
 
-    /// Acts on the group of these attributes, which is not removed meanwhile.
+    /// Acts on the group of these attributes, which stays in the composite until `act` ends.
     pub(super) fn within<R>(
         &self,
         attributes: &Attributes,
@@ -116,7 +117,7 @@ impl Composite {
         }
     }
 
-    /// Lets go groups that are over, and notes what the others take. Whether any went.
+    /// Removes groups that are over, and updates the sizes of the others. Says whether any was removed.
     pub(super) fn remove_groups(&self, now: UnixNanos) -> bool {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let before = groups.list.len();
@@ -131,7 +132,7 @@ impl Composite {
 }
 
 impl Groups {
-    /// Those that have left are remembered as long as nobody else needs their room.
+    /// Reserves room. Departed groups are tracked only while no other group needs their room.
     fn reserve(&mut self, reserve: impl Fn() -> Option<Reservation>) -> Option<Reservation> {
         let reserved = reserve();
         if reserved.is_some() || self.left.is_empty() {

@@ -171,7 +171,7 @@ impl Member {
         };
         let all = series.resource.attributes.merge(&series.attributes);
         let text = format!("{}{{{all}}}", series.metric.name);
-        /// Enough to tell two series apart.
+        /// Enough bytes to distinguish two series.
         const MOST: usize = 200;
         Some(match text.char_indices().nth(MOST) {
             Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),

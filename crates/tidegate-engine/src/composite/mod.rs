@@ -202,7 +202,7 @@ pub struct Answer {
     pub state: Freshness,
     /// Sources that have fed this group and have not ended.
     pub sources_expected: usize,
-    /// Those of them that are alive.
+    /// The number of expected sources that are alive.
     pub sources_reporting: usize,
     /// Whether the group had scrape targets, and every one has left discovery.
     pub has_left: bool,
@@ -213,7 +213,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A statistic, where the group says anything: one that is stale, absent or in error has none.
+    /// A statistic, if the group has one: a group that is stale, absent or in error has none.
     pub fn known(&self, statistic: f64) -> Option<f64> {
         (!self.state.says_nothing() && self.error.is_none()).then_some(statistic)
     }

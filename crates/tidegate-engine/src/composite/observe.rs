@@ -50,7 +50,7 @@ pub struct CompositeSet {
 }
 
 impl CompositeSet {
-    /// All of `list` look at what is observed.
+    /// A set in which each composite of `list` sees all input.
     pub fn new(list: Vec<Arc<Composite>>) -> Self {
         Self {
             list,
@@ -83,7 +83,8 @@ impl CompositeSet {
         name == UP || self.list.iter().any(|composite| composite.wants(name))
     }
 
-    /// A source sent something, wanted or not. `resource` stands for the bytes of its resource; see `observe_as`.
+    /// Notes that a source sent something, selected or not. `resource` is the key of its resource's bytes; see
+    /// `observe_as`.
     pub fn hear(&self, resource: Key, now: UnixNanos) {
         if let Some(sources) = lock(&self.heard).get(&resource) {
             let sources = sources.iter().filter_map(Weak::upgrade);
@@ -93,7 +94,7 @@ impl CompositeSet {
         }
     }
 
-    /// Lets go what is long gone. Call it about once a second.
+    /// Drops state that expired long ago. Call it about once a second.
     pub fn expire(&self, now: UnixNanos) {
         self.list.iter().for_each(|composite| composite.expire(now));
         lock(&self.heard).retain(|_, sources| {
@@ -140,8 +141,8 @@ impl CompositeSet {
         }
     }
 
-    /// Looks at a point of metric `name`, of the series that `key` stands for; see `Table::observe_as`. `resource`
-    /// stands for the bytes of its resource.
+    /// Adds a point of metric `name`, of the series with this `key`; see `Table::observe_as`. `resource` is the key of
+    /// its resource's bytes.
     pub fn observe_as(
         &self,
         name: &str,
@@ -250,7 +251,7 @@ impl Composite {
                 window: match (declaration.is_by_series(), declaration.function) {
                     (true, Function::Last) => None,
                     (true, _) => Some(window(is_quantile)),
-                    // Of several there is no value anyway.
+                    // A group with several gauges has no value anyway.
                     (false, _) => is_first.then(|| window(declaration.is_sketched())),
                 },
                 series: series.clone(),

@@ -7,7 +7,7 @@ use super::{Composite, MEMORY};
 use crate::lease::nanos;
 use crate::{Budget, UnixNanos};
 
-/// Why series are left out where memory has no room.
+/// The reason why series are left out without memory.
 const NO_MEMORY: &str =
     "there is no memory for them; narrow `metric` or `attributes`, or raise the memory limit";
 
@@ -98,7 +98,7 @@ impl Room {
 }
 
 impl Composite {
-    /// Bounds what streams and groups take, together with all others of this budget.
+    /// Bounds the memory of streams and groups, together with all other users of this budget.
     #[must_use]
     pub fn bounded_by(mut self, budget: Arc<Budget>) -> Self {
         self.room.budget = budget;

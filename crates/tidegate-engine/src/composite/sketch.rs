@@ -20,7 +20,7 @@ const MAX_SPANS: usize = 128;
 /// Counts of positive or negative values: bucket and count, by bucket.
 type Entries = Vec<(i32, f64)>;
 
-/// Observations that lie somewhere between two values, or at one where both are the same.
+/// Observations between two values, or at one value if both are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Span {
     lower: f64,
@@ -97,7 +97,7 @@ impl Sketch {
         self.zero == 0.0 && self.positive.is_empty() && self.negative.is_empty() && self.spans.is_empty()
     }
 
-    /// Adds a value that counts `weight` times. What is no number is left out.
+    /// Adds a value that counts `weight` times. NaN is left out.
     pub(super) fn add(&mut self, value: f64, weight: f64) {
         if value.is_nan() || weight <= 0.0 || weight.is_nan() {
             return;
@@ -117,8 +117,8 @@ impl Sketch {
         self.shrink();
     }
 
-    /// Adds what a histogram has counted, bucket by bucket. The outermost buckets end where the histogram says that its
-    /// smallest and largest observations are. Otherwise the lowest begins at 0 where its bound is positive, and the highest
+    /// Adds the counts of a histogram, bucket by bucket. The outermost buckets end at its smallest and largest
+    /// observations, if it has these. Otherwise the lowest bucket begins at 0 if its bound is positive, and the highest
     /// counts at its bound.
     pub(super) fn add_explicit(&mut self, increase: &Histogram) {
         for (at, count) in increase
@@ -160,7 +160,7 @@ impl Sketch {
         }
     }
 
-    /// Adds what an exponential histogram has counted.
+    /// Adds the counts of an exponential histogram.
     pub(super) fn add_exponential(&mut self, increase: &ExponentialHistogram) {
         self.zero += increase.zero_count as f64;
         for (side, sign) in [(&increase.positive, 1.0), (&increase.negative, -1.0)] {
@@ -235,8 +235,8 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Observations up to `value`; those that lie just there count if `with_value`. A span that is passed counts whole, so
-    /// that no sum of parts decides where a bucket ends.
+    /// Observations up to `value`; those exactly at it count if `with_value`. A passed span counts whole, so that no
+    /// sum of parts decides where a bucket ends.
     fn up_to(&self, value: f64, with_value: bool) -> f64 {
         let part = |span: &Span| match span {
             Span { lower, upper, .. } if lower == upper && value == *upper => f64::from(u8::from(with_value)),
@@ -352,7 +352,7 @@ mod tests {
         sketch.add_explicit(&explicit);
         let near =
             |quantile: f64, value: f64| (sketch.quantile(quantile).unwrap() / value - 1.0).abs() < 0.012;
-        // Half of the first fifth; between 1 and 2; half of what is between 2 and 4; at the bound above which there are more.
+        // Half of the first fifth; between 1 and 2; half of the range 2 to 4; at the bound above which there are more.
         assert!(near(0.1, 0.5) && near(0.3, 1.5) && near(0.6, 3.0) && near(0.9, 4.0) && near(1.0, 4.0));
         explicit.max = Some(9.0);
         let mut sketch = Sketch::default();
@@ -361,7 +361,8 @@ mod tests {
     }
 
     proptest! {
-        /// As PromQL's `histogram_quantile` has it, whatever else is merged: half of the weight of two equal histograms.
+        /// Interpolates like PromQL's `histogram_quantile`, also after a merge: half of the weight of two equal
+        /// histograms.
         #[test]
         fn buckets_are_spread_evenly(
             counts in prop::collection::vec(0..100u64, 5),

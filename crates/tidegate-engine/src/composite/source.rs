@@ -30,14 +30,14 @@ pub(super) enum Standing {
 #[derive(Debug)]
 pub(super) struct PointSource {
     cadence: Mutex<Cadence>,
-    /// Copies of what the cadence says, which are read without its lock.
+    /// Copies of the cadence's results, which are read without its lock.
     term: AtomicU64,
     interval: AtomicU64,
     began: AtomicU64,
     touched: AtomicU64,
     pushes: AtomicU64,
     standing: AtomicU8,
-    /// When it began to stand as it does.
+    /// The time at which its standing changed.
     changed: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl PointSource {
         }
     }
 
-    /// It sent a value, whatever it said of itself before.
+    /// Notes that it sent a value, in any standing.
     pub(super) fn revive(&self, now: UnixNanos) {
         if self.standing() != Standing::Running {
             self.stand(Standing::Running, now);
@@ -130,7 +130,7 @@ impl PointSource {
     }
 }
 
-/// The handle by which a group sees whether a source is alive.
+/// The handle by which a group reads the liveness of a source.
 #[derive(Clone, Debug)]
 pub(super) enum Liveness {
     /// A source of events, whose receiver sees it come and go.
@@ -166,7 +166,7 @@ impl Liveness {
         }
     }
 
-    /// Whether it has gone for good, and nobody expects it.
+    /// Whether it has gone for good, and is no longer expected.
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Events(lease) | Self::Feed(lease) => lease.is_ended(),
@@ -191,7 +191,7 @@ impl Liveness {
         }
     }
 
-    /// Whether nothing was heard of it for so long that nobody remembers it.
+    /// Whether it has been silent for so long that it is no longer tracked.
     pub(super) fn is_forgotten(&self, now: UnixNanos, memory_ns: u64) -> bool {
         match self {
             Self::Events(lease) => now.saturating_sub(lease.touched()) > memory_ns,

@@ -129,7 +129,7 @@ impl Window {
         self.sketched
     }
 
-    /// Adds values at `time`. What is older than the window is left out.
+    /// Adds values at `time`, unless that is before the window.
     pub(crate) fn add(&mut self, time: UnixNanos, moments: &Moments) {
         let part = self.cut.part(time);
         self.advance(part);

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// Observations of many kinds, each by the bounds of its rules: chained by kind. Entry 0 stands for "none".
+/// Observations of many kinds, each by the bounds of its rules: chained by kind. Entry 0 means "none".
 #[derive(Debug, Default)]
 pub(crate) struct BucketSets(Vec<Buckets>);
 
@@ -75,8 +75,8 @@ impl BucketSets {
         self.0.len() as u32 - 1
     }
 
-    /// Loads what observing these values, each by the buckets of its chain, needs: what one leads to after the other,
-    /// of all values at once.
+    /// Loads the buckets that these values, each in the buckets of its chain, will change. It takes each level of
+    /// indirection for all values at once.
     pub(super) fn touch(&self, observed: impl Iterator<Item = (u32, u64)> + Clone) {
         let buckets = |chain: u32| self.0.get(chain as usize);
         let next = |(chain, _)| buckets(chain).map_or(0, |buckets| buckets.next);

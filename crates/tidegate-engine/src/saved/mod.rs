@@ -176,7 +176,7 @@ const DATA: [Data; 11] = {
     ]
 };
 
-/// Data that says no temporality is never part of a state, whatever it is.
+/// Data without a temporality is never part of a state, so its code does not matter.
 pub(crate) fn data_code(data: Data) -> u8 {
     let at = DATA.iter().position(|known| *known == data);
     at.unwrap_or(DATA.len() - 1) as u8

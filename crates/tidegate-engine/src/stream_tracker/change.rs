@@ -10,13 +10,13 @@ pub(crate) enum Change<'a> {
     Number(Number),
     Histogram(Increase<'a, Histogram>),
     Exponential(Increase<'a, ExponentialHistogram>),
-    /// Of a summary only what adds up; its quantiles do not.
+    /// The parts of a summary that add up; its quantiles do not.
     Summary(Moments),
     /// The stream says that it has ended.
     End,
 }
 
-/// A distribution that is borrowed where it is all new, and computed where it is a difference.
+/// A distribution: borrowed if it is all new, computed if it is a difference.
 #[derive(Clone, Debug)]
 pub(crate) enum Increase<'a, T> {
     All(&'a T),
@@ -147,7 +147,7 @@ impl StreamTracker {
     }
 }
 
-/// Whether a value is one that its kind of data can have.
+/// Checks that a value is valid for its kind of data.
 pub(super) fn check(data: Data, value: &Value) -> Result<(), Rejection> {
     let sound = match (data, value) {
         (_, Value::NoRecordedValue) => true,

@@ -14,7 +14,7 @@ use crate::{Number, UnixNanos};
 /// up exactly; an entry of a counter takes 48 bytes.
 const MAX_EPOCHS: usize = 4096;
 
-/// An epoch that is silent for so long is forgotten when another one begins: 1 h.
+/// An epoch that has been silent for this long is forgotten when another one begins: 1 h.
 const MEMORY_NS: u64 = 3_600_000_000_000;
 
 /// A total that falls and is back at its peak after at most this many values counts as a return.
@@ -27,7 +27,7 @@ const TELLING_RETURNS: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Collision {
-    /// Their start times tell them apart: they are added up.
+    /// Their start times distinguish them: they are added up.
     Interleaved,
     /// Their start time is unknown or the same: every fall counts as a restart, so the total may be too high.
     Indistinct,
@@ -67,9 +67,9 @@ impl Epoch {
     }
 }
 
-/// Whether the lease of an epoch is over at `newest`. `time` is that of its last sample, `gap` the time
-/// since the one before. The last gap stands for the cadence, which needs three pushes and 64 bytes an
-/// epoch. The lease is an hour at most.
+/// Whether the lease of an epoch is over at `newest`. `time` is that of its last sample, `gap` the time since the one
+/// before. The last gap replaces the cadence, which needs three pushes and 64 bytes per epoch. The lease is an hour at
+/// most.
 pub(super) fn is_overdue(time: UnixNanos, gap: u64, newest: UnixNanos) -> bool {
     newest.saturating_sub(time) > lease_by_gap_ns(gap).min(MEMORY_NS)
 }
@@ -96,7 +96,7 @@ pub(super) struct Epochs {
     pub(super) current_gap: u64,
     /// Collisions so far, by bit of `Collision as u8`.
     seen: u8,
-    /// Those of them that `take_unreported` has not returned yet.
+    /// Collisions that `take_unreported` has not returned yet.
     unreported: u8,
 }
 
@@ -243,8 +243,8 @@ impl Epochs {
         self.list.binary_search_by_key(&start, |epoch| epoch.start)
     }
 
-    /// Forgets the epochs that are silent for long, and the one that is silent for longest if the list is
-    /// still full.
+    /// Forgets the epochs that have been silent for long, and the one with the longest silence if the list is still
+    /// full.
     fn make_room(&mut self, newest: UnixNanos) {
         let oldest = newest.saturating_sub(MEMORY_NS);
         self.forget(|epoch| epoch.time < oldest);

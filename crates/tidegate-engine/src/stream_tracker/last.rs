@@ -53,7 +53,7 @@ impl LastValue {
         }
     }
 
-    /// The size of the value, by which a reset shows: the number, or the count of a distribution.
+    /// The size of the value, which shows a reset: the number, or the count of a distribution.
     pub(crate) fn weight(&self) -> Option<f64> {
         match self {
             Self::Nothing => None,
@@ -106,7 +106,7 @@ impl LastValue {
         }
     }
 
-    /// As the value of a point.
+    /// The value of a point.
     pub(crate) fn value(&self) -> Option<Value> {
         Some(match self {
             Self::Nothing => return None,
@@ -223,7 +223,7 @@ impl Moments {
     }
 }
 
-/// The count, and what of the others is there.
+/// The count, and the others as far as they exist.
 fn save_moments(to: &mut Vec<u8>, count: u64, others: [Option<f64>; 3]) {
     to.extend(count.to_le_bytes());
     for other in others {
@@ -248,7 +248,7 @@ fn save_list(to: &mut Vec<u8>, list: impl ExactSizeIterator<Item = u64>) {
     list.for_each(|number| to.extend(number.to_le_bytes()));
 }
 
-/// A list that is longer than what is left is none.
+/// Loads a list; `None` if it is longer than the remaining bytes.
 fn load_list(from: &mut &[u8]) -> Option<Vec<u64>> {
     let length = u32::from_le_bytes(*take(from)?) as usize;
     let (list, rest) = from.split_at_checked(length.checked_mul(8)?)?;

@@ -22,10 +22,10 @@ pub(super) enum Position {
 }
 
 impl StreamTracker {
-    /// The position of a point; an error where it adds nothing.
+    /// The position of a point; an error if it adds nothing.
     ///
-    /// A later start time begins a new epoch, also when the point is older than the newest. A point that is
-    /// older than the last of its epoch adds nothing: it is a duplicate if the last value covers it.
+    /// A later start time begins a new epoch, also if the point is older than the newest. A point that is older than
+    /// the last of its epoch adds nothing: it is a duplicate if the last value covers it.
     pub(super) fn position(
         &self,
         data: Data,

@@ -11,7 +11,7 @@ pub struct Sample<'a> {
     pub time: UnixNanos,
     /// The value.
     pub value: &'a Value,
-    /// Examples of what the value is made of.
+    /// Example measurements that the value includes.
     pub exemplars: &'a [Exemplar],
 }
 
@@ -27,7 +27,7 @@ pub enum Rejection {
     Invalid,
     /// The rule can't combine the value in the way it asks for.
     Unsupported,
-    /// A cardinality cap, and no room in an overflow series either.
+    /// A cardinality cap; even the overflow series has no room.
     Limit,
     /// Its time is too far ahead of the gateway's clock.
     Future,

@@ -11,7 +11,7 @@ use crate::{Data, Temporality, TimestampAnomaly, UnixNanos, clock};
 /// Intervals after which the clock of a sender counts as set back: more than 2.5, as a lease has.
 const INTERVALS: u32 = 3;
 
-/// The network may shorten the distance of two points by so much.
+/// The network may shorten the distance of two points by this time, in nanoseconds.
 const JITTER_NS: u64 = 2 * PUSH_NS;
 
 /// The latest refused points in a row. Times are Unix time.

@@ -40,7 +40,7 @@ pub(crate) struct CellRef {
 }
 
 impl CellRef {
-    /// Tells living cells apart.
+    /// A number that distinguishes living cells.
     pub(crate) fn number(self) -> u32 {
         self.index
     }
@@ -401,8 +401,8 @@ impl Cells {
 }
 
 impl Register {
-    /// A series that shares what it can with others: with the others of its metric, with the one made before it, with
-    /// all that have its attributes.
+    /// A series that shares its parts with others: with those of its metric, with the one made before it, and with
+    /// those of equal attributes.
     fn share(&mut self, mut series: Series) -> Arc<Series> {
         let name = series.metric.name.clone();
         let of_metric = self.by_metric.entry(name).or_insert_with(|| OfMetric {

@@ -23,7 +23,7 @@ pub struct Absorbed {
     pub absorbed: usize,
     /// Events with values that can't be.
     pub invalid: usize,
-    /// Events for which there was no room.
+    /// Events without room.
     pub limited: usize,
     /// Events whose time is too far ahead.
     pub future: usize,
@@ -41,7 +41,7 @@ pub(super) struct SourceState {
     targets: Vec<Targets>,
     /// The amounts added so far to sums that may fall: the table subtracts them when the source leaves.
     given: Vec<Number>,
-    /// By kind, what becomes of its events; apart from the plans since it is looked at for every event.
+    /// By kind, the fate of its events; separate from the targets because each event reads it.
     fates: Vec<Fate>,
     folds: Folds,
     /// Whether every kind is taken in, so that a batch need not be looked through.
@@ -49,7 +49,7 @@ pub(super) struct SourceState {
     /// Whether events of its latest batch lay too far ahead and were not taken in.
     is_ahead: bool,
     seen: UnixNanos,
-    /// Let go by a sweep: nobody will look at it again.
+    /// Removed by a sweep: it is no longer used.
     gone: bool,
 }
 
@@ -124,7 +124,7 @@ impl Table {
         Some(Absorbed { future, ..absorbed })
     }
 
-    /// Notes whether a source's clock is too far ahead, and tells of it once.
+    /// Notes whether a source's clock is too far ahead, and reports it once.
     fn note_ahead(&self, state: &mut SourceState, is_ahead: bool) {
         if std::mem::replace(&mut state.is_ahead, is_ahead) == is_ahead || !is_ahead {
             return;
@@ -232,7 +232,7 @@ impl Table {
         Some(Arc::new(BucketTable::new(bounds)))
     }
 
-    /// Adds what has been folded to the cells.
+    /// Adds the folded sums to the cells.
     pub(super) fn flush(&self) {
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for state in sources {
@@ -274,7 +274,7 @@ impl Table {
         }
     }
 
-    /// Lets a source of events go now, whatever its lease says.
+    /// Removes a source of events now, even if its lease still holds.
     pub fn let_go(&self, source: SourceId) {
         let shared = self.sources().get(&source).cloned();
         if let Some(shared) = shared {
@@ -339,7 +339,7 @@ impl SourceState {
         self.is_ahead
     }
 
-    /// Makes ready what a target needs beside the folds of its kind.
+    /// Prepares the state that a target needs beside the folds of its kind.
     fn enter(&mut self, kind: u16, target: &mut Target, bounds: Option<Arc<BucketTable>>) {
         match (target.op, bounds) {
             (Op::UpDown, _) => {
@@ -351,7 +351,7 @@ impl SourceState {
         }
     }
 
-    /// Lets the folds of a new kind keep what its targets need.
+    /// Prepares the folds of a new kind for the needs of its targets.
     fn keep(&mut self, kind: u16, targets: &[Target]) {
         let all = |wanted: [Op; 2]| targets.iter().all(|target| wanted.contains(&target.op));
         if all([Op::Add, Op::UpDown]) {

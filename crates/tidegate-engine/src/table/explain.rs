@@ -120,9 +120,8 @@ impl Table {
         })
     }
 
-    /// The sources of a cell, each once however many of its streams end in the cell. Raises `newest` to the
-    /// time of their newest point by our clock, and `patience` to the longest of their leases, in
-    /// nanoseconds.
+    /// The sources of a cell, each once even if many of its streams feed the cell. Raises `newest` to the time of their
+    /// newest point by our clock, and `patience` to the longest of their leases, in nanoseconds.
     fn sources_of(
         &self,
         at: CellRef,

@@ -9,8 +9,7 @@ use crate::key::{Key, KeyMap};
 /// The last epoch of each forgotten stream; the oldest names are given up for new ones.
 #[derive(Debug)]
 pub(super) struct Folded {
-    /// Start of the epoch and time of its last point, by stream, with a number that tells the entry of
-    /// `order`.
+    /// Start of the epoch and time of its last point, by stream, with a number that identifies the entry of `order`.
     epochs: KeyMap<(UnixNanos, UnixNanos, u64)>,
     order: VecDeque<(Key, u64)>,
     next: u64,

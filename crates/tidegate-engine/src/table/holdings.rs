@@ -58,7 +58,7 @@ impl Table {
             }
         });
         for (number, streams) in feeding {
-            // It may have left meanwhile.
+            // The source may have left since.
             if let Some((resource, _)) = lock(&self.registry).source(number) {
                 each(name_of_source(&resource, &Attributes::default()), streams);
             }

@@ -22,11 +22,11 @@ pub struct Limits {
     pub streams: usize,
     /// Sources of events that are remembered.
     pub sources: usize,
-    /// A series goes this long after its last source was alive; so does what is kept of a source of points.
+    /// A series expires this long after its last source was alive; so does the state of a source of points.
     pub expiry: Duration,
-    /// A source of points that says nothing for so long is overdue.
+    /// A source of points that is silent for this long is overdue.
     pub lease: Duration,
-    /// Points that come out of order still count when they are at most so much older than the newest of their stream.
+    /// A point out of order still counts if it is at most this much older than the newest of its stream.
     pub lateness: Duration,
     /// The policy for points from the future.
     pub future: Future,

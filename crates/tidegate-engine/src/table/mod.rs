@@ -64,7 +64,8 @@ pub struct Reading<'a> {
     pub exemplars: &'a [Exemplar],
 }
 
-/// Overflow series may take so much more, as a share of what all others may: one a metric, if its name is short.
+/// Overflow series may take one eighth of the others' bound in addition: one series for each metric, if its name is
+/// short.
 const OVERFLOW_SHARE: usize = 8;
 
 /// The bytes of an input stream of points, estimated: its state, its index entries and its timer.
@@ -151,7 +152,7 @@ impl Table {
         self.match_trackers.get(rule)
     }
 
-    /// Lets the state be saved and restored: `identify` says what a stream is called in every process.
+    /// Lets the state be saved and restored: `identify` gives a stream's identity, which is the same in every process.
     #[must_use]
     pub fn identified_by(self, identify: fn(&Series) -> StreamId) -> Self {
         Self {
@@ -160,7 +161,7 @@ impl Table {
         }
     }
 
-    /// Bounds what the table takes. What `bounds` say may change at any time.
+    /// Bounds the memory of the table. `bounds` may change at any time.
     #[must_use]
     pub fn bounded_by(self, bounds: Arc<Bounds>) -> Self {
         Self { bounds, ..self }
@@ -240,8 +241,8 @@ impl Table {
         self.cells.bytes() + self.streams.len() * STREAM_BYTES
     }
 
-    /// Lets go what has had no sign of life for the expiry time. Call it about once a second; it looks only at what
-    /// may be due.
+    /// Removes state without a sign of life for the expiry time. Call it about once a second; it looks only at state
+    /// that may be due.
     pub fn expire(&self, now: UnixNanos) {
         let (next_sweep, due) = (&self.counters.next_sweep, self.counters.next_sweep.load(Relaxed));
         let next = now.saturating_add(self.sweep_ns());
@@ -289,8 +290,8 @@ impl Table {
             .clone()
     }
 
-    /// The cell that `rule` feeds with `output`, or the overflow cell of its metric when a cap is reached or
-    /// `crowded`; `None`: no room at all. Says which way the input changes it.
+    /// The cell that `rule` feeds with `output`, or the overflow cell of its metric if a cap is reached or `crowded`.
+    /// `None`: neither has room. The result also has the operation of the input.
     fn cell(
         &self,
         rule: &Rule,

@@ -49,7 +49,7 @@ const _: () = assert!(size_of::<Stream>() == 72);
 pub(super) struct About {
     /// Its identity in other processes, if the state is saved.
     pub(super) id: Option<StreamId>,
-    /// The bounds by which its targets were chosen, where those of unequal bounds stay apart.
+    /// The bounds that its targets were chosen by, if the rule keeps unequal bounds apart.
     pub(super) bounds: Option<Arc<[f64]>>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct About {
 pub(super) enum Phase {
     /// Feeds its targets (or has none because no rule takes it).
     Live,
-    /// A rule takes it but there was no room.
+    /// A rule takes it, but the table has no room.
     NoRoom,
     /// Its lease is overdue or it has ended; only its tracker stays, in case it comes back.
     Left,
@@ -86,8 +86,9 @@ impl Table {
             .any(|rule| rule.of_points(series, None).is_some())
     }
 
-    /// Whether some rule takes points of the series that `key` stands for, as in [`Session::observe_as`](super::Session::observe_as); nothing is
-    /// taken in. One that can't be decoded counts as taken: `observe_as` says what is wrong with it.
+    /// Whether some rule takes points of the series with this `key`, as in
+    /// [`Session::observe_as`](super::Session::observe_as); it changes no state. A series that can't be decoded counts
+    /// as taken: `observe_as` reports its error.
     pub fn takes_as(
         &self,
         key: Key,
@@ -182,7 +183,7 @@ impl Table {
         }
     }
 
-    /// The bounds of a histogram, where some rule keeps unequal ones apart.
+    /// The bounds of a histogram, if some rule keeps unequal ones apart.
     pub(super) fn bounds_that_matter<'a>(&self, value: &'a Value) -> Option<&'a Arc<[f64]>> {
         match value {
             Value::Histogram(histogram) if self.rules.iter().any(|rule| rule.apart) => {
@@ -263,8 +264,8 @@ impl Table {
         Step::Done(Outcome::Absorbed)
     }
 
-    /// Notes a point that is not taken because of its time. What a sender shows whose clock was set back is no newer
-    /// than what it says now.
+    /// Notes a point that is refused because of its time. After a sender's clock was set back, its shown values are no
+    /// newer than its present ones.
     #[cold]
     pub(super) fn note_anomaly(
         &self,
@@ -394,8 +395,8 @@ impl Table {
         }
     }
 
-    /// Takes back what goes when a stream goes: what it has added to sums that may fall, its value in groups of
-    /// gauges. What it has counted stays.
+    /// Takes back a departed stream's amounts in sums that may fall, and its value in groups of gauges. Its counts
+    /// stay.
     pub(super) fn leave(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
         stream.phase = Phase::Left;
         let targets = std::mem::take(&mut stream.targets);

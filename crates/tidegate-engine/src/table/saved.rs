@@ -68,10 +68,10 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Writes the bytes, for [`Table::restore`], in pieces as they are made.
+    /// Writes the bytes, for [`Table::restore`], piece by piece.
     ///
     /// # Errors
-    /// Those of `to`: what is written then is of no use.
+    /// Those of `to`: the written part is then useless.
     pub fn write(self, to: &mut dyn Write) -> io::Result<()> {
         let Saving { cells, streams, .. } = &*self.saving;
         let mut writer = Writer::default();
@@ -210,7 +210,7 @@ impl StreamSnapshot {
 }
 
 impl Table {
-    /// The state as bytes, for [`Self::restore`]. The caller sees to it that nothing is taken in meanwhile.
+    /// The state as bytes, for [`Self::restore`]. The caller ensures that the table takes nothing in meanwhile.
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Memory refuses nothing.
@@ -218,9 +218,9 @@ impl Table {
         bytes
     }
 
-    /// The state of this moment, to be made bytes while the table takes in more. The caller sees to it that nothing is
-    /// taken in meanwhile, and that there is one at a time; that takes as long as there are sources of events, not as
-    /// there are series.
+    /// Freezes the present state; later the table may change while it is written. During the call, the caller ensures
+    /// that the table takes nothing in, and that only one frozen state exists. The call takes time for each source of
+    /// events, not for each series.
     pub fn freeze(&self) -> Frozen {
         // A departure is visible in the series and in its stream, or in neither.
         self.streams.still(|| {
@@ -267,8 +267,9 @@ impl Table {
         given
     }
 
-    /// Takes up what another process saved, in so far as the rules still make it. For an empty table with a way to
-    /// identify streams. `None`: the bytes are of another version, or no bytes of ours; what was read until then stays.
+    /// Restores the state that another process saved, as far as the rules still make its series. The table must be
+    /// empty and have a way to identify streams. `None`: the bytes are invalid or of another version; the part read
+    /// before stays.
     pub fn restore(&self, bytes: &[u8]) -> Option<Restored> {
         let mut restored = Restored::default();
         let mut cells = HashMap::new();
@@ -359,14 +360,14 @@ impl Table {
             tracker,
             targets,
             about: Some(Box::new(about)),
-            // It is nobody's until it is seen again.
+            // It has no source until it reports again.
             source: SourceNumber::MAX,
             phase,
         };
         Some((id, stream, seen))
     }
 
-    /// Lets a new stream go on where it was in a previous process.
+    /// Continues a new stream at its position in a previous process.
     pub(super) fn take_up(&self, stream: &mut Stream, mut old: Stream) {
         let same = |a: &Target, b: &Target| (a.cell, a.op) == (b.cell, b.op);
         let falls = |targets: &[Target]| targets.iter().any(|target| target.op == Op::UpDown);
@@ -388,7 +389,7 @@ impl Table {
             stream.tracker = old.tracker;
             return;
         }
-        // The rules are others: what may fall moves to where it belongs now, what was counted is not counted again.
+        // The rules have changed: amounts that may fall move to their present series, counts are not counted again.
         if !falls(&old.targets) && !falls(&stream.targets) {
             stream.tracker = old.tracker.clone();
         }

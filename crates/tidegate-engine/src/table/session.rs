@@ -83,9 +83,9 @@ impl Session<'_> {
         self.observe_as(Key::of(&point.series), sample, &mut || Some(point.series.clone()))
     }
 
-    /// Takes in a point of the series that `key` stands for: the key of the bytes it was sent as (resource, scope,
-    /// metric, attributes), say. `identify` decodes them; it is called when the key is new, and gives `None` when
-    /// they can't be decoded.
+    /// Takes in a point of the series with this `key`, for example the key of its encoded bytes (resource, scope,
+    /// metric, attributes). `identify` decodes them. It is called for a new key, and gives `None` if they can't be
+    /// decoded.
     pub fn observe_as(
         &mut self,
         key: Key,
@@ -170,7 +170,7 @@ impl Session<'_> {
         }
     }
 
-    /// Adds a stream, or connects one that has left to its cells again, and shows it the sample.
+    /// Adds a stream, or reconnects one that has left to its cells, and shows it the sample.
     fn connect(
         &mut self,
         key: Key,

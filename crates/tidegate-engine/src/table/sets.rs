@@ -10,7 +10,7 @@ use crate::Attributes;
 /// Few enough that idle tables stay small, enough that growing and sweeping one of them is soon done.
 const SHARDS: usize = 64;
 
-/// Sets that series share. What no series has any more goes when its shard is swept.
+/// Sets that series share. A set without series goes when its shard is swept.
 #[derive(Debug)]
 pub(super) struct Sets {
     shards: Box<[HashTable<Attributes>]>,
@@ -47,7 +47,7 @@ impl Sets {
         }
     }
 
-    /// Lets go of what nobody has any more, in one shard after the other.
+    /// Removes sets without users, in one shard after the other.
     pub(super) fn sweep_some(&mut self) {
         let hasher = &self.hasher;
         let shard = &mut self.shards[self.next % SHARDS];

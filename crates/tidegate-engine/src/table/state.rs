@@ -33,7 +33,7 @@ struct Rare {
 const AHEAD_NS: u64 = 1_000_000_000;
 
 impl State {
-    /// Nothing yet, of the kind that `data` says.
+    /// An empty state for `data`.
     pub(crate) fn new(data: Data, rule: &Rule, start: UnixNanos, now: UnixNanos) -> Self {
         let rare = (data == Data::Gauge && rule.gauge != GaugePolicy::Last).then(|| {
             let policy = rule.gauge;
@@ -60,7 +60,7 @@ impl State {
         self.touch(now);
     }
 
-    /// The bounds of a histogram that observations are to be added to; those of the SDKs where nothing else set any.
+    /// The bounds of a histogram for observations; those of the SDKs if nothing else set any.
     pub(crate) fn bounds(&mut self) -> Option<Arc<[f64]>> {
         let Value::Histogram(histogram) = &mut self.value else {
             return None;
@@ -104,7 +104,7 @@ impl State {
         self.time = self.time.max(time);
     }
 
-    /// Takes in what a point adds. `false`: the change is of a kind that can't be added here.
+    /// Applies the change of a point. `false`: the change is of a kind that can't be added here.
     pub(crate) fn apply(&mut self, op: Op, member: u32, change: &Change<'_>, sample: &Sample<'_>) -> bool {
         let time = sample.time;
         match (op, change) {
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Adds what one of several processes gained that report the series; `false`: it is of another kind.
+    /// Adds the increase of one of several processes that report the series; `false`: it is of another kind.
     pub(crate) fn keep_adding(&mut self, change: &Change<'_>, sample: &Sample<'_>) -> bool {
         let Some(mut total) = LastValue::of(&self.value) else {
             return false;
@@ -199,8 +199,8 @@ impl State {
         }
     }
 
-    /// Takes in what a batch of events came to. `buckets`: its observations by this series' bounds. `arrived`: when it
-    /// came, by the wall clock.
+    /// Adds the folded statistics of a batch of events. `buckets`: its observations by this series' bounds. `arrived`:
+    /// its arrival by the wall clock.
     pub(crate) fn apply_folded(
         &mut self,
         op: Op,
@@ -210,7 +210,7 @@ impl State {
         arrived: UnixNanos,
     ) {
         if self.time > arrived.saturating_add(AHEAD_NS) {
-            // It was said by a clock that has been set back since, or by one that is ahead: this came later.
+            // The shown time came from a clock that is ahead or has been set back since: this value is newer.
             self.time = folded.time;
         }
         match op {
@@ -278,7 +278,7 @@ impl State {
         self.set_member(member, Some(number), self.time);
     }
 
-    /// Goes on from what another process had come to; `false`: it was made in another way.
+    /// Continues from the value of another process; `false`: it was made in another way.
     pub(crate) fn take_up(&mut self, time: UnixNanos, value: Value) -> bool {
         let fits = match (&self.value, &value) {
             (Value::Histogram(mine), Value::Histogram(other)) => {
@@ -291,7 +291,7 @@ impl State {
         };
         if fits {
             (self.time, self.value) = (time, value);
-            // A group shows what its members say.
+            // A group shows the value of its members.
             if let Some(rare) = &mut self.rare {
                 rare.stale = rare.policy != GaugePolicy::Last;
             }

@@ -97,7 +97,7 @@ fn sketch(events: &Events, plan: &[Option<KindPlace>]) {
 }
 
 impl Composite {
-    /// The place of every kind that this composite looks at; empty where it looks at none.
+    /// The target of every kind that this composite selects; empty if it selects none.
     fn plan(&self, events: &Events) -> Vec<Option<KindPlace>> {
         let mut sources = lock(&self.sources);
         let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {

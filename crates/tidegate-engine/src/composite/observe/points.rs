@@ -16,7 +16,7 @@ use crate::stream_tracker::{Change, LastValue, Rejection, Sample, StreamTracker}
 use crate::streams::lock;
 use crate::{Data, Number, Series, Temporality, TimestampAnomaly, UnixNanos, Value, clock};
 
-/// A point that is late by so much still counts. It counts at the time when it comes.
+/// The most that a point may be late, in nanoseconds (1 min). A late point counts at its arrival.
 const LATENESS_NS: u64 = 60_000_000_000;
 
 /// The bytes of a stream beside its text, its window and its last value: its index entries, its series in a group, and
@@ -105,7 +105,7 @@ impl Composite {
         })
     }
 
-    /// Whether a first point counts what came before the window.
+    /// Whether a first point counts data from before the window.
     fn is_history(&self, sample: &Sample<'_>, data: Data, now: UnixNanos) -> bool {
         let cumulative = !is_level(data) && data.temporality() == Temporality::Cumulative;
         cumulative && (sample.start == 0 || sample.start < clock::wall(self.cut.begin(now)))
@@ -120,7 +120,7 @@ impl Composite {
         let data = series.metric.data;
         let is_steady = data.temporality() == Temporality::Cumulative;
         let plan = match (is_level(data), self.declaration.is_by_series()) {
-            // Only who lives is asked for.
+            // An expression needs only the liveness of sources.
             (false, _) if expression.is_some() => Plan::Pooled { is_steady },
             (true, true) => Plan::Level(None),
             (true, false) => Plan::Level(Some(series.clone())),
