@@ -13,7 +13,7 @@ use super::syntax::ast::{Aggregate, Aggregation};
 use super::syntax::quoted;
 use super::{FloatHistogram, Labels, QueryError, SampleValue};
 
-/// As how many samples a value counts that becomes a label.
+/// The number of samples that a value counts as when it becomes a label.
 const LABELLING: usize = 8;
 
 /// Which group each row belongs to, and the groups' labels.
@@ -406,7 +406,7 @@ fn best(
     kept.into_iter().map(|(step, _, row)| (row, step)).collect()
 }
 
-/// A number by which values are in the order of `topk` or `bottomk`; NaN comes last either way.
+/// A number that sorts values as `topk` or `bottomk` does; NaN is last either way.
 fn rank(value: f64, is_falling: bool) -> u64 {
     if value.is_nan() {
         return u64::MAX;

@@ -87,7 +87,7 @@ impl Operation<'_> {
         self.link.operator.is_comparison() && !self.link.matching.as_bool
     }
 
-    /// `kept`: what a comparison lets pass.
+    /// `kept`: the value that a comparison keeps.
     fn of_cells(&self, left: Cell<'_>, right: Cell<'_>, kept: Cell<'_>) -> Option<SampleValue> {
         let operator = self.link.operator;
         let compared = |holds: bool| match self.link.matching.as_bool {
@@ -168,7 +168,7 @@ impl Operation<'_> {
             .map(|labels| groups.find(labels, many.is_nameless))
             .collect();
         let mut made = Joined::new(many);
-        // The row of the one side that stands for a group at a step.
+        // The row that represents a group on the one side at a step.
         let mut here = vec![usize::MAX; groups.labels.len()];
         let mut matched = vec![usize::MAX; groups.labels.len()];
         for step in 0..many.steps {
@@ -380,7 +380,7 @@ fn appended(left: Rows, right: Rows) -> Rows {
     made
 }
 
-/// With the names dropped from the labels themselves, where they are dropped.
+/// Drops the names from the labels themselves, if the rows are nameless.
 pub(super) fn named(mut rows: Rows) -> Rows {
     if rows.is_nameless {
         rows.labels

@@ -211,7 +211,7 @@ fn quantile(q: f64, buckets: &mut Vec<Bucket>) -> (f64, bool) {
     if whole(buckets).is_none() || buckets.len() < 2 {
         return (f64::NAN, false);
     }
-    // Counts are running totals: what falls was scraped in between.
+    // Counts are running totals: a fall means that the buckets were scraped at different times.
     let mut is_forced = false;
     let mut before = buckets[0].1;
     for (_, count) in buckets.iter_mut().skip(1) {
@@ -252,7 +252,7 @@ fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
     if lower >= upper {
         return 0.0;
     }
-    // Nothing is known of the first bucket's lower end, unless it is zero; nothing of the last one's upper end.
+    // The lower end of the first bucket is unknown, unless it is zero; so is the upper end of the last one.
     let first = if buckets[0].0 > 0.0 { 0.0 } else { buckets[0].0 };
     let rank = |value: f64| {
         let (mut from, mut below) = (first, 0.0);

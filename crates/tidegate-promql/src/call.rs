@@ -202,7 +202,7 @@ impl Eval {
         Ok(())
     }
 
-    /// Rates of what does not look like a counter.
+    /// Notes rates of series that do not look like counters.
     fn note_gauges(&self, rows: &Rows, range: &Expr) {
         const COUNTERS: [&str; 4] = ["_total", "_sum", "_count", "_bucket"];
         let mut before = "";

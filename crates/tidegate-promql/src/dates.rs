@@ -42,7 +42,7 @@ fn is_leap(year: i64) -> bool {
 impl Date {
     /// NaN is taken for the least number, as Go does.
     fn of(seconds: f64) -> Self {
-        // Of more than that no calendar speaks; the arithmetic must not overflow.
+        // No calendar covers more; the arithmetic must not overflow.
         let most = i64::MAX / 4;
         let seconds = if seconds.is_nan() {
             -most

@@ -147,7 +147,7 @@ impl Ranges<'_> {
     }
 }
 
-/// An expression with what its selectors need.
+/// An expression with the samples of its selectors.
 pub(super) struct Eval {
     /// By the selector's place in the expression.
     pub(super) fetched: HashMap<*const Selector, Vec<QuerySeries>>,
@@ -229,7 +229,7 @@ impl Eval {
         self.go_on(samples)
     }
 
-    /// Notes so much work, in samples, and looks now and then whether somebody waits for the answer.
+    /// Notes work, in samples, and checks now and then whether the caller still waits for the answer.
     pub(super) fn go_on(&self, work: usize) -> Result<(), QueryError> {
         /// Some microseconds of work; a look takes a twentieth of one.
         const LOOK_EVERY: usize = 4096;
@@ -241,7 +241,7 @@ impl Eval {
         }
     }
 
-    /// Looks whether somebody waits for the answer.
+    /// Checks whether the caller still waits for the answer.
     pub(super) fn look(&self) -> Result<(), QueryError> {
         self.unlooked.set(0);
         self.patience.check()
@@ -315,7 +315,7 @@ impl Eval {
         Ok(rows)
     }
 
-    /// The ranges that an expression stands for; `None`: it is not one of ranges.
+    /// The ranges of an expression; `None`: its type is not that of ranges.
     fn ranges(&self, expr: &Expr, steps: Steps) -> Result<Option<Ranges<'_>>, QueryError> {
         Ok(Some(match expr.bare() {
             Expr::Range(node) => self.of_selector(node, steps),
@@ -324,7 +324,7 @@ impl Eval {
         }))
     }
 
-    /// The ranges of an argument. The function sees their samples; what the parts of a subquery saw counts no more.
+    /// The ranges of an argument. The function sees their samples; those that the parts of a subquery saw do not count.
     pub(super) fn ranges_of(&self, argument: &Expr, steps: Steps) -> Result<Ranges<'_>, QueryError> {
         let seen = self.seen.get();
         let ranges = self.ranges(argument, steps)?;

@@ -40,7 +40,7 @@ impl Eval {
             }
             Expr::Subquery(node) => {
                 let (_, mut inner) = self.inner(node, steps);
-                // A range between two steps: what it asks for is looked up all the same.
+                // A range between two steps: its samples are fetched anyway.
                 inner.count = inner.count.max(1);
                 self.fetch(&node.expr, samples, (inner, true))
             }
@@ -65,7 +65,7 @@ impl Eval {
             max_samples: self.room.get(),
             patience: self.patience().clone(),
         })?;
-        // Whether much was looked through nobody knows: little may have been found.
+        // The search may have taken long even if it found little.
         self.look()?;
         self.spend(series.iter().map(QuerySeries::weight).sum())?;
         self.fetched.insert(std::ptr::from_ref(vs), series);

@@ -74,7 +74,7 @@ impl From<&ExponentialHistogram> for FloatHistogram {
             schema: of.scale,
             zero_threshold: of.zero_threshold.max(0.0),
             zero_count: of.zero_count as f64,
-            // The buckets decide where they say otherwise.
+            // If the counts of the buckets differ from the total, the buckets decide.
             count: if total > 0 { total } else { of.count } as f64,
             sum: of.sum.unwrap_or(f64::NAN),
             positive: side(&of.positive),
@@ -90,7 +90,7 @@ impl FloatHistogram {
     /// The upper bound of a bucket above zero.
     fn bound(&self, index: i64) -> f64 {
         match index as f64 * (-f64::from(self.schema)).exp2() {
-            // One bucket more holds what is infinite.
+            // One more bucket holds infinite values.
             1024.0 => f64::MAX,
             exponent => exponent.exp2(),
         }
@@ -197,7 +197,7 @@ impl FloatHistogram {
 
     pub(super) fn over(mut self, divisor: f64) -> Self {
         if divisor == 0.0 {
-            // There is no telling where so much would be.
+            // The position of so large a count is unknown.
             self.positive.clear();
             self.negative.clear();
         }
@@ -335,7 +335,7 @@ impl FloatHistogram {
 }
 
 impl std::fmt::Display for FloatHistogram {
-    /// As Prometheus writes it: count, sum, and the filled buckets.
+    /// Writes the histogram as Prometheus does: count, sum, and the filled buckets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (count, sum) = (go_shortest(self.count), go_shortest(self.sum));
         write!(f, "{{count:{count}, sum:{sum}")?;
@@ -393,7 +393,7 @@ impl Total {
         self.added += 1;
     }
 
-    /// Brings what was lost into the layout of the whole.
+    /// Converts the rounding errors to the layout of the whole.
     fn follow(&mut self) {
         self.lost.coarsen(self.whole.schema);
         let threshold = self.whole.zero_threshold;
@@ -424,7 +424,7 @@ impl Total {
     }
 }
 
-/// The sum of two numbers; what rounding takes goes to `lost`.
+/// The sum of two numbers; the rounding error goes to `lost`.
 fn plus(a: f64, b: f64, lost: &mut f64) -> f64 {
     let sum = a + b;
     if sum.is_infinite() {
@@ -437,7 +437,7 @@ fn plus(a: f64, b: f64, lost: &mut f64) -> f64 {
     sum
 }
 
-/// Both sides' counts; what rounding takes goes to `lost`.
+/// The counts of both sides; the rounding errors go to `lost`.
 fn compensated(a: &Side, b: &Side, lost: &mut Side) -> Side {
     let whole = merged(a, b, 1.0);
     let count = |side: &Side, index: i64| {

@@ -209,7 +209,7 @@ fn too_long<T>(function: &str) -> Result<T, QueryError> {
 fn expanded(captures: &regex::Captures<'_>, replacement: &str) -> Option<String> {
     let (mut rest, mut text) = (replacement, String::new());
     while !rest.is_empty() {
-        // One reference, or two dollars that mean one, and what follows until the next.
+        // One reference, or two dollars that mean one, and the text until the next.
         let begin = if rest.starts_with("$$") { 2 } else { 1 };
         let behind = rest.as_bytes().get(begin..).unwrap_or_default();
         let next = behind.iter().position(|byte| *byte == b'$');

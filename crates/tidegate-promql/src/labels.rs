@@ -11,7 +11,7 @@ use super::syntax::quoted;
 /// The label that holds the metric's name.
 pub const NAME: &str = "__name__";
 
-/// Labels that go where the metric's name goes: it, and what type and unit labels say of it.
+/// Labels that go together with the metric's name: the name itself, and its type and unit labels.
 pub(super) fn is_of_name(label: &str) -> bool {
     label.starts_with("__") && matches!(label, NAME | "__type__" | "__unit__")
 }
@@ -48,7 +48,7 @@ impl Default for Labels {
 }
 
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
-    /// Of several values for one name the last one stays; an empty value is none.
+    /// Among several values for one name the last one stays; an empty value is none.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
         let mut pairs: Vec<(Arc<str>, Arc<str>)> = pairs.collect();
@@ -62,7 +62,7 @@ impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
 }
 
 impl Labels {
-    /// The value of a label; empty where there is none, as PromQL has it.
+    /// The value of a label; empty without one, as in PromQL.
     pub fn get(&self, name: &str) -> &str {
         let at = self.0.binary_search_by(|(known, _)| (**known).cmp(name));
         at.ok()
@@ -106,7 +106,7 @@ impl Labels {
 }
 
 impl std::fmt::Display for Labels {
-    /// As Prometheus writes it.
+    /// Writes the labels as Prometheus does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("{")?;
         for (at, (name, value)) in self.0.iter().enumerate() {
@@ -139,7 +139,7 @@ pub struct Matcher {
 /// The values that a pattern accepts.
 #[derive(Clone, Debug)]
 enum Pattern {
-    /// These texts, in order.
+    /// One of these texts, in order.
     Listed(Arc<[String]>),
     Compiled(Regex),
 }
@@ -210,7 +210,7 @@ impl Matcher {
         (self.kind == MatchKind::Equal).then_some(&*self.value)
     }
 
-    /// All values that it accepts, where they can be listed: one, or those of a pattern of plain texts (`a|b`).
+    /// All values that it accepts, if they can be listed: one, or those of a pattern of plain texts (`a|b`).
     pub fn values(&self) -> Option<Vec<String>> {
         match (self.kind, &self.pattern) {
             (MatchKind::Equal, _) => Some(vec![self.value.to_string()]),
@@ -219,7 +219,7 @@ impl Matcher {
         }
     }
 
-    /// Whether it accepts this value; an empty one is a label that is not there.
+    /// Whether it accepts this value; an empty value means that the label is missing.
     pub fn accepts_value(&self, value: &str) -> bool {
         let matches = || {
             self.pattern

@@ -88,7 +88,7 @@ pub enum QueryError {
     /// It took longer than it may.
     #[error("query timed out in expression evaluation")]
     Timeout,
-    /// Nobody waits for the answer any more.
+    /// The caller no longer waits for the answer.
     #[error("query was canceled in expression evaluation")]
     Canceled,
     /// Memory became short while it was computed.
@@ -231,7 +231,7 @@ impl Query {
         })
     }
 
-    /// The names that its selectors ask for, where they ask for one.
+    /// The metric names in its selectors, as far as they have one.
     pub fn names(&self) -> Vec<String> {
         self.asked().into_iter().flatten().collect()
     }
@@ -278,7 +278,7 @@ impl Query {
         syntax::json(&self.expr)
     }
 
-    /// Whether it says itself what is to be where nothing is: `absent`, `or`.
+    /// Whether it defines a value for missing series itself: by `absent` or `or`.
     pub fn handles_absence(&self) -> bool {
         syntax::handles_absence(&self.expr)
     }
@@ -292,7 +292,7 @@ impl Query {
         answer.map(|(value, _)| value)
     }
 
-    /// Its value at one time, with what there is to say about it.
+    /// Its value at one time, with notes.
     ///
     /// # Errors
     /// See [`QueryError`].
@@ -320,7 +320,7 @@ impl Query {
         answer.map(|(series, _)| series)
     }
 
-    /// Its values at start, start + step, ... up to the end, by series, with what there is to say about them.
+    /// Its values at start, start + step, ... up to the end, by series, with notes.
     ///
     /// # Errors
     /// See [`QueryError`].

@@ -10,7 +10,7 @@ use super::syntax::{position, quoted};
 /// The notes on an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// The answer may not be what was meant.
+    /// Warnings: the answer may differ from the intended one.
     pub warnings: Vec<String>,
     /// Something was done that one should know.
     pub infos: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct Notebook(RefCell<BTreeSet<(Note, Span)>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Note {
-    /// As Go's `%g`.
+    /// The quantile in Go's `%g` format.
     InvalidQuantile(String),
     /// Metric name and value of the label.
     BadBucketLabel(String, String),
@@ -116,7 +116,7 @@ impl Notebook {
         self.0.borrow_mut().insert((note, span));
     }
 
-    /// As the API shows them, with their places in the query.
+    /// The notes as the API shows them, with their positions in the query.
     pub(super) fn into_notes(self, query: &str) -> Notes {
         let mut notes = Notes::default();
         for (note, span) in self.0.into_inner() {

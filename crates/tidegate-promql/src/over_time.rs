@@ -156,8 +156,9 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// By what the rise between first and last is multiplied, as if they reached to both ends of the range where they
-    /// come near. `since_zero`: how long ago, in rises, it may have been zero at the first sample.
+    /// The factor for the increase between first and last sample, which extrapolates it to each end of the range that
+    /// they come near. `since_zero`: the time since the value may have been zero, before the first sample, as a share
+    /// of the covered time.
     pub(super) fn stretch(&self, range: &Range<'_>, since_zero: Option<f64>) -> f64 {
         /// A gap of this many mean distances means that the series began or ended within the range.
         const NEAR: f64 = 1.1;

@@ -42,15 +42,15 @@ impl Patience {
         }
     }
 
-    /// Ends it: nobody waits any more.
+    /// Ends the wait: the caller no longer needs the answer.
     pub fn give_up(&self) {
         self.is_over.store(true, Relaxed);
     }
 
-    /// Whether somebody still waits.
+    /// Checks that the caller still waits.
     ///
     /// # Errors
-    /// `Canceled`: nobody does. `Timeout`: the time is over. `Memory`: memory is short.
+    /// `Canceled`: the caller gave up. `Timeout`: the time is over. `Memory`: memory is short.
     pub fn check(&self) -> Result<(), QueryError> {
         if self.is_over.load(Relaxed) {
             return Err(QueryError::Canceled);

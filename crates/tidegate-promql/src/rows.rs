@@ -32,7 +32,7 @@ impl Cell<'_> {
         }
     }
 
-    /// As how many samples it counts.
+    /// The number of samples that it counts as.
     pub(super) fn weight(self) -> usize {
         match self {
             Self::Float(_) => 1,
@@ -50,7 +50,7 @@ pub(super) struct Rows {
     pub(super) is_nameless: bool,
     /// Row by row.
     pub(super) floats: Vec<f64>,
-    /// As the floats; empty: there are none.
+    /// Parallel to the floats; empty: there are no histograms.
     pub(super) histograms: Vec<Option<Arc<FloatHistogram>>>,
 }
 
@@ -144,7 +144,7 @@ impl Rows {
         !self.histograms.is_empty()
     }
 
-    /// As how many samples it counts.
+    /// The number of samples that it counts as.
     pub(super) fn weight(&self) -> usize {
         let histograms = self.histograms.iter().flatten().map(|histogram| histogram.len());
         self.floats.len() + self.len() + histograms.sum::<usize>()
@@ -157,7 +157,7 @@ impl Rows {
         all
     }
 
-    /// The metric's name of a row; empty where it is dropped.
+    /// The metric name of a row; empty if it is dropped.
     pub(super) fn name(&self, row: usize) -> &str {
         match self.is_nameless {
             true => "",
@@ -165,7 +165,7 @@ impl Rows {
         }
     }
 
-    /// The labels of a row, without the names where they are dropped.
+    /// The labels of a row, without names if they are dropped.
     pub(super) fn shown(&self, row: usize) -> Labels {
         match self.is_nameless {
             true => self.labels[row].nameless(),
@@ -287,7 +287,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The group that is there for such labels, whose names are dropped or not.
+    /// The known group for these labels, with names dropped or not.
     pub(super) fn find(&self, labels: &Labels, is_nameless: bool) -> Option<usize> {
         let kept = || kept(self.keep, labels, is_nameless);
         let is_same = |group: &u32| self.labels[*group as usize].iter().eq(kept());

@@ -41,7 +41,7 @@ pub enum SampleValue {
 }
 
 impl SampleValue {
-    /// The number, where it is one.
+    /// The number, if it is one.
     pub fn float(&self) -> Option<f64> {
         match self {
             Self::Float(number) => Some(*number),
@@ -90,13 +90,13 @@ impl QuerySeries {
         float.max(self.histograms.last().map(|sample| sample.time))
     }
 
-    /// As how many samples it counts.
+    /// The number of samples that it counts as.
     pub fn weight(&self) -> usize {
         weight(&self.samples, &self.histograms)
     }
 }
 
-/// As how many samples these count.
+/// The number of samples that these count as.
 pub(super) fn weight(samples: &[Sample], histograms: &[HistogramSample]) -> usize {
     let histograms = histograms.iter().map(|sample| 1 + sample.value.len());
     samples.len() + histograms.sum::<usize>()

@@ -9,7 +9,7 @@ pub struct Work {
     pub seen: usize,
     /// Samples counted towards the limit of a query.
     pub counted: usize,
-    /// The time to fetch what the selectors need.
+    /// The time to fetch the samples of the selectors.
     pub preparation: Duration,
     /// The time to evaluate.
     pub evaluation: Duration,

@@ -68,7 +68,7 @@ impl Chunk {
         true
     }
 
-    /// Gives back what it has in reserve.
+    /// Frees its spare capacity.
     pub(super) fn close(&mut self) {
         self.bits.shrink_to_fit();
     }

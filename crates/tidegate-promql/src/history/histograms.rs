@@ -35,7 +35,7 @@ struct Chunk {
     bytes: Vec<u8>,
 }
 
-/// A histogram as a row of numbers, with what says what they are.
+/// A histogram as a row of numbers, with their meaning.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Frame {
     scale: i32,
@@ -231,7 +231,7 @@ fn put(bytes: &mut Vec<u8>, ticks: u32, before: &Frame, frame: &Frame) {
     }
 }
 
-/// Changes a frame to the one that was put after it; gives the ticks between them.
+/// Changes a frame to the next stored one; gives the ticks between them.
 fn take(rest: &mut &[u8], frame: &mut Frame) -> Option<u32> {
     let head = unvarint(rest)?;
     if head & 1 == 1 {

@@ -47,7 +47,7 @@ pub struct History {
 #[derive(Debug, Default)]
 struct Past {
     chunks: VecDeque<Chunk>,
-    /// Of a series of native histograms.
+    /// Set for a series of native histograms.
     histograms: Option<Box<Histograms>>,
 }
 
@@ -67,7 +67,7 @@ impl Past {
 const SERIES_BYTES: usize = size_of::<Option<Past>>();
 
 impl History {
-    /// Nothing yet. The interval is at least a millisecond.
+    /// An empty history. Its interval is at least 1 ms.
     pub fn new(limits: HistoryLimits) -> Self {
         Self {
             limits: HistoryLimits {
@@ -107,7 +107,7 @@ impl History {
         self.len() == 0
     }
 
-    /// Series that were refused for want of memory.
+    /// The number of series that were refused because of a lack of memory.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -141,7 +141,7 @@ impl History {
         }
     }
 
-    /// The tick that `time` is in, and the oldest one that is kept then.
+    /// The tick of `time`, and the oldest tick that is then kept.
     fn ticks(&mut self, time: Millis) -> Option<(u32, u32)> {
         let tick = time.div_euclid(self.limits.interval_ms);
         let tick = u32::try_from(tick - *self.base.get_or_insert(tick)).ok()?;
@@ -168,7 +168,7 @@ impl History {
         self.bytes = self.bytes - before + past.bytes();
     }
 
-    /// Forgets what was sampled after `time`, where the clock was set back; of chunks that begin before, all.
+    /// Drops the samples after `time`, for a clock that was set back. A chunk with a sample after `time` goes as a whole.
     pub fn forget_after(&mut self, time: Millis) {
         let ticks = self.ticks(time);
         if ticks.is_none() {
@@ -299,7 +299,7 @@ impl History {
         }
     }
 
-    /// Those of the native histograms of a series that are needed, later than `from` and not later than `to`.
+    /// The needed native histograms of a series, later than `from` and not later than `to`.
     pub fn read_histograms(
         &self,
         id: SeriesId,

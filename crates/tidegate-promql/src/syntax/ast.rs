@@ -69,7 +69,7 @@ pub(crate) struct Chain {
     pub(crate) links: Vec<Link>,
 }
 
-/// An operator with what stands on its right.
+/// An operator with its right operand.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) operator: Operator,
@@ -246,7 +246,7 @@ impl Aggregation {
     }
 }
 
-/// The time that a selector looks at, where it is not the time of evaluation.
+/// The time that a selector reads at, if it is not the time of evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum At {
     Start,

@@ -30,7 +30,7 @@ const fn of_range(name: &'static str) -> Function {
     function(name, &[Matrix], 0, Vector)
 }
 
-/// A function of the parts of a date: of now, where it is given nothing.
+/// A function of the parts of a date; without arguments, of the present time.
 const fn of_date(name: &'static str) -> Function {
     function(name, &[Vector], 1, Vector)
 }
@@ -131,7 +131,7 @@ pub(super) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
-/// Whether Prometheus has it and it is not here.
+/// Whether Prometheus has the function, but this crate does not.
 pub(super) fn is_refused(name: &str) -> bool {
     REFUSED.contains(&name)
 }

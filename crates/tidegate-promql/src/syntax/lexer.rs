@@ -349,7 +349,7 @@ fn shown(c: Option<char>) -> String {
     quoted_char(c.unwrap_or('\u{fffd}'))
 }
 
-/// As Go's `%#U`.
+/// The character in Go's `%#U` format.
 fn code_point(c: char) -> String {
     format!("U+{:04X} '{c}'", c as u32)
 }

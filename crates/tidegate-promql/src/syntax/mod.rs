@@ -39,7 +39,7 @@ impl Wrong {
         }
     }
 
-    /// As Prometheus writes it: `1:5: parse error: ...`.
+    /// The error as Prometheus writes it: `1:5: parse error: ...`.
     pub(super) fn shown(&self, query: &str) -> String {
         let position = match query.is_empty() {
             true => "unknown position".to_owned(),

@@ -463,8 +463,8 @@ impl<'a> Parser<'a> {
                 at: None,
                 end,
             }));
-            // Brackets add no depth. A range of a range is refused here, or a short query would make a tree of
-            // thousands of levels, which overflows the stack of what walks it.
+            // Brackets add no depth. A range of a range is refused here. Otherwise a short query would make a tree of
+            // thousands of levels, which overflows the stack of a recursive walk.
             if has_range {
                 types::check(&subquery, self.query)?;
             }
@@ -590,7 +590,7 @@ fn text_of(token: Token<'_>) -> Parsed<String> {
     })
 }
 
-/// As Go's `%f`.
+/// The number in Go's `%f` format.
 fn go_fixed(number: f64) -> String {
     match number {
         _ if number.is_nan() => "NaN".to_owned(),

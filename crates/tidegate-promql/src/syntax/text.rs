@@ -43,7 +43,7 @@ fn escape(to: &mut String, c: char, quote: char) {
     }
 }
 
-/// The text that a quoted one stands for; `None`: its bytes are not UTF-8. The lexer has checked the escapes.
+/// The text of a quoted string; `None`: its bytes are not UTF-8. The lexer has checked the escapes.
 pub(super) fn unquoted(quoted: &str) -> Option<String> {
     let inner = quoted.get(1..quoted.len().checked_sub(1)?)?;
     if quoted.starts_with('`') {

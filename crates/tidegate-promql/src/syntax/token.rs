@@ -95,7 +95,7 @@ impl Token<'_> {
         }
     }
 
-    /// As an error message calls it.
+    /// Its name in error messages.
     pub(super) fn described(&self) -> String {
         let shown = || match self.text.chars().count() > 10 {
             true => format!("{}...", quoted(&self.text.chars().take(10).collect::<String>())),
@@ -125,7 +125,7 @@ impl Token<'_> {
         }
     }
 
-    /// Whether it can stand in `by (...)` and its like.
+    /// Whether it can be a label in `by (...)` and similar clauses.
     pub(super) fn is_label(&self) -> bool {
         self.is_metric() || matches!(self.kind, Kind::Keyword(_) | Kind::Operator(Operator::Atan2))
     }
