@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a store or a family was not made, or a directory not read.
+/// The reason why a store or family was not made, or a directory not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system refused.
@@ -13,7 +13,7 @@ pub enum Error {
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
     /// The default directory belongs to another user, who could read and remove the files there.

@@ -103,7 +103,7 @@ impl SegmentKind {
     }
 }
 
-/// Which process of which start wrote a file. Two files never have the same.
+/// The process and start that wrote a file. Two files never have the same.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Identity {
     /// Process id, as the process sees itself.
@@ -140,7 +140,7 @@ pub(crate) struct Changing {
     pub(crate) invalid: u64,
 }
 
-/// Why a file is not read.
+/// The reason why a file is not read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Reject {
     /// A directory, device, socket, pipe or symbolic link.

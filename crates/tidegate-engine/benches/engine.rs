@@ -1,5 +1,5 @@
-//! What an event of NIXL costs: folded into counters, gauges and histograms, and past composites. (`cargo xtask bench
-//! engine` measures many series.)
+//! The cost of a NIXL event: folded into counters, gauges and histograms, and observed by composites. (`cargo xtask
+//! bench engine` measures many series.)
 
 use std::hint::black_box;
 use std::sync::Arc;

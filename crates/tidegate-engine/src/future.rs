@@ -33,8 +33,8 @@ impl Default for Future {
 }
 
 impl Future {
-    /// The latest time that a point may have which arrives at `now`. For an hour after the wall clock was set nobody knows
-    /// which of its times was right: the later one counts. Then senders have been set as well.
+    /// The latest time of a point that arrives at `now`. For an hour after a step of the wall clock, the right time is
+    /// unknown: the later one counts. After that, senders have been set as well.
     pub fn latest(&self, now: UnixNanos) -> UnixNanos {
         let wall = clock::wall(now);
         let latest = match clock::was_set_lately(now) {

@@ -67,7 +67,7 @@ fn is_of_instance(resource: &Attributes) -> bool {
             .is_some_and(|host| host.ends_with(':'))
 }
 
-/// Which attributes make the groups.
+/// The attributes that make the groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
     /// Nothing is taken away: each input series is a group of its own.

@@ -14,7 +14,7 @@ pub struct Resource {
     pub schema_url: Arc<str>,
 }
 
-/// Which library produced the data: OTLP's `InstrumentationScope` with its schema URL.
+/// The library that produced the data: OTLP's `InstrumentationScope` with its schema URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     /// The scope's name.
@@ -120,7 +120,7 @@ pub struct Metric {
 pub struct Series {
     /// The resource that produced it.
     pub resource: Arc<Resource>,
-    /// Which library produced it.
+    /// The library that produced it.
     pub scope: Arc<Scope>,
     /// The metric.
     pub metric: Arc<Metric>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::grouping::has_label;
 use crate::{Attributes, Grouping, Resource};
 
-/// Which names of a declaration have matched a series since the start.
+/// The names of a declaration that have matched a series since the start.
 #[derive(Debug)]
 pub struct MatchTracker {
     /// Whether any series matched.

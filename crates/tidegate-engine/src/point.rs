@@ -7,7 +7,7 @@ use crate::{AttributeValue, Attributes, Series, UnixNanos, Value};
 /// The value of a series at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Which series.
+    /// The series.
     pub series: Arc<Series>,
     /// Start of the interval that the value covers; 0 = unknown.
     pub start: UnixNanos,

@@ -60,9 +60,9 @@ pub enum GaugePolicy {
 /// One way from input series to output series.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Which metrics.
+    /// The names of the metrics.
     pub name: Pattern,
-    /// Which of their points, by point attributes or else resource attributes.
+    /// The filter of their points, by point attributes or else resource attributes.
     pub attributes: AttributeFilter,
     /// Which inputs; `None` = events and the points that are what `instrument` makes. A histogram rule that names
     /// `Gauge` takes each gauge point as an observation.
@@ -77,7 +77,7 @@ pub struct Rule {
     pub metadata: Attributes,
     /// The instrument of the output; `None` = as the input is.
     pub instrument: Option<Instrument>,
-    /// Which attributes make the groups.
+    /// The attributes that make the groups.
     pub grouping: Grouping,
     /// Bounds of histograms made; `None` = the first input's for histogram points, `DEFAULT_BOUNDS` for observations.
     pub bounds: Option<Arc<[f64]>>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::layout::{MAX_CAPACITY, MAX_QUANTILES, TEXT_SIZE};
 
-/// Why a page cannot be made or opened.
+/// The reason why a page cannot be made or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused; `NotFound` and the like are in `source`.
@@ -65,7 +65,7 @@ impl Error {
     }
 }
 
-/// Why a file is no page that can be read.
+/// The reason why a file is no readable page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Reject {
     /// A directory, device, socket, pipe or symbolic link.
@@ -110,7 +110,7 @@ pub enum Reject {
     },
 }
 
-/// Why an entry was not taken. The page is as it was before.
+/// The reason why an entry was refused. The page is unchanged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SetError {
     /// Every slot is in use.
@@ -139,7 +139,7 @@ pub enum SetError {
     Duplicate,
 }
 
-/// Why there is no handle.
+/// The reason why there is no handle.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FindError {
     /// The page has no entry of this name and labels. Look again when [`Reader::layout_seq`](crate::Reader::layout_seq) has
@@ -151,7 +151,7 @@ pub enum FindError {
     Busy,
 }
 
-/// Why there is no snapshot.
+/// The reason why there is no snapshot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ReadError {
     /// The slot was being written all the time. Try later; if the heart has stopped too, the writer

@@ -66,7 +66,7 @@ pub mod slot {
     pub const STATE: usize = 16;
     /// Number of quantiles, u8.
     pub const QUANTILES: usize = 17;
-    /// Which numbers there are ([`flag`](super::flag)), u16.
+    /// The numbers that are present ([`flag`](super::flag)), u16.
     pub const FLAGS: usize = 18;
     /// Bytes of the name, u16.
     pub const NAME_LEN: usize = 20;

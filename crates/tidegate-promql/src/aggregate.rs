@@ -16,7 +16,7 @@ use super::{FloatHistogram, Labels, QueryError, SampleValue};
 /// The number of samples that a value counts as when it becomes a label.
 const LABELLING: usize = 8;
 
-/// Which group each row belongs to, and the groups' labels.
+/// The group of each row, and the groups' labels.
 struct Grouped {
     places: Vec<usize>,
     labels: Vec<Labels>,

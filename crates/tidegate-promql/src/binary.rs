@@ -313,7 +313,7 @@ fn keep(matching: &Matching) -> Keep<'_> {
     }
 }
 
-/// Which groups have a value at which step.
+/// The groups that have a value at each step.
 struct Presence<'a> {
     groups: Groups<'a>,
     steps: usize,

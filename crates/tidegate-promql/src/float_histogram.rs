@@ -38,7 +38,7 @@ pub struct FloatHistogram {
 /// A bucket with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// Which of the bounds belong to it.
+    /// The bounds that belong to it.
     pub rule: Boundary,
     /// Lower bound.
     pub lower: f64,
@@ -48,7 +48,7 @@ pub struct Bucket {
     pub count: f64,
 }
 
-/// Which bounds belong to a bucket, as Prometheus's API counts it.
+/// The bounds that belong to a bucket, as a code of Prometheus's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boundary {
     /// The upper one: buckets above zero.

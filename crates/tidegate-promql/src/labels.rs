@@ -185,7 +185,7 @@ impl Matcher {
         }
     }
 
-    /// Which label.
+    /// The name of the label.
     pub fn name(&self) -> &str {
         &self.name
     }

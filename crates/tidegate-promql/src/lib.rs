@@ -67,7 +67,7 @@ pub const MAX_SAMPLES: usize = if cfg!(test) { 200_000 } else { 20_000_000 };
 /// A longer query is refused.
 const MAX_QUERY_BYTES: usize = 64 << 10;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// It is not PromQL.
@@ -112,7 +112,7 @@ pub struct Selection {
     pub from: Millis,
     /// Samples not later than this.
     pub to: Millis,
-    /// Which of them.
+    /// The subset of them that the selector needs.
     pub need: Need,
     /// The most samples that it may give.
     pub max_samples: usize,

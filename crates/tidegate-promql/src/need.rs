@@ -30,7 +30,7 @@ impl Steps {
     }
 }
 
-/// Which of the samples in its time a selector needs. A source may give more of them.
+/// The samples of its time that a selector needs. A source may give more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The newest one; the present does where none is kept.

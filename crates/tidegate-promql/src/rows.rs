@@ -237,7 +237,7 @@ impl Rows {
     }
 }
 
-/// Which labels make a group.
+/// The labels that make a group.
 #[derive(Clone, Copy)]
 pub(super) enum Keep<'a> {
     All,

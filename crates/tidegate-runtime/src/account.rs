@@ -281,7 +281,7 @@ impl Account {
         self.counters.fill(bytes, bytes);
     }
 
-    /// Notes that it has let go of them.
+    /// Notes that the gateway has freed `bytes` of them.
     pub fn release(&self, bytes: usize) {
         self.give_back(bytes, bytes);
     }

@@ -37,7 +37,7 @@ pub const RECORD_HEAD: usize = 28;
 /// A longer payload is damage: no destination takes a batch of this size.
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
-/// No log counts so far: larger numbers are not ours.
+/// No log reaches this number: larger ones are not ours.
 pub const MAX_SEQ: u64 = 1 << 62;
 
 /// The number of owners' tags: one for each signal.

@@ -50,7 +50,7 @@ const MAX_GENERATION: u64 = (1 << (63 - BITS)) - 1;
 /// The lead, in generations, of a value over the one that it replaces. The replaced one has fewer switches left.
 pub(crate) const AHEAD: u64 = 1024;
 
-/// Which generation a word is of.
+/// The generation of a word.
 fn generation_of(word: u64) -> u64 {
     word >> (BITS + 1)
 }

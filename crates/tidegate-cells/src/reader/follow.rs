@@ -41,7 +41,7 @@ pub struct Changes {
     /// Families and series are others than before: all numbers of [`Follower::merged`] have a new meaning, and
     /// `series` is empty.
     pub all: bool,
-    /// Which series have another value: number of the family, number of the series in it. None comes twice.
+    /// The series with new values: number of the family, number of the series in it. Each is listed once.
     pub series: Vec<(usize, usize)>,
     /// Files that were not read, and why.
     pub problems: Vec<Problem>,

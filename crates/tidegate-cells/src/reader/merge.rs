@@ -33,9 +33,9 @@ pub(crate) struct Part {
     pub(crate) identity: Identity,
     /// The series in it.
     pub(crate) slot: u64,
-    /// Which family of the whole.
+    /// The family in the merged values.
     pub(crate) family: usize,
-    /// Which series of that family.
+    /// The series in that family.
     pub(crate) series: usize,
 }
 

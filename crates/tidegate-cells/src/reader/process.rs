@@ -28,7 +28,7 @@ const PIECE: u64 = 2 * MAX_PAYLOAD as u64;
 /// have less room than a value takes.
 const RETAINED_GAP: usize = 64 * 1024;
 
-/// Why a file was not read.
+/// The reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]

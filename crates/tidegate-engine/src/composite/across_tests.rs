@@ -444,7 +444,7 @@ fn a_series_that_its_living_source_leaves_out_is_stale() {
         scene.gauge("b", NOW + second * SECOND, 2.0);
     }
     let last = NOW + 3 * SECOND;
-    // It goes on sending, but no longer what is asked for.
+    // It still sends, but not the selected metric.
     for second in 1..=3 {
         scene.say("a", "other", Data::Gauge, last + second * SECOND, Value::Int(1));
         scene.gauge("b", last + second * SECOND, 2.0);

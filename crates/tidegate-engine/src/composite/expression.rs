@@ -39,7 +39,7 @@ pub struct Evaluated {
     pub quality: Option<DataQuality>,
     /// Whether the expression itself defines the value if nothing is selected.
     pub handles_absence: bool,
-    /// Which living series it does not see because others have their name and labels.
+    /// The living series that it does not see because others have their name and labels.
     pub collision: Option<Arc<str>>,
 }
 

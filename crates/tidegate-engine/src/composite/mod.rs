@@ -104,9 +104,9 @@ pub struct Declaration {
     pub name: Arc<str>,
     /// Free text for people.
     pub description: Arc<str>,
-    /// Which metrics it looks at.
+    /// The metrics that it selects.
     pub metric: Pattern,
-    /// Which of their points.
+    /// The filter of their points.
     pub attributes: AttributeFilter,
     /// The expression that it is computed from. With one, `metric` selects only the sources that decide its state.
     pub expression: Option<Expression>,
@@ -154,7 +154,7 @@ impl Declaration {
         })
     }
 
-    /// Why gauges of this name make no value; `None`: they do.
+    /// The reason why gauges of this name make no value; `None`: they do.
     pub fn refusal(&self, metric: &str) -> Option<String> {
         let (name, function) = (&self.name, self.function.name());
         if self.function.is_additive() {
@@ -206,9 +206,9 @@ pub struct Answer {
     pub sources_reporting: usize,
     /// Whether the group had scrape targets, and every one has left discovery.
     pub has_left: bool,
-    /// Why the composite has no value: its declaration does not suit the data.
+    /// The reason why the composite has no value: its declaration does not suit the data.
     pub error: Option<Arc<str>>,
-    /// Which living series or groups are left out: others have their name and labels, or there is no place for them.
+    /// The living series or groups that are left out: others have their name and labels, or they have no place.
     pub collision: Option<Arc<str>>,
 }
 
@@ -244,7 +244,7 @@ pub struct Composite {
     anomalies: TimestampAnomalies,
     computed: expression::Computed,
     match_tracker: MatchTracker,
-    /// Why the declaration does not suit the data.
+    /// The reason why the declaration does not suit the data.
     refused: Mutex<Option<Arc<str>>>,
 }
 
@@ -338,7 +338,7 @@ impl Composite {
         groups.first().map(|group| self.answer(group, now))
     }
 
-    /// Why the composite has no value: its declaration does not suit the data.
+    /// The reason why the composite has no value: its declaration does not suit the data.
     pub fn error(&self, now: UnixNanos) -> Option<Arc<str>> {
         if self.declaration.expression.is_some() {
             return self.answers(now).into_iter().find_map(|answer| answer.error);
@@ -350,7 +350,7 @@ impl Composite {
         })
     }
 
-    /// Which names of the declaration have matched.
+    /// The names of the declaration that have matched.
     pub fn match_tracker(&self) -> &MatchTracker {
         &self.match_tracker
     }

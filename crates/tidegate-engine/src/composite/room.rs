@@ -77,7 +77,7 @@ impl Room {
         self.without_at.fetch_max(now, Relaxed);
     }
 
-    /// Why series are left out now, if any are.
+    /// The reason why series are left out now, if any are.
     pub(super) fn lacks(&self, now: UnixNanos) -> Option<String> {
         let is_recent = |at: &AtomicU64| {
             let at = at.load(Relaxed);

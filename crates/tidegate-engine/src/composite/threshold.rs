@@ -30,7 +30,7 @@ impl Direction {
 pub struct Threshold {
     /// Its name.
     pub name: Arc<str>,
-    /// Which values cross it.
+    /// The values that cross it.
     pub direction: Direction,
     /// The value to cross.
     pub at: f64,

@@ -94,7 +94,7 @@ impl Limits {
     }
 }
 
-/// Why an input stream went to an overflow series.
+/// The reason why an input stream went to an overflow series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Overflow {

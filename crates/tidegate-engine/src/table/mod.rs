@@ -50,7 +50,7 @@ use crate::{Composite, Exemplar, Series, SourceId, TimestampAnomalies, UnixNanos
 /// A series as a reader of a table sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
-    /// Which series.
+    /// The series.
     pub series: &'a Arc<Series>,
     /// Start of the interval that the value covers; 0 = unknown.
     pub start: UnixNanos,

@@ -184,7 +184,7 @@ pub(crate) struct Aggregate {
     pub(crate) span: Span,
 }
 
-/// Which labels make a group.
+/// The labels that make a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Grouping {
     pub(crate) is_without: bool,

@@ -165,7 +165,7 @@ fn planted_marks_cost_a_few_times_the_file_also_while_it_runs() {
 #[test]
 fn marks_with_numbers_that_cannot_be_there_cost_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    // 1 is what is damaged, and the file has no room for so many.
+    // Record 1 is the damaged one, and the file has no room for so many.
     for seq in [0, 1 << 50] {
         let planted = planted(seq, 500_000);
         let mut bytes = segment(directory.path(), PLAIN, &[(1, &planted), (2, b"behind")]);
@@ -225,7 +225,7 @@ fn records_at_the_damaged_end_of_an_older_segment_are_counted() {
 
 #[test]
 fn the_numbers_of_a_file_that_cannot_be_read_are_not_those_of_the_file_before_it() {
-    // Nothing can be told of a directory. A file of zeros has had a record for each number up to the next file.
+    // A directory gives no information. A file of zeros has had a record for each number up to the next file.
     for (is_file, lost) in [(false, 2), (true, 6)] {
         let directory = tempfile::tempdir().unwrap();
         let mut bytes = segment(

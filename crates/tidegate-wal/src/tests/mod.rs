@@ -181,7 +181,7 @@ proptest! {
         let file = files(directory.path()).remove(0);
         let mut bytes = std::fs::read(&file).unwrap();
         let at = record::SEGMENT_HEAD + flip.index(bytes.len() - record::SEGMENT_HEAD);
-        // Where each record ends, in the undamaged file.
+        // The end of each record in the undamaged file.
         let ends: Vec<usize> = (1..=40u64)
             .scan(record::SEGMENT_HEAD, |end, seq| {
                 *end += record::RECORD_HEAD + payload(seq).len();
@@ -206,7 +206,7 @@ proptest! {
         prop_assert_eq!(read_all(&mut log), wanted.clone());
         let last = wanted.last().copied().unwrap_or(0);
         prop_assert_eq!(recovered.lost_records, last - wanted.len() as u64);
-        // What was lost at the end of the file can't be told from what was being written.
+        // Lost records at the end of the file look like records that were being written.
 let sound_end = last.checked_sub(1).map_or(record::SEGMENT_HEAD, |last| ends[last as usize]);
         prop_assert_eq!(recovered.torn_bytes, (bytes.len() - sound_end) as u64);
     }

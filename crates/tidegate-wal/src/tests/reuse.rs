@@ -7,7 +7,7 @@ use super::super::pieces::Pieces;
 use super::*;
 
 const SEGMENT: u64 = 2000;
-/// What a record of ours takes.
+/// The bytes of a record of ours.
 const RECORD: u64 = 500 + record::RECORD_HEAD as u64;
 
 fn append(log: &mut Log, seq: u64) {

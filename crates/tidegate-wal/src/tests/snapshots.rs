@@ -13,7 +13,7 @@ use super::super::segment_pool;
 use super::super::snapshot::{self, Underway};
 use super::*;
 
-/// What was restored, if anything.
+/// The restored data, if any.
 #[derive(Default)]
 struct Image(Mutex<Option<Vec<u8>>>);
 
@@ -44,7 +44,7 @@ fn saving(pieces: Vec<Vec<u8>>) -> Saving {
     Box::new(move |to| pieces.iter().try_for_each(|piece| to.write_all(piece)))
 }
 
-/// What `work` gives, and what it says to a reader of the logs.
+/// The result of `work`, and the log lines that it writes.
 fn said<T>(work: impl FnOnce() -> T) -> (T, String) {
     let lines = Arc::new(Lines::default());
     let logs = tracing_subscriber::fmt().with_writer(lines.clone()).finish();
@@ -148,7 +148,7 @@ fn what_ends_between_two_pieces_leaves_the_snapshot_before() {
         let fails: Saving = Box::new(move |to| {
             to.write_all(&first)?;
             to.write_all(&first)?;
-            // What a process that is killed now leaves.
+            // The files that a killed process would leave now.
             assert_eq!(read(copy(&path).path()), (1, Some(b"before".to_vec())));
             Err(io::ErrorKind::StorageFull.into())
         });

@@ -140,7 +140,7 @@ async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_cover
     }
 }
 
-/// A state whose snapshots are made when somebody says so.
+/// A state whose snapshots are made on demand.
 struct Slow {
     begun: mpsc::SyncSender<()>,
     may_end: Arc<Mutex<mpsc::Receiver<()>>>,

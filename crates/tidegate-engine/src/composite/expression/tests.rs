@@ -128,7 +128,7 @@ fn groups_without_a_place_make_the_others_partial() {
     assert_eq!(composite.shortfalls().len(), 1);
 }
 
-/// Those who ask by label find the group also when nobody feeds it.
+/// A query by label finds the group, also without a source.
 #[test]
 fn groups_of_sources_that_are_gone_keep_their_labels() {
     use std::sync::atomic::{AtomicU8, Ordering::SeqCst};

@@ -10,7 +10,7 @@ use super::*;
 /// The action of one pod in a step of the model test.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Counts so much and reports.
+    /// Increases its counter by this amount and reports.
     Report(i64),
     /// Starts anew, then counts and reports.
     Restart(i64),

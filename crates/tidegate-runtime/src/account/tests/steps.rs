@@ -207,7 +207,7 @@ impl Model {
         }
     }
 
-    /// Makes a step, and says how many bytes were reserved that nobody could refuse.
+    /// Makes a step. Gives the bytes that were reserved without a possible refusal.
     async fn make(&mut self, step: Step) -> Result<usize, TestCaseError> {
         let mut forced = 0;
         match step {
@@ -324,8 +324,8 @@ async fn run(own: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// Whatever is promised, waited for, arrives and is given up: the process never uses more than the account says, room
-    /// is given only within the limits, these are exceeded only by what nobody could refuse, and at rest nothing is reserved.
+    /// After any steps the process never uses more than the account says. The account gives room only within the limits;
+    /// only reservations that it cannot refuse exceed them. At rest nothing is reserved.
     #[test]
     fn the_account_never_says_less_than_what_is_there(
         own in 0..LIMIT.soft,
