@@ -2,24 +2,16 @@
 
 mod batching;
 mod client;
-pub mod convert;
-pub mod json;
-mod schema;
 mod split;
-mod stream;
-pub mod wire;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use smallvec::SmallVec;
 use tidegate_engine::{Events, Point};
 
 pub use batching::{BatchMetrics, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
-pub use stream::stream_id;
-pub use tidegate_config::Signal;
+pub use tidegate_otlp::{Encoded, Part, Signal, convert, json, stream_id, wire};
 
 /// What travels on an edge.
 #[derive(Clone, Debug)]
@@ -139,7 +131,16 @@ impl Payload {
     pub fn encoded_bytes(&self) -> usize {
         match self {
             Self::Encoded(encoded) => encoded.bytes(),
-            Self::Events(_) | Self::Points(_) => convert::encode(self).bytes(),
+            Self::Events(_) | Self::Points(_) => self.encode().bytes(),
+        }
+    }
+
+    /// As wire bytes; what is encoded already is shared.
+    pub fn encode(&self) -> Encoded {
+        match self {
+            Self::Encoded(encoded) => encoded.clone(),
+            Self::Points(points) => convert::encode_points(&points.points),
+            Self::Events(events) => convert::encode_points(&convert::events_to_points(events)),
         }
     }
 }
@@ -159,58 +160,6 @@ impl From<Events> for Payload {
 impl From<Points> for Payload {
     fn from(points: Points) -> Self {
         Self::Points(points)
-    }
-}
-
-/// Wire bytes of one or more `Export*ServiceRequest`s of one signal (which are also `*Data` messages:
-/// the field numbers agree). Protobuf concatenation joins requests, so the parts one after another are one request;
-/// the boundaries are kept so that one poisonous request can be cut out again.
-#[derive(Clone, Debug)]
-pub struct Encoded {
-    /// Which request type.
-    pub signal: Signal,
-    /// The requests. Never empty in flight.
-    pub parts: SmallVec<[Part; 1]>,
-}
-
-/// One request as it came in or as a processor left it.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// Protobuf bytes whose nesting has been checked.
-    pub bytes: Bytes,
-    /// Points, spans or log records in it.
-    pub items: usize,
-}
-
-impl Encoded {
-    /// One checked request. Use `wire::check` (it counts the items) for bytes from outside.
-    pub fn one(signal: Signal, bytes: Bytes, items: usize) -> Self {
-        Self {
-            signal,
-            parts: SmallVec::from_buf([Part { bytes, items }]),
-        }
-    }
-
-    /// Points, spans or log records.
-    pub fn items(&self) -> usize {
-        self.parts.iter().map(|part| part.items).sum()
-    }
-
-    /// Encoded length in bytes.
-    pub fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.bytes.len()).sum()
-    }
-
-    /// All parts as one request, in one run of bytes; a single part is not copied.
-    pub fn joined(&self) -> Bytes {
-        match self.parts.as_slice() {
-            [only] => only.bytes.clone(),
-            parts => {
-                let mut whole = Vec::with_capacity(self.bytes());
-                parts.iter().for_each(|part| whole.extend_from_slice(&part.bytes));
-                whole.into()
-            }
-        }
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tidegate_engine::{Events, Values};
 
-use super::{Batch, Encoded, Payload, Points, wire};
+use super::{Batch, Payload, Points};
 
 impl Batch {
     /// The first `at` items and the others; `None` where it can't be cut there (`at` is none or all of the items, or
@@ -16,7 +15,7 @@ impl Batch {
         }
         let (left, right): (Payload, Payload) = match &self.payload {
             Payload::Encoded(encoded) => {
-                let (left, right) = split_encoded(encoded, at)?;
+                let (left, right) = encoded.split_at(at)?;
                 (left.into(), right.into())
             }
             Payload::Events(events) => (
@@ -30,28 +29,6 @@ impl Batch {
         };
         Some((self.with(left), self.with(right)))
     }
-}
-
-/// Whole requests go to one side or the other; at most one is cut.
-fn split_encoded(encoded: &Encoded, at: usize) -> Option<(Encoded, Encoded)> {
-    let side = || Encoded {
-        signal: encoded.signal,
-        parts: SmallVec::new(),
-    };
-    let (mut left, mut right) = (side(), side());
-    for part in &encoded.parts {
-        let room = at.saturating_sub(left.items());
-        match room {
-            0 => right.parts.push(part.clone()),
-            room if part.items <= room => left.parts.push(part.clone()),
-            room => {
-                let (head, tail) = wire::split_part(encoded.signal, part, room)?;
-                left.parts.push(head);
-                right.parts.push(tail);
-            }
-        }
-    }
-    Some((left, right))
 }
 
 fn slice(events: &Events, from: usize, to: usize) -> Option<Events> {
@@ -93,11 +70,9 @@ fn of_points(points: &[tidegate_engine::Point]) -> Payload {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use tidegate_engine::{Schema, SourceId};
 
     use super::*;
-    use crate::batch::{Part, Signal};
 
     fn events(count: u16) -> Batch {
         let source = tidegate_engine::Source {
@@ -138,19 +113,5 @@ mod tests {
         assert!(events(3).split_at(0).is_none());
         assert!(events(3).split_at(3).is_none());
         assert!(events(1).split_at(1).is_none());
-    }
-
-    #[test]
-    fn whole_requests_stay_whole_where_the_cut_is_between_them() {
-        let part = |items| Part {
-            bytes: Bytes::from_static(b"opaque"),
-            items,
-        };
-        let encoded = Encoded {
-            signal: Signal::Logs,
-            parts: [part(2), part(3), part(4)].into_iter().collect(),
-        };
-        let (left, right) = Batch::new(encoded).split_at(5).unwrap();
-        assert_eq!((left.items(), right.items()), (5, 4));
     }
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::capacity::size_of;
 use super::machine::Load;
-use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Signal, Sizer, convert};
+use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Signal, Sizer};
 
 /// One or more batches that one attempt sends. Never empty; all batches have the same [`BatchKey`].
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ impl ExportRequest {
             parts: SmallVec::new(),
         };
         for batch in &self.batches {
-            whole.parts.extend(convert::encode(&batch.payload).parts);
+            whole.parts.extend(batch.payload.encode().parts);
         }
         whole
     }

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 use tidegate_wal::Stored;
 
-use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Part, Payload, Signal, Sizer, convert};
+use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Part, Payload, Signal, Sizer};
 use crate::component::wall_now;
 
 const VERSION: u8 = 1;
@@ -29,13 +29,13 @@ const SIZERS: [Sizer; 3] = [Sizer::Requests, Sizer::Items, Sizer::Bytes];
 pub(super) fn encode(batch: Batch) -> Batch {
     match &batch.payload {
         Payload::Encoded(_) => batch,
-        payload => batch.with(convert::encode(payload)),
+        payload => batch.with(payload.encode()),
     }
 }
 
 /// A batch as bytes, with the places of its streams; its requests are shared, not copied.
 pub(super) fn to_bytes(batch: &Batch, cursor: &[u8]) -> SmallVec<[Bytes; 2]> {
-    let encoded = convert::encode(&batch.payload);
+    let encoded = batch.payload.encode();
     let mut head = BytesMut::new();
     head.put_u32_le(cursor.len() as u32);
     head.put_slice(cursor);

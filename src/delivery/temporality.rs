@@ -16,7 +16,7 @@ use tidegate_wal::{Joins, Saving, State};
 use super::config::Delivery;
 use super::stored;
 use crate::batch::wire::points::{PointVisitor, WirePoint};
-use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, stream_id, wire};
+use crate::batch::{Batch, Encoded, Payload, Signal, convert, stream_id, wire};
 use crate::component::{Flow, Ledger, Reason, unix_now, wall_now};
 
 crate::choices! {
@@ -214,10 +214,7 @@ impl Converting<'_> {
                 false => rest.push(point.clone()),
             }
         }
-        convert::encode(&Payload::Points(Points {
-            points: rest.into(),
-            table: None,
-        }))
+        convert::encode_points(&rest)
     }
 
     fn take(

@@ -154,7 +154,7 @@ impl Printer {
             Payload::Events(_) | Payload::Points(_) => {
                 let made = ExportRequest::new(batch.clone()).made_bytes();
                 held.try_grow_quietly(made.saturating_add(batch.bytes()))?;
-                convert::encode(&batch.payload)
+                batch.payload.encode()
             }
         };
         held.try_grow_quietly(text_bytes(&encoded))?;

@@ -8,7 +8,7 @@ use crate::batch::wire::WireError;
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::proto::{Fields, WireType};
 use crate::batch::wire::walk::{HEADER, Header, Item, ItemKind, Level, Visitor, edit};
-use crate::batch::{Batch, Encoded, convert};
+use crate::batch::{Batch, Encoded};
 
 /// FNV-1a, 64 bits: the same in every process, whatever built it.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ impl Ring {
         key: RoutingKey,
         batch: &Batch,
     ) -> Result<SmallVec<[(usize, Batch); 2]>, WireError> {
-        let encoded = convert::encode(&batch.payload);
+        let encoded = batch.payload.encode();
         let mut routing = Routing {
             ring: self,
             key,

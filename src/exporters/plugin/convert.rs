@@ -43,7 +43,7 @@ pub(super) fn convert(export: &ExportRequest, takes: Takes) -> Converted {
             payload if as_points => {
                 let taken = match payload {
                     Payload::Points(points) => of_points(&points.points),
-                    other => convert::points(&convert::encode(other))
+                    other => convert::points(&other.encode())
                         .map(|points| of_points(&points))
                         .unwrap_or_default(),
                 };
@@ -52,7 +52,7 @@ pub(super) fn convert(export: &ExportRequest, takes: Takes) -> Converted {
                 events.extend(taken);
             }
             payload => {
-                let encoded = convert::encode(payload);
+                let encoded = payload.encode();
                 items += encoded.items();
                 parts.extend(encoded.parts.into_iter().map(|part| part.bytes));
             }

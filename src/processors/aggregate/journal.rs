@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::intake::Intake;
-use crate::batch::{Batch, Encoded, Payload, Signal, convert};
+use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
 
 /// When a sender that found the disk full should come back.
@@ -164,7 +164,7 @@ fn to_bytes(payload: &Payload, now: UnixNanos) -> SmallVec<[Bytes; 2]> {
         payload => {
             head.push(REQUEST);
             head.extend(now.to_le_bytes());
-            Some(convert::encode(payload))
+            Some(payload.encode())
         }
     };
     // Requests one behind the other are one request: their repeated fields add up.

@@ -23,6 +23,7 @@ const LEVELS: &[&[&str]] = &[
     ],
     &[
         "tidegate-exporter-csv-rust",
+        "tidegate-otlp",
         "tidegate-promql",
         "tidegate-runtime",
     ],

@@ -202,9 +202,9 @@ mod tests {
     fn an_import_upward_is_a_breach_and_one_downward_is_none() {
         let files = [
             ("src/net/mod.rs", "use crate::config::Node;"),
-            ("src/batch/wire/walk.rs", "\nuse crate::{\n    net::Url,\n};"),
+            ("src/batch/client.rs", "\nuse crate::{\n    net::Url,\n};"),
         ];
-        assert_eq!(found(&files, &[]), one("src/batch/wire/walk.rs:3", "batch"));
+        assert_eq!(found(&files, &[]), one("src/batch/client.rs:3", "batch"));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use super::edit::Editor;
 use super::proto::{self, Fields, WireType, delimited, varint};
 use super::walk::{HEADER, Header, Item, ItemKind, Visitor, edit};
 use super::{MAX_DEPTH, WireError, text};
-use crate::batch::schema::{self, Message, Tally, Type, Value};
-use crate::batch::{Encoded, Signal};
+use crate::schema::{self, Message, Tally, Type, Value};
+use crate::{Encoded, Signal};
 
 /// A point, span, log record, resource or scope has at most so many elements, where nobody says otherwise: attributes, and
 /// what takes as much memory as one. SDKs stop at 128 attributes. So many has the metadata of a metric.

@@ -2,34 +2,42 @@
 
 /// How a field's payload is written: the low three bits of its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WireType {
+pub enum WireType {
+    /// A number of one to ten bytes.
     Varint = 0,
+    /// Eight bytes.
     Fixed64 = 1,
+    /// A length, and so many bytes.
     Bytes = 2,
+    /// Four bytes.
     Fixed32 = 5,
 }
 
 /// A field as it stands in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field<'a> {
+pub struct Field<'a> {
     /// Field number, at least 1.
-    pub(crate) number: u32,
-    pub(crate) wire: WireType,
+    pub number: u32,
+    /// How the payload is written.
+    pub wire: WireType,
     /// The payload: behind the length for `Bytes`, the varint's bytes for `Varint`.
-    pub(crate) payload: &'a [u8],
+    pub payload: &'a [u8],
 }
 
 /// The fields of a message, one after another; `Err` says what is wrong and ends it.
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(message: &'a [u8]) -> Self {
+    /// The fields of a message.
+    #[inline]
+    pub fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
     /// What is behind the fields that have been had.
+    #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -145,7 +153,7 @@ fn long_delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// A varint and how many bytes it took; `None` where there is none (cut off, or beyond 64 bits).
 #[inline]
-pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
     if first < 0x80 {
         return Some((u64::from(first), 1));

@@ -12,8 +12,8 @@ use tidegate_engine::{
 
 use super::ConvertError;
 use super::attributes::{attributes_from_proto, build_attributes};
-use crate::batch::wire::text;
-use crate::batch::{Encoded, Signal, schema};
+use crate::wire::text;
+use crate::{Encoded, Signal, schema};
 
 /// All points of a batch of metrics; U+FFFD stands for what is no UTF-8.
 pub fn points(encoded: &Encoded) -> Result<Vec<Point>, ConvertError> {

@@ -1,17 +1,17 @@
 //! OTLP on the wire: checked, counted and walked without building trees.
 
-pub(crate) mod attributes;
+pub mod attributes;
 mod check;
-pub(crate) mod edit;
-pub(crate) mod points;
-pub(crate) mod proto;
+pub mod edit;
+pub mod points;
+pub mod proto;
 mod split;
 pub(crate) mod text;
-pub(crate) mod walk;
+pub mod walk;
 
 pub use check::{CheckError, Checked, MAX_ELEMENTS, MAX_NAME_BYTES, check, weigh, weight};
 pub(crate) use split::split_part;
-pub(crate) use walk::first_name;
+pub use walk::first_name;
 
 /// How deep messages may nest below the request: one less than prost's `RECURSION_LIMIT`.
 const MAX_DEPTH: usize = 99;

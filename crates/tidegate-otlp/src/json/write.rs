@@ -2,8 +2,8 @@
 
 use base64::Engine;
 
-use crate::batch::schema::{Field, Message, Type};
-use crate::batch::wire::proto::{Field as WireField, Fields, WireType, varint};
+use crate::schema::{Field, Message, Type};
+use crate::wire::proto::{Field as WireField, Fields, WireType, varint};
 
 /// How deep messages may nest: the `AnyValue`s of an attribute are the only ones that nest at will.
 const MAX_DEPTH: usize = 100;

@@ -9,7 +9,7 @@ use prost::DecodeError;
 use super::MAX_DEPTH;
 use super::edit::{push_field, push_message};
 use super::proto::{Fields, WireType};
-use crate::batch::schema::{Message, Type};
+use crate::schema::{Message, Type};
 
 /// The message of a type that `schema` describes, with U+FFFD for what is no UTF-8.
 pub(crate) fn decode<M: prost::Message + Default>(

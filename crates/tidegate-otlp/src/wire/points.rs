@@ -16,24 +16,25 @@ use super::WireError;
 use super::edit::{Editor, push_field, push_message};
 use super::proto::{Field, Fields, WireType, varint};
 use super::walk::{Item, ItemKind, Level, Visitor, edit};
-use crate::batch::{Encoded, Signal, convert};
+use crate::{Encoded, Signal, convert};
 use number::Number;
 
 /// A point as it stands on the wire.
-pub(crate) struct WirePoint<'a> {
+pub struct WirePoint<'a> {
     /// The metric's name.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// Stands for resource, scope, metric and attributes as they were written.
-    pub(crate) key: Key,
+    pub key: Key,
     /// Stands for the resource as it was written.
-    pub(crate) resource: Key,
-    pub(crate) sample: Sample<'a>,
+    pub resource: Key,
+    /// Times, value and exemplars.
+    pub sample: Sample<'a>,
     /// Decodes what identifies it; `None` when that can't be decoded.
-    pub(crate) series: &'a dyn Fn() -> Option<Arc<Series>>,
+    pub series: &'a dyn Fn() -> Option<Arc<Series>>,
 }
 
 /// Looks at points and says which stay in the request.
-pub(crate) trait PointVisitor {
+pub trait PointVisitor {
     /// Whether to look at the points of a metric; the others stay.
     fn wants(&mut self, name: &str) -> bool;
 
@@ -50,7 +51,10 @@ pub(crate) trait PointVisitor {
 }
 
 /// The request after a visit.
-pub(crate) fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result<Encoded, WireError> {
+///
+/// # Errors
+/// Bytes that are no request.
+pub fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result<Encoded, WireError> {
     let mut reader = Reader {
         visitor,
         wanted: false,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::proto::{Field, WireType};
 
 /// Notes edits; see the module.
-pub(crate) struct Editor<'a> {
+pub struct Editor<'a> {
     source: &'a [u8],
     notes: Notes,
 }
@@ -147,7 +147,7 @@ impl<'a> Editor<'a> {
     }
 
     /// Puts bytes in at a place.
-    pub(crate) fn insert(&mut self, at: usize, with: &[u8]) {
+    pub fn insert(&mut self, at: usize, with: &[u8]) {
         self.replace(at..at, with);
     }
 
@@ -177,7 +177,8 @@ impl<'a> Editor<'a> {
 }
 
 /// Appends a varint.
-pub(crate) fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+#[inline]
+pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -186,7 +187,8 @@ pub(crate) fn push_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a length-delimited field.
-pub(crate) fn push_message(out: &mut Vec<u8>, number: u32, payload: &[u8]) {
+#[inline]
+pub fn push_message(out: &mut Vec<u8>, number: u32, payload: &[u8]) {
     push_varint(out, u64::from(number) << 3 | 2);
     push_varint(out, payload.len() as u64);
     out.extend_from_slice(payload);

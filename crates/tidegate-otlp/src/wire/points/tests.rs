@@ -193,7 +193,7 @@ fn points_of_data_in_pieces_are_those_that_decoding_gives() {
     push_message(&mut scope, 2, &metric);
     push_message(&mut around, 2, &scope);
     push_message(&mut bytes, 1, &around);
-    let request = crate::batch::wire::check(Signal::Metrics, bytes.into()).unwrap();
+    let request = crate::wire::check(Signal::Metrics, bytes.into()).unwrap();
     let mut collect = Collect::default();
     visit(&request, &mut collect).unwrap();
     assert_eq!((request.items(), collect.points.len()), (2, 2));

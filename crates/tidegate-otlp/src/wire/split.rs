@@ -3,7 +3,7 @@
 
 use super::edit::Editor;
 use super::walk::{Item, Visitor, edit};
-use crate::batch::{Encoded, Part, Signal};
+use crate::{Encoded, Part, Signal};
 
 /// The first `at` items and the others; `None` where that would lose items, because the request holds some that
 /// vanish when its unusual encoding is made usual.

@@ -10,11 +10,11 @@ use super::edit::Editor;
 use super::proto::{Fields, WireType};
 use super::text;
 use super::walk::Header;
-use crate::batch::convert::value_from_proto;
-use crate::batch::schema;
+use crate::convert::value_from_proto;
+use crate::schema;
 
 /// Attributes that can be looked at and changed, wherever they are kept.
-pub(crate) trait AttributeSet {
+pub trait AttributeSet {
     /// The value under a key.
     fn get(&self, key: &str) -> Option<AttributeValue>;
     /// Whether there is one.
@@ -28,7 +28,7 @@ pub(crate) trait AttributeSet {
 }
 
 /// The attributes of a message.
-pub(crate) struct WireAttributes<'a> {
+pub struct WireAttributes<'a> {
     /// Field number of the attributes in their message.
     number: u32,
     /// Where new ones are put.
@@ -57,7 +57,7 @@ struct Added {
 
 impl<'a> WireAttributes<'a> {
     /// Reads keys and where values stand; what is no attribute is passed over.
-    pub(crate) fn read(message: &'a [u8], number: u32, editor: &Editor<'_>) -> Self {
+    pub fn read(message: &'a [u8], number: u32, editor: &Editor<'_>) -> Self {
         let whole = editor.range_of(message);
         let mut entries = SmallVec::new();
         let mut fields = Fields::new(message);
@@ -78,7 +78,7 @@ impl<'a> WireAttributes<'a> {
     }
 
     /// The attributes of a header, none where it is not there.
-    pub(crate) fn read_or_none(header: &Header<'a>, number: u32, editor: &Editor<'_>) -> Self {
+    pub fn read_or_none(header: &Header<'a>, number: u32, editor: &Editor<'_>) -> Self {
         match header.missing_at {
             None => Self::read(header.message, number, editor),
             Some(at) => Self {
@@ -91,7 +91,7 @@ impl<'a> WireAttributes<'a> {
     }
 
     /// Notes what was changed.
-    pub(crate) fn write(self, editor: &mut Editor<'_>) {
+    pub fn write(self, editor: &mut Editor<'_>) {
         // In the order of their places, which spares sorting them; those at the end come last.
         let mut added = self.added;
         for entry in self.entries.iter().filter(|entry| entry.is_removed) {

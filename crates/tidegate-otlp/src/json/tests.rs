@@ -9,7 +9,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::{to_json, to_protobuf};
-use crate::batch::{Encoded, Signal};
+use crate::{Encoded, Signal};
 
 fn metrics(json: &Value) -> Result<ExportMetricsServiceRequest, String> {
     let wire =

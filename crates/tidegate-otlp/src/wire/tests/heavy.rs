@@ -1,7 +1,7 @@
 //! What has too many elements, or comes in pieces.
 
 use super::*;
-use crate::batch::wire::MAX_NAME_BYTES;
+use crate::wire::MAX_NAME_BYTES;
 
 #[test]
 fn what_describes_too_much_is_cut_out_with_its_items_and_the_others_stay() {

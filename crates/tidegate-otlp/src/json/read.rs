@@ -7,9 +7,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::scalar::Scalar;
 use super::{JsonError, Unread};
-use crate::batch::schema::{Field, Message, Type};
-use crate::batch::wire::edit::push_varint;
-use crate::batch::wire::proto::WireType;
+use crate::schema::{Field, Message, Type};
+use crate::wire::edit::push_varint;
+use crate::wire::proto::WireType;
 
 /// The bytes of a message that `json` describes.
 pub(super) fn request(

@@ -14,7 +14,7 @@ use tidegate_engine::{
 };
 
 use super::attributes_to_proto;
-use crate::batch::{Encoded, Signal};
+use crate::{Encoded, Signal};
 
 /// A request with all points, in their order within each metric; messages in the order of their first point.
 pub fn encode_points(points: &[Point]) -> Encoded {

@@ -158,7 +158,7 @@ proptest! {
     #[test]
     fn points_survive_the_way_to_otlp_and_back(all in prop::collection::vec(point(), 0..12)) {
         let encoded = encode_points(&all);
-        prop_assert_eq!(crate::batch::wire::check(encoded.signal, encoded.parts[0].bytes.clone()).unwrap().items(), all.len());
+        prop_assert_eq!(crate::wire::check(encoded.signal, encoded.parts[0].bytes.clone()).unwrap().items(), all.len());
         let mut back = points(&encoded).unwrap();
         // Points are grouped by what they share; within a metric their order stays.
         for expected in &all {

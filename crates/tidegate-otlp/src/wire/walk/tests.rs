@@ -11,9 +11,9 @@ use tidegate_engine::AttributeValue;
 use tidegate_requests::{attribute, gauge, int};
 
 use super::*;
-use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
-use crate::batch::wire::check;
-use crate::batch::wire::edit::push_message;
+use crate::wire::attributes::{AttributeSet, WireAttributes};
+use crate::wire::check;
+use crate::wire::edit::push_message;
 
 fn data_point(number: i64, attributes: &[String]) -> NumberDataPoint {
     NumberDataPoint {

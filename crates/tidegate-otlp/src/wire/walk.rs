@@ -6,22 +6,29 @@
 use super::WireError;
 use super::edit::Editor;
 use super::proto::{Field, Fields, WireType};
-use crate::batch::{Encoded, Part, Signal};
+use crate::{Encoded, Part, Signal};
 
-/// What an item is a point of.
+/// What an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ItemKind {
+pub enum ItemKind {
+    /// A point of a gauge or a sum.
     Number,
+    /// A point of a histogram.
     Histogram,
+    /// A point of an exponential histogram.
     ExponentialHistogram,
+    /// A point of a summary.
     Summary,
+    /// A span.
     Span,
+    /// A log record.
     LogRecord,
 }
 
 impl ItemKind {
     /// The field number of its attributes.
-    pub(crate) fn attributes_field(self) -> u32 {
+    #[inline]
+    pub fn attributes_field(self) -> u32 {
         match self {
             Self::Number | Self::Summary => 7,
             Self::Histogram | Self::Span => 9,
@@ -32,28 +39,29 @@ impl ItemKind {
 }
 
 /// What a visitor sees of an item: the messages around it and its own bytes.
-pub(crate) struct Item<'a> {
-    pub(crate) kind: ItemKind,
+pub struct Item<'a> {
+    /// What it is.
+    pub kind: ItemKind,
     /// The metric's name; for a span its own name; empty for log records.
-    pub(crate) name: &'a [u8],
+    pub name: &'a [u8],
     /// The point, span or log record.
-    pub(crate) message: &'a [u8],
+    pub message: &'a [u8],
 }
 
 /// A message that describes others: a resource.
-pub(crate) struct Header<'a> {
+pub struct Header<'a> {
     /// Its bytes, empty where it is not there.
-    pub(crate) message: &'a [u8],
+    pub message: &'a [u8],
     /// Where it is to be put when it is not there but wanted; its field number is `HEADER`.
-    pub(crate) missing_at: Option<usize>,
+    pub missing_at: Option<usize>,
 }
 
 /// The field number of a resource in `Resource*` and of a scope in `Scope*`.
-pub(crate) const HEADER: u32 = 1;
+pub const HEADER: u32 = 1;
 
 /// A message that holds others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub enum Level {
     /// `Resource*`.
     Resource,
     /// `Scope*`.
@@ -65,7 +73,7 @@ pub(crate) enum Level {
 }
 
 /// Looks at a request and says what is to become of it.
-pub(crate) trait Visitor {
+pub trait Visitor {
     /// A message that holds others begins; shown as a whole, before anything in it.
     fn begin(&mut self, _level: Level, _message: &[u8]) {}
 
@@ -101,7 +109,10 @@ pub(crate) trait Visitor {
 }
 
 /// The request after a visit; unchanged parts are shared. What the visit emptied is gone, what came in empty stays.
-pub(crate) fn edit(encoded: &Encoded, visitor: &mut dyn Visitor) -> Result<Encoded, WireError> {
+///
+/// # Errors
+/// Bytes that are no request.
+pub fn edit(encoded: &Encoded, visitor: &mut dyn Visitor) -> Result<Encoded, WireError> {
     let mut edited = Encoded {
         signal: encoded.signal,
         parts: smallvec::SmallVec::new(),
@@ -142,7 +153,7 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<Field<'_
 }
 
 /// The name of the first item; empty where it has none.
-pub(crate) fn first_name(encoded: &Encoded) -> String {
+pub fn first_name(encoded: &Encoded) -> String {
     #[derive(Default)]
     struct First(Option<String>);
     impl Visitor for First {

@@ -13,7 +13,7 @@ use tidegate_requests::attribute;
 
 use super::edit::push_message;
 use super::{CheckError, Checked, MAX_ELEMENTS, check, text, walk};
-use crate::batch::{Encoded, Signal, convert, schema};
+use crate::{Encoded, Signal, convert, schema};
 
 mod heavy;
 

@@ -4,7 +4,7 @@ use tidegate_engine::{KeyHasher, Sample, Value};
 
 use super::Spans;
 
-use crate::batch::wire::proto::{Field, Fields, WireType, varint};
+use crate::wire::proto::{Field, Fields, WireType, varint};
 
 /// A `NumberDataPoint` without attributes.
 pub(super) struct Number {

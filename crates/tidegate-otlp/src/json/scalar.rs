@@ -2,8 +2,8 @@
 
 use base64::Engine;
 
-use crate::batch::schema::Type;
-use crate::batch::wire::edit::push_varint;
+use crate::schema::Type;
+use crate::wire::edit::push_varint;
 
 /// A value as it stands in the text.
 #[derive(Clone, Copy, Debug)]
