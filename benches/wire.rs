@@ -10,8 +10,8 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, Metric, NumberDataPoint};
 use prost::Message;
-use tidegate::batch::{Signal, convert, json, wire};
 use tidegate::net::{Coding, compress, decompress};
+use tidegate_otlp::{Signal, convert, json, wire};
 use tidegate_requests::{attribute, int};
 use tokio::runtime::Builder;
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use tidegate::batch::{Signal, convert, json, wire};
 use tidegate::commands::load;
 use tidegate::component::Shared;
 use tidegate::config::Loader;
@@ -19,6 +18,7 @@ use tidegate::prom::scrape::{ScrapeDecoder, Settings, Target};
 use tidegate::service::{Graph, Plan};
 use tidegate_engine::{Attributes, Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table, Value};
 use tidegate_exposition::{Format, NativeHistograms};
+use tidegate_otlp::{Signal, convert, json, wire};
 use tidegate_promql::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
 use tidegate_wal::record::{self, Head, Kind, Seal};

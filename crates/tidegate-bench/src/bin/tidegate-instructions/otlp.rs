@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, NumberDataPoint};
 use prost::Message;
-use tidegate::batch::{Batch, Signal, wire};
+use tidegate::batch::Batch;
 use tidegate::component::{
     Consumer, Context, Flow, Ledger, ProcessorContext, ProcessorFactory, Refused, Shared,
 };
 use tidegate::config::{Problems, parse_text};
 use tidegate::processors;
+use tidegate_otlp::{Signal, wire};
 use tidegate_requests::{attribute, counter, int};
 
 use crate::{Error, Subject};
