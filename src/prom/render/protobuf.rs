@@ -8,6 +8,7 @@ use super::exemplar;
 use super::family::Family;
 use super::histogram::{Native, Side, classic, native, quantiles, running};
 use super::kind::Type;
+use crate::batch::wire::edit::push_varint;
 use crate::prom::name::{Naming, Spelling};
 
 /// Kinds of fields.
@@ -348,15 +349,6 @@ fn push_number(page: &mut Vec<u8>, field: u8, number: u64) {
 fn push_double(page: &mut Vec<u8>, field: u8, number: f64) {
     push_tag(page, field, FIXED64);
     page.extend_from_slice(&number.to_le_bytes());
-}
-
-#[inline]
-fn push_varint(page: &mut Vec<u8>, mut number: u64) {
-    while number >= 128 {
-        page.push(number as u8 | 128);
-        number >>= 7;
-    }
-    page.push(number as u8);
 }
 
 /// Bytes of a number.
