@@ -1,9 +1,10 @@
 //! The memory budget of states outside tables: streams of conversions, streams and groups of composites.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
-use crate::streams::lock;
+use parking_lot::Mutex;
+
 use crate::{Bounds, Metric, Resource, Scope, Series};
 
 /// Known streams may grow beyond the bound by this share of it (one eighth).
@@ -131,7 +132,7 @@ impl Shared {
         mut series: Series,
         reserve: impl FnOnce(usize) -> Option<R>,
     ) -> Option<(Arc<Series>, R)> {
-        let mut last = lock(&self.0);
+        let mut last = self.0.lock();
         let known = last.as_deref();
         let parts = [
             share(

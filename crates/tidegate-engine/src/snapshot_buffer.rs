@@ -2,9 +2,10 @@
 
 use std::collections::LinkedList;
 use std::io::{self, Write};
-use std::sync::Mutex;
 
-use crate::chunks::{CHUNK, lock};
+use parking_lot::Mutex;
+
+use crate::chunks::CHUNK;
 
 /// Bytes of one write, at least.
 const PIECE: usize = 64 << 10;
@@ -29,7 +30,7 @@ impl<T> SnapshotBuffer<T> {
         let mut list = Vec::with_capacity(CHUNK as usize);
         list.extend(things);
         let mut lists = LinkedList::from([list]);
-        lock(&self.0).append(&mut lists);
+        self.0.lock().append(&mut lists);
     }
 
     /// Removes all copies that are here by now and appends them to `bytes` with `save`. Writes and clears
@@ -40,7 +41,7 @@ impl<T> SnapshotBuffer<T> {
         to: &mut dyn Write,
         save: impl Fn(T, &mut B),
     ) -> io::Result<()> {
-        let lists = std::mem::take(&mut *lock(&self.0));
+        let lists = std::mem::take(&mut *self.0.lock());
         for thing in lists.into_iter().flatten() {
             save(thing, bytes);
             let bytes = bytes.as_mut();

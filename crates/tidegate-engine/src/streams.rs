@@ -19,12 +19,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
-use parking_lot::{Mutex as FairMutex, MutexGuard as FairGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::UnixNanos;
-pub(crate) use crate::chunks::lock;
 use crate::chunks::{self, CHUNK, Chunks};
 use crate::index::Index;
 use crate::key::{Key, KeyMap};
@@ -49,7 +47,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Streams<T> {
     shards: Box<[Mutex<Shard>]>,
     /// Fair: a sweep that removes many streams hands the lock to waiting threads between chunks.
-    register: FairMutex<Register>,
+    register: Mutex<Register>,
     chunks: Chunks<Slot<T>>,
     max_streams: usize,
     term_ns: u64,
@@ -108,7 +106,7 @@ impl<T> Streams<T> {
     pub(crate) fn new(max_streams: usize, term_ns: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            register: FairMutex::new(Register {
+            register: Mutex::new(Register {
                 identities: Index::default(),
                 spellings: HashMap::new(),
                 free: Vec::new(),
@@ -243,13 +241,13 @@ impl<T> Streams<T> {
             gone.into_iter()
                 .for_each(|(at, home, identity)| self.unlink(&mut register, at, home, identity));
             // Threads that add streams get the lock between two chunks.
-            FairGuard::bump(&mut register);
+            MutexGuard::bump(&mut register);
         }
         if self.len() == 0 {
             register.spellings.shrink_to_fit();
             self.shards
                 .iter()
-                .for_each(|shard| lock(shard).aliases.shrink_to_fit());
+                .for_each(|shard| shard.lock().aliases.shrink_to_fit());
         }
     }
 
@@ -303,7 +301,7 @@ impl<T> Streams<T> {
     }
 
     fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[key.shard(SHARDS)])
+        self.shards[key.shard(SHARDS)].lock()
     }
 }
 

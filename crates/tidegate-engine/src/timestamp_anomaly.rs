@@ -1,10 +1,11 @@
 //! Timestamp anomalies: streams whose points are older than their newest, or too far ahead of the clock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use crate::Series;
-use crate::streams::lock;
 
 /// An anomaly of the timestamps of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +45,7 @@ impl TimestampAnomalies {
     pub(crate) fn note(&self, anomaly: TimestampAnomaly, series: Option<&Arc<Series>>) {
         self.counts[anomaly as usize].fetch_add(1, Relaxed);
         if let Some(series) = series {
-            *lock(&self.latest) = Some((anomaly, series.clone()));
+            *self.latest.lock() = Some((anomaly, series.clone()));
         }
     }
 
@@ -55,7 +56,7 @@ impl TimestampAnomalies {
 
     /// The output series of the latest stream with an anomaly since the last call.
     pub fn take_latest(&self) -> Option<(TimestampAnomaly, Arc<Series>)> {
-        lock(&self.latest).take()
+        self.latest.lock().take()
     }
 }
 

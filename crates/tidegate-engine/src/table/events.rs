@@ -1,7 +1,9 @@
 //! Input of events: each source folds them by kind into arrays, and reads add the sums to the cells.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::Table;
 use super::cell::CellRef;
@@ -9,7 +11,6 @@ use super::targets::{Target, Targets};
 use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::rule::Op;
 use crate::stream_tracker::Rejection;
-use crate::streams::lock;
 use crate::{Events, Instrument, Number, Schema, Source, SourceId, TimestampAnomaly, UnixNanos, clock};
 
 /// The bytes of a kind of a source, estimated: its meaning, its targets and its folds. When the kinds of all sources
@@ -77,7 +78,7 @@ impl Table {
                     ..Absorbed::default()
                 };
             };
-            if let Some(absorbed) = self.absorb_into(&mut lock(&state), events) {
+            if let Some(absorbed) = self.absorb_into(&mut state.lock(), events) {
                 break absorbed;
             }
         };
@@ -94,7 +95,7 @@ impl Table {
     pub fn unmatched(&self, events: &Events) -> Option<Events> {
         loop {
             let state = self.source(&events.source)?;
-            let state = &mut *lock(&state);
+            let state = &mut *state.lock();
             if state.gone {
                 continue;
             }
@@ -139,7 +140,7 @@ impl Table {
         if let Some(state) = self.sources().get(&source.id) {
             return Some(state.clone());
         }
-        let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.write();
         let is_full = sources.len() >= self.limits.sources
             || self.kinds_of_sources.load(Relaxed).saturating_mul(KIND_BYTES) >= self.max_bytes() / 2;
         if is_full && !sources.contains_key(&source.id) {
@@ -236,7 +237,7 @@ impl Table {
     pub(super) fn flush(&self) {
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for state in sources {
-            let state = &mut *lock(&state);
+            let state = &mut *state.lock();
             if !state.folds.is_clean() {
                 self.flush_source(state);
             }
@@ -270,7 +271,7 @@ impl Table {
     pub(super) fn sweep_sources(&self, now: UnixNanos) {
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for shared in sources {
-            self.streams.still(|| self.sweep_source(&mut lock(&shared), now));
+            self.streams.still(|| self.sweep_source(&mut shared.lock(), now));
         }
     }
 
@@ -278,7 +279,7 @@ impl Table {
     pub fn let_go(&self, source: SourceId) {
         let shared = self.sources().get(&source).cloned();
         if let Some(shared) = shared {
-            self.streams.still(|| self.part_from(&mut lock(&shared)));
+            self.streams.still(|| self.part_from(&mut shared.lock()));
         }
     }
 
@@ -295,7 +296,7 @@ impl Table {
     fn part_from(&self, state: &mut SourceState) {
         self.flush_source(state);
         self.leave_source(state);
-        let mut all = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.sources.write();
         all.remove(&state.source.id);
     }
 

@@ -4,7 +4,6 @@
 
 use super::{STREAM_BYTES, Table};
 use crate::Resource;
-use crate::streams::lock;
 
 /// One in this many output series is kept for sources other than the largest.
 const SERIES_FOR_OTHERS: usize = 10;
@@ -45,7 +44,7 @@ impl Table {
         if !are_bytes_scarce && !are_streams_scarce {
             return false;
         }
-        let own = lock(&self.registry).streams(resource);
+        let own = self.registry.lock().streams(resource);
         (are_bytes_scarce && self.takes_half(own)) || (are_streams_scarce && own > streams / 2)
     }
 
