@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::Error;
@@ -93,7 +94,7 @@ pub(crate) fn free_port() -> Result<u16, Error> {
     static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
     loop {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+        if GIVEN.lock().insert(port) {
             return Ok(port);
         }
     }

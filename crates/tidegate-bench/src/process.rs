@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -120,7 +120,7 @@ impl Process {
     /// Processor time of all of its threads so far, user and system. Of one that has ended only what it had when this
     /// was asked last.
     pub(crate) fn cpu(&self) -> Result<Duration, Error> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let task = task?;
             // Nanoseconds on a processor come first; the thread may have ended since.

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
@@ -206,16 +207,14 @@ pub struct Pause {
 impl Pause {
     /// Waits for `time`; false as soon as the worker is to stop.
     pub fn wait(&self, time: Duration) -> bool {
-        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .changed
-            .wait_timeout_while(stopped, time, |stopped| !*stopped);
-        let (stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut stopped = self.stopped.lock();
+        self.changed
+            .wait_while_for(&mut stopped, |stopped| !*stopped, time);
         !*stopped
     }
 
     fn stop(&self) {
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.stopped.lock() = true;
         self.changed.notify_all();
     }
 }
@@ -239,14 +238,14 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name(self.name.to_owned())
             .spawn(move || work(&pause))?;
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *self.thread.lock() = Some(thread);
         Ok(())
     }
 
     /// Asks it to stop and waits until it has, or until `deadline`.
     pub async fn stop(&self, deadline: Instant) {
         self.pause.stop();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
         let name = self.name;
         let joined = tokio::task::spawn_blocking(move || thread.join());

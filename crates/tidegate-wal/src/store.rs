@@ -3,12 +3,13 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tidegate_runtime::Held;
 use tokio::sync::Notify;
@@ -287,7 +288,7 @@ impl Store {
     pub fn close(&self) {
         self.inner.post().closing = true;
         self.inner.come.notify_one();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
@@ -318,6 +319,6 @@ impl Post {
 
 impl Inner {
     pub(super) fn post(&self) -> MutexGuard<'_, Post> {
-        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+        self.post.lock()
     }
 }

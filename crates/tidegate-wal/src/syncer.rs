@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
 
 /// One batch of files at a time.
 #[derive(Debug)]
@@ -52,18 +54,14 @@ impl Syncer {
 
     /// The error since the last call, if any.
     pub(super) fn error(&self) -> Option<io::Error> {
-        self.state
-            .error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.state.error.lock().take()
     }
 }
 
 fn run(files: &Receiver<Vec<File>>, state: &State) {
     for files in files {
         if let Err(error) = files.iter().try_for_each(File::sync_data) {
-            *state.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *state.error.lock() = Some(error);
         }
         state.busy.store(false, SeqCst);
     }

@@ -1,7 +1,7 @@
 //! The thread of a store: it writes all waiting data at once, notifies those who wait, reads back, and syncs in time.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::log::{Log, ReadBack};
@@ -101,14 +101,12 @@ impl Worker {
                 };
             }
             let come = &self.inner.come;
-            post = match due {
-                None => come.wait(post).unwrap_or_else(PoisonError::into_inner),
+            match due {
+                None => come.wait(&mut post),
                 Some(due) => {
-                    come.wait_timeout(post, due)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
+                    come.wait_for(&mut post, due);
                 }
-            };
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::io::BufReader;
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
+use parking_lot::Mutex;
 use prost::Message;
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate_requests::{attribute, counter, gauge, int, request};
@@ -107,8 +107,7 @@ pub(super) fn beside<T: Send>(
     };
     let seen = Mutex::new(Seen::default());
     let (now, seen_by) = (&now, &seen);
-    let of =
-        |update: &dyn Fn(&mut Seen)| update(&mut seen_by.lock().unwrap_or_else(|held| held.into_inner()));
+    let of = |update: &dyn Fn(&mut Seen)| update(&mut seen_by.lock());
     let of = &of;
     let given = thread::scope(|scope| {
         scope.spawn(move || {
@@ -150,7 +149,7 @@ pub(super) fn beside<T: Send>(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     });
-    (given, seen.into_inner().unwrap_or_else(|held| held.into_inner()))
+    (given, seen.into_inner())
 }
 
 /// Tries something again and again.

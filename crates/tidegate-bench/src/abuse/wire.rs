@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use parking_lot::Mutex;
 use prost::Message;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
@@ -156,7 +156,7 @@ pub(super) struct Tally(Mutex<Harm>);
 impl Tally {
     /// Notes the answer to a request of OTLP with so many points.
     pub(super) fn note(&self, answer: Result<Answer, Error>, points: u64) {
-        let mut harm = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut harm = self.0.lock();
         match answer {
             Ok(answer) if answer.status / 100 == 2 => {
                 let response = ExportMetricsServiceResponse::decode(answer.body.as_slice()).ok();
@@ -177,11 +177,11 @@ impl Tally {
 
     /// Notes that some of so many points were taken, or none.
     pub(super) fn doubt(&self, points: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).uncertain += points;
+        self.0.lock().uncertain += points;
     }
 
     pub(super) fn finish(self) -> Harm {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.0.into_inner()
     }
 }
 

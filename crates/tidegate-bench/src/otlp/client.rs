@@ -1,6 +1,5 @@
 //! Connections to a gateway, over which encoded requests go.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -10,6 +9,7 @@ use http::{Method, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest as Http1, handshake};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
@@ -109,7 +109,7 @@ impl Client {
     }
 
     async fn send_grpc(&self, connection: &Mutex<Http2<Bytes>>, packed: Bytes) -> Result<Answer, Error> {
-        let lock = || connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || connection.lock();
         let ready = lock().clone().ready();
         let mut sender = match ready.await {
             Ok(sender) => sender,
@@ -138,7 +138,7 @@ impl Client {
         room: &Semaphore,
         packed: Bytes,
     ) -> Result<Answer, Error> {
-        let lock = || free.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || free.lock();
         let _room = room.acquire().await?;
         let kept = lock().pop().filter(|kept| !kept.is_closed());
         let mut connection = match kept {

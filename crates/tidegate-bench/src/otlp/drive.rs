@@ -1,10 +1,11 @@
 //! What drives a gateway: requests that were made once, as fast as they are taken or at the times when they are due.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::client::{Answer, Client, Protocol};
@@ -172,12 +173,7 @@ impl Driver {
 
     /// What was said last to a request that failed.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.0
-            .counts
-            .why
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.counts.why.lock().clone()
     }
 }
 
@@ -217,7 +213,7 @@ impl Shared {
 
     fn fail(&self, why: String) {
         self.counts.failed.fetch_add(1, Relaxed);
-        *self.counts.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        *self.counts.why.lock() = Some(why);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The end of the line: counts requests and points, notes their age, answers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -119,7 +120,7 @@ impl Sink {
 
 impl Seen {
     fn more(&self) -> MutexGuard<'_, More> {
-        self.more.lock().unwrap_or_else(PoisonError::into_inner)
+        self.more.lock()
     }
 
     fn count(&self, compression: Compression, body: Bytes) {

@@ -3,12 +3,13 @@
 //! A call can't be broken off, so a caller that waits for it gives up and the thread stays where it is. Until it comes back the
 //! instance counts as stuck and nobody waits for it any more.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{timeout, timeout_at};
 
@@ -149,7 +150,7 @@ struct Running {
 
 impl State {
     fn lock(&self) -> MutexGuard<'_, Option<Running>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// For how long it is stuck, if it is.

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::panic::AssertUnwindSafe;
-use std::sync::Mutex;
 use std::sync::mpsc;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -23,7 +23,7 @@ impl State for Image {
     }
 
     fn restore(&self, snapshot: &[u8]) {
-        *self.0.lock().unwrap() = Some(snapshot.to_vec());
+        *self.0.lock() = Some(snapshot.to_vec());
     }
 
     fn replay(&self, _: &[u8]) {}
@@ -37,7 +37,7 @@ impl State for Image {
 fn read(directory: &Path) -> (u64, Option<Vec<u8>>) {
     let image = Image::default();
     let seq = snapshot::read(directory, &image);
-    (seq, image.0.into_inner().unwrap())
+    (seq, image.0.into_inner())
 }
 
 fn saving(pieces: Vec<Vec<u8>>) -> Saving {
@@ -49,7 +49,7 @@ fn said<T>(work: impl FnOnce() -> T) -> (T, String) {
     let lines = Arc::new(Lines::default());
     let logs = tracing_subscriber::fmt().with_writer(lines.clone()).finish();
     let done = tracing::subscriber::with_default(logs, work);
-    let lines = std::mem::take(&mut *lines.0.lock().unwrap());
+    let lines = std::mem::take(&mut *lines.0.lock());
     (done, String::from_utf8(lines).unwrap())
 }
 
@@ -58,7 +58,7 @@ struct Lines(Mutex<Vec<u8>>);
 
 impl Write for &Lines {
     fn write(&mut self, some: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(some)
+        self.0.lock().write(some)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -204,7 +204,7 @@ impl State for Unlucky {
     fn replay(&self, _: &[u8]) {}
 
     fn save(&self, _: &mut dyn FnMut()) -> Saving {
-        let mut saved = self.0.lock().unwrap();
+        let mut saved = self.0.lock();
         *saved += 1;
         let (number, begun) = (*saved, self.1.clone());
         Box::new(move |to| {

@@ -1,6 +1,8 @@
 //! A log that keeps what a state is made of.
 
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -10,7 +12,7 @@ struct Sum(Mutex<u64>);
 
 impl Sum {
     fn add(&self, payload: &[u8]) {
-        *self.0.lock().unwrap() += payload.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        *self.0.lock() += payload.iter().map(|byte| u64::from(*byte)).sum::<u64>();
     }
 }
 
@@ -20,7 +22,7 @@ impl State for Sum {
     }
 
     fn restore(&self, snapshot: &[u8]) {
-        *self.0.lock().unwrap() = u64::from_le_bytes(snapshot.try_into().unwrap());
+        *self.0.lock() = u64::from_le_bytes(snapshot.try_into().unwrap());
     }
 
     fn replay(&self, payload: &[u8]) {
@@ -28,7 +30,7 @@ impl State for Sum {
     }
 
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
-        let sum = self.0.lock().unwrap();
+        let sum = self.0.lock();
         between();
         let saved = sum.to_le_bytes();
         Box::new(move |to| to.write_all(&saved))
@@ -43,7 +45,7 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
         let sum = Arc::new(Sum::default());
         let opened = Log::open(directory.path(), &rules(1000), Quota::new(u64::MAX), Some(&*sum));
         let (mut log, _) = opened.unwrap();
-        assert_eq!(*sum.0.lock().unwrap(), expected, "run {run}");
+        assert_eq!(*sum.0.lock(), expected, "run {run}");
         match run {
             0 | 3 => {
                 let head = (log.next_seq(), 0, 1);
@@ -62,7 +64,7 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
     }
     let sum = Sum::default();
     Log::open(directory.path(), &rules(1000), Quota::new(u64::MAX), Some(&sum)).unwrap();
-    assert_eq!(*sum.0.lock().unwrap(), 14);
+    assert_eq!(*sum.0.lock(), 14);
 }
 
 #[test]
@@ -99,7 +101,7 @@ async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_cover
             Some(sum.clone()),
         )
         .unwrap();
-        assert_eq!(*sum.0.lock().unwrap(), expected, "run {run}");
+        assert_eq!(*sum.0.lock(), expected, "run {run}");
         assert_eq!(
             (recovered.records, store.backlog()),
             (0, 0),
@@ -116,7 +118,7 @@ async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_cover
             let (done, kept) = oneshot::channel();
             {
                 // As one step: a snapshot has both or neither.
-                let mut sum = sum.0.lock().unwrap();
+                let mut sum = sum.0.lock();
                 *sum += 100 * u64::from(n as u8);
                 store.append(Append {
                     tag: 0,
@@ -160,7 +162,7 @@ impl State for Slow {
         Box::new(move |_| {
             begun.send(()).unwrap();
             // Nobody there any more: at once.
-            let _ = may_end.lock().unwrap().recv();
+            let _ = may_end.lock().recv();
             Ok(())
         })
     }

@@ -1,10 +1,11 @@
 //! An end of the line that takes what it is given at a pace of its own: who is too fast waits for the answer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -83,8 +84,8 @@ impl SlowSink {
 }
 
 impl Turns {
-    fn schedule(&self) -> std::sync::MutexGuard<'_, Schedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    fn schedule(&self) -> parking_lot::MutexGuard<'_, Schedule> {
+        self.schedule.lock()
     }
 }
 
