@@ -6,9 +6,9 @@
 //! but only briefly. After a wait that timed out, nobody waits for a while: senders to a slow or dead
 //! destination wait for the queue alone.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -43,7 +43,7 @@ impl Backpressure {
     }
 
     fn timed_out(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.timed_out.lock().unwrap_or_else(PoisonError::into_inner)
+        self.timed_out.lock()
     }
 }
 

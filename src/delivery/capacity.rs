@@ -4,9 +4,10 @@
 //! with the batch through the delivery machine, and dropping its last copy releases the capacity.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
@@ -123,7 +124,7 @@ impl Limiter {
     }
 
     fn drain_rate(&self) -> MutexGuard<'_, DrainRate> {
-        self.drain_rate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drain_rate.lock()
     }
 }
 

@@ -2,10 +2,11 @@
 //! memory, on disk, or both.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tidegate_wal::{Done, Recovered};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -171,7 +172,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
         self.inner.ignite();
         self.inner.open_spill().await?;
         let task = tokio::spawn(self.inner.clone().run());
-        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.task.lock() = Some(task);
         Ok(())
     }
 
@@ -181,7 +182,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
         self.inner.stopping.store(true, Relaxed);
         self.inner.machine().drain(deadline);
         self.inner.wake.notify_one();
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = self.task.lock().take();
         if let Some(task) = task
             && let Err(error) = task.await
         {

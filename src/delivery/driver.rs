@@ -1,9 +1,10 @@
 //! Runs the machine on tokio: carries out attempts, updates the ledgers, moves data between memory and disk.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
@@ -86,16 +87,16 @@ impl Engine {
     }
 
     fn attempts(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.attempts.lock()
     }
 
     /// Notes when the driver looks again.
     fn look_at(&self, at: Instant) {
-        *self.looks_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        *self.looks_at.lock() = at;
     }
 
     fn looks_at(&self) -> Instant {
-        *self.looks_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.looks_at.lock()
     }
 }
 
@@ -505,6 +506,6 @@ impl<A: Attempt> Inner<A> {
     }
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine<ExportRequest>> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        self.machine.lock()
     }
 }

@@ -1,7 +1,9 @@
 //! What a destination shows of its queue, as long as it is there.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::capacity::QueueCapacity;
 use crate::batch::Signal;
@@ -38,9 +40,9 @@ impl Gauges {
         let owners = shared.parts.get(Owners::default);
         let key = (exporter.to_owned(), signal);
         let (newest, number) = {
-            let mut known = lock(&owners.0);
+            let mut known = owners.0.lock();
             let newest = known.entry(key.clone()).or_default().clone();
-            let mut number = lock(&newest);
+            let mut number = newest.lock();
             *number += 1;
             let own = *number;
             drop(number);
@@ -71,14 +73,14 @@ impl Gauges {
 
     /// So many attempts more are under way.
     pub(super) fn fly(&self, change: i64) {
-        let mut flying = lock(&self.flying);
+        let mut flying = self.flying.lock();
         *flying += change;
         self.set(|| self.in_flight.set(*flying as f64));
     }
 
     /// Sets gauges, unless another destination has the name by now.
     fn set(&self, set: impl FnOnce()) {
-        let newest = lock(&self.newest);
+        let newest = self.newest.lock();
         if *newest == self.number {
             set();
         }
@@ -87,8 +89,8 @@ impl Gauges {
 
 impl Drop for Gauges {
     fn drop(&mut self) {
-        let mut known = lock(&self.owners.0);
-        let newest = lock(&self.newest);
+        let mut known = self.owners.0.lock();
+        let newest = self.newest.lock();
         if *newest == self.number {
             for gauge in [&self.size, &self.capacity, &self.in_flight] {
                 gauge.set(NO_VALUE);
@@ -96,10 +98,6 @@ impl Drop for Gauges {
             known.remove(&self.key);
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

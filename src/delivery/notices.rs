@@ -1,9 +1,9 @@
 //! Log lines about loss and failure: the first at once, then at most one of a kind in an interval.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tidegate_runtime::Every;
 
 /// Between two lines of one kind, usually.
@@ -29,7 +29,7 @@ impl Notices {
         items: usize,
         now: Instant,
     ) -> Option<usize> {
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.lock();
         let kind = kinds.entry(kind).or_insert_with(|| Every::since(now, INTERVAL));
         kind.note(interval, items, now)
     }

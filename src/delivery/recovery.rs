@@ -1,8 +1,8 @@
 //! How far what a former run left on disk has come, for the log.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Between two lines about progress.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -34,12 +34,12 @@ impl Recovery {
             begun: now,
             told: now,
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(underway).filter(|_| items > 0);
+        *self.0.lock() = Some(underway).filter(|_| items > 0);
     }
 
     /// What to say when so many of them are still there.
     pub(super) fn progress(&self, remaining: u64, now: Instant) -> Option<Progress> {
-        let mut recovery = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recovery = self.0.lock();
         let underway = recovery.as_mut()?;
         let items = underway.items;
         if remaining == 0 {

@@ -1,8 +1,10 @@
 //! How a destination fares, for the log, the health check and a gauge: since when it fails, and why.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::component::Shared;
 use crate::component::graph_metrics::NO_VALUE;
@@ -197,7 +199,7 @@ impl Standing {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Failing>> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failing.lock()
     }
 }
 

@@ -3,10 +3,11 @@
 //! A batch is converted when it is committed to the destination's queue, not before: what a full queue drops stays
 //! part of the next delta. Where every batch is stored, how far each of its streams has come is stored with it.
 
+use std::sync::Arc;
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use tidegate_engine::{
     Bounds, Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, Rejection, Sample,
     Series, Temporality, UnixNanos,
@@ -81,7 +82,7 @@ impl Conversion {
     /// Forgets streams that have been silent for long, also while nothing comes.
     pub(super) fn expire(&self) {
         // While the places are frozen, the next look does.
-        if let Ok(_passing) = self.passing.try_read() {
+        if let Some(_passing) = self.passing.try_read() {
             #[cfg(not(test))]
             let ahead = 0;
             #[cfg(test)]
@@ -114,7 +115,7 @@ impl Conversion {
 
     /// To be held from the conversion until the batch is appended.
     pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        self.passing.read().unwrap_or_else(PoisonError::into_inner)
+        self.passing.read()
     }
 
     /// Converts what needs it. With `cursor`, the new places of its streams are appended there.
@@ -271,7 +272,7 @@ impl State for Conversion {
     }
 
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
-        let _nobody = self.passing.write().unwrap_or_else(PoisonError::into_inner);
+        let _nobody = self.passing.write();
         between();
         let frozen = self.converter.freeze();
         Box::new(move |to| frozen.write(to))

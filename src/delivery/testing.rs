@@ -1,9 +1,10 @@
 //! What tests of exporters share: contexts and batches.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::subscriber::DefaultGuard;
 
@@ -68,7 +69,7 @@ impl Log {
 
     /// Level and fields of each line that begins so.
     pub(crate) fn lines(&self, message: &str) -> Vec<(String, Value)> {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bytes = self.0.lock().clone();
         let lines = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
         let lines = lines.map(|line| line.expect("a line is JSON"));
         let is_wanted = |line: &Value| {
@@ -85,7 +86,7 @@ impl Log {
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.extend_from_slice(bytes);
         Ok(bytes.len())
     }

@@ -1,6 +1,6 @@
 //! A server for tests of the OTLP exporters: keeps what it is sent, answers as the test says.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
+use parking_lot::Mutex;
 use prost::Message;
 use tidegate_requests::{gauge, int, request};
 
@@ -66,7 +67,7 @@ impl Sink {
             async move {
                 let request = read(request).await;
                 let n = {
-                    let mut all = all.lock().unwrap();
+                    let mut all = all.lock();
                     all.push(request.clone());
                     all.len() - 1
                 };
@@ -77,7 +78,7 @@ impl Sink {
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().clone()
     }
 
     /// `127.0.0.1:port`.

@@ -3,11 +3,12 @@
 mod storage;
 mod temporality;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::machine::Load;
@@ -278,7 +279,7 @@ struct Stuck(Arc<Mutex<Vec<usize>>>);
 impl Attempt for Stuck {
     async fn send(&self, export: ExportRequest) -> Outcome {
         let attempts = {
-            let mut seen = self.0.lock().unwrap();
+            let mut seen = self.0.lock();
             seen.push(export.items());
             seen.len()
         };
@@ -313,7 +314,7 @@ async fn what_waits_behind_an_attempt_that_takes_too_long_does_not_all_go_togeth
     }
     balance_when(&ledger, |b| b.left == 100).await;
     assert_eq!(
-        seen.lock().unwrap()[..2],
+        seen.lock()[..2],
         [10, 10],
         "half of what was late is less than one"
     );
@@ -376,10 +377,7 @@ struct Keep {
 impl Attempt for Keep {
     async fn send(&self, export: ExportRequest) -> Outcome {
         let parts = export.encoded().parts;
-        self.got
-            .lock()
-            .unwrap()
-            .extend(parts.into_iter().map(|part| part.bytes));
+        self.got.lock().extend(parts.into_iter().map(|part| part.bytes));
         if self.hangs {
             std::future::pending::<()>().await;
         }
@@ -410,16 +408,13 @@ async fn each_destination_has_its_own_queue_and_the_payload_is_shared() {
         both.push(Batch::new(payload)).unwrap();
     }
     let deadline = Instant::now() + Duration::from_secs(10);
-    while got[1].lock().unwrap().len() < 100 || got[0].lock().unwrap().is_empty() {
+    while got[1].lock().len() < 100 || got[0].lock().is_empty() {
         assert!(Instant::now() < deadline, "one waits for the other");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let (first, same) = (
-        got[0].lock().unwrap()[0].clone(),
-        got[1].lock().unwrap()[0].clone(),
-    );
+    let (first, same) = (got[0].lock()[0].clone(), got[1].lock()[0].clone());
     assert_eq!(first.as_ptr(), same.as_ptr());
-    assert_eq!(got[0].lock().unwrap().len(), 1, "the others wait in its queue");
+    assert_eq!(got[0].lock().len(), 1, "the others wait in its queue");
     for destination in &destinations {
         destination.stop(Instant::now()).await;
     }

@@ -1,8 +1,8 @@
 //! A destination whose queue has storage, and senders that wait for what becomes of their data.
 
 use std::path::Path;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
@@ -30,7 +30,7 @@ impl Default for Permits {
 impl Attempt for Peer {
     async fn send(&self, export: ExportRequest) -> Outcome {
         self.permits.0.acquire().await.expect("never closed").forget();
-        let answer = self.answer.lock().unwrap().clone();
+        let answer = self.answer.lock().clone();
         if let Some(answer) = answer {
             return answer;
         }
@@ -38,7 +38,7 @@ impl Attempt for Peer {
         let texts = parts
             .iter()
             .map(|part| String::from_utf8_lossy(&part.bytes).into_owned());
-        self.got.lock().unwrap().extend(texts);
+        self.got.lock().extend(texts);
         Outcome::Done
     }
 }
@@ -116,7 +116,7 @@ impl Run {
     }
 
     fn answer(&self, outcome: Option<Outcome>) {
-        *self.peer.answer.lock().unwrap() = outcome;
+        *self.peer.answer.lock() = outcome;
     }
 
     fn permit(&self, attempts: usize) {
@@ -125,7 +125,7 @@ impl Run {
 
     async fn got(&self, count: usize) -> Vec<String> {
         balance_when(&self.ledger, |balance| balance.left as usize >= count).await;
-        self.peer.got.lock().unwrap().clone()
+        self.peer.got.lock().clone()
     }
 
     async fn stop(&self) {

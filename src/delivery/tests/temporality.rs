@@ -1,8 +1,7 @@
 //! One pipeline feeds destinations that want different temporalities; what a full queue drops is in the next delta.
 
-use std::sync::Mutex;
-
 use opentelemetry_proto::tonic::metrics::v1 as otlp;
+use parking_lot::Mutex;
 use prost::Message;
 use tidegate_engine::{
     Attributes, Data, Events, Instrument, Kind, Lease, Schema, Source, SourceId, Temporality, Value, Values,
@@ -30,7 +29,7 @@ impl Attempt for Peer {
     async fn send(&self, export: ExportRequest) -> Outcome {
         self.permits.acquire().await.expect("never closed").forget();
         let points = convert::points(&export.encoded()).expect("a request");
-        self.got.lock().unwrap().extend(points.iter().map(|point| {
+        self.got.lock().extend(points.iter().map(|point| {
             let value = match &point.value {
                 Value::Int(value) => *value,
                 Value::Histogram(histogram) => histogram.count as i64,
@@ -77,7 +76,7 @@ impl Side {
         self.destination
             .stop(Instant::now() + Duration::from_secs(20))
             .await;
-        let got = self.peer.got.lock().unwrap().clone();
+        let got = self.peer.got.lock().clone();
         (self.ledger.balance(), got)
     }
 

@@ -3,10 +3,11 @@
 mod layout;
 mod printer;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinHandle;
 
@@ -160,25 +161,21 @@ struct Debug {
     printing: Mutex<Option<JoinHandle<()>>>,
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Exporter for Debug {}
 
 #[async_trait]
 impl Lifecycle for Debug {
     async fn start(&self) -> Result<(), ComponentError> {
-        let queue = lock(&self.unstarted).take();
+        let queue = self.unstarted.lock().take();
         let printing = queue.map(|queue| tokio::spawn(self.printer.clone().run(queue)));
-        *lock(&self.printing) = printing;
+        *self.printing.lock() = printing;
         Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
-        drop(lock(&self.queue).take());
-        drop(lock(&self.unstarted).take());
-        let printing = lock(&self.printing).take();
+        drop(self.queue.lock().take());
+        drop(self.unstarted.lock().take());
+        let printing = self.printing.lock().take();
         let Some(mut printing) = printing else { return };
         if tokio::time::timeout_at(deadline.into(), &mut printing)
             .await
@@ -193,7 +190,7 @@ impl Lifecycle for Debug {
 
 impl Debug {
     fn queue(&self, queued: Queued) {
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         // What comes after the stop counts itself.
         let Some(queue) = &*queue else { return };
         if let Err(TrySendError::Full(queued)) = queue.try_send(queued) {
@@ -221,7 +218,7 @@ impl Consumer for Debug {
         if items == 0 {
             return;
         }
-        if !lock(&self.samplers[signal as usize]).prints(Instant::now()) {
+        if !self.samplers[signal as usize].lock().prints(Instant::now()) {
             return ledger.leave(items);
         }
         let is_shown = self.printer.verbosity != Verbosity::Basic;

@@ -7,9 +7,10 @@ pub mod config;
 mod encode;
 mod log;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::batch::Signal;
 use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Shared, Stability};
@@ -59,9 +60,7 @@ impl Writer {
         work: impl FnOnce(&mut Option<Log>) -> T + Send + 'static,
     ) -> Result<T, String> {
         let file = self.file.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            work(&mut file.lock().unwrap_or_else(PoisonError::into_inner))
-        });
+        let done = tokio::task::spawn_blocking(move || work(&mut file.lock()));
         done.await.map_err(|error| error.to_string())
     }
 }

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
 
 use super::config::Config;
@@ -136,10 +137,8 @@ struct Full {
 
 impl Disk for Full {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut content = self.content.lock().unwrap();
-        let fits = bytes
-            .len()
-            .min(self.room.lock().unwrap().saturating_sub(content.len()));
+        let mut content = self.content.lock();
+        let fits = bytes.len().min(self.room.lock().saturating_sub(content.len()));
         content.extend_from_slice(&bytes[..fits]);
         match fits == bytes.len() {
             true => Ok(()),
@@ -148,7 +147,7 @@ impl Disk for Full {
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.content.lock().unwrap().truncate(length as usize);
+        self.content.lock().truncate(length as usize);
         Ok(())
     }
 }
@@ -168,11 +167,11 @@ fn a_full_disk_leaves_whole_lines_and_what_failed_can_be_written_again() {
             log.write(b"second\n").unwrap_err().kind(),
             io::ErrorKind::StorageFull
         );
-        assert_eq!(*content.lock().unwrap(), b"first\n", "a torn line stayed");
+        assert_eq!(*content.lock(), b"first\n", "a torn line stayed");
     }
-    *room.lock().unwrap() = 100;
+    *room.lock() = 100;
     log.write(b"second\n").unwrap();
-    assert_eq!(*content.lock().unwrap(), b"first\nsecond\n");
+    assert_eq!(*content.lock(), b"first\nsecond\n");
 }
 
 #[test]

@@ -7,10 +7,11 @@ mod config;
 mod peers;
 mod route;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::batch::{Batch, Payload, Signal};
@@ -56,12 +57,12 @@ impl Lifecycle for LoadBalancing {
     async fn start(&self) -> Result<(), ComponentError> {
         self.peers.start().await?;
         let lookups = self.peers.clone().watch();
-        *self.lookups.lock().unwrap_or_else(PoisonError::into_inner) = lookups;
+        *self.lookups.lock() = lookups;
         Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
-        let lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lookups = self.lookups.lock().take();
         if let Some(lookups) = lookups {
             lookups.abort();
             // Cancelled, as asked for.

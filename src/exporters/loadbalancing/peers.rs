@@ -1,9 +1,10 @@
 //! The endpoints that there are now: a destination each, made and unmade as names say.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -67,10 +68,7 @@ impl Peers {
     }
 
     fn current(&self) -> Arc<Current> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     fn make(&self, endpoint: &str) -> Result<Peer, ComponentError> {
@@ -188,7 +186,7 @@ impl Peers {
             gone = gone.len(),
             "endpoints have changed"
         );
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current::new(peers);
+        *self.current.write() = Current::new(peers);
         for (_, peer) in gone {
             let remaining = Arc::downgrade(self);
             peer.retire(Box::new(move |batch| reroute(&remaining, batch)));

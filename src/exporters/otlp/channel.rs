@@ -6,11 +6,12 @@
 //! connections of clients that ping as often as would help.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use h2::client::SendRequest;
 use h2::{Ping, PingPong};
 use http::Uri;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::call::Message;
@@ -90,7 +91,7 @@ impl Channel {
     }
 
     fn current(&self) -> (Arc<OnceCell<Sender>>, Call) {
-        let mut current = lock(&self.current);
+        let mut current = self.current.lock();
         current.under_way += 1;
         let call = Call {
             current: self.current.clone(),
@@ -131,7 +132,7 @@ impl Channel {
 async fn watch(mut pings: PingPong, keepalive: Keepalive, current: Arc<Mutex<Current>>, number: u64) {
     loop {
         tokio::time::sleep(keepalive.time).await;
-        if !keepalive.permit_without_stream && lock(&current).under_way == 0 {
+        if !keepalive.permit_without_stream && current.lock().under_way == 0 {
             continue;
         }
         match tokio::time::timeout(keepalive.timeout, pings.ping(Ping::opaque())).await {
@@ -140,7 +141,7 @@ async fn watch(mut pings: PingPong, keepalive: Keepalive, current: Arc<Mutex<Cur
             Ok(Err(_)) => return std::future::pending().await,
             Err(_) => {
                 tracing::debug!("a ping got no answer: the connection is given up");
-                return lock(&current).disconnect(number);
+                return current.lock().disconnect(number);
             }
         }
     }
@@ -155,7 +156,7 @@ impl Call {
     /// Records that the connection has ended.
     pub(super) fn ended(mut self) {
         self.is_answered = true;
-        lock(&self.current).disconnect(self.number);
+        self.current.lock().disconnect(self.number);
     }
 }
 
@@ -174,7 +175,7 @@ impl Current {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let mut current = lock(&self.current);
+        let mut current = self.current.lock();
         current.under_way = current.under_way.saturating_sub(1);
         if current.number != self.number {
             return;
@@ -188,10 +189,6 @@ impl Drop for Call {
             current.disconnect(self.number);
         }
     }
-}
-
-fn lock(current: &Mutex<Current>) -> MutexGuard<'_, Current> {
-    current.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ mod tests;
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tidegate_plugin::host::{
     Description, Instance, Library, Process, Refusal, Setup, Trouble, Wanted, Worker,
 };
@@ -149,8 +150,8 @@ impl Plugin {
         *self.flusher() = Some(flushing);
     }
 
-    fn flusher(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.flusher.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flusher(&self) -> parking_lot::MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.flusher.lock()
     }
 }
 

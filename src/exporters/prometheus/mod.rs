@@ -13,7 +13,7 @@ mod server;
 mod singleflight;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
 use crate::batch::wire::{
@@ -33,6 +33,7 @@ use crate::prom::catalog::{Exposes, Senders, View};
 use async_trait::async_trait;
 use config::Config;
 use page::Pages;
+use parking_lot::Mutex;
 use server::Scrapes;
 use tidegate_engine::{Outcome, Overflow, Point, Rule, Session, Stats, Table};
 
@@ -66,7 +67,7 @@ struct Views {
 
 impl Exposes for Views {
     fn live(&self) -> Vec<Arc<Table>> {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.lock();
         live.retain(|table| table.strong_count() > 0);
         live.iter().filter_map(Weak::upgrade).collect()
     }
@@ -82,7 +83,7 @@ impl Views {
     }
 
     fn attach(&self, table: &Arc<Table>) {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.lock();
         if !live.iter().any(|known| known.as_ptr() == Arc::as_ptr(table)) {
             tracing::debug!(owner = %table.owner(), "serving its live table");
             live.push(Arc::downgrade(table));

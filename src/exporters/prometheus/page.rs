@@ -3,11 +3,12 @@
 //! A page is rendered and compressed once for all scrapers that ask at the same time. New series are registered as
 //! they come, so the gateway knows what it can't show before a scrape asks.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_runtime::Every;
 use tokio::sync::OnceCell;
 
@@ -216,7 +217,7 @@ impl Pages {
     }
 
     fn renderers(&self) -> MutexGuard<'_, Vec<FormatRenderer>> {
-        self.renderers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.renderers.lock()
     }
 
     fn jobs(&self) -> Vec<Arc<RenderJob>> {
@@ -287,7 +288,7 @@ impl Pages {
 impl RenderJob {
     fn render_page(&self) -> Page {
         let exposition = self.render();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let page = Page::new(exposition, last.as_ref(), &self.unread);
         *last = Some(page.variants.clone());
         page
@@ -315,7 +316,7 @@ impl RenderJob {
 
     /// Does something with the renderer, and tells what it has found out.
     fn with<T>(&self, work: impl FnOnce(&mut Renderer) -> T) -> T {
-        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renderer = self.renderer.lock();
         let done = work(&mut renderer);
         let (conflicts, differences) = (renderer.take_conflicts(), renderer.take_differences());
         let counts = renderer.counts();

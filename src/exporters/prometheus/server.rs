@@ -174,8 +174,7 @@ fn failed(why: &str) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
+    use parking_lot::Mutex;
     use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
 
     use super::super::Views;

@@ -3,8 +3,9 @@
 //! At most one run is in progress. A caller never gets the result of a run that began before its call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::component::worker::in_background;
@@ -42,7 +43,7 @@ impl<T: Send + Sync + 'static> Singleflight<T> {
     }
 
     fn wait_for_next(self: &Arc<Self>) -> watch::Receiver<Option<Arc<T>>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let waiter = state
             .next
             .get_or_insert_with(|| watch::Sender::new(None))
@@ -66,7 +67,7 @@ impl<T: Send + Sync + 'static> Singleflight<T> {
 
     /// Takes the waiters of the next run. `None`: there are none, and the task ends.
     fn begin(&self) -> Option<watch::Sender<Option<Arc<T>>>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let waiters = state.next.take();
         state.runs = waiters.is_some();
         waiters
@@ -91,7 +92,7 @@ mod tests {
         let singleflight = Singleflight::new(move || {
             let number = count.fetch_add(1, SeqCst);
             begun.send(()).unwrap();
-            finishes.lock().unwrap().recv().unwrap();
+            finishes.lock().recv().unwrap();
             number
         });
         let ask = || {
@@ -109,7 +110,6 @@ mod tests {
             singleflight
                 .state
                 .lock()
-                .unwrap()
                 .next
                 .as_ref()
                 .map_or(0, watch::Sender::receiver_count)

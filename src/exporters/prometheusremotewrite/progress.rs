@@ -3,8 +3,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::component::{Held, Reason};
 use crate::delivery::{Loss, Making};
@@ -168,11 +170,11 @@ impl Progress {
     /// What was lost since it was asked last.
     /// The receiver denies access.
     pub(super) fn deny(&self, why: &str) {
-        *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+        *self.denied.lock() = Some(why.to_owned());
     }
 
     pub(super) fn take_denied(&self) -> Option<String> {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.denied.lock().take()
     }
 
     pub(super) fn take_losses(&self) -> Vec<Loss> {
@@ -189,10 +191,10 @@ impl Progress {
 
     fn shard(&self, shard: usize) -> Option<MutexGuard<'_, VecDeque<Arc<Chunk>>>> {
         let shard = self.shards.get(shard)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(shard.lock())
     }
 
     fn losses(&self) -> MutexGuard<'_, Vec<Loss>> {
-        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.losses.lock()
     }
 }

@@ -35,7 +35,7 @@ struct Run {
 }
 
 /// Shared by a load and its attempts, as the notes of a real one are.
-type Left = std::sync::Arc<std::sync::Mutex<Option<Vec<u32>>>>;
+type Left = std::sync::Arc<parking_lot::Mutex<Option<Vec<u32>>>>;
 
 impl Load for Run {
     type BatchKey = u8;
@@ -120,7 +120,7 @@ fn run(items: std::ops::Range<u32>) -> Run {
 
 impl Run {
     fn rest(&self) -> Vec<u32> {
-        let left = self.left.lock().unwrap().clone();
+        let left = self.left.lock().clone();
         left.unwrap_or_else(|| self.items.clone())
     }
 }

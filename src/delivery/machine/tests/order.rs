@@ -49,7 +49,7 @@ fn answer(load: &Run, taken: u32, refused: u32, log: &mut Vec<u32>) -> Outcome {
         !goes_in && !of(refused, *item)
     });
     let items = left.len();
-    *load.left.lock().unwrap() = Some(left);
+    *load.left.lock() = Some(left);
     let loss = Loss {
         items: lost,
         reason: Reason::Rejected,
@@ -127,7 +127,7 @@ proptest! {
                             }
                         };
                         // A load of which a part is settled is cut by nobody.
-                        let settled = load.left.lock().unwrap().is_some();
+                        let settled = load.left.lock().is_some();
                         bench.finish(id, if settled && how == 2 { busy() } else { outcome });
                     }
                 }
