@@ -1,8 +1,9 @@
 //! What processors with a state share: telling readers about their table, and pushing on what it shows.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tidegate_engine::{Data, Point, Reading, Table, UnixNanos, clock};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -118,12 +119,12 @@ impl Ticker {
             // What came since the last interval.
             apart(emitter, Emitter::emit).await;
         });
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, task));
+        *self.0.lock() = Some((stop, task));
     }
 
     /// Stops it after a last emission, at the latest at `deadline`.
     pub(super) async fn stop(&self, deadline: Instant) {
-        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.0.lock().take();
         let Some((stop, mut task)) = running else {
             return;
         };

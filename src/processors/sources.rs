@@ -1,8 +1,9 @@
 //! Edited sources of events, remembered: a source sends many batches and looks the same in all of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidegate_engine::{Events, Schema, Source, SourceId};
 
 /// Sources remembered at most; beyond that all are forgotten and edited again.
@@ -42,7 +43,7 @@ impl EditedSources {
         events: &Events,
         edit: impl FnOnce(&Source, &Schema) -> Option<(Source, Schema)>,
     ) -> Option<(Arc<Source>, Arc<Schema>)> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(edited) = known.get(&events.source.id)
             && Arc::ptr_eq(&edited.of.0, &events.source)
             && Arc::ptr_eq(&edited.of.1, &events.schema)

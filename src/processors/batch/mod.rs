@@ -5,10 +5,11 @@ mod config;
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderName;
 use metrics::Gauge;
+use parking_lot::Mutex;
 
 use crate::batch::{Batch, BatchMetrics, Batching, ClientMetadata, Signal};
 use crate::component::{
@@ -104,7 +105,7 @@ impl CardinalityLimit {
         for (name, value) in client.into_iter().flat_map(|client| client.headers()) {
             (name.as_str(), value.as_bytes()).hash(&mut hasher);
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let hash = hasher.finish();
         if seen.contains(&hash) {
             return true;
@@ -162,7 +163,6 @@ impl Consumer for Stamp {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::Duration;
 
     use super::*;
@@ -179,7 +179,7 @@ mod tests {
         }
 
         fn consume(&self, batch: Batch, _: &mut Flow) {
-            self.0.lock().unwrap().push(batch);
+            self.0.lock().push(batch);
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
             next: next.clone(),
         };
         stamp.push(opaque(Signal::Logs, b"x", 1)).unwrap();
-        let passed = next.0.lock().unwrap();
+        let passed = next.0.lock();
         let expected = Batching {
             timeout: Duration::from_secs(1),
             min_size: 10,
@@ -238,7 +238,7 @@ mod tests {
             };
             stamp.push(batch).unwrap();
         }
-        let passed = next.0.lock().unwrap();
+        let passed = next.0.lock();
         let left = passed[0].client.as_ref().unwrap().headers();
         assert_eq!(
             (left.len(), &left["x-tenant"]),
@@ -273,7 +273,7 @@ mod tests {
             }
         }
         assert_eq!(rejected, ["c", "d"]);
-        assert_eq!(next.0.lock().unwrap().len(), 3);
+        assert_eq!(next.0.lock().len(), 3);
         assert_eq!(stamp.ledger.balance().dropped[Reason::Limit as usize], 2);
     }
 

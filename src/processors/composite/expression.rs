@@ -2,9 +2,10 @@
 
 mod sources;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidegate_engine::{
     Across, Attributes, BadPattern, Composite, DataQuality, Declaration, Evaluated, Expression, Function,
     Pattern, Series,
@@ -149,7 +150,7 @@ impl Computing {
             .first()
             .ok_or("an expression needs the `admin` extension, which computes it")?;
         let evaluation = evaluator.0.evaluate(&self.query, now)?;
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         let of_series = sources.see(&evaluation, self.lease, now);
         drop(sources);
         let (of_composites, collision) = self.composites(&shared, &*evaluator.0, now);

@@ -10,10 +10,11 @@ mod expression;
 mod threshold;
 mod webhook;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tidegate_engine::{
     BadPattern, Budget, Composite, CompositeSet, Instrument, Key, Limits, Table, UnixNanos,
 };
@@ -215,7 +216,7 @@ impl Lifecycle for Composites {
             let watched = watched.clone();
             tasks.push(tokio::spawn(async move { watched.keep_looking().await }));
         }
-        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
+        *self.tasks.lock() = tasks;
         let emitter = Arc::new(Emitter {
             table: self.table.clone(),
             next: self.next.clone(),
@@ -228,7 +229,7 @@ impl Lifecycle for Composites {
         let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
         self.ticker.start(emitter, self.config.interval, move |now| {
             set.expire(now);
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = told.lock();
             for (composite, told) in set.list().iter().zip(told.iter_mut()) {
                 log_error(composite, told, now);
             }
@@ -254,7 +255,7 @@ impl Lifecycle for Composites {
         self.watched
             .iter()
             .for_each(|watched| shared.composites.remove(watched));
-        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.iter().for_each(JoinHandle::abort);
         for webhook in &self.webhooks {
             webhook.stop(deadline).await;

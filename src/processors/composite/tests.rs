@@ -92,7 +92,7 @@ impl crate::component::Evaluate for Constant {
         _: UnixNanos,
     ) -> Result<crate::component::Evaluation, String> {
         assert!(matches!(&*query.names().join(" "), "queue_depth" | "ns_depth"));
-        let value = self.0.lock().unwrap().clone()?;
+        let value = self.0.lock().clone()?;
         let labels = [("model".to_owned(), "m".to_owned())].into_iter().collect();
         Ok(crate::component::Evaluation {
             values: vec![(labels, value)],
@@ -219,7 +219,7 @@ interval: 100ms
         .push(Batch::new(encoded(&[("queue.depth", 3)])))
         .unwrap();
     assert_eq!(told().value, Some(7.0));
-    *value.lock().unwrap() = Err("too many samples".to_owned());
+    *value.lock() = Err("too many samples".to_owned());
     while told().error.as_deref() != Some("too many samples") {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

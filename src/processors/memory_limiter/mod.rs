@@ -8,11 +8,12 @@
 
 mod config;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -77,12 +78,12 @@ impl Lifecycle for MemoryLimiter {
                 gauge.measure();
             }
         });
-        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.task.lock() = Some(task);
         Ok(())
     }
 
     async fn stop(&self, _deadline: Instant) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = self.task.lock().take();
         if let Some(task) = task {
             task.abort();
             // Cancelled is how it should end.

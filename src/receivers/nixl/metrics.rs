@@ -1,9 +1,10 @@
 //! The gateway's own metrics of each ring.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use metrics::{Gauge, Label};
+use parking_lot::Mutex;
 use tidegate_ring::{Error, Mode, Reader, Reset};
 
 /// Rings that have series of their own; those of further names share one.
@@ -17,7 +18,7 @@ pub(super) struct Names(Mutex<HashSet<Arc<str>>>);
 
 impl Names {
     fn label(&self, ring: &Arc<str>) -> Arc<str> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         if names.len() < MAX_NAMED || names.contains(ring) {
             names.insert(ring.clone());
             ring.clone()

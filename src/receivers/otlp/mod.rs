@@ -12,7 +12,7 @@ mod over_http;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -22,6 +22,7 @@ use http::{HeaderName, Method, Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_http::compression::CompressionLayer;
 
@@ -193,8 +194,8 @@ impl Otlp {
         built.map_err(|error| self.base.error(error.to_string()))
     }
 
-    fn servers(&self) -> std::sync::MutexGuard<'_, Vec<Server>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn servers(&self) -> parking_lot::MutexGuard<'_, Vec<Server>> {
+        self.servers.lock()
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::component::{Brief, Entry};
 
@@ -175,7 +177,7 @@ impl ScrapeMetrics {
     /// lines, and runs without the lock.
     fn complain(&self, kind: &'static str, say: impl FnOnce(usize)) {
         let suppressed = {
-            let mut all = self.throttles.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.throttles.lock();
             let throttle = all.entry(kind).or_default();
             if throttle
                 .last

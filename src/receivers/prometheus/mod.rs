@@ -23,10 +23,11 @@ mod ticks;
 mod weight;
 mod work;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -105,7 +106,7 @@ impl Receiver for Prometheus {}
 #[async_trait]
 impl Lifecycle for Prometheus {
     async fn start(&self) -> Result<(), ComponentError> {
-        let pools = std::mem::take(&mut *self.pools.lock().unwrap_or_else(PoisonError::into_inner));
+        let pools = std::mem::take(&mut *self.pools.lock());
         for pool in pools {
             pool.start(&self.stopping, &self.tasks);
         }

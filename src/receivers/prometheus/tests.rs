@@ -180,10 +180,10 @@ async fn every_failure_is_down_and_ends_what_was_there() {
     ];
     for (bad, more) in table {
         static BAD: Mutex<Option<Answer>> = Mutex::new(None);
-        *BAD.lock().unwrap() = Some(bad);
+        *BAD.lock() = Some(bad);
         let exporter = Exporter::start(|count, request| match count {
             0 => text("g 1\n"),
-            _ => BAD.lock().unwrap().expect("set")(count, request),
+            _ => BAD.lock().expect("set")(count, request),
         })
         .await;
         let sink = Sink::new();

@@ -7,7 +7,7 @@ pub mod fuzz;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 
 use crate::batch::{Batch, ClientMetadata, Points, Signal};
 use crate::component::collisions::Alternating;
@@ -115,12 +116,12 @@ impl Lifecycle for RemoteWrite {
             .of_receiver(base, taker.entry.ceiling(), &listener, &limits);
         let server = net::http::start(listener, limits, serving, answer);
         tracing::info!(receiver = %base.id, endpoint = %server.local(), "listening for remote writes");
-        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+        *self.server.lock() = Some(server);
         Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let server = self.server.lock().take();
         if let Some(server) = server {
             server.stop(deadline).await;
         }

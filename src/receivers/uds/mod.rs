@@ -17,10 +17,11 @@ mod statsd;
 mod stream;
 mod weigh;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::batch::Signal;
 use crate::component::{
@@ -95,12 +96,12 @@ impl Lifecycle for Uds {
         if let Some(datagram) = &self.config.datagram {
             running.datagram = Some(self.start_datagram(datagram)?);
         }
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
+        *self.running.lock() = running;
         Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
-        let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        let running = std::mem::take(&mut *self.running.lock());
         if let Some(stream) = running.stream {
             stream.stop(deadline).await;
         }

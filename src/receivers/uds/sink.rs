@@ -1,8 +1,9 @@
 //! The sink of both sockets: hands events to the pipelines, and counts those that they refuse.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tidegate_engine::Events;
 use tokio_util::sync::CancellationToken;
 
@@ -124,7 +125,7 @@ impl EventSink {
 
     /// How many complaints were suppressed since the last one, when it is time for another.
     fn may_complain(&self) -> Option<usize> {
-        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut throttle = self.throttle.lock();
         if throttle
             .last
             .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
