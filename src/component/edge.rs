@@ -1,10 +1,11 @@
 //! The hand-over between two components, where the books are kept, and the fan-out to several.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::Histogram;
+use parking_lot::Mutex;
 
 use super::account::{Ceiling, Held};
 use super::slow::{Slow, Stage};
@@ -212,11 +213,7 @@ impl Entry {
 
     /// The same, and what passes is also counted as this transport's: `grpc`, `http`.
     pub fn over(&self, transport: &'static str) -> Self {
-        let mut known = self
-            .counts
-            .transports
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.counts.transports.lock();
         let counts = match known.iter().find(|(name, _)| *name == transport) {
             Some((_, counts)) => counts.clone(),
             None => {

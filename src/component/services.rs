@@ -1,8 +1,9 @@
 //! What extensions do for components that name them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidegate_wal::Storage;
 
 use super::auth::{Authenticator, Credentials};
@@ -25,18 +26,11 @@ pub struct ServicesById(Mutex<HashMap<String, Services>>);
 impl ServicesById {
     /// Notes what an extension offers, before anybody asks.
     pub fn add(&self, id: String, services: Services) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, services);
+        self.0.lock().insert(id, services);
     }
 
     /// What the extension of this id offers.
     pub fn get(&self, id: &str) -> Option<Services> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
+        self.0.lock().get(id).cloned()
     }
 }

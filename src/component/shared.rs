@@ -3,8 +3,9 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tidegate_engine::{Key, Table, UnixNanos};
 use tidegate_promql::{Labels, Query};
 
@@ -63,7 +64,7 @@ pub struct Parts(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 impl Parts {
     /// The value of this type; `make` makes it where there is none yet, and must not ask for another one.
     pub fn get<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.0.lock();
         if let Some(known) = parts.get(&TypeId::of::<T>()).cloned()
             && let Ok(known) = known.downcast::<T>()
         {
@@ -121,7 +122,7 @@ pub struct Notices(Mutex<BTreeMap<String, Vec<String>>>);
 impl Notices {
     /// All that looks like a mistake of a component now. What is new is logged.
     pub fn set(&self, component: &str, now: Vec<String>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let known = all.remove(component).unwrap_or_default();
         for notice in now.iter().filter(|notice| !known.contains(notice)) {
             tracing::warn!(component, "{notice}");
@@ -133,7 +134,7 @@ impl Notices {
 
     /// All of them, by component.
     pub fn list(&self) -> BTreeMap<String, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 
@@ -164,7 +165,7 @@ impl Health {
 
     /// Notes what keeps a component from its work although the gateway runs; `None`: nothing any more.
     pub fn trouble(&self, component: &str, what: Option<String>) {
-        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut troubles = self.troubles.lock();
         match what {
             Some(what) => drop(troubles.insert(component.to_owned(), what)),
             None => drop(troubles.remove(component)),
@@ -173,10 +174,7 @@ impl Health {
 
     /// What keeps components from their work, by component.
     pub fn troubles(&self) -> BTreeMap<String, String> {
-        self.troubles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.troubles.lock().clone()
     }
 
     /// The current phase.
@@ -226,7 +224,7 @@ impl<T> Registry<T> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<T>>> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<Arc<T>>> {
+        self.items.lock()
     }
 }

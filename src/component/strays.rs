@@ -1,9 +1,10 @@
 //! Streams whose points are not taken because of their times: counted for each component that keeps state, and named in
 //! the log once a minute at most.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tidegate_engine::{Series, TimestampAnomalies, TimestampAnomaly};
 
 /// Between two lines of one component.
@@ -30,7 +31,7 @@ impl StrayReporter {
             let labels = [label.clone(), ("reason", stray.name().to_owned())];
             metrics::counter!("tidegate_stray_streams_total", &labels).absolute(count);
         }
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let latest = all.iter().find_map(|strays| strays.take_latest());
         state.unlogged = latest.or(state.unlogged.take());
         if state.at.is_some_and(|at| at.elapsed() < PAUSE) {

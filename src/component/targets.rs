@@ -1,9 +1,10 @@
 //! What receivers scrape, for those who show it: each job is a pool, each target of it has its labels and its last scrape.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidegate_engine::UnixNanos;
 
 /// Names and values.
@@ -51,10 +52,6 @@ pub struct LastScrape {
     pub error: Option<String>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ScrapePool {
     /// A pool without targets; `name` is that of the job.
     pub fn new(name: Arc<str>) -> Self {
@@ -71,17 +68,17 @@ impl ScrapePool {
 
     /// A target is scraped from now on; `id` is its own in the pool.
     pub fn add(&self, id: u64, target: Arc<ScrapeTarget>) {
-        lock(&self.state).active.insert(id, target);
+        self.state.lock().active.insert(id, target);
     }
 
     /// A target is scraped no more.
     pub fn remove(&self, id: u64) {
-        lock(&self.state).active.remove(&id);
+        self.state.lock().active.remove(&id);
     }
 
     /// Which targets the rules drop.
     pub fn set_dropped(&self, mut dropped: Vec<Pairs>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.dropped_total = dropped.len();
         dropped.truncate(MAX_DROPPED);
         state.dropped = dropped;
@@ -89,12 +86,12 @@ impl ScrapePool {
 
     /// The targets that are scraped.
     pub fn active(&self) -> Vec<Arc<ScrapeTarget>> {
-        lock(&self.state).active.values().cloned().collect()
+        self.state.lock().active.values().cloned().collect()
     }
 
     /// The labels of dropped targets, at most 1000, and how many targets are dropped.
     pub fn dropped(&self) -> (Vec<Pairs>, usize) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         (state.dropped.clone(), state.dropped_total)
     }
 }
@@ -114,11 +111,11 @@ impl ScrapeTarget {
 
     /// Notes how a scrape went.
     pub fn scraped(&self, last: LastScrape) {
-        *lock(&self.last) = Some(last);
+        *self.last.lock() = Some(last);
     }
 
     /// How the last scrape went; `None`: there was none.
     pub fn last(&self) -> Option<LastScrape> {
-        lock(&self.last).clone()
+        self.last.lock().clone()
     }
 }

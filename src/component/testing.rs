@@ -1,8 +1,10 @@
 //! For tests of components: an end of the graph that keeps what it gets and refuses when told to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{Consumer, Context, Entry, EntryCounts, Flow, ReceiverContext, Refused, Shared};
 use crate::batch::{Batch, Payload, Signal};
@@ -29,7 +31,7 @@ impl Sink {
     }
 
     pub(crate) fn batches(&self) -> Vec<Batch> {
-        self.batches.lock().unwrap().clone()
+        self.batches.lock().clone()
     }
 
     pub(crate) fn items(&self) -> usize {
@@ -77,7 +79,7 @@ impl Consumer for Sink {
     }
 
     fn consume(&self, batch: Batch, _: &mut Flow) {
-        self.batches.lock().unwrap().push(batch);
+        self.batches.lock().push(batch);
     }
 }
 

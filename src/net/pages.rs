@@ -7,7 +7,7 @@ mod room;
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use http::header::{
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tidegate_promql::Patience;
 use tokio::time::timeout;
 use tonic::Code;
@@ -188,8 +189,8 @@ impl PageServer {
         self.lock().as_ref().unwrap().local().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Server>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<Server>> {
+        self.running.lock()
     }
 }
 

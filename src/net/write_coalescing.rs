@@ -7,9 +7,10 @@
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The most bytes that are buffered. A larger write goes out directly.
@@ -59,10 +60,6 @@ impl<S: AsyncWrite + Unpin> Driver<S> {
     }
 }
 
-fn lock<S>(inner: &Mutex<Inner<S>>) -> MutexGuard<'_, Inner<S>> {
-    inner.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<S: AsyncWrite + Unpin> Inner<S> {
     /// Hands all buffered bytes to the stream and flushes it.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -80,7 +77,7 @@ impl<S: AsyncWrite + Unpin> Inner<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for CoalescedWriter<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).stream).poll_read(cx, into)
+        Pin::new(&mut self.0.lock().stream).poll_read(cx, into)
     }
 }
 
@@ -94,7 +91,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
         if inner.buffered.len() + bytes > MAX_BUFFERED {
             ready!(inner.poll_send(cx))?;
@@ -118,7 +115,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         ready!(inner.poll_send(cx))?;
         Pin::new(&mut inner.stream).poll_shutdown(cx)
     }
@@ -134,7 +131,7 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let outcome = Pin::new(&mut self.future).poll(cx);
         // The future finds out by itself, at the next write or read, that the stream is broken.
-        let _ = lock(&self.driver.0).poll_send(cx);
+        let _ = self.driver.0.lock().poll_send(cx);
         outcome
     }
 }

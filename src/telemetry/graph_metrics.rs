@@ -4,8 +4,8 @@
 //! Ledgers are plain atomics that the data path adds to; they are read only here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 
 use metrics::{Label, counter, gauge};
 
@@ -81,11 +81,7 @@ fn label(key: &'static str, value: &str) -> Label {
 }
 
 fn publish_receiver(entry: &ReceiverMetrics) {
-    let transports = entry
-        .counts
-        .transports
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let transports = entry.counts.transports.lock();
     for (what, count) in ENTRY_COUNTS {
         let name = format!("otelcol_receiver_{what}_{}", entry.signal.items());
         let receiver = || label("receiver", &entry.receiver);

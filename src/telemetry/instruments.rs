@@ -1,12 +1,13 @@
 //! The recorder behind a push: values as OpenTelemetry's SDK asks for them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
+use parking_lot::Mutex;
 
 use super::catalogue::{Kind, find};
 
@@ -36,13 +37,13 @@ impl Instruments {
 
     /// The value of a series, whose instrument is there from then on.
     fn value(&self, key: &Key, kind: Kind) -> Option<Arc<AtomicU64>> {
-        let mut families = lock(&self.families);
+        let mut families = self.families.lock();
         let make = || self.make(key.name(), kind);
         let family = families.entry(key.name().to_owned()).or_insert_with(make);
         let Family::Asked(series) = family else {
             return None;
         };
-        let mut series = lock(series);
+        let mut series = series.lock();
         let (_, value) = series
             .entry(key.clone())
             .or_insert_with(|| (attributes(key), Arc::default()));
@@ -107,7 +108,7 @@ impl Instruments {
 }
 
 fn each(series: &Series, mut observe: impl FnMut(&[KeyValue], u64)) {
-    for (attributes, value) in lock(series).values() {
+    for (attributes, value) in series.lock().values() {
         observe(attributes, value.load(Acquire));
     }
 }
@@ -133,7 +134,7 @@ impl Recorder for Instruments {
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        let mut families = lock(&self.families);
+        let mut families = self.families.lock();
         let make = || self.make(key.name(), Kind::Histogram(super::catalogue::ITEMS));
         let family = families.entry(key.name().to_owned()).or_insert_with(make);
         let Family::Told(histogram) = family else {
@@ -156,8 +157,4 @@ impl HistogramFn for Told {
     fn record(&self, value: f64) {
         self.histogram.record(value, &self.attributes);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,12 @@
 //! The pages of tidegate's own metrics. Separate from every receiver, so that they answer when those don't.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
+use parking_lot::Mutex;
 use tidegate_engine::AttributeRef;
 use tokio::sync::Semaphore;
 
@@ -82,13 +83,13 @@ impl Page {
         let begun = Instant::now();
         publisher.publish();
         let text = Bytes::from(self.target.clone() + &self.rendering.text());
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         *last = Some((begun, text.clone()));
         text
     }
 
     fn last(&self) -> Option<(Instant, Bytes)> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.lock().clone()
     }
 }
 

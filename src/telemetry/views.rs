@@ -1,9 +1,10 @@
 //! `service::telemetry::metrics::views`: metrics that are dropped, and attributes that are left out.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Key};
+use parking_lot::Mutex;
 
 use super::catalogue::{CATALOGUE, Described, Kind};
 use super::config::{NoEffect, Selected};
@@ -266,7 +267,7 @@ impl Views {
 
     /// The counter of a series whose values are added to another one.
     pub(super) fn counter(&self, key: &Key, sum: impl FnOnce() -> Counter) -> Counter {
-        let mut shares = lock(&self.counters);
+        let mut shares = self.counters.lock();
         let share = shares.entry(key.clone()).or_insert_with(|| {
             Arc::new(CounterShare {
                 own: Mutex::default(),
@@ -278,10 +279,10 @@ impl Views {
 
     /// The gauge of a series whose values are added to that of `reduced`.
     pub(super) fn gauge(&self, key: &Key, reduced: Key, make: impl FnOnce(&Key) -> Gauge) -> Gauge {
-        let mut shares = lock(&self.gauges);
+        let mut shares = self.gauges.lock();
         let share = shares.entry(key.clone()).or_insert_with(|| {
             let shown = make(&reduced);
-            let mut totals = lock(&self.totals);
+            let mut totals = self.totals.lock();
             let total = totals.entry(reduced).or_insert_with(|| Total::new(shown));
             Arc::new(GaugeShare::new(total.clone()))
         });
@@ -315,12 +316,12 @@ struct CounterShare {
 
 impl CounterFn for CounterShare {
     fn increment(&self, value: u64) {
-        *lock(&self.own) += value;
+        *self.own.lock() += value;
         self.sum.increment(value);
     }
 
     fn absolute(&self, value: u64) {
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         self.sum.increment(value.saturating_sub(*own));
         *own = value.max(*own);
     }
@@ -344,7 +345,7 @@ impl GaugeShare {
     }
 
     fn change(&self, to: impl FnOnce(f64) -> f64) {
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         let value = Some(to(own.unwrap_or_default())).filter(|value| value.is_finite());
         self.total.replace(*own, value);
         *own = value;
@@ -380,17 +381,13 @@ impl Total {
 
     /// One of the gauges has another value.
     fn replace(&self, old: Option<f64>, new: Option<f64>) {
-        let mut total = lock(&self.sum);
+        let mut total = self.sum.lock();
         let (sum, count) = *total;
         let count = count + usize::from(new.is_some()) - usize::from(old.is_some());
         let sum = sum - old.unwrap_or_default() + new.unwrap_or_default();
         *total = if count == 0 { (0.0, 0) } else { (sum, count) };
         self.shown.set(if count == 0 { NO_VALUE } else { sum });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

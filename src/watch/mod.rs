@@ -15,12 +15,13 @@ pub(crate) mod testing;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use backlog::{Backlog, Ended, Unread, backlog};
 pub use filter::Filter;
 pub use follow::{Follow, WatchEvent};
+use parking_lot::{Mutex, MutexGuard};
 pub use refresh::refresh;
 use tidegate_engine::{
     Answer, Attributes, Composite, Declaration, Freshness, Hysteresis, Threshold, UnixNanos,
@@ -266,6 +267,6 @@ impl Watched {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }

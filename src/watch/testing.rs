@@ -1,8 +1,9 @@
 //! For tests: composites that can be fed and watched.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tidegate_engine::{
     AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Evaluated, Events, Expression,
     Function, Grouping, Instrument, Kind, Lease, OnStale, Pattern, Schema, Source, SourceId, Threshold,
@@ -178,29 +179,27 @@ struct DoorState {
 impl Door {
     /// Counts from 0 again who comes.
     pub(crate) fn close(&self) {
-        *self.state.lock().expect("no panic") = DoorState {
+        *self.state.lock() = DoorState {
             is_closed: true,
             entered: 0,
         };
     }
 
     pub(crate) fn open(&self) {
-        self.state.lock().expect("no panic").is_closed = false;
+        self.state.lock().is_closed = false;
         self.changed.notify_all();
     }
 
     /// Computations since it was closed.
     pub(crate) fn entered(&self) -> usize {
-        self.state.lock().expect("no panic").entered
+        self.state.lock().entered
     }
 
     fn pass(&self) {
-        let mut state = self.state.lock().expect("no panic");
+        let mut state = self.state.lock();
         state.entered += 1;
-        let wait = self
-            .changed
-            .wait_timeout_while(state, 2 * READERS, |state| state.is_closed);
-        drop(wait.expect("no panic"));
+        self.changed
+            .wait_while_for(&mut state, |state| state.is_closed, 2 * READERS);
     }
 }
 
@@ -238,7 +237,7 @@ impl Computed {
         let passed = door.clone();
         composite.computed_by(move |_| {
             let thread = std::thread::current().name().map(str::to_owned);
-            noted.lock().expect("no panic").push(thread);
+            noted.lock().push(thread);
             passed.pass();
             Ok(Evaluated {
                 values: vec![(Attributes::default(), 7.0)],
@@ -281,10 +280,10 @@ impl Computed {
             assert!(begun.elapsed() < READERS, "no reader has it computed");
             // A busy machine may take long for it: then readers do without.
             self.watched.composite().compute(unix_now());
-            self.threads.lock().expect("no panic").clear();
+            self.threads.lock().clear();
             tokio::time::sleep(Duration::from_millis(15)).await;
             ask().await;
-            let threads = std::mem::take(&mut *self.threads.lock().expect("no panic"));
+            let threads = std::mem::take(&mut *self.threads.lock());
             if !threads.is_empty() {
                 break threads;
             }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ impl Attempts {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Instant>> {
-        self.whole_at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.whole_at.lock()
     }
 }
 

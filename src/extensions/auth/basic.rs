@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::attempts::Attempts;
@@ -208,8 +209,8 @@ struct Known {
 }
 
 impl Known {
-    fn right(&self) -> std::sync::MutexGuard<'_, Right> {
-        self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    fn right(&self) -> parking_lot::MutexGuard<'_, Right> {
+        self.right.lock()
     }
 }
 

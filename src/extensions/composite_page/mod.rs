@@ -6,10 +6,11 @@ mod tests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tidegate_engine::{Attributes, Freshness};
 use tidegate_page::{Entry, Page, Published, canonical_labels};
 use tokio::task::JoinHandle;
@@ -122,13 +123,13 @@ impl Lifecycle for CompositePage {
                 tracing::warn!(%error, "the page of composites could not be removed");
             }
         });
-        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.writer.lock() = Some(task);
         Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
         self.stopping.cancel();
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer.lock().take();
         if let Some(writer) = writer {
             // The file goes with the process in any case.
             let _ = tokio::time::timeout_at(deadline.into(), writer).await;

@@ -6,11 +6,12 @@ mod pages;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use http::StatusCode;
+use parking_lot::Mutex;
 
 use crate::component::slow::{Observer, Slow};
 use crate::component::{
@@ -128,7 +129,7 @@ struct SlowBatches(Mutex<VecDeque<Slow>>);
 
 impl SlowBatches {
     fn note(&self, slow: Slow) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if kept.len() == KEPT {
             kept.pop_front();
         }
@@ -136,7 +137,7 @@ impl SlowBatches {
     }
 
     fn list(&self) -> Vec<Slow> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         kept.iter().cloned().collect()
     }
 }

@@ -1,7 +1,8 @@
 //! Pools of codecs: to make a codec costs as much as to compress a small body.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The most idle codecs of one kind. More are made on demand, and dropped after use.
 const MAX_IDLE: usize = 4;
@@ -21,13 +22,13 @@ impl<T> CodecPool<T> {
         make: impl FnOnce() -> io::Result<T>,
         work: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<R, E> {
-        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.0.lock().pop();
         let mut codec = match idle {
             Some(codec) => codec,
             None => make()?,
         };
         let result = work(&mut codec)?;
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.0.lock();
         if idle.len() < MAX_IDLE {
             idle.push(codec);
         }
@@ -66,6 +67,6 @@ mod tests {
             pool.with(|| Ok(0), deeper).unwrap();
         }
         nest(&pool, 2 * MAX_IDLE);
-        assert_eq!(pool.0.lock().unwrap().len(), MAX_IDLE);
+        assert_eq!(pool.0.lock().len(), MAX_IDLE);
     }
 }

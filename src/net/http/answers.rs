@@ -8,13 +8,14 @@
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Busy;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -39,7 +40,7 @@ struct Sending {
 
 impl Answers {
     fn lock(&self) -> MutexGuard<'_, Sending> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn begin(&self) -> u64 {

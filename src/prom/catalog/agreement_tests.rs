@@ -1,8 +1,9 @@
 //! A page and a query of one moment show the same, whatever series do and whichever looks first.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use tidegate_engine::{
     Attributes, Data, ExponentialHistogram, Histogram, Limits, Rule, Table, Temporality, UnixNanos, Value,
@@ -92,7 +93,7 @@ struct Exporter {
 
 impl Exposes for Exporter {
     fn live(&self) -> Vec<Arc<Table>> {
-        self.live.lock().unwrap().clone()
+        self.live.lock().clone()
     }
 
     fn own(&self) -> &Arc<Table> {
@@ -261,7 +262,7 @@ impl Gateway {
             }
             Step::Reload(at) => {
                 self.tables[at] = table("aggregate/other");
-                *self.exporter.live.lock().unwrap() = self.tables[..2].to_vec();
+                *self.exporter.live.lock() = self.tables[..2].to_vec();
             }
             Step::Page => _ = self.page(),
             Step::Query => _ = self.query(),

@@ -5,9 +5,10 @@
 //! noted where data passes: a thread looks once a second.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_engine::{
     Cadence, DEFAULT_LEASE_NS, Key, LookupResult, Reading, Resource, SlotId, Table, UnixNanos, Value, clock,
     patience_ns,
@@ -111,7 +112,7 @@ impl Senders {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Records the resources of series that have arrived in `table`, in their order. Hold no lock of the

@@ -25,9 +25,10 @@ mod targets;
 mod tests;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_engine::{Attributes, Composite, Table, UnixNanos, clock};
 use tidegate_promql::{
     History, HistoryLimits, Instant as Answer, Labels, MAX_SAMPLES, Millis, NAME, Options, Patience, Query,
@@ -200,7 +201,7 @@ impl View {
             style,
             tables,
         };
-        let mut all = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.expositions.lock();
         all.push(exposition);
     }
 
@@ -211,7 +212,7 @@ impl View {
 
     /// All tables, each once, with the style that names their series.
     pub fn named_tables(&self) -> Vec<NamedTable> {
-        let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
+        let expositions = self.expositions.lock();
         let mut in_order: Vec<&Exposition> = expositions.iter().collect();
         // Stable: the others keep their order.
         in_order.sort_by_key(|one| self.preferred.get().is_none_or(|name| **name != *one.exporter));
@@ -296,7 +297,7 @@ impl View {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.waiting.fetch_add(1, Relaxed);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         self.waiting.fetch_sub(1, Relaxed);
         state
     }
@@ -356,7 +357,7 @@ impl View {
     /// Records how resources report, without reading values. Call it about once a second where nothing is
     /// recorded.
     pub fn attend(&self, now: UnixNanos) {
-        let mut attended = self.attended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attended = self.attended.lock();
         attended.retain(|(table, _)| table.strong_count() > 0);
         for NamedTable { table, .. } in self.named_tables() {
             let is_it = |(known, _): &(Weak<Table>, u64)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&table));

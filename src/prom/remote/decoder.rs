@@ -20,9 +20,10 @@ mod resolve;
 mod resource;
 
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tidegate_engine::{
     AttributesBuilder, Exemplar, Future, FutureAction, Key, KeyHasher, Point, Rejection, Resource,
     Series as Stream, UnixNanos, Value, clock,
@@ -349,7 +350,7 @@ impl RequestDecoder<'_> {
             None => hasher.write_u64(decoder.families.version()),
         }
         let key = hasher.key();
-        let mut shard = decoder.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = decoder.shard(key).lock();
         let make = || {
             let said = match self.version {
                 Version::Two => series.metadata.map(family::Said::of).unwrap_or_default(),

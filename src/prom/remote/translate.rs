@@ -12,8 +12,9 @@
 mod say;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_engine::{Data, Exemplar, Future, Key, Sample, Series as Stream, UnixNanos};
 
@@ -97,7 +98,7 @@ impl Translator {
 
     /// Series of batches, in the order of their arrival.
     pub(crate) fn translate(&self, batches: &[Batch]) -> Translation {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let mut building = Building {
             settings: &self.settings,
             most: most(&self.memory),

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::Weak;
 
+use parking_lot::Mutex;
 use tidegate_engine::{Metric, UnixNanos};
 use tidegate_promql::{NAME, Selection};
 
@@ -115,15 +116,12 @@ impl<'a> Asked<'a> {
 
     /// What the query has met until now.
     pub fn query_warnings(&self) -> QueryWarnings {
-        self.warnings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.warnings.lock().clone()
     }
 
     pub(super) fn note(&self, state: &State, selection: &Selection) {
         let unknown = selection.name().filter(|name| !self.view.is_known(state, name));
-        let mut notes = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.warnings.lock();
         if let Some(name) = unknown {
             let meant = self.view.meant(state, name);
             notes.unknown.insert(name.to_owned(), meant);

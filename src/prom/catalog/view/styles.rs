@@ -1,6 +1,6 @@
 //! How exporters name series, for those who compare names before there is a series.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::View;
 use crate::prom::Style;
@@ -8,7 +8,7 @@ use crate::prom::Style;
 impl View {
     /// The styles of all exporters, and that of series which no exporter shows.
     pub fn styles(&self) -> Vec<Arc<Style>> {
-        let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
+        let expositions = self.expositions.lock();
         let styles = expositions.iter().map(|one| &one.style).chain([&self.plain]);
         styles.cloned().collect()
     }

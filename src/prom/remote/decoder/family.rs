@@ -1,8 +1,10 @@
 //! What 1.0 says of metrics, apart from their series.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::{Kind, Metadata};
 
@@ -53,7 +55,7 @@ impl Families {
 
     /// Records the metadata of a metric.
     pub(super) fn record(&self, metadata: &Metadata<'_>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let said = Said::of(*metadata);
         if metadata.family.is_empty() || known.families.get(metadata.family) == Some(&said) {
             return;
@@ -70,7 +72,7 @@ impl Families {
     pub(super) fn said(&self, series: &str) -> Said {
         /// What a series' name may have behind that of its metric.
         const SUFFIXES: [&str; 6] = ["_bucket", "_sum", "_count", "_total", "_created", "_info"];
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let stems = SUFFIXES.iter().filter_map(|suffix| series.strip_suffix(suffix));
         let mut names = [series].into_iter().chain(stems);
         names

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tidegate_engine::{AttributeRef, Attributes, AttributesBuilder, Key, Resource};
 
 /// Places that are kept without asking who needs them.
@@ -21,7 +22,7 @@ pub(super) struct Place {
 impl Place {
     /// The resource as it is now, and the version that this is.
     pub(super) fn resource(&self) -> (Arc<Resource>, u64) {
-        let resource = self.resource.lock().unwrap_or_else(PoisonError::into_inner);
+        let resource = self.resource.lock();
         (resource.clone(), self.version.load(Relaxed))
     }
 
@@ -35,7 +36,7 @@ impl Place {
 
     /// From now on it is this one.
     pub(super) fn tell(&self, told: &Arc<Resource>) {
-        let mut resource = self.resource.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resource = self.resource.lock();
         if !Arc::ptr_eq(&resource, told) && **resource != **told {
             *resource = told.clone();
             self.version.fetch_add(1, Relaxed);
@@ -59,7 +60,7 @@ impl Resources {
     /// The place of the resource of this job and instance.
     pub(super) fn of(&self, job: &str, instance: &str, builder: &mut AttributesBuilder) -> Arc<Place> {
         let key = Key::of_value(&(job, instance));
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if let Some(place) = all.places.get(&key).and_then(Weak::upgrade) {
             return place;
         }
@@ -111,7 +112,7 @@ mod tests {
             resources.of("j", &instance.to_string(), &mut builder);
         }
         assert!(Arc::ptr_eq(&kept, &resources.of("j", "kept", &mut builder)));
-        let places = resources.0.lock().unwrap().places.len();
+        let places = resources.0.lock().places.len();
         assert!(places <= SPARE + 3, "{places}");
     }
 }
