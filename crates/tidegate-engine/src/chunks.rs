@@ -224,9 +224,10 @@ impl<T> Cursor<'_, T> {
     #[inline]
     pub(crate) fn held(&mut self, at: u32) -> Option<&mut T> {
         let (held, slots) = self.held.as_mut()?;
-        match *held == at / CHUNK {
-            true => slots.get_mut((at % CHUNK) as usize),
-            false => None,
+        if *held == at / CHUNK {
+            slots.get_mut((at % CHUNK) as usize)
+        } else {
+            None
         }
     }
 

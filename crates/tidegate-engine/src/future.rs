@@ -37,9 +37,10 @@ impl Future {
     /// unknown: the later one counts. After that, senders have been set as well.
     pub fn latest(&self, now: UnixNanos) -> UnixNanos {
         let wall = clock::wall(now);
-        let latest = match clock::was_set_lately(now) {
-            true => wall.max(now),
-            false => wall,
+        let latest = if clock::was_set_lately(now) {
+            wall.max(now)
+        } else {
+            wall
         };
         latest.saturating_add(nanos(self.tolerance))
     }

@@ -204,12 +204,11 @@ fn run(points: usize, seed: u64) {
             // A run shorter than the differences of clocks looks like the one before it.
             let is_settled = now + source.ahead - SKEW > source.start + 2 * SKEW + DELAY;
             if is_settled && random.is_one_in(RESTARTS / 60.0) {
-                match random.is_one_in(RENAMED) {
-                    true => {
-                        *source = Source::new(names, now, &mut random);
-                        names += 1;
-                    }
-                    false => source.restart(now, &mut random),
+                if random.is_one_in(RENAMED) {
+                    *source = Source::new(names, now, &mut random);
+                    names += 1;
+                } else {
+                    source.restart(now, &mut random);
                 }
                 continue;
             }

@@ -54,9 +54,10 @@ impl Labels {
 
     fn put(&mut self, text: &str, escaped: bool) -> Range<usize> {
         let start = self.text.len();
-        match escaped && text.contains('\\') {
-            true => unescape(text, true, &mut self.text),
-            false => self.text.push_str(text),
+        if escaped && text.contains('\\') {
+            unescape(text, true, &mut self.text)
+        } else {
+            self.text.push_str(text)
         }
         start..self.text.len()
     }
@@ -206,9 +207,10 @@ impl Cursor<'_> {
             return Ok((self.quoted(true, Problem::ExpectedLabelName)?, true));
         }
         self.at = scan::label_name(self.bytes, start);
-        match self.at > start {
-            true => Ok((start..self.at, false)),
-            false => Err(self.fault(Problem::ExpectedLabelName)),
+        if self.at > start {
+            Ok((start..self.at, false))
+        } else {
+            Err(self.fault(Problem::ExpectedLabelName))
         }
     }
 

@@ -141,9 +141,10 @@ impl NativeHistogram {
             && self.zero_count == 0
             && self.zero_count_float == 0.0
             && self.zero_threshold == 0.0;
-        match fits && first && bare {
-            true => Ok(()),
-            false => Err(BadHistogram::Parts),
+        if fits && first && bare {
+            Ok(())
+        } else {
+            Err(BadHistogram::Parts)
         }
     }
 
@@ -183,8 +184,9 @@ fn check_spans(spans: &[Span], buckets: usize) -> Result<(), BadHistogram> {
         return Err(BadHistogram::SpanOffset);
     }
     let length: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
-    match length == buckets as u64 {
-        true => Ok(()),
-        false => Err(BadHistogram::SpanLength(length, buckets as u64)),
+    if length == buckets as u64 {
+        Ok(())
+    } else {
+        Err(BadHistogram::SpanLength(length, buckets as u64))
     }
 }

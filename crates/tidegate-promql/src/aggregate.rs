@@ -24,9 +24,10 @@ struct Grouped {
 
 fn grouped(node: &Aggregate, rows: &Rows) -> Grouped {
     let grouping = &node.grouping;
-    let keep = match grouping.is_without {
-        true => Keep::Without(&grouping.labels),
-        false => Keep::By(&grouping.labels),
+    let keep = if grouping.is_without {
+        Keep::Without(&grouping.labels)
+    } else {
+        Keep::By(&grouping.labels)
     };
     let mut groups = Groups::new(keep);
     let places = rows.labels.iter();
@@ -208,13 +209,14 @@ fn summed(operator: Aggregation, rows: &Rows, groups: &Grouped) -> Rows {
             _ => sum.value(),
         };
     }
-    match overflown {
-        false => made,
+    if overflown {
         // The mean may be finite where the sum is not.
-        true => by_cell(rows, groups, |_, members| {
+        by_cell(rows, groups, |_, members| {
             let numbers: Vec<f64> = members.iter().filter_map(|member| member.cell.float()).collect();
             (!numbers.is_empty()).then(|| SampleValue::Float(fold(operator, &numbers)))
-        }),
+        })
+    } else {
+        made
     }
 }
 

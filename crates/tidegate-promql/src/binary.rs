@@ -42,9 +42,10 @@ pub(super) fn link(
         (Value::Scalar(left), Value::Vector(right)) => {
             Value::Vector(operation.with_scalar(right, &left, true)?)
         }
-        (Value::Vector(left), Value::Vector(right)) => Value::Vector(match operator.is_set() {
-            true => sets(link, left, right)?,
-            false => operation.vectors(&left, &right)?,
+        (Value::Vector(left), Value::Vector(right)) => Value::Vector(if operator.is_set() {
+            sets(link, left, right)?
+        } else {
+            operation.vectors(&left, &right)?
         }),
         _ => return execution("an operator takes scalars and vectors"),
     })
@@ -90,9 +91,12 @@ impl Operation<'_> {
     /// `kept`: the value that a comparison keeps.
     fn of_cells(&self, left: Cell<'_>, right: Cell<'_>, kept: Cell<'_>) -> Option<SampleValue> {
         let operator = self.link.operator;
-        let compared = |holds: bool| match self.link.matching.as_bool {
-            true => Some(as_bool(holds)),
-            false => holds.then(|| kept.value()),
+        let compared = |holds: bool| {
+            if self.link.matching.as_bool {
+                Some(as_bool(holds))
+            } else {
+                holds.then(|| kept.value())
+            }
         };
         match (left, right) {
             (Cell::Float(left), Cell::Float(right)) if operator.is_comparison() => {
@@ -124,14 +128,17 @@ impl Operation<'_> {
         for row in 0..rows.len() {
             let plain = rows.row_mut(row).iter_mut().zip(numbers);
             for (value, number_there) in plain.filter(|(value, _)| !is_absent(**value)) {
-                let (left, right) = match swapped {
-                    true => (*number_there, *value),
-                    false => (*value, *number_there),
+                let (left, right) = if swapped {
+                    (*number_there, *value)
+                } else {
+                    (*value, *number_there)
                 };
-                *value = match is_filter {
-                    false => number(operator, left, right),
-                    true if holds(operator, left, right) => *value,
-                    true => super::rows::ABSENT,
+                *value = if !is_filter {
+                    number(operator, left, right)
+                } else if holds(operator, left, right) {
+                    *value
+                } else {
+                    super::rows::ABSENT
                 };
             }
         }
@@ -145,9 +152,10 @@ impl Operation<'_> {
                 rows.set(at / rows.steps, at % rows.steps, value);
             }
         }
-        match self.keeps_name() {
-            true => Ok(rows),
-            false => rows.nameless(),
+        if self.keeps_name() {
+            Ok(rows)
+        } else {
+            rows.nameless()
         }
     }
 
@@ -222,9 +230,10 @@ impl Operation<'_> {
     /// The labels of a match.
     fn labels(&self, labels: Labels, one: &Rows, other: usize) -> Labels {
         let matching = &self.link.matching;
-        let mut out = match self.keeps_name() {
-            true => labels,
-            false => labels.nameless(),
+        let mut out = if self.keeps_name() {
+            labels
+        } else {
+            labels.nameless()
         };
         if matching.group == Group::None
             && let Some(names) = &matching.labels

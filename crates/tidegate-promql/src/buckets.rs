@@ -170,13 +170,12 @@ fn join(
                 continue;
             }
             let there = &mut made.row_mut(place)[step];
-            match place < classics && !is_absent(*there) {
-                true => {
-                    *there = ABSENT;
-                    let name = if row < rows.len() { rows.name(row) } else { "" };
-                    notes.add(Note::MixedClassicNative(name.to_owned()), span);
-                }
-                false => *there = value,
+            if place < classics && !is_absent(*there) {
+                *there = ABSENT;
+                let name = if row < rows.len() { rows.name(row) } else { "" };
+                notes.add(Note::MixedClassicNative(name.to_owned()), span);
+            } else {
+                *there = value;
             }
         }
     }

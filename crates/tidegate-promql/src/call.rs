@@ -180,10 +180,7 @@ impl Eval {
         if matches!(name, "rate" | "increase") {
             self.note_gauges(&rows, range);
         }
-        match keeps_name {
-            true => Ok(rows),
-            false => rows.nameless(),
-        }
+        if keeps_name { Ok(rows) } else { rows.nameless() }
     }
 
     /// Refuses numbers that a function of ranges has no use for.

@@ -235,9 +235,10 @@ impl Eval {
         const LOOK_EVERY: usize = 4096;
         let unlooked = self.unlooked.get().saturating_add(work);
         self.unlooked.set(unlooked);
-        match unlooked < LOOK_EVERY {
-            true => Ok(()),
-            false => self.look(),
+        if unlooked < LOOK_EVERY {
+            Ok(())
+        } else {
+            self.look()
         }
     }
 

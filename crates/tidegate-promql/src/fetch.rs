@@ -22,9 +22,10 @@ impl Eval {
                     count: if vs.at.is_some() { 1 } else { steps.count },
                     ..steps
                 };
-                let need = match needs_past || vs.offset.is_some() || vs.at.is_some() {
-                    true => Need::Steps(seen),
-                    false => Need::Newest,
+                let need = if needs_past || vs.offset.is_some() || vs.at.is_some() {
+                    Need::Steps(seen)
+                } else {
+                    Need::Newest
                 };
                 self.fetch_for(
                     vs,

@@ -71,9 +71,10 @@ fn below(value: f64, high: f64) -> f64 {
 /// The inverse of `sinh`, of large numbers too.
 fn asinh(value: f64) -> f64 {
     const LARGE: f64 = 1e150;
-    match value.abs() > LARGE && value.is_finite() {
-        true => (value.abs().ln() + std::f64::consts::LN_2).copysign(value),
-        false => value.asinh(),
+    if value.abs() > LARGE && value.is_finite() {
+        (value.abs().ln() + std::f64::consts::LN_2).copysign(value)
+    } else {
+        value.asinh()
     }
 }
 
@@ -153,12 +154,11 @@ fn natural(a: &str, b: &str) -> std::cmp::Ordering {
             return a.cmp(b);
         }
         let are_numbers = starts_with_digit(one) && starts_with_digit(other);
-        let order = match are_numbers {
-            true => {
-                let (one, other) = (one.trim_start_matches('0'), other.trim_start_matches('0'));
-                one.len().cmp(&other.len()).then_with(|| one.cmp(other))
-            }
-            false => one.cmp(other),
+        let order = if are_numbers {
+            let (one, other) = (one.trim_start_matches('0'), other.trim_start_matches('0'));
+            one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+        } else {
+            one.cmp(other)
         };
         if order.is_ne() {
             return order;
@@ -193,9 +193,10 @@ const MAX_VALUE_BYTES: usize = 64 << 10;
 /// A label's new value, unless it is too long. It counts as the samples that take as much memory.
 fn new_value(value: String, function: &str, eval: &Eval) -> Result<String, QueryError> {
     eval.spend(value.len() / SAMPLE_BYTES)?;
-    match value.len() <= MAX_VALUE_BYTES {
-        true => Ok(value),
-        false => too_long(function),
+    if value.len() <= MAX_VALUE_BYTES {
+        Ok(value)
+    } else {
+        too_long(function)
     }
 }
 
@@ -281,8 +282,9 @@ pub(super) fn label_join(rows: Rows, texts: &[String], eval: &Eval) -> Result<Ro
 }
 
 fn check_name(name: &str, function: &str) -> Result<(), QueryError> {
-    match name.is_empty() {
-        true => execution(format!("invalid destination label name in {function}(): {name}")),
-        false => Ok(()),
+    if name.is_empty() {
+        execution(format!("invalid destination label name in {function}(): {name}"))
+    } else {
+        Ok(())
     }
 }

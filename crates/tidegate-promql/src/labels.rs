@@ -23,9 +23,12 @@ pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 /// By names and values in turn. Texts that are shared, as names are, are not read.
 impl Ord for Labels {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let texts = |a: &Arc<str>, b: &Arc<str>| match Arc::ptr_eq(a, b) {
-            true => std::cmp::Ordering::Equal,
-            false => a.cmp(b),
+        let texts = |a: &Arc<str>, b: &Arc<str>| {
+            if Arc::ptr_eq(a, b) {
+                std::cmp::Ordering::Equal
+            } else {
+                a.cmp(b)
+            }
         };
         let pairs = self.0.iter().zip(&*other.0);
         let mut orders = pairs.map(|(a, b)| texts(&a.0, &b.0).then_with(|| texts(&a.1, &b.1)));
@@ -77,9 +80,10 @@ impl Labels {
 
     /// Only the labels whose names `keep` accepts.
     pub fn filter(&self, keep: impl Fn(&str) -> bool) -> Self {
-        match self.0.iter().all(|(name, _)| keep(name)) {
-            true => self.clone(),
-            false => Self(self.0.iter().filter(|(name, _)| keep(name)).cloned().collect()),
+        if self.0.iter().all(|(name, _)| keep(name)) {
+            self.clone()
+        } else {
+            Self(self.0.iter().filter(|(name, _)| keep(name)).cloned().collect())
         }
     }
 
@@ -314,9 +318,12 @@ fn anchored(pattern: &str, size: usize) -> Result<Option<Regex>, String> {
             .size_limit(size)
             .build()
     };
-    let compiled = compile(pattern).or_else(|error| match pattern.contains('{') {
-        true => compile(&without_lone_braces(pattern)).map_err(|_| error),
-        false => Err(error),
+    let compiled = compile(pattern).or_else(|error| {
+        if pattern.contains('{') {
+            compile(&without_lone_braces(pattern)).map_err(|_| error)
+        } else {
+            Err(error)
+        }
     });
     match compiled {
         Ok(compiled) => Ok(Some(compiled)),

@@ -119,13 +119,14 @@ impl Bucket {
     /// The share of its observations below a value in it.
     fn share_below(&self, value: f64) -> f64 {
         let within = |from: f64, to: f64, value: f64| (value - from) / (to - from);
-        match self.is_linear() {
-            true => within(self.lower, self.upper, value),
-            false => within(
+        if self.is_linear() {
+            within(self.lower, self.upper, value)
+        } else {
+            within(
                 self.lower.abs().log2(),
                 self.upper.abs().log2(),
                 value.abs().log2(),
-            ),
+            )
         }
     }
 }

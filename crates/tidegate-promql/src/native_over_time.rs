@@ -35,9 +35,10 @@ pub(super) fn over_time(
         _ => {}
     }
     if !of_histograms(name) {
-        let value = match is_unmixed {
-            true => None,
-            false => numbers(range, parameters).map(SampleValue::Float),
+        let value = if is_unmixed {
+            None
+        } else {
+            numbers(range, parameters).map(SampleValue::Float)
         };
         return (
             value,

@@ -55,9 +55,12 @@ impl Note {
     }
 
     fn text(&self) -> String {
-        let for_metric = |name: &String| match name.is_empty() {
-            true => String::new(),
-            false => format!(" for metric name {}", quoted(name)),
+        let for_metric = |name: &String| {
+            if name.is_empty() {
+                String::new()
+            } else {
+                format!(" for metric name {}", quoted(name))
+            }
         };
         match self {
             Self::InvalidQuantile(q) => format!("quantile value should be between 0 and 1, got {q}"),
@@ -120,9 +123,10 @@ impl Notebook {
     pub(super) fn into_notes(self, query: &str) -> Notes {
         let mut notes = Notes::default();
         for (note, span) in self.0.into_inner() {
-            let (kind, list) = match note.is_warning() {
-                true => ("warning", &mut notes.warnings),
-                false => ("info", &mut notes.infos),
+            let (kind, list) = if note.is_warning() {
+                ("warning", &mut notes.warnings)
+            } else {
+                ("info", &mut notes.infos)
             };
             let text = format!("PromQL {kind}: {} ({})", note.text(), position(query, span.start));
             list.push(text);
@@ -145,11 +149,10 @@ pub(super) fn go_shortest(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    match (-4..6).contains(&exponent) {
-        true => number.to_string(),
-        false => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
+    if (-4..6).contains(&exponent) {
+        number.to_string()
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{digits}e{sign}{:02}", exponent.abs())
     }
 }

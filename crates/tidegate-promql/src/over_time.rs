@@ -212,9 +212,10 @@ fn instantly(range: &Range<'_>, is_rate: bool) -> Option<f64> {
         last.value - before.value
     };
     let seconds = (last.time - before.time) as f64 / 1000.0;
-    match is_rate {
-        true => (seconds > 0.0).then(|| rise / seconds),
-        false => Some(rise),
+    if is_rate {
+        (seconds > 0.0).then(|| rise / seconds)
+    } else {
+        Some(rise)
     }
 }
 
@@ -294,10 +295,11 @@ pub(super) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
         sum.add(value);
         count += 1.0;
     }
-    match sum.value().is_finite() {
-        true => sum.mean(count),
+    if sum.value().is_finite() {
+        sum.mean(count)
+    } else {
         // The sum may overflow where the mean does not.
-        false => Sum::of(values.map(|value| value / count)),
+        Sum::of(values.map(|value| value / count))
     }
 }
 
@@ -315,11 +317,13 @@ pub(super) fn variance(values: impl Iterator<Item = f64>) -> f64 {
 
 /// The sample that `wins` over all before; NaN only where there is nothing else.
 fn extreme<'a>(range: &Range<'a>, wins: impl Fn(f64, f64) -> bool) -> Option<&'a Sample> {
-    let better =
-        |best: &'a Sample, sample: &'a Sample| match best.value.is_nan() || wins(sample.value, best.value) {
-            true => sample,
-            false => best,
-        };
+    let better = |best: &'a Sample, sample: &'a Sample| {
+        if best.value.is_nan() || wins(sample.value, best.value) {
+            sample
+        } else {
+            best
+        }
+    };
     range.samples.iter().reduce(better)
 }
 

@@ -58,9 +58,10 @@ impl Patience {
         if self.deadline.is_some_and(|deadline| Clock::now() > deadline) {
             return Err(QueryError::Timeout);
         }
-        match self.is_short.as_ref().is_some_and(|is_short| is_short()) {
-            true => Err(QueryError::Memory),
-            false => Ok(()),
+        if self.is_short.as_ref().is_some_and(|is_short| is_short()) {
+            Err(QueryError::Memory)
+        } else {
+            Ok(())
         }
     }
 }

@@ -159,17 +159,19 @@ impl Rows {
 
     /// The metric name of a row; empty if it is dropped.
     pub(super) fn name(&self, row: usize) -> &str {
-        match self.is_nameless {
-            true => "",
-            false => self.labels[row].get(NAME),
+        if self.is_nameless {
+            ""
+        } else {
+            self.labels[row].get(NAME)
         }
     }
 
     /// The labels of a row, without names if they are dropped.
     pub(super) fn shown(&self, row: usize) -> Labels {
-        match self.is_nameless {
-            true => self.labels[row].nameless(),
-            false => self.labels[row].clone(),
+        if self.is_nameless {
+            self.labels[row].nameless()
+        } else {
+            self.labels[row].clone()
         }
     }
 
@@ -181,9 +183,10 @@ impl Rows {
         self.is_nameless = true;
         let mut names = self.labels.iter().map(Labels::only_name);
         let first = names.next().unwrap_or(Some(""));
-        match first.is_some() && names.all(|name| name == first) {
-            true => Ok(self),
-            false => self.joined(),
+        if first.is_some() && names.all(|name| name == first) {
+            Ok(self)
+        } else {
+            self.joined()
         }
     }
 

@@ -78,15 +78,16 @@ pub(super) struct Windows<'a> {
 impl<'a> Windows<'a> {
     pub(super) fn of(series: &'a QuerySeries) -> Self {
         let floats = &*series.samples;
-        let floats = match floats.iter().any(Sample::is_stale) {
-            false => Cow::Borrowed(floats),
-            true => Cow::Owned(
+        let floats = if floats.iter().any(Sample::is_stale) {
+            Cow::Owned(
                 floats
                     .iter()
                     .filter(|sample| !sample.is_stale())
                     .copied()
                     .collect(),
-            ),
+            )
+        } else {
+            Cow::Borrowed(floats)
         };
         Self {
             floats,

@@ -128,9 +128,10 @@ fn take_payload<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 /// The payload of the next field, if it has this tag.
 fn take_field<'a>(from: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
-    match *take(from)? == [tag] {
-        true => take_payload(from),
-        false => None,
+    if *take(from)? == [tag] {
+        take_payload(from)
+    } else {
+        None
     }
 }
 

@@ -87,9 +87,10 @@ impl Attributes {
                 kept.extend_from_slice(entry.whole);
             }
         }
-        match kept.len() == self.encoded().len() {
-            true => self.clone(),
-            false => Self::of(&kept),
+        if kept.len() == self.encoded().len() {
+            self.clone()
+        } else {
+            Self::of(&kept)
         }
     }
 

@@ -92,9 +92,10 @@ impl DataQuality {
 }
 
 fn worse(one: Freshness, other: Freshness) -> Freshness {
-    match severity(other) > severity(one) {
-        true => other,
-        false => one,
+    if severity(other) > severity(one) {
+        other
+    } else {
+        one
     }
 }
 
@@ -275,9 +276,10 @@ impl Composite {
             (Some(one), Some(other)) => one.or(other),
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => DataQuality {
-                state: match evaluated.handles_absence {
-                    true => Freshness::Fresh,
-                    false => Freshness::Absent,
+                state: if evaluated.handles_absence {
+                    Freshness::Fresh
+                } else {
+                    Freshness::Absent
                 },
                 expected: 0,
                 reporting: 0,
@@ -311,13 +313,16 @@ impl Composite {
             (true, false) => {
                 let shown = values.iter();
                 shown
-                    .map(|(attributes, value)| match value.is_finite() {
-                        true => one(attributes, Some(*value)),
-                        false => Answer {
-                            state: Freshness::Absent,
-                            error: Some(format!("the expression gives {}", spelt(*value)).into()),
-                            ..one(attributes, None)
-                        },
+                    .map(|(attributes, value)| {
+                        if value.is_finite() {
+                            one(attributes, Some(*value))
+                        } else {
+                            Answer {
+                                state: Freshness::Absent,
+                                error: Some(format!("the expression gives {}", spelt(*value)).into()),
+                                ..one(attributes, None)
+                            }
+                        }
                     })
                     .collect()
             }

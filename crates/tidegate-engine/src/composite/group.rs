@@ -312,9 +312,10 @@ impl Group {
         self.held = value.or(self.held);
         let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
         // Levels of sources that have ended say nothing of now.
-        let (moments, quantiles) = match state.says_nothing() {
-            true => (Moments::NONE, Vec::new()),
-            false => (told.moments, told.quantiles),
+        let (moments, quantiles) = if state.says_nothing() {
+            (Moments::NONE, Vec::new())
+        } else {
+            (told.moments, told.quantiles)
         };
         let some = |value: f64| (moments.count > 0.0).then_some(value);
         Answer {
@@ -414,9 +415,10 @@ impl Group {
         };
         Told {
             value: across.combine(&values),
-            quantiles: match values.is_empty() {
-                true => Vec::new(),
-                false => declaration.quantiles.iter().map(quantile).collect(),
+            quantiles: if values.is_empty() {
+                Vec::new()
+            } else {
+                declaration.quantiles.iter().map(quantile).collect()
             },
             moments,
             any,

@@ -64,30 +64,29 @@ impl Composite {
             return group.clone();
         }
         let overflow = overflow_attributes();
-        let window = match self.declaration.is_by_series() {
-            true => 0,
-            false => self.cut.bytes(self.declaration.is_sketched()),
+        let window = if self.declaration.is_by_series() {
+            0
+        } else {
+            self.cut.bytes(self.declaration.is_sketched())
         };
         let budget = self.room.budget();
-        let reservation = match attributes == overflow {
-            true => Some(Reservation::certain(budget, GROUP_BYTES + window)),
-            false if groups.list.len() >= self.declaration.max_groups => {
-                self.room.note_overflow();
-                None
+        let reservation = if attributes == overflow {
+            Some(Reservation::certain(budget, GROUP_BYTES + window))
+        } else if groups.list.len() >= self.declaration.max_groups {
+            self.room.note_overflow();
+            None
+        } else {
+            let reserved = groups.reserve(|| {
+                let is_too_long = budget.is_too_long(attributes.bytes());
+                let bytes = GROUP_BYTES + window + weight(&attributes);
+                (!is_too_long)
+                    .then(|| Reservation::new(budget, bytes, 0))
+                    .flatten()
+            });
+            if reserved.is_none() {
+                self.room.note_group_without_room();
             }
-            false => {
-                let reserved = groups.reserve(|| {
-                    let is_too_long = budget.is_too_long(attributes.bytes());
-                    let bytes = GROUP_BYTES + window + weight(&attributes);
-                    (!is_too_long)
-                        .then(|| Reservation::new(budget, bytes, 0))
-                        .flatten()
-                });
-                if reserved.is_none() {
-                    self.room.note_group_without_room();
-                }
-                reserved
-            }
+            reserved
         };
         let Some(reservation) = reservation else {
             drop(groups);

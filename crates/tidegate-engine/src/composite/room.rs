@@ -127,17 +127,19 @@ impl Composite {
         let is_expression = self.declaration.expression.is_some();
         let mut all = Vec::new();
         if self.overflowed_groups() > 0 {
-            all.push(match is_expression {
-                true => format!("the composite `{name}` leaves groups out: `max_groups` is {max_groups}"),
-                false => format!(
+            all.push(if is_expression {
+                format!("the composite `{name}` leaves groups out: `max_groups` is {max_groups}")
+            } else {
+                format!(
                     "the composite `{name}` has no place for more groups, which share one: `max_groups` is {max_groups}"
-                ),
+                )
             });
         }
         if self.room.groups_without.load(Relaxed) > 0 {
-            let fate = match is_expression {
-                true => "leaves groups out",
-                false => "has no memory for more groups, which share one",
+            let fate = if is_expression {
+                "leaves groups out"
+            } else {
+                "has no memory for more groups, which share one"
             };
             all.push(format!(
                 "the composite `{name}` {fate}: too long, or more than the memory limit allows; group `by` fewer or \

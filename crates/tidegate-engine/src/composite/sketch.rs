@@ -265,9 +265,10 @@ impl Spread {
         };
         let (before, until) = (self.up_to(lower, true), self.up_to(upper, false));
         // At a single value, ranks are reached at once.
-        let value = match until > before && rank <= until {
-            true => lower + (rank - before) / (until - before) * (upper - lower),
-            false => upper,
+        let value = if until > before && rank <= until {
+            lower + (rank - before) / (until - before) * (upper - lower)
+        } else {
+            upper
         };
         Some(value.clamp(lower, upper))
     }

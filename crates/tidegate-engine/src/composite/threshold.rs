@@ -76,9 +76,10 @@ impl Hysteresis {
         let Some(value) = value.filter(|value| !value.is_nan()) else {
             return false;
         };
-        let changes = match self.is_crossed {
-            true => threshold.is_cleared_by(value),
-            false => threshold.is_crossed_by(value),
+        let changes = if self.is_crossed {
+            threshold.is_cleared_by(value)
+        } else {
+            threshold.is_crossed_by(value)
         };
         let is_early = self.changed != 0 && now.saturating_sub(self.changed) < nanos(threshold.min_interval);
         if changes && !is_early {

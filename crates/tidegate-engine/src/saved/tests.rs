@@ -96,9 +96,10 @@ proptest! {
             }),
             schema: Arc::new(Schema { kinds: kinds.collect() }),
             kinds: events.iter().map(|(kind, _, _)| *kind).collect(),
-            values: match whole {
-                true => Values::U64(events.iter().map(|(_, value, _)| *value).collect()),
-                false => Values::F64(events.iter().map(|(_, _, value)| *value).collect()),
+            values: if whole {
+                Values::U64(events.iter().map(|(_, value, _)| *value).collect())
+            } else {
+                Values::F64(events.iter().map(|(_, _, value)| *value).collect())
             },
             times: whole.then(|| events.iter().map(|(_, time, _)| *time).collect()),
             weights: (!whole).then(|| events.iter().map(|(_, _, weight)| *weight).collect()),

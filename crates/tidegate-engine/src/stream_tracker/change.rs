@@ -104,9 +104,10 @@ impl StreamTracker {
             return now;
         }
         self.last = LastValue::Number(now);
-        match monotonic && now.less(then) {
-            true => now,
-            false => now.minus(then),
+        if monotonic && now.less(then) {
+            now
+        } else {
+            now.minus(then)
         }
     }
 

@@ -115,9 +115,10 @@ impl Epochs {
     /// Bytes that they have allocated; `are_numbers`: their last values allocate none.
     pub(super) fn bytes(&self, are_numbers: bool) -> usize {
         let list = self.list.capacity() * EPOCH_BYTES;
-        match are_numbers {
-            true => list,
-            false => list + self.list.iter().map(|epoch| epoch.last.bytes()).sum::<usize>(),
+        if are_numbers {
+            list
+        } else {
+            list + self.list.iter().map(|epoch| epoch.last.bytes()).sum::<usize>()
         }
     }
 

@@ -49,9 +49,10 @@ impl StreamTracker {
             let is_newer = sample.time > self.time;
             return is_newer.then_some(Position::Folded).ok_or(Rejection::Late);
         }
-        match sample.time > self.time {
-            true => Ok(Position::Next),
-            false => Err(self.why_not_newer(data, sample)),
+        if sample.time > self.time {
+            Ok(Position::Next)
+        } else {
+            Err(self.why_not_newer(data, sample))
         }
     }
 
@@ -59,9 +60,10 @@ impl StreamTracker {
     fn why_not_newer(&self, data: Data, sample: &Sample<'_>) -> Rejection {
         let is_same = sample.time == self.time && self.equals_last(sample.value);
         let is_covered = sample.time < self.time && self.last.covers(data, sample.value);
-        match is_same || is_covered {
-            true => Rejection::Duplicate,
-            false => Rejection::Late,
+        if is_same || is_covered {
+            Rejection::Duplicate
+        } else {
+            Rejection::Late
         }
     }
 
@@ -73,9 +75,10 @@ impl StreamTracker {
     ) -> Result<Position, Rejection> {
         let oldest = self.newest().max(sample.time).saturating_sub(lateness_ns);
         let is_full = |out_of_order: &OutOfOrder| out_of_order.epochs.are_full(oldest);
-        match self.out_of_order.as_deref().is_some_and(is_full) {
-            true => Err(Rejection::Limit),
-            false => Ok(position),
+        if self.out_of_order.as_deref().is_some_and(is_full) {
+            Err(Rejection::Limit)
+        } else {
+            Ok(position)
         }
     }
 
@@ -121,9 +124,10 @@ impl StreamTracker {
             .out_of_order
             .as_ref()
             .and_then(|it| it.gap(sample.start, sample.time));
-        match gap.is_some() {
-            true => Ok(Position::Gap),
-            false => Err(Rejection::Late),
+        if gap.is_some() {
+            Ok(Position::Gap)
+        } else {
+            Err(Rejection::Late)
         }
     }
 }

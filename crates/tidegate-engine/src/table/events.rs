@@ -100,9 +100,10 @@ impl Table {
                 continue;
             }
             self.plan(state, &events.schema, events.observed);
-            return match state.takes_all {
-                true => None,
-                false => state.unmatched(events),
+            return if state.takes_all {
+                None
+            } else {
+                state.unmatched(events)
             };
         }
     }
@@ -118,9 +119,10 @@ impl Table {
         let settled = self.limits.future.settle(events, is_taken);
         let (events, future) = settled.as_ref().map_or((events, 0), |(kept, cut)| (kept, *cut));
         self.note_ahead(state, future > 0);
-        let absorbed = match state.takes_all || state.takes(events) {
-            true => state.fold(events, 0, None),
-            false => state.fold_taken(events),
+        let absorbed = if state.takes_all || state.takes(events) {
+            state.fold(events, 0, None)
+        } else {
+            state.fold_taken(events)
         };
         Some(Absorbed { future, ..absorbed })
     }
@@ -284,12 +286,11 @@ impl Table {
     }
 
     fn sweep_source(&self, state: &mut SourceState, now: UnixNanos) {
-        match state.source.lease.is_alive(now) {
-            true => {
-                self.flush_source(state);
-                self.touch_source(state, now);
-            }
-            false => self.part_from(state),
+        if state.source.lease.is_alive(now) {
+            self.flush_source(state);
+            self.touch_source(state, now);
+        } else {
+            self.part_from(state);
         }
     }
 
@@ -358,9 +359,10 @@ impl SourceState {
         if all([Op::Add, Op::UpDown]) {
             return;
         }
-        match all([Op::Last, Op::Member]) {
-            true => self.folds.keep_last(kind),
-            false => self.folds.detail(kind.into()),
+        if all([Op::Last, Op::Member]) {
+            self.folds.keep_last(kind)
+        } else {
+            self.folds.detail(kind.into())
         }
     }
 

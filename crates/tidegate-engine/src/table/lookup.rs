@@ -61,9 +61,10 @@ impl SeriesReader<'_> {
             return LookupResult::Gone;
         };
         cell.state.settle();
-        match cell.state.is_shown() {
-            true => reading(cell).map_or(LookupResult::Gone, LookupResult::Shown),
-            false => LookupResult::Hidden(&cell.series),
+        if cell.state.is_shown() {
+            reading(cell).map_or(LookupResult::Gone, LookupResult::Shown)
+        } else {
+            LookupResult::Hidden(&cell.series)
         }
     }
 }

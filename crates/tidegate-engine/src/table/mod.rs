@@ -267,9 +267,10 @@ impl Table {
     /// The interval at which the series of live sources of events are confirmed, in nanoseconds; 0 without such
     /// sources.
     pub fn confirmed_every_ns(&self) -> u64 {
-        match self.sources().is_empty() {
-            true => 0,
-            false => self.sweep_ns(),
+        if self.sources().is_empty() {
+            0
+        } else {
+            self.sweep_ns()
         }
     }
 
@@ -304,9 +305,10 @@ impl Table {
         let caps = Caps {
             series: self.limits.series,
             per_metric: self.limits.series_per_metric,
-            bytes: match self.bounds.is_tight() {
-                true => 0,
-                false => max_bytes.saturating_sub(of_streams),
+            bytes: if self.bounds.is_tight() {
+                0
+            } else {
+                max_bytes.saturating_sub(of_streams)
             },
         };
         let make = |series: &Series| State::new(series.metric.data, rule, start, clock::wall(now));

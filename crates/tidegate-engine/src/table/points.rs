@@ -177,9 +177,10 @@ impl Table {
                 None => phase = Phase::NoRoom,
             }
         }
-        match targets.is_empty() {
-            true => (targets, phase),
-            false => (targets, Phase::Live),
+        if targets.is_empty() {
+            (targets, phase)
+        } else {
+            (targets, Phase::Live)
         }
     }
 
@@ -232,9 +233,10 @@ impl Table {
         let mut is_again = false;
         // One place that takes, so that it is compiled into this one.
         let taken = loop {
-            let taken = match stream.targets.iter().all(|target| target.op == Op::Keep) {
-                true => self.keep(stream, sample, now, cells),
-                false => self.add(stream, sample, now, cells),
+            let taken = if stream.targets.iter().all(|target| target.op == Op::Keep) {
+                self.keep(stream, sample, now, cells)
+            } else {
+                self.add(stream, sample, now, cells)
             };
             let is_late = matches!(taken, Err(Rejection::Late | Rejection::Duplicate));
             if !is_late
@@ -429,9 +431,10 @@ impl Table {
         /// In expiry times, when there is less room.
         const SHORT: u64 = 4;
         let short = nanos(self.limits.expiry).saturating_mul(SHORT);
-        match self.streams.len() < self.limits.streams / ROOMY {
-            true => nanos(LONG).max(short),
-            false => short,
+        if self.streams.len() < self.limits.streams / ROOMY {
+            nanos(LONG).max(short)
+        } else {
+            short
         }
     }
 

@@ -95,9 +95,10 @@ impl Session<'_> {
         if sample.time == 0 {
             sample.time = clock::wall(self.now);
         }
-        let refused = match sample.time > self.latest {
-            true => self.refuse_future(key, &mut sample, identify),
-            false => None,
+        let refused = if sample.time > self.latest {
+            self.refuse_future(key, &mut sample, identify)
+        } else {
+            None
         };
         let outcome = refused.unwrap_or_else(|| match self.step(key, &sample) {
             Some(Step::Done(outcome)) => outcome,

@@ -375,9 +375,10 @@ fn histogram(count: u64) -> Histogram {
 proptest! {
     #[test]
     fn deltas_add_up_to_what_was_counted_whoever_restarts(events in events(), whole: bool) {
-        let data = match whole {
-            true => counter(Temporality::Cumulative),
-            false => Data::Histogram { temporality: Temporality::Cumulative },
+        let data = if whole {
+            counter(Temporality::Cumulative)
+        } else {
+            Data::Histogram { temporality: Temporality::Cumulative }
         };
         let mut reader = Reader::new(Temporality::Delta, data);
         let (mut start, mut time, mut count) = (BORN, BORN, 0u64);
@@ -387,9 +388,10 @@ proptest! {
             match event {
                 Event::Count(more) => {
                     count += u64::from(more) + 1;
-                    let value = match whole {
-                        true => Value::Int(count as i64),
-                        false => Value::Histogram(Box::new(histogram(count))),
+                    let value = if whole {
+                        Value::Int(count as i64)
+                    } else {
+                        Value::Histogram(Box::new(histogram(count)))
                     };
                     said += u64::from(more) + 1;
                     match reader.say(start, time, value) {
@@ -403,9 +405,10 @@ proptest! {
                 }
                 Event::ProducerRestarts => (start, count) = (time, 0),
                 Event::ReaderRestarts { from_cursor } => {
-                    let saved = match from_cursor {
-                        true => reader.cursor.clone(),
-                        false => reader.converter.save(),
+                    let saved = if from_cursor {
+                        reader.cursor.clone()
+                    } else {
+                        reader.converter.save()
                     };
                     let former = std::mem::replace(&mut reader, Reader::new(Temporality::Delta, data));
                     reader.converter.restore(&saved);

@@ -105,9 +105,10 @@ impl Scene {
     fn push(&mut self) {
         self.now += self.interval;
         self.pushes += 1;
-        let time = match self.is_scraped {
-            true => clock::wall(self.now),
-            false => self.now.checked_add_signed(self.offset * SECOND as i64).unwrap(),
+        let time = if self.is_scraped {
+            clock::wall(self.now)
+        } else {
+            self.now.checked_add_signed(self.offset * SECOND as i64).unwrap()
         };
         let start = |data: Data| {
             if data == DELTA {

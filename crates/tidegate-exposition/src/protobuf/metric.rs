@@ -122,9 +122,10 @@ impl<'a> Metric<'a> {
     }
 
     fn check_room(&self) -> Result<(), Problem> {
-        match self.parts.len() + self.exemplars.len() < MAX_PARTS {
-            true => Ok(()),
-            false => Err(Problem::TooMany),
+        if self.parts.len() + self.exemplars.len() < MAX_PARTS {
+            Ok(())
+        } else {
+            Err(Problem::TooMany)
         }
     }
 
@@ -192,9 +193,10 @@ impl<'a> Metric<'a> {
         }
         // So far all parts are buckets.
         let has_classic = !has_native || (which == NativeHistograms::Both && !self.parts.is_empty());
-        match has_classic {
-            true => self.complete(count),
-            false => self.parts.clear(),
+        if has_classic {
+            self.complete(count)
+        } else {
+            self.parts.clear()
         }
         let part = |role, value| Part {
             role,

@@ -353,9 +353,10 @@ impl Chain {
     pub(crate) fn kind(&self, links: usize) -> Type {
         let others = self.links.iter().take(links).map(|link| link.right.kind());
         let mut all = std::iter::once(self.first.kind()).chain(others);
-        match all.all(|kind| kind == Type::Scalar) {
-            true => Type::Scalar,
-            false => Type::Vector,
+        if all.all(|kind| kind == Type::Scalar) {
+            Type::Scalar
+        } else {
+            Type::Vector
         }
     }
 }

@@ -54,9 +54,10 @@ pub(super) fn parse(text: &str) -> Result<Millis, String> {
 
 /// A number of seconds as a duration.
 pub(super) fn of_seconds(seconds: f64) -> Result<Millis, String> {
-    match seconds.is_finite() && seconds.abs() <= MOST as f64 / 1000.0 {
-        true => Ok((seconds * 1000.0).round() as Millis),
-        false => Err("duration out of range".to_owned()),
+    if seconds.is_finite() && seconds.abs() <= MOST as f64 / 1000.0 {
+        Ok((seconds * 1000.0).round() as Millis)
+    } else {
+        Err("duration out of range".to_owned())
     }
 }
 

@@ -150,9 +150,10 @@ impl<'a> Lexer<'a> {
             _ if is_alpha(c) || c == ':' => {
                 self.skip_while(|c| is_alpha(c) || c.is_ascii_digit() || c == ':');
                 let text = self.text.get(start..self.at).unwrap_or_default();
-                let kind = word(text).unwrap_or(match text.contains(':') {
-                    true => Kind::MetricIdentifier,
-                    false => Kind::Identifier,
+                let kind = word(text).unwrap_or(if text.contains(':') {
+                    Kind::MetricIdentifier
+                } else {
+                    Kind::Identifier
                 });
                 self.token(kind, start)
             }
@@ -256,9 +257,10 @@ impl<'a> Lexer<'a> {
             value = value * u64::from(base) + u64::from(digit);
             self.at += c.len_utf8();
         }
-        match value > most || (0xD800..0xE000).contains(&value) {
-            true => Err("escape sequence is an invalid Unicode code point".to_owned()),
-            false => Ok(()),
+        if value > most || (0xD800..0xE000).contains(&value) {
+            Err("escape sequence is an invalid Unicode code point".to_owned())
+        } else {
+            Ok(())
         }
     }
 
@@ -286,9 +288,12 @@ impl<'a> Lexer<'a> {
         let is_hex = (self.rest().starts_with("0x") || self.rest().starts_with("0X"))
             .then(|| self.at += 2)
             .is_some();
-        let is_digit = |c: char| match is_hex {
-            true => c.is_ascii_hexdigit(),
-            false => c.is_ascii_digit(),
+        let is_digit = |c: char| {
+            if is_hex {
+                c.is_ascii_hexdigit()
+            } else {
+                c.is_ascii_digit()
+            }
         };
         let is_exponent = |c: char| !is_hex && matches!(c, 'e' | 'E');
         let (mut has_dot, mut has_exponent) = (false, false);

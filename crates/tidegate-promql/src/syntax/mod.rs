@@ -41,9 +41,10 @@ impl Wrong {
 
     /// The error as Prometheus writes it: `1:5: parse error: ...`.
     pub(super) fn shown(&self, query: &str) -> String {
-        let position = match query.is_empty() {
-            true => "unknown position".to_owned(),
-            false => position(query, self.at),
+        let position = if query.is_empty() {
+            "unknown position".to_owned()
+        } else {
+            position(query, self.at)
         };
         format!("{position}: parse error: {}", self.why)
     }

@@ -89,9 +89,10 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, kind: Kind) -> Parsed<Token<'a>> {
-        match self.is(kind) {
-            true => self.take(),
-            false => self.unexpected(),
+        if self.is(kind) {
+            self.take()
+        } else {
+            self.unexpected()
         }
     }
 
@@ -127,9 +128,10 @@ impl<'a> Parser<'a> {
             });
         }
         self.depth -= 1;
-        Ok(match links.is_empty() {
-            true => first,
-            false => Expr::Chain(Box::new(Chain { first, links })),
+        Ok(if links.is_empty() {
+            first
+        } else {
+            Expr::Chain(Box::new(Chain { first, links }))
         })
     }
 
@@ -289,9 +291,10 @@ impl<'a> Parser<'a> {
         let arguments = self.arguments()?;
         let span = self.since(name.start);
         let function = functions::find(name.text).ok_or_else(|| {
-            let why = match functions::is_refused(name.text) {
-                true => format!("the function {} is not supported", quoted(name.text)),
-                false => format!("unknown function with name {}", quoted(name.text)),
+            let why = if functions::is_refused(name.text) {
+                format!("the function {} is not supported", quoted(name.text))
+            } else {
+                format!("unknown function with name {}", quoted(name.text))
             };
             Wrong::at(name.span(), why)
         })?;
@@ -356,9 +359,10 @@ impl<'a> Parser<'a> {
     }
 
     fn selector(&mut self, name: Option<&str>, start: usize) -> Parsed<Expr> {
-        let mut matchers = match self.is(Kind::LeftBrace) {
-            true => self.matchers()?,
-            false => Vec::new(),
+        let mut matchers = if self.is(Kind::LeftBrace) {
+            self.matchers()?
+        } else {
+            Vec::new()
         };
         matchers.extend(name.map(|name| Matcher::equal(NAME, name)));
         Ok(Expr::Selector(Box::new(Selector {
@@ -396,9 +400,10 @@ impl<'a> Parser<'a> {
         const CONTEXT: &str = "label matching";
         let token = self.take()?;
         let is_quoted = token.kind == Kind::Text;
-        let name = match is_quoted {
-            true => text_of(token)?,
-            false => token.text.to_owned(),
+        let name = if is_quoted {
+            text_of(token)?
+        } else {
+            token.text.to_owned()
         };
         let kind = match self.token.kind {
             Kind::Assign => MatchKind::Equal,

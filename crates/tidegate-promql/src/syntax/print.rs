@@ -77,9 +77,10 @@ impl Selector {
         let shown = self.matchers.iter();
         let shown = shown.filter(|matcher| self.name.is_none() || matcher.name() != NAME);
         let shown: Vec<String> = shown.map(ToString::to_string).collect();
-        match shown.is_empty() && self.name.is_some() {
-            true => Ok(()),
-            false => write!(f, "{{{}}}", shown.join(",")),
+        if shown.is_empty() && self.name.is_some() {
+            Ok(())
+        } else {
+            write!(f, "{{{}}}", shown.join(","))
         }
     }
 }

@@ -97,9 +97,12 @@ impl Token<'_> {
 
     /// Its name in error messages.
     pub(super) fn described(&self) -> String {
-        let shown = || match self.text.chars().count() > 10 {
-            true => format!("{}...", quoted(&self.text.chars().take(10).collect::<String>())),
-            false => quoted(self.text),
+        let shown = || {
+            if self.text.chars().count() > 10 {
+                format!("{}...", quoted(&self.text.chars().take(10).collect::<String>()))
+            } else {
+                quoted(self.text)
+            }
         };
         match self.kind {
             Kind::End => "end of input".to_owned(),

@@ -111,12 +111,13 @@ fn selector(node: &Selector) -> Checked {
             None => Ok(()),
         };
     }
-    match node.matchers.iter().any(|matcher| !matcher.accepts_value("")) {
-        true => Ok(()),
-        false => Err(Wrong::at(
+    if node.matchers.iter().any(|matcher| !matcher.accepts_value("")) {
+        Ok(())
+    } else {
+        Err(Wrong::at(
             node.span,
             "vector selector must contain at least one non-empty matcher",
-        )),
+        ))
     }
 }
 

@@ -114,9 +114,10 @@ impl Composite {
             }
             known.schema = events.schema.clone();
         }
-        match known.kinds.iter().any(Option::is_some) {
-            true => known.kinds.clone(),
-            false => Vec::new(),
+        if known.kinds.iter().any(Option::is_some) {
+            known.kinds.clone()
+        } else {
+            Vec::new()
         }
     }
 

@@ -84,23 +84,23 @@ impl Composite {
             stream
         });
         let Some(home) = home else {
-            match has_room {
-                true => self.room.note_unseen(now),
-                false => self.room.note_point_without_room(now),
+            if has_room {
+                self.room.note_unseen(now)
+            } else {
+                self.room.note_point_without_room(now)
             }
             return None;
         };
         let is_history = first && self.is_history(sample, series.metric.data, now);
         self.streams.known(home, now, |stream| {
-            match is_history {
+            if is_history {
                 // Increases are counted from the first total that is seen.
-                true => {
-                    stream.push(now);
-                    let _ = stream.tracker.advance(stream.data, sample, LATENESS_NS);
-                    stream.reservation.hold(stream.tracker.bytes());
-                    self.enter(stream, now);
-                }
-                false => self.step(stream, sample, now),
+                stream.push(now);
+                let _ = stream.tracker.advance(stream.data, sample, LATENESS_NS);
+                stream.reservation.hold(stream.tracker.bytes());
+                self.enter(stream, now);
+            } else {
+                self.step(stream, sample, now);
             }
             stream.source.clone()
         })
@@ -133,9 +133,10 @@ impl Composite {
             .then(|| self.declaration.refusal(&series.metric.name))
             .flatten();
         let is_placed = is_wanted && refusal.is_none();
-        let value = match is_wanted && is_steady && !is_level(data) {
-            true => LastValue::bytes_of(sample.value),
-            false => 0,
+        let value = if is_wanted && is_steady && !is_level(data) {
+            LastValue::bytes_of(sample.value)
+        } else {
+            0
         };
         // A stream that is not selected has no window.
         let own = if is_placed { self.bytes_of_plan(&plan) } else { 0 };
