@@ -84,9 +84,10 @@ impl Scraper {
             // Who does not know how long its page will be sends it in chunks.
             None => while self.chunk()? {},
         }
-        match status.contains(" 200 ") {
-            true => Ok(()),
-            false => Err(format!("{}: {}", status.trim(), String::from_utf8_lossy(&self.body)).into()),
+        if status.contains(" 200 ") {
+            Ok(())
+        } else {
+            Err(format!("{}: {}", status.trim(), String::from_utf8_lossy(&self.body)).into())
         }
     }
 

@@ -100,9 +100,10 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), Error> {
         growth
     );
     balanced(&mut http::Scraper::connect(own, "/metrics")?)?;
-    match growth <= GROWTH_MIB {
-        true => Ok(()),
-        false => Err(format!("memory grew by {growth:.1} MiB: {looks:?}").into()),
+    if growth <= GROWTH_MIB {
+        Ok(())
+    } else {
+        Err(format!("memory grew by {growth:.1} MiB: {looks:?}").into())
     }
 }
 

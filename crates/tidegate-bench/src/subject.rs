@@ -223,9 +223,10 @@ pub(crate) fn version(binary: &Path, arguments: &[impl AsRef<OsStr>]) -> String 
 /// On a disk where there is one: the system's directory for temporary files may be memory.
 fn directory() -> std::io::Result<TempDir> {
     let target = std::env::current_dir()?.join("target");
-    match target.is_dir() {
-        true => TempDir::new_in(target),
-        false => TempDir::new(),
+    if target.is_dir() {
+        TempDir::new_in(target)
+    } else {
+        TempDir::new()
     }
 }
 

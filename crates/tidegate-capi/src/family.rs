@@ -338,9 +338,10 @@ pub unsafe extern "C" fn tg_family_remove(
             AnyFamily::Histogram(family) => family.remove(&values),
             _ => false,
         };
-        match is_removed {
-            true => Ok(()),
-            false => Err(Failure::none("no series has these labels")),
+        if is_removed {
+            Ok(())
+        } else {
+            Err(Failure::none("no series has these labels"))
         }
     })
 }

@@ -87,9 +87,11 @@ pub unsafe extern "C" fn tg_ring_read(ring: *const tg_ring, batch: *mut tg_ring_
 pub unsafe extern "C" fn tg_ring_commit(ring: *const tg_ring) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header.
-        match unsafe { borrow(ring, "ring") }?.lock().reader.commit() {
-            true => Ok(()),
-            false => Err(Failure::none("the ring was restarted meanwhile")),
+        let is_committed = unsafe { borrow(ring, "ring") }?.lock().reader.commit();
+        if is_committed {
+            Ok(())
+        } else {
+            Err(Failure::none("the ring was restarted meanwhile"))
         }
     })
 }
@@ -99,9 +101,11 @@ pub unsafe extern "C" fn tg_ring_commit(ring: *const tg_ring) -> tg_status {
 pub unsafe extern "C" fn tg_ring_try_consume(ring: *const tg_ring) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header.
-        match unsafe { borrow(ring, "ring") }?.lock().reader.try_consume()? {
-            true => Ok(()),
-            false => Err(Failure::none("it is not the consumer")),
+        let is_consumer = unsafe { borrow(ring, "ring") }?.lock().reader.try_consume()?;
+        if is_consumer {
+            Ok(())
+        } else {
+            Err(Failure::none("it is not the consumer"))
         }
     })
 }

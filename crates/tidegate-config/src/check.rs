@@ -185,15 +185,16 @@ impl<'a> Checker<'a> {
             let Some(id) = node.as_text().filter(|id| !self.starts(id)) else {
                 continue;
             };
-            let help = match self.ids[&Class::Extension]
+            let help = if self.ids[&Class::Extension]
                 .iter()
                 .any(|known| known.to_string() == id)
             {
-                true => format!("add `{id}` to `service::extensions`"),
-                false => format!(
+                format!("add `{id}` to `service::extensions`")
+            } else {
+                format!(
                     "define it, as in `extensions: {{{id}: {{directory: /var/lib/tidegate}}}}`, and name it under \
                      `service::extensions`"
-                ),
+                )
             };
             let message = format!("{} is no extension that starts", node.shown());
             cx.at(node).help(help).error(message);

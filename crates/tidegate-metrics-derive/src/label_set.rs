@@ -30,12 +30,13 @@ pub(crate) fn derive(input: DeriveInput) -> syn::Result<TokenStream> {
 
 fn label(ident: &Ident, field: &Field) -> syn::Result<String> {
     let mut name = plain(ident);
-    each(&field.attrs, "label", |meta| match meta.path.is_ident("name") {
-        true => {
+    each(&field.attrs, "label", |meta| {
+        if meta.path.is_ident("name") {
             name = text(meta)?;
             Ok(())
+        } else {
+            Err(meta.error("known here: name"))
         }
-        false => Err(meta.error("known here: name")),
     })?;
     Ok(name)
 }

@@ -159,13 +159,14 @@ impl<H: FromSeries> Make<H> for FromStore<H> {
         let series = self.family.with(&self.all_values(values));
         // The kind of cell is that of the family, which was made from the same specification.
         let handle = |info| H::from_series(&series, info).unwrap_or_else(|_| H::null());
-        match series.is_overflow() {
-            true => Made::Shared(
+        if series.is_overflow() {
+            Made::Shared(
                 self.overflow
                     .get_or_init(|| handle(Info::overflow(&self.spec)))
                     .clone(),
-            ),
-            false => Made::Own(handle(Info::new(&self.spec, values))),
+            )
+        } else {
+            Made::Own(handle(Info::new(&self.spec, values)))
         }
     }
 

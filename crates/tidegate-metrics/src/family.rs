@@ -187,9 +187,10 @@ impl<H: Instrument> Family<H> {
     /// Somebody watches all series from now on, or no longer. A series that is made while somebody does keeps its
     /// extremes from its first value on, for good.
     pub(crate) fn expect(&self, is_watched: bool) {
-        match is_watched {
-            true => self.0.watchers.fetch_add(1, Relaxed),
-            false => self.0.watchers.fetch_sub(1, Relaxed),
+        if is_watched {
+            self.0.watchers.fetch_add(1, Relaxed)
+        } else {
+            self.0.watchers.fetch_sub(1, Relaxed)
         };
     }
 

@@ -23,14 +23,13 @@ pub(crate) fn resource(own: &[(String, String)]) -> Resource {
         .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
     let resource = Resource::builder().with_attributes(own).build();
     let is_named = resource.iter().any(|(key, _)| key.as_str() == INSTANCE);
-    match is_named {
-        true => resource,
-        false => {
-            let known = resource.iter();
-            let known = known.map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
-            let named = known.chain([KeyValue::new(INSTANCE, instance_id())]);
-            Resource::builder_empty().with_attributes(named).build()
-        }
+    if is_named {
+        resource
+    } else {
+        let known = resource.iter();
+        let known = known.map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+        let named = known.chain([KeyValue::new(INSTANCE, instance_id())]);
+        Resource::builder_empty().with_attributes(named).build()
     }
 }
 

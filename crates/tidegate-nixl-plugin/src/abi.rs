@@ -249,9 +249,10 @@ unsafe extern "C" fn export<E: Exporter>(object: *mut c_void, event: *const u8) 
     // SAFETY: of the caller. It has no other reference: nothing but `destroy` and `delete` makes an exclusive one.
     let object = unsafe { &*object.cast::<Object<E>>() };
     let mut bytes = [0; MAX_EVENT];
-    let size = match event.is_null() {
-        true => 0,
-        false => object.layout.event_size().min(MAX_EVENT),
+    let size = if event.is_null() {
+        0
+    } else {
+        object.layout.event_size().min(MAX_EVENT)
     };
     // SAFETY: the host's events have this size, and `bytes` has room for it.
     unsafe { ptr::copy_nonoverlapping(event, bytes.as_mut_ptr(), size) };

@@ -133,9 +133,10 @@ async fn the_end_does_not_wait_for_what_is_stuck() {
 async fn an_instance_is_flushed_and_destroyed_at_the_end() {
     for (apart_from_us, does) in [(false, "fine"), (true, "fine")] {
         let directory = TempDir::new().unwrap();
-        let worker = match apart_from_us {
-            false => in_process(does, &directory, SOON, notes().0).await.unwrap(),
-            true => apart(does, &directory, SOON, notes().0).await.unwrap(),
+        let worker = if apart_from_us {
+            apart(does, &directory, SOON, notes().0).await.unwrap()
+        } else {
+            in_process(does, &directory, SOON, notes().0).await.unwrap()
         };
         assert_eq!(worker.export(opaque(4)).await, Ok(Answer::Ok));
         worker.close(Instant::now() + SOON).await.unwrap();

@@ -147,9 +147,12 @@ impl Kind {
 
     /// The name of [`last`](Self::last) where a gauge can't be named like a counter, as in OpenMetrics.
     pub fn unambiguous_last(&self) -> Option<String> {
-        self.last.map(|last| match last.name == self.total.name {
-            true => format!("{}_last", last.name),
-            false => last.name.to_owned(),
+        self.last.map(|last| {
+            if last.name == self.total.name {
+                format!("{}_last", last.name)
+            } else {
+                last.name.to_owned()
+            }
         })
     }
 
@@ -255,9 +258,10 @@ impl Names {
     pub(crate) fn resolve(&mut self, name: &NameKey, category: i32) -> u16 {
         let words = words(name);
         let last = &self.last[place(words)];
-        match is_same(last.words, words) {
-            true => last.kind,
-            false => self.look_up(name, category),
+        if is_same(last.words, words) {
+            last.kind
+        } else {
+            self.look_up(name, category)
         }
     }
 

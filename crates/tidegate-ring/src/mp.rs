@@ -260,9 +260,10 @@ fn check(mapping: &Mapping) -> Result<StoreIdentity, Reject> {
         hostname: text(word::HOSTNAME),
         local_rank: (!rank.is_empty()).then_some(rank),
     };
-    match mapping.faulted() {
-        true => Err(Reject::Truncated),
-        false => Ok(identity),
+    if mapping.faulted() {
+        Err(Reject::Truncated)
+    } else {
+        Ok(identity)
     }
 }
 

@@ -72,10 +72,12 @@ impl Reader {
         let found = open::read_header(&file).map_err(io("read"))?;
         let ring = found.validate(open::size(&stat));
         let ring = ring.map_err(|reject| Error::rejected(path, reject))?;
-        let mode = match options.consume {
-            false => Mode::Peek,
-            true if lock(&file).map_err(io("lock"))? => Mode::Consume,
-            true => Mode::PeekLocked,
+        let mode = if !options.consume {
+            Mode::Peek
+        } else if lock(&file).map_err(io("lock"))? {
+            Mode::Consume
+        } else {
+            Mode::PeekLocked
         };
         let header = map_header(&file, mode).map_err(io("map"))?;
         Ok(Reader {
@@ -188,9 +190,10 @@ impl Reader {
             self.header = map_header(&self.file, self.mode).map_err(|e| self.io("map", e))?;
         }
         let header = load(&self.header);
-        Ok(match self.header.faulted() {
-            true => RawHeader::default(),
-            false => header,
+        Ok(if self.header.faulted() {
+            RawHeader::default()
+        } else {
+            header
         })
     }
 
@@ -227,9 +230,10 @@ impl Reader {
             self.position = Position::at(ring, header.read_pos);
         }
         if ring != self.position.ring {
-            let reason = match ring.layout == known.layout {
-                true => Reset::CapacityChanged,
-                false => Reset::VersionChanged,
+            let reason = if ring.layout == known.layout {
+                Reset::CapacityChanged
+            } else {
+                Reset::VersionChanged
             };
             let lost = self.position.unaccepted;
             self.position = Position::at(ring, header.read_pos);

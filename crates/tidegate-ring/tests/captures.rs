@@ -33,9 +33,10 @@ fn listing() -> Vec<Listed> {
             continue;
         }
         let file = files.last_mut().unwrap();
-        match line.trim_start().starts_with("slot") {
-            true => file.slots.push(line.trim().to_owned()),
-            false => file.facts.push(line.trim().to_owned()),
+        if line.trim_start().starts_with("slot") {
+            file.slots.push(line.trim().to_owned())
+        } else {
+            file.facts.push(line.trim().to_owned())
         }
     }
     files
@@ -226,9 +227,10 @@ fn check_store(file: &Listed) {
         assert_eq!(snapshot.counters[slot], number::<u64>(&values, "counter"));
         assert_eq!(snapshot.gauges[slot], number::<u64>(&values, "gauge"));
         assert_eq!(histogram.sum, number::<u64>(&values, "histsum"));
-        match line.contains('(') {
-            true => assert_eq!(histogram.buckets, list::<u64>(line)),
-            false => assert_eq!(histogram.count(), 0),
+        if line.contains('(') {
+            assert_eq!(histogram.buckets, list::<u64>(line))
+        } else {
+            assert_eq!(histogram.count(), 0)
         }
     }
 }

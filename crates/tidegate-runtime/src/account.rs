@@ -392,9 +392,10 @@ impl Account {
     /// The same, but a failure does not mark memory as short.
     fn reserve_quietly(&self, bytes: usize, most: usize) -> Result<(), NoRoom> {
         let fits = bytes < LARGE || self.fits_beside_resident(bytes, most);
-        match fits && self.holds_again(|| self.counters.reserve(bytes, most)) {
-            true => Ok(()),
-            false => Err(NoRoom),
+        if fits && self.holds_again(|| self.counters.reserve(bytes, most)) {
+            Ok(())
+        } else {
+            Err(NoRoom)
         }
     }
 

@@ -31,23 +31,21 @@ impl Every {
 
     /// Whether to speak now; how many messages were held back since the last time.
     pub fn ready(&self) -> Option<usize> {
-        match self.is_due(self.interval, Instant::now()) {
-            true => Some(self.held_back.swap(0, Relaxed)),
-            false => {
-                self.held_back.fetch_add(1, Relaxed);
-                None
-            }
+        if self.is_due(self.interval, Instant::now()) {
+            Some(self.held_back.swap(0, Relaxed))
+        } else {
+            self.held_back.fetch_add(1, Relaxed);
+            None
         }
     }
 
     /// Notes `items`; when a message is due, all items since the last one. The interval counts from that one.
     pub fn note(&self, interval: Duration, items: usize, now: Instant) -> Option<usize> {
-        match self.is_due(interval, now) {
-            true => Some(self.held_back.swap(0, Relaxed) + items),
-            false => {
-                self.held_back.fetch_add(items, Relaxed);
-                None
-            }
+        if self.is_due(interval, now) {
+            Some(self.held_back.swap(0, Relaxed) + items)
+        } else {
+            self.held_back.fetch_add(items, Relaxed);
+            None
         }
     }
 

@@ -125,9 +125,10 @@ impl Slot {
         let _of_sender = in_line.transpose()?;
         let before = WAITING.fetch_add(1, Relaxed);
         let _waiting = Waiting;
-        match before < MAX_WAITING {
-            true => Self::soon_of(&SLOTS).await,
-            false => Err(Overloaded),
+        if before < MAX_WAITING {
+            Self::soon_of(&SLOTS).await
+        } else {
+            Err(Overloaded)
         }
     }
 

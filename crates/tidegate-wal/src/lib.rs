@@ -107,9 +107,12 @@ pub struct Storage {
 impl Storage {
     /// The directory of one owner's log: its id, with `/` and other characters unsuitable for a file name replaced.
     pub fn directory_of(&self, owner: &str) -> PathBuf {
-        let plain = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') {
-            true => c.to_string(),
-            false => format!("%{:02X}", u32::from(c)),
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') {
+                c.to_string()
+            } else {
+                format!("%{:02X}", u32::from(c))
+            }
         };
         let name: String = owner.chars().map(plain).collect();
         Path::new(&self.directory).join(name)
@@ -159,9 +162,10 @@ impl Quota {
 
     /// Updates the use after the log's files have grown or shrunk: their sizes count, not earlier reservations.
     fn resize(&self, before: u64, now: u64) {
-        match now >= before {
-            true => self.used.fetch_add(now - before, Relaxed),
-            false => self.used.fetch_sub(before - now, Relaxed),
+        if now >= before {
+            self.used.fetch_add(now - before, Relaxed)
+        } else {
+            self.used.fetch_sub(before - now, Relaxed)
         };
     }
 }

@@ -352,9 +352,10 @@ impl Log {
         {
             self.unsynced.forget(done.first);
             // One that was never full saves little when it is written over.
-            match done.weight() >= self.segment_bytes {
-                true => self.pool.keep(&done, ahead),
-                false => segment_pool::delete(&done.path),
+            if done.weight() >= self.segment_bytes {
+                self.pool.keep(&done, ahead)
+            } else {
+                segment_pool::delete(&done.path)
             }
         }
     }

@@ -73,10 +73,11 @@ impl Scan {
         let from = first + count;
         // A run that ends before the first record of a file is written takes its number along.
         let is_just_begun = count == 0 && next == first + 1 && self.damaged_bytes == 0;
-        let end = match is_just_begun {
-            true => from,
+        let end = if is_just_begun {
+            from
+        } else {
             // The file may have been longer than it is.
-            false => next.min(from + most_records(MAX_FILE_BYTES)),
+            next.min(from + most_records(MAX_FILE_BYTES))
         };
         let lost = unsettled(from, end, settled);
         if lost > 0 {

@@ -257,9 +257,10 @@ impl Segment {
             return self.settled.add(at);
         }
         self.open += 1;
-        match claimed {
-            true => self.claimed.add(at),
-            false => self.count_unread(head.tag, |unread| *unread += u64::from(head.items)),
+        if claimed {
+            self.claimed.add(at)
+        } else {
+            self.count_unread(head.tag, |unread| *unread += u64::from(head.items))
         }
     }
 
@@ -323,9 +324,10 @@ impl Segment {
             return Ok(Found::End);
         };
         let mut head = [0; RECORD_HEAD];
-        let promise = match read_at(file, &mut head, offset)? {
-            true => Promise::read(&head, self.seal),
-            false => None,
+        let promise = if read_at(file, &mut head, offset)? {
+            Promise::read(&head, self.seal)
+        } else {
+            None
         };
         // A record is no longer than the file was when it was written or looked through.
         let promise = promise.filter(|promise| promise.bytes() as u64 <= self.len - offset);
@@ -350,9 +352,10 @@ impl Segment {
             return Ok(Found::NoRoom);
         }
         let mut bytes = vec![0; promise.bytes()];
-        let sound = match read_at(file, &mut bytes, offset)? {
-            true => record::read(&bytes, self.seal).map(|(head, ..)| head),
-            false => None,
+        let sound = if read_at(file, &mut bytes, offset)? {
+            record::read(&bytes, self.seal).map(|(head, ..)| head)
+        } else {
+            None
         };
         let Some(head) = sound else {
             self.wasted = self.wasted.saturating_add(promise.bytes() as u64);
@@ -428,11 +431,10 @@ fn tell_given_up(path: &Path, bytes: u64) {
 /// The length of a file, which must not exceed `most` bytes.
 fn bounded_length(file: &File, most: u64) -> io::Result<u64> {
     let length = file.metadata()?.len();
-    match length <= most {
-        true => Ok(length),
-        false => {
-            let why = format!("{length} bytes are more than a segment ever has");
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
-        }
+    if length <= most {
+        Ok(length)
+    } else {
+        let why = format!("{length} bytes are more than a segment ever has");
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
     }
 }

@@ -208,9 +208,10 @@ impl Store {
         // One that is larger than all that may wait goes alone.
         let crowded = post.waiting_bytes > 0 && post.waiting_bytes + bytes > MAX_WAITING_BYTES;
         drop(post);
-        match failing || crowded {
-            true => Ok(None),
-            false => Ok(self.quota.reserve(bytes)),
+        if failing || crowded {
+            Ok(None)
+        } else {
+            Ok(self.quota.reserve(bytes))
         }
     }
 

@@ -107,9 +107,10 @@ impl<'a> Window<'a> {
                 bytes
             }
         };
-        match record::read(&bytes, seal).is_some() {
-            true => Ok(bytes),
-            false => Err(has_changed()),
+        if record::read(&bytes, seal).is_some() {
+            Ok(bytes)
+        } else {
+            Err(has_changed())
         }
     }
 
@@ -124,9 +125,10 @@ impl<'a> Window<'a> {
         mut each: impl FnMut(&[u8]),
     ) -> io::Result<()> {
         let end = at + promise.bytes() as u64;
-        match self.pieces(at + RECORD_HEAD as u64, end, &mut each)? {
-            true => Ok(()),
-            false => Err(has_changed()),
+        if self.pieces(at + RECORD_HEAD as u64, end, &mut each)? {
+            Ok(())
+        } else {
+            Err(has_changed())
         }
     }
 
@@ -321,13 +323,12 @@ mod tests {
         ) {
             let mut bytes = Vec::new();
             for (seq, (is_record, length)) in (1..).zip(parts) {
-                match is_record {
-                    true => {
-                        let head = Head { kind: Kind::Data, tag: 0, seq, items: 1 };
-                        record::write(&mut bytes, SEAL, head, &vec![seq as u8; length]);
-                    }
+                if is_record {
+                    let head = Head { kind: Kind::Data, tag: 0, seq, items: 1 };
+                    record::write(&mut bytes, SEAL, head, &vec![seq as u8; length]);
+                } else {
                     // Every byte of it could begin a mark.
-                    false => bytes.extend(std::iter::repeat_n(0xF1, length)),
+                    bytes.extend(std::iter::repeat_n(0xF1, length));
                 }
             }
             let mut file = tempfile::tempfile().unwrap();

@@ -193,10 +193,7 @@ impl Verdict {
 
     /// In one word.
     pub(super) fn word(&self) -> &'static str {
-        match self.holds() {
-            true => "holds",
-            false => "FAILED",
-        }
+        if self.holds() { "holds" } else { "FAILED" }
     }
 
     /// What does not hold, a line each.
@@ -221,9 +218,12 @@ impl Verdict {
 fn milliseconds(tries: &[Try], quantile: f64) -> f64 {
     match tries {
         [] => f64::NAN,
-        tries => Samples::new(tries.iter().map(|probe| match probe.went_well {
-            true => probe.took.as_secs_f64() * 1e3,
-            false => f64::INFINITY,
+        tries => Samples::new(tries.iter().map(|probe| {
+            if probe.went_well {
+                probe.took.as_secs_f64() * 1e3
+            } else {
+                f64::INFINITY
+            }
         }))
         .quantile(quantile),
     }

@@ -89,9 +89,10 @@ pub(super) const STALLED: Counters = &[("tidegate_connections_ended_total", "rea
 impl Refusals {
     /// Whether as many are counted on this page as an attacker and the honest sender were answered.
     pub(super) fn lines(&self, page: &str, harm: &Harm, seen: &Seen) -> Vec<Line> {
-        let (short, honest) = match self.is_honest {
-            true => (harm.refused + seen.refused, 0),
-            false => (harm.refused, seen.refused),
+        let (short, honest) = if self.is_honest {
+            (harm.refused + seen.refused, 0)
+        } else {
+            (harm.refused, seen.refused)
         };
         vec![
             line("refusals are counted", page, self.short, short),

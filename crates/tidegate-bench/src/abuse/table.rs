@@ -20,13 +20,15 @@ impl Verdict {
 
     /// What it has in common with that of another program: memory, health, honest pushes, their total, recovery.
     fn beside(&self) -> [String; 5] {
-        let memory = match self.was_ended {
-            true => number(self.peak_mib, " MiB, ended"),
-            false => number(self.peak_mib, " MiB"),
+        let memory = if self.was_ended {
+            number(self.peak_mib, " MiB, ended")
+        } else {
+            number(self.peak_mib, " MiB")
         };
-        let health = match self.health.is_infinite() {
-            true => "failed".to_owned(),
-            false => number(self.health, " ms"),
+        let health = if self.health.is_infinite() {
+            "failed".to_owned()
+        } else {
+            number(self.health, " ms")
         };
         let total = match self.lines.iter().find(|line| line.what == TOTAL) {
             Some(line) if line.holds => "right".to_owned(),
@@ -39,9 +41,10 @@ impl Verdict {
 
 /// A figure that is rounded, or nothing.
 fn number(value: f64, unit: &str) -> String {
-    match value.is_nan() {
-        true => String::new(),
-        false => format!("{value:.0}{unit}"),
+    if value.is_nan() {
+        String::new()
+    } else {
+        format!("{value:.0}{unit}")
     }
 }
 

@@ -22,9 +22,10 @@ pub(super) const RANKS: usize = 8;
 /// A directory for rings, in memory where the system has such.
 pub(crate) fn directory() -> Result<TempDir, Error> {
     let memory = Path::new("/dev/shm");
-    Ok(match memory.is_dir() {
-        true => TempDir::new_in(memory)?,
-        false => TempDir::new()?,
+    Ok(if memory.is_dir() {
+        TempDir::new_in(memory)?
+    } else {
+        TempDir::new()?
     })
 }
 

@@ -85,14 +85,14 @@ impl Measured {
 
     fn rows(&self, subject: &Subject) -> Vec<Row> {
         let named = |what: &str| format!("{}: {what}", subject.name);
-        let limited = |row: Row| match subject.is_limited {
-            true => row.budget(Budget::AtMost(LIMIT_MIB * MARGIN)),
-            false => row,
+        let limited = |row: Row| {
+            if subject.is_limited {
+                row.budget(Budget::AtMost(LIMIT_MIB * MARGIN))
+            } else {
+                row
+            }
         };
-        let ours = |row: Row, budget| match subject.is_peer {
-            true => row,
-            false => row.budget(budget),
-        };
+        let ours = |row: Row, budget| if subject.is_peer { row } else { row.budget(budget) };
         let limit = subject.is_limited.then_some(LIMIT_MIB);
         let mut rows: Vec<Row> = limit
             .map(|mib| Row::value(named("memory limit"), mib, "MiB"))

@@ -85,9 +85,10 @@ impl Measured {
         rows.extend(ours.map(|ours| {
             let ratio = self.shown.median() / ours.shown.median();
             let row = Row::value(named("a series shown, against tidegate"), ratio, "x");
-            match self.subject.is_collector() {
-                true => row.budget(Budget::AtLeast(COLLECTOR_TAKES)),
-                false => row,
+            if self.subject.is_collector() {
+                row.budget(Budget::AtLeast(COLLECTOR_TAKES))
+            } else {
+                row
             }
         }));
         rows

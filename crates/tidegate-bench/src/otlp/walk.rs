@@ -51,12 +51,15 @@ pub(crate) fn points(request: &[u8]) -> Option<u64> {
         request,
         &[RESOURCE_METRICS, SCOPE_METRICS, METRIC],
         &mut |metric| {
-            fields(metric, |field, data| match KINDS.contains(&field) {
-                true => fields(data, |field, _| {
-                    points += u64::from(field == POINT);
+            fields(metric, |field, data| {
+                if KINDS.contains(&field) {
+                    fields(data, |field, _| {
+                        points += u64::from(field == POINT);
+                        Some(())
+                    })
+                } else {
                     Some(())
-                }),
-                false => Some(()),
+                }
             })
         },
     )?;
@@ -86,20 +89,26 @@ pub(crate) fn numbers(request: &[u8]) -> Option<Numbers> {
         request,
         &[RESOURCE_METRICS, SCOPE_METRICS, METRIC],
         &mut |metric| {
-            fields(metric, |kind, data| match OF_NUMBERS.contains(&kind) {
-                true => fields(data, |field, point| match field == POINT {
-                    true => all_fields(point, |field, content| {
-                        match field {
-                            TIME => numbers.times.push(place(content)),
-                            DOUBLE => numbers.doubles.push(place(content)),
-                            INTEGER => numbers.integers.push(place(content)),
-                            _ => {}
+            fields(metric, |kind, data| {
+                if OF_NUMBERS.contains(&kind) {
+                    fields(data, |field, point| {
+                        if field == POINT {
+                            all_fields(point, |field, content| {
+                                match field {
+                                    TIME => numbers.times.push(place(content)),
+                                    DOUBLE => numbers.doubles.push(place(content)),
+                                    INTEGER => numbers.integers.push(place(content)),
+                                    _ => {}
+                                }
+                                Some(())
+                            })
+                        } else {
+                            Some(())
                         }
-                        Some(())
-                    }),
-                    false => Some(()),
-                }),
-                false => Some(()),
+                    })
+                } else {
+                    Some(())
+                }
             })
         },
     )?;
@@ -111,9 +120,12 @@ fn within(message: &[u8], path: &[u64], on: &mut impl FnMut(&[u8]) -> Option<()>
     let [first, rest @ ..] = path else {
         return on(message);
     };
-    fields(message, |field, inner| match field == *first {
-        true => within(inner, rest, on),
-        false => Some(()),
+    fields(message, |field, inner| {
+        if field == *first {
+            within(inner, rest, on)
+        } else {
+            Some(())
+        }
     })
 }
 

@@ -148,9 +148,10 @@ impl Pushes {
         let statsd = UnixDatagram::unbound()?;
         // Exporters serve before receivers listen.
         while let Err(error) = statsd.connect(&self.statsd) {
-            match over() {
-                true => return Err(format!("{}: {error}", self.statsd.display()).into()),
-                false => thread::sleep(AGAIN),
+            if over() {
+                return Err(format!("{}: {error}", self.statsd.display()).into());
+            } else {
+                thread::sleep(AGAIN)
             }
         }
         let request = self.request();

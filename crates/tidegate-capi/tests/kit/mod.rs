@@ -18,9 +18,10 @@ static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
 /// This package; the tests of whole gateways use this kit, too.
 fn here() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    match package.ends_with("crates/tidegate-capi") {
-        true => package.to_owned(),
-        false => package.join("crates/tidegate-capi"),
+    if package.ends_with("crates/tidegate-capi") {
+        package.to_owned()
+    } else {
+        package.join("crates/tidegate-capi")
     }
 }
 

@@ -129,12 +129,11 @@ impl Directory {
         } else {
             self.remove(old, (now, grace), step, &mut done)?;
         }
-        match has_room {
-            true => Ok(done),
-            false => {
-                let why = io::Error::other("memory is short; the next fold tries again");
-                Err(Error::io("fold", &self.path, why))
-            }
+        if has_room {
+            Ok(done)
+        } else {
+            let why = io::Error::other("memory is short; the next fold tries again");
+            Err(Error::io("fold", &self.path, why))
         }
     }
 

@@ -137,9 +137,10 @@ fn labels(
     let has_it = youngest
         .get(&identity.pid)
         .is_none_or(|(_, other)| *other == identity);
-    let pid = match has_it {
-        true => identity.pid.to_string(),
-        false => identity.to_string(),
+    let pid = if has_it {
+        identity.pid.to_string()
+    } else {
+        identity.to_string()
     };
     let pid = (Arc::from(PID), Box::from(pid));
     series.labels.iter().cloned().chain([pid]).collect()

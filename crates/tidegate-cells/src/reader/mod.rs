@@ -298,11 +298,10 @@ impl Directory {
                 Ok(source) => {
                     if source.is_short() {
                         self.without_room += 1;
-                        let why = match source.is_large() {
-                            true => {
-                                "it takes more memory than one file may: raise the memory limit. The rest of its series is not read, and the file is not folded"
-                            }
-                            false => "memory is short; the rest of its series is read later",
+                        let why = if source.is_large() {
+                            "it takes more memory than one file may: raise the memory limit. The rest of its series is not read, and the file is not folded"
+                        } else {
+                            "memory is short; the rest of its series is read later"
                         };
                         problems.push(Problem {
                             path,
@@ -371,9 +370,10 @@ impl Directory {
             return Err(ReadError::NoRoom(identity));
         }
         source.update(&self.limits, room)?;
-        match source.is_short() && source.is_unread() {
-            true => Err(ReadError::NoRoom(identity)),
-            false => Ok(source),
+        if source.is_short() && source.is_unread() {
+            Err(ReadError::NoRoom(identity))
+        } else {
+            Ok(source)
         }
     }
 

@@ -222,13 +222,14 @@ impl Store {
         self.0.attach(&mut locked);
         if let Some(at) = locked.state.by_name.get(&spec.name).copied() {
             let existing = &locked.state.families[at].inner;
-            return match existing.spec.same_as(spec) {
-                true => Ok(Family::new(self.0.clone(), existing.clone())),
-                false => Err(Error::Conflict {
+            return if existing.spec.same_as(spec) {
+                Ok(Family::new(self.0.clone(), existing.clone()))
+            } else {
+                Err(Error::Conflict {
                     name: spec.name.clone(),
                     existing: existing.spec.kind.name(),
                     labels: existing.spec.labels.clone(),
-                }),
+                })
             };
         }
         let made = self.0.make_family(&mut locked, spec);

@@ -229,9 +229,10 @@ impl Inner {
             let Some(info) = handle.info() else { continue };
             let attributes = info.labels().collect::<Attributes>();
             let family = info.family();
-            let kind = match family.kind.is_level() {
-                true => FeedKind::Level,
-                false => FeedKind::Observations,
+            let kind = if family.kind.is_level() {
+                FeedKind::Level
+            } else {
+                FeedKind::Observations
             };
             let feed = self.engine.feed(&family.name, &attributes, kind, now);
             let engine = self.engine.clone();
@@ -247,9 +248,10 @@ impl Inner {
 
     fn read(&self, now: UnixNanos) -> Vec<Snapshot> {
         let snapshots = self.engine.read(now).into_iter().map(Snapshot::of);
-        match self.is_of_increases {
-            true => snapshots.map(Snapshot::without_extremes).collect(),
-            false => snapshots.collect(),
+        if self.is_of_increases {
+            snapshots.map(Snapshot::without_extremes).collect()
+        } else {
+            snapshots.collect()
         }
     }
 

@@ -82,9 +82,10 @@ pub(super) fn listen<H: Instrument>(handle: &H, mut listener: Listener, from_now
     let mut watch = lock(&side);
     side.watch();
     let now = super::now();
-    let range = match from_now || watch.seen.is_some() {
-        true => None,
-        false => side.take_range(),
+    let range = if from_now || watch.seen.is_some() {
+        None
+    } else {
+        side.take_range()
     };
     // What those before have not been told yet must not be told to this one.
     look_at(handle, &side, &mut watch, now);

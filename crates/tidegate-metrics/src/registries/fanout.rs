@@ -112,9 +112,10 @@ impl<H: FromMany> Make<H> for Fan<H> {
         let handles = made.into_iter().map(|made| match made {
             Made::Own(handle) | Made::Shared(handle) => handle,
         });
-        match is_own {
-            true => Made::Own(H::from_many(handles.collect())),
-            false => Made::Shared(H::from_many(handles.collect())),
+        if is_own {
+            Made::Own(H::from_many(handles.collect()))
+        } else {
+            Made::Shared(H::from_many(handles.collect()))
         }
     }
 

@@ -13,10 +13,11 @@ pub fn family_name(name: &str, unit: &str, kind: &Kind) -> String {
         _ => None,
     };
     let shown = name_with_suffixes(name, unit, suffix).unwrap_or_default();
-    match name.starts_with('_') {
+    if name.starts_with('_') {
         // The words have lost it.
-        true => format!("_{shown}"),
-        false => shown,
+        format!("_{shown}")
+    } else {
+        shown
     }
 }
 

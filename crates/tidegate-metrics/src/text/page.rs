@@ -87,9 +87,10 @@ struct Page {
 impl Page {
     fn head(&mut self, name: &str, family: &FamilyValues) {
         let open = self.format == Format::OpenMetrics;
-        let shown = match open {
-            true if family.kind.is_monotonic() => name.strip_suffix("_total").unwrap_or(name),
-            _ => name,
+        let shown = if open && family.kind.is_monotonic() {
+            name.strip_suffix("_total").unwrap_or(name)
+        } else {
+            name
         };
         let kind = match &family.kind {
             kind if kind.is_monotonic() => "counter",

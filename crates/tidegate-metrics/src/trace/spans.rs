@@ -183,11 +183,12 @@ impl Drop for Spans {
         // Who wants to know shuts it down.
         let _ = self.shutdown(LAST_PUSH);
         let runtime = self.runtime.get_mut().ok().and_then(Option::take);
-        match self.process == std::process::id() {
+        if self.process == std::process::id() {
             // A runtime that waits for its threads panics where it is dropped within another one.
-            true => runtime.into_iter().for_each(Runtime::shutdown_background),
+            runtime.into_iter().for_each(Runtime::shutdown_background)
+        } else {
             // Its threads are in another process.
-            false => std::mem::forget(runtime),
+            std::mem::forget(runtime)
         }
     }
 }

@@ -78,9 +78,10 @@ pub(super) fn read(from: &mut impl Read, max: usize) -> io::Result<Option<Bytes>
     }
     let mut body = Vec::new();
     from.take(length as u64).read_to_end(&mut body)?;
-    match body.len() == length {
-        true => Ok(Some(body.into())),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    if body.len() == length {
+        Ok(Some(body.into()))
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 
@@ -267,9 +268,10 @@ struct In(Bytes);
 
 impl In {
     fn take(&mut self, length: usize) -> io::Result<Bytes> {
-        match length <= self.0.len() {
-            true => Ok(self.0.split_to(length)),
-            false => Err(malformed()),
+        if length <= self.0.len() {
+            Ok(self.0.split_to(length))
+        } else {
+            Err(malformed())
         }
     }
 

@@ -49,9 +49,10 @@ pub(super) fn inspect(path: &Path) -> Result<(), Refusal> {
         ));
     }
     let mut defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
-    match defined.any(|symbol| symbol.name() == Ok(ENTRY)) {
-        true => Ok(()),
-        false => Err(no_entry(path)),
+    if defined.any(|symbol| symbol.name() == Ok(ENTRY)) {
+        Ok(())
+    } else {
+        Err(no_entry(path))
     }
 }
 

@@ -99,9 +99,10 @@ pub(super) fn printable(text: &str) -> String {
     let text = text.split('\0').next().unwrap_or_default();
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() {
-            true => printable.extend(c.escape_default()),
-            false => printable.push(c),
+        if c.is_control() {
+            printable.extend(c.escape_default())
+        } else {
+            printable.push(c)
         }
     }
     printable

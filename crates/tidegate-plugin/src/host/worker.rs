@@ -292,9 +292,10 @@ fn work(mut backend: Box<dyn Backend>, todo: &mpsc::Receiver<Job>, state: &State
         });
         let (reply, left) = run(backend, &job.task);
         let overran = state.lock().take().is_some_and(|running| running.overran);
-        notes(match overran {
-            true => Note::Returned(call, since.elapsed()),
-            false => Note::Called(call, since.elapsed(), reply.clone()),
+        notes(if overran {
+            Note::Returned(call, since.elapsed())
+        } else {
+            Note::Called(call, since.elapsed(), reply.clone())
         });
         drop(job.permit);
         // Nobody waits for the answer of a call that has overrun.

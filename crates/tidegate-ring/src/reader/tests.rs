@@ -136,16 +136,18 @@ proptest! {
                 Step::Push { events, named } => for (kind, value) in events {
                     let event = Event { kind, value, timestamp_us: value ^ 1 };
                     let own = named && layout.has_names();
-                    let pushed = match own {
-                        true => ring.writer.push_named("own", Category::Custom, event),
-                        false => ring.writer.push(event),
+                    let pushed = if own {
+                        ring.writer.push_named("own", Category::Custom, event)
+                    } else {
+                        ring.writer.push(event)
                     };
                     ring.writer.flush();
                     prop_assert_eq!(pushed, model.len() < usable);
                     if pushed {
-                        let name = match own {
-                            true => "own",
-                            false => KINDS[usize::from(kind.min(UNKNOWN))].name,
+                        let name = if own {
+                            "own"
+                        } else {
+                            KINDS[usize::from(kind.min(UNKNOWN))].name
                         };
                         let time = layout.has_timestamps().then_some(value ^ 1);
                         model.push_back((name.to_owned(), value, time));

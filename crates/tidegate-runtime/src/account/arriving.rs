@@ -53,9 +53,10 @@ impl Arriving {
         tokio::pin!(next);
         loop {
             let is_short = self.account.is_short(self.ceiling);
-            let left = match is_short {
-                true => pauses.usual.min(pauses.while_short),
-                false => pauses.usual,
+            let left = if is_short {
+                pauses.usual.min(pauses.while_short)
+            } else {
+                pauses.usual
             };
             tokio::select! {
                 biased;

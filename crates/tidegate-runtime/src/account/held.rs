@@ -69,9 +69,10 @@ impl Held {
         }
         let of_sender = self.share.as_ref().map_or(0, |share| share.bytes());
         let own = self.reserved.max(of_sender).saturating_add(bytes);
-        match own > (limit / LITTLE).max(LARGE) {
-            true => self.limit_of_the_large(),
-            false => limit,
+        if own > (limit / LITTLE).max(LARGE) {
+            self.limit_of_the_large()
+        } else {
+            limit
         }
     }
 

@@ -46,9 +46,10 @@ fn append(log: &mut Log, seq: u64, claimed: bool) {
 }
 
 fn purpose(claimed: bool) -> Purpose {
-    match claimed {
-        true => Purpose::Claimed,
-        false => Purpose::Unread,
+    if claimed {
+        Purpose::Claimed
+    } else {
+        Purpose::Unread
     }
 }
 
@@ -189,17 +190,14 @@ proptest! {
             })
             .collect();
         let first_hit = ends.partition_point(|end| *end <= at) as u64 + 1;
-        let wanted: Vec<u64> = match cut {
-            true => {
-                bytes.truncate(at);
-                (1..first_hit).collect()
-            }
-            false => {
-                let to = (at + length).min(bytes.len());
-                bytes[at..to].iter_mut().for_each(|byte| *byte ^= 0xA5);
-                let behind = ends.partition_point(|end| *end < to) as u64 + 1;
-                (1..first_hit).chain(behind + 1..=40).collect()
-            }
+        let wanted: Vec<u64> = if cut {
+            bytes.truncate(at);
+            (1..first_hit).collect()
+        } else {
+            let to = (at + length).min(bytes.len());
+            bytes[at..to].iter_mut().for_each(|byte| *byte ^= 0xA5);
+            let behind = ends.partition_point(|end| *end < to) as u64 + 1;
+            (1..first_hit).chain(behind + 1..=40).collect()
         };
         std::fs::write(&file, &bytes).unwrap();
         let (mut log, recovered) = open(directory.path(), 1 << 20);

@@ -178,9 +178,10 @@ pub(super) fn json(field: &Field) -> Result<Harm, Error> {
             .and_then(|stream| exchange(&mut BufReader::new(stream), &request));
         let is_odd = answer.as_ref().is_ok_and(|answer| answer.status == 200);
         // A number that is no number, or too large for one, may be a point or not.
-        match is_odd {
-            true => tally.note(Err("taken as it is".into()), 1),
-            false => tally.note(answer, 1),
+        if is_odd {
+            tally.note(Err("taken as it is".into()), 1)
+        } else {
+            tally.note(answer, 1)
         }
         std::thread::sleep(Duration::from_millis(20));
     });

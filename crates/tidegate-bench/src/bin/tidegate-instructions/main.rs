@@ -101,9 +101,10 @@ fn run(name: &str) -> Result<usize, Error> {
     let mut total = 0;
     for round in 0..WARM_UP + ROUNDS {
         subject.prepare()?;
-        let items = match round < WARM_UP {
-            true => subject.run(),
-            false => counted(&mut *subject),
+        let items = if round < WARM_UP {
+            subject.run()
+        } else {
+            counted(&mut *subject)
         };
         if items != path.items {
             return Err(format!("{items} items of {} arrived", path.items).into());

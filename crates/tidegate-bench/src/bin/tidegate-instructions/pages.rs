@@ -89,10 +89,7 @@ impl Subject for Exposition {
         let time = TIME + self.round * 1_000_000_000 + 1;
         let page = self.renderer.render(&self.tables, time);
         // About 60 bytes a series: a page with fewer has not shown all.
-        match page.body.len() > 50 * SERIES {
-            true => SERIES,
-            false => 0,
-        }
+        if page.body.len() > 50 * SERIES { SERIES } else { 0 }
     }
 }
 

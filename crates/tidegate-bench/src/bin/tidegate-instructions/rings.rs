@@ -128,9 +128,10 @@ impl Subject for Ring {
         };
         let batch = Batch::new(self.events());
         let items = batch.items();
-        match self.entry.push(batch).is_ok() && self.reader.commit() {
-            true => items,
-            false => 0,
+        if self.entry.push(batch).is_ok() && self.reader.commit() {
+            items
+        } else {
+            0
         }
     }
 }

@@ -134,10 +134,11 @@ impl Asked<'_> {
         let Self { query, is_range } = self;
         let end = now() as f64 / 1e3;
         let start = end - STEPS as f64;
-        let path = match is_range {
-            true => format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1"),
+        let path = if *is_range {
+            format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1")
+        } else {
             // Of the newest values: a time that has passed sees samples of our past.
-            false => format!("/api/v1/query?query={query}"),
+            format!("/api/v1/query?query={query}")
         };
         Ok([answer(ours, &path)?, answer(theirs, &path)?])
     }
@@ -151,12 +152,13 @@ fn answer(port: u16, path: &str) -> Result<Answer, Error> {
     let begun = Instant::now();
     let text = asker.get()?;
     let took = begun.elapsed().as_secs_f64() * 1e3;
-    match text.contains("\"value") {
-        true => Ok(Answer {
+    if text.contains("\"value") {
+        Ok(Answer {
             text: text.to_owned(),
             took,
-        }),
-        false => Err(format!("an empty answer to {path}: {text}").into()),
+        })
+    } else {
+        Err(format!("an empty answer to {path}: {text}").into())
     }
 }
 

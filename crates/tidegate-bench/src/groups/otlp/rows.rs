@@ -60,9 +60,10 @@ fn own(job: &Job, measured: &Measured<'_>) -> Vec<Row> {
         _ => row,
     };
     let share = column(|window| window.load_share);
-    let rate_unit = match share.median() >= BOUND_BY_LOAD {
-        true => "/s, bound by the load",
-        false => "/s",
+    let rate_unit = if share.median() >= BOUND_BY_LOAD {
+        "/s, bound by the load"
+    } else {
+        "/s"
     };
     let cpu = row("processor time a point", column(|window| window.cpu_ns), "ns");
     let cpu = limit(cpu, |limit| match limit {
@@ -77,9 +78,10 @@ fn own(job: &Job, measured: &Measured<'_>) -> Vec<Row> {
         },
     );
     let lost = one("points lost", measured.lost, "");
-    let lost = match is_tidegate {
-        true => lost.budget(Budget::AtMost(0.0)),
-        false => lost,
+    let lost = if is_tidegate {
+        lost.budget(Budget::AtMost(0.0))
+    } else {
+        lost
     };
     let mut rows = vec![
         place(cpu, "ns a point"),

@@ -26,9 +26,10 @@ fn fold_until(path: &Path, stop_before: usize) -> bool {
     let mut steps = 0;
     let mut step = || {
         steps += 1;
-        match steps > stop_before {
-            true => Err(Error::Resource),
-            false => Ok(()),
+        if steps > stop_before {
+            Err(Error::Resource)
+        } else {
+            Ok(())
         }
     };
     let mut directory = Directory::open(path, Limits::default()).unwrap();

@@ -37,9 +37,10 @@ prop_compose! {
         attributes in pairs(),
         kinds in Just(kinds),
     ) -> Events {
-        let values = match is_whole {
-            true => Values::U64(whole),
-            false => Values::F64(whole.into_iter().map(|value| value as f64).collect()),
+        let values = if is_whole {
+            Values::U64(whole)
+        } else {
+            Values::F64(whole.into_iter().map(|value| value as f64).collect())
         };
         Events { source, attributes, kinds, kind, values, times_ns, weights }
     }

@@ -200,10 +200,11 @@ impl Model {
             .find(|(of, _)| *of == kind)
             .map(|(_, held)| held.ceiling());
         let limit = self.account.limit_under(ceiling.unwrap_or_default());
-        match kind != OURS && bytes > (limit / 16).max(LARGE) {
+        if kind != OURS && bytes > (limit / 16).max(LARGE) {
             // An eighth is left to those who have little.
-            true => (limit - limit / 8).min(LIMIT.soft),
-            false => limit,
+            (limit - limit / 8).min(LIMIT.soft)
+        } else {
+            limit
         }
     }
 

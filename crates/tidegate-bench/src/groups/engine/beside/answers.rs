@@ -63,9 +63,10 @@ fn compare_values(ours: &Values, theirs: &Values, tolerance: f64) -> Result<(), 
         if is_range && at < STEPS_BEHIND {
             continue;
         }
-        let about = match is_range {
-            true => &all[at - STEPS_BEHIND..all.len().min(at + STEPS_BEFORE + 1)],
-            false => &all[..],
+        let about = if is_range {
+            &all[at - STEPS_BEHIND..all.len().min(at + STEPS_BEFORE + 1)]
+        } else {
+            &all[..]
         };
         let least = about.iter().copied().fold(f64::INFINITY, f64::min);
         let most = about.iter().copied().fold(f64::NEG_INFINITY, f64::max);
