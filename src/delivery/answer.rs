@@ -58,11 +58,12 @@ impl PartialSuccess {
     pub(crate) fn outcome(self) -> Outcome {
         let items = usize::try_from(self.rejected).unwrap_or(0);
         if items == 0 {
-            return match self.error_message.is_empty() {
-                true => Outcome::Done,
-                false => Outcome::Accepted {
+            return if self.error_message.is_empty() {
+                Outcome::Done
+            } else {
+                Outcome::Accepted {
                     note: format!("a warning from the peer: {}", self.error_message),
-                },
+                }
             };
         }
         Outcome::Partly(Loss {
@@ -132,9 +133,10 @@ pub(crate) fn shorten(said: &str) -> String {
     const MAX_BYTES: usize = 540;
     let mut quoted = String::new();
     for character in said.chars() {
-        match character.is_control() {
-            true => quoted.extend(character.escape_default()),
-            false => quoted.push(character),
+        if character.is_control() {
+            quoted.extend(character.escape_default())
+        } else {
+            quoted.push(character)
         }
         if quoted.len() >= MAX_BYTES {
             quoted.push_str("...");

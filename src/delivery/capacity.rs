@@ -69,9 +69,10 @@ impl DrainRate {
 
     fn per_second(&self, now: Instant) -> f64 {
         let seconds = self.seconds(now);
-        match seconds < Self::SHORT {
-            true => self.before,
-            false => self.drained / seconds,
+        if seconds < Self::SHORT {
+            self.before
+        } else {
+            self.drained / seconds
         }
     }
 
@@ -290,15 +291,12 @@ impl QueuePermit {
 
     fn release(&self) {
         let (size, bytes) = (&self.capacity.size, &self.capacity.bytes);
-        match self.is_used {
-            true => {
-                size.drain(self.size);
-                bytes.drain(self.bytes);
-            }
-            false => {
-                size.release(self.size);
-                bytes.release(self.bytes);
-            }
+        if self.is_used {
+            size.drain(self.size);
+            bytes.drain(self.bytes);
+        } else {
+            size.release(self.size);
+            bytes.release(self.bytes);
         }
         self.capacity.of_signal[self.signal as usize].fetch_sub(self.size, Relaxed);
         self.capacity.shared.memory.release(self.bytes);

@@ -144,9 +144,10 @@ impl QueueConfig {
 
     /// What may be held at once, and what that counts.
     pub fn capacity(&self) -> (Sizer, usize) {
-        match self.enabled {
-            true => (self.sizer, self.queue_size.get()),
-            false => (Sizer::Requests, self.num_consumers.get()),
+        if self.enabled {
+            (self.sizer, self.queue_size.get())
+        } else {
+            (Sizer::Requests, self.num_consumers.get())
         }
     }
 }

@@ -158,9 +158,10 @@ impl<A: Attempt> Inner<A> {
         /// What is on disk is looked after by then: a disk that failed is tried again.
         const BACKLOG: Duration = Duration::from_secs(1);
         /// What is kept of streams is looked through by then. Tests have no ten minutes.
-        const STREAMS: Duration = match cfg!(test) {
-            true => Duration::from_millis(20),
-            false => Duration::from_secs(600),
+        const STREAMS: Duration = if cfg!(test) {
+            Duration::from_millis(20)
+        } else {
+            Duration::from_secs(600)
         };
         let now = Instant::now();
         if let Some(outage) = self.standing.overdue(now) {
@@ -408,9 +409,10 @@ impl<A: Attempt> Inner<A> {
     pub(super) fn queue(self: &Arc<Self>, export: ExportRequest, permit: QueuePermit) {
         let permits = [Arc::new(permit)].into_iter().collect();
         self.machine().enqueue(Instant::now(), export, permits);
-        match self.ended.load(SeqCst) {
-            true => self.give_up(),
-            false => self.go_on(),
+        if self.ended.load(SeqCst) {
+            self.give_up()
+        } else {
+            self.go_on()
         }
     }
 

@@ -193,9 +193,10 @@ impl HttpClient {
             turns: (connections.max > 0).then(|| Semaphore::new(connections.max)),
             http: http_client()
                 .pool_idle_timeout(options.idle_conn_timeout)
-                .pool_max_idle_per_host(match connections.are_kept {
-                    true => options.max_idle_conns,
-                    false => 0,
+                .pool_max_idle_per_host(if connections.are_kept {
+                    options.max_idle_conns
+                } else {
+                    0
                 })
                 // A peer that is gone without a word is found out, where requests share a connection.
                 .http2_keep_alive_interval(ping_interval)

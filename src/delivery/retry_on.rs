@@ -51,17 +51,19 @@ impl RetryConfig {
 
     /// The outcome of an HTTP answer, tried again where that is asked for.
     pub fn of_http(&self, status: StatusCode, outcome: Outcome) -> Outcome {
-        match self.has_http(status) {
-            true => outcome.tried_again(),
-            false => outcome,
+        if self.has_http(status) {
+            outcome.tried_again()
+        } else {
+            outcome
         }
     }
 
     /// The outcome of a gRPC answer, tried again where that is asked for.
     pub fn of_grpc(&self, code: Code, outcome: Outcome) -> Outcome {
-        match self.retry_on_status.contains(&RetryStatus::Grpc(code)) {
-            true => outcome.tried_again(),
-            false => outcome,
+        if self.retry_on_status.contains(&RetryStatus::Grpc(code)) {
+            outcome.tried_again()
+        } else {
+            outcome
         }
     }
 

@@ -53,10 +53,11 @@ impl Shape {
             changed |= self.shorten(point);
             changed |= self.rename(point);
         }
-        match changed {
-            false => batch,
+        if changed {
             // Its decoded form takes many times as much, and would wait in the queue.
-            true => batch.with(convert::encode_points(&points)),
+            batch.with(convert::encode_points(&points))
+        } else {
+            batch
         }
     }
 

@@ -139,9 +139,10 @@ impl Spill {
             tag: batch.signal() as u8,
             items: batch.items(),
             payload: stored::to_bytes(batch, cursor),
-            purpose: match claimed {
-                true => Purpose::Claimed,
-                false => Purpose::Unread,
+            purpose: if claimed {
+                Purpose::Claimed
+            } else {
+                Purpose::Unread
             },
             done,
             share,
@@ -219,9 +220,10 @@ impl Spill {
             let (seq, tag, items) = (stored.seq, stored.tag, stored.items);
             match stored::from_bytes(stored) {
                 Some(batch) => {
-                    let export = match seq < self.first_seq {
-                        true => ExportRequest::again(batch),
-                        false => ExportRequest::new(batch),
+                    let export = if seq < self.first_seq {
+                        ExportRequest::again(batch)
+                    } else {
+                        ExportRequest::new(batch)
                     };
                     reloaded.claimed += items as usize;
                     reloaded

@@ -10,9 +10,10 @@ use crate::component::Shared;
 use crate::component::graph_metrics::NO_VALUE;
 
 /// A destination that fails for so long is worth a warning. Tests of the driver have no minute.
-pub(super) const OUTAGE: Duration = match cfg!(test) {
-    true => Duration::from_millis(50),
-    false => Duration::from_secs(60),
+pub(super) const OUTAGE: Duration = if cfg!(test) {
+    Duration::from_millis(50)
+} else {
+    Duration::from_secs(60)
 };
 
 /// What is wrong with a destination.

@@ -206,13 +206,12 @@ impl Converting<'_> {
                 exemplars: &point.exemplars,
             };
             let data = series.metric.data;
-            match self.concerns(data) {
-                true => {
-                    self.take(Key::of(series), sample, &series.metric.name, &mut || {
-                        Some(series.clone())
-                    });
-                }
-                false => rest.push(point.clone()),
+            if self.concerns(data) {
+                self.take(Key::of(series), sample, &series.metric.name, &mut || {
+                    Some(series.clone())
+                });
+            } else {
+                rest.push(point.clone());
             }
         }
         convert::encode_points(&rest)

@@ -37,9 +37,10 @@ impl<L: Load> Gathering<L> {
 
     /// Why it goes out.
     fn trigger(&self) -> Trigger {
-        match self.batching.timeout.is_zero() || self.size() >= self.batching.min_size {
-            true => Trigger::Size,
-            false => Trigger::Timeout,
+        if self.batching.timeout.is_zero() || self.size() >= self.batching.min_size {
+            Trigger::Size
+        } else {
+            Trigger::Timeout
         }
     }
 

@@ -265,9 +265,10 @@ impl<L: Load> Machine<L> {
     /// When `poll` has something to do if nothing else happens before.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let flush = self.gathering.iter().filter_map(Gathering::due).min();
-        let send = match self.flying.len() < self.consumers() {
-            true => self.next_start(now),
-            false => None,
+        let send = if self.flying.len() < self.consumers() {
+            self.next_start(now)
+        } else {
+            None
         };
         flush.into_iter().chain(send).min()
     }
@@ -327,9 +328,10 @@ impl<L: Load> Machine<L> {
             self.ready.extend(requests);
         }
         let waiting = std::mem::take(&mut self.waiting).into_values();
-        match self.rules.keeps {
-            true => waiting.for_each(|request| self.keep(request)),
-            false => waiting.rev().for_each(|request| self.ready.push_front(request)),
+        if self.rules.keeps {
+            waiting.for_each(|request| self.keep(request))
+        } else {
+            waiting.rev().for_each(|request| self.ready.push_front(request))
         }
         self.breaker.reset(self.next_id);
     }
@@ -354,9 +356,10 @@ impl<L: Load> Machine<L> {
 
     /// Too late for this run.
     fn stop_trying(&mut self, request: Request<L>, why: String) {
-        match self.rules.keeps {
-            true => self.keep(request),
-            false => self.drop_request(&request, Reason::Shutdown, why),
+        if self.rules.keeps {
+            self.keep(request)
+        } else {
+            self.drop_request(&request, Reason::Shutdown, why)
         }
     }
 
@@ -424,9 +427,10 @@ impl<L: Load> Machine<L> {
 
     /// When the next attempt may start, given a free consumer; `None` = not before something else happens.
     fn next_start(&self, now: Instant) -> Option<Instant> {
-        let due = match self.ready.is_empty() || self.is_blocked() {
-            true => self.waiting.first_key_value()?.0.0,
-            false => now,
+        let due = if self.ready.is_empty() || self.is_blocked() {
+            self.waiting.first_key_value()?.0.0
+        } else {
+            now
         };
         let closes = self.breaker.open_until(now).unwrap_or(now);
         let at = due.max(closes);

@@ -47,9 +47,10 @@ impl Joined {
 impl<L: Load> Machine<L> {
     /// Attempts under way at once.
     pub(super) fn consumers(&self) -> usize {
-        match self.rules.in_order {
-            true => 1,
-            false => self.rules.consumers,
+        if self.rules.in_order {
+            1
+        } else {
+            self.rules.consumers
         }
     }
 

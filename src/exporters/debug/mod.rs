@@ -195,10 +195,11 @@ impl Debug {
         let Some(queue) = &*queue else { return };
         if let Err(TrySendError::Full(queued)) = queue.try_send(queued) {
             self.printer.skip();
-            match queued.batch.is_some() {
-                true => queued.lose(Reason::QueueFull),
+            if queued.batch.is_some() {
+                queued.lose(Reason::QueueFull)
+            } else {
                 // Its items are counted, as those of batches that the sampler leaves out.
-                false => queued.leave(),
+                queued.leave()
             }
         }
     }

@@ -145,8 +145,9 @@ fn push_line(lines: &mut String, nanos: u64, category: &str, name: &str, value: 
 
 /// RFC 4180: quoted where it has to be.
 fn field(text: &str) -> std::borrow::Cow<'_, str> {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
-        false => text.into(),
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text.into()
     }
 }

@@ -140,9 +140,10 @@ impl Disk for Full {
         let mut content = self.content.lock();
         let fits = bytes.len().min(self.room.lock().saturating_sub(content.len()));
         content.extend_from_slice(&bytes[..fits]);
-        match fits == bytes.len() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::StorageFull.into()),
+        if fits == bytes.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::StorageFull.into())
         }
     }
 

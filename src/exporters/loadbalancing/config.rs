@@ -258,8 +258,9 @@ impl Dns {
 
 fn with_port(host: &str) -> String {
     let behind_address = host.rsplit(']').next().unwrap_or(host);
-    match behind_address.contains(':') || host.starts_with("unix:") {
-        true => host.to_owned(),
-        false => format!("{host}:{DEFAULT_PORT}"),
+    if behind_address.contains(':') || host.starts_with("unix:") {
+        host.to_owned()
+    } else {
+        format!("{host}:{DEFAULT_PORT}")
     }
 }

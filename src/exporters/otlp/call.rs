@@ -132,15 +132,17 @@ async fn read(body: &mut RecvStream, held: &mut Held) -> Result<Result<Bytes, St
     while let Some(chunk) = body.data().await.transpose()? {
         body.flow_control().release_capacity(chunk.len())?;
         length = length.saturating_add(chunk.len());
-        match length <= MAX_BYTES {
-            true => answer.extend_from_slice(&chunk),
-            false => answer = BytesMut::new(),
+        if length <= MAX_BYTES {
+            answer.extend_from_slice(&chunk);
+        } else {
+            answer = BytesMut::new();
         }
         held.settle(answer.len());
     }
-    Ok(match length <= MAX_BYTES {
-        true => Ok(answer.freeze()),
-        false => Err(format!("it has {length} bytes, more than {MAX_BYTES}")),
+    Ok(if length <= MAX_BYTES {
+        Ok(answer.freeze())
+    } else {
+        Err(format!("it has {length} bytes, more than {MAX_BYTES}"))
     })
 }
 

@@ -162,9 +162,10 @@ impl Config {
     }
 
     pub(super) fn compression(&self) -> Compression {
-        self.compression.unwrap_or(match self.chosen().prefers_zstd() {
-            true => Compression::Zstd,
-            false => Compression::Gzip,
+        self.compression.unwrap_or(if self.chosen().prefers_zstd() {
+            Compression::Zstd
+        } else {
+            Compression::Gzip
         })
     }
 

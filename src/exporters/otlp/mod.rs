@@ -260,9 +260,10 @@ impl Attempt for Client {
             }
             Err(error) => {
                 // A stream that the peer ended is an answer of it; else the connection has come to its end.
-                match error.is_reset() {
-                    true => call.answered(),
-                    false => call.ended(),
+                if error.is_reset() {
+                    call.answered()
+                } else {
+                    call.ended()
                 }
                 Outcome::retry(broken_off(&error))
             }
@@ -279,12 +280,13 @@ fn broken_off(error: &h2::Error) -> String {
         Reason::COMPRESSION_ERROR,
     ];
     let is_of_head = error.reason().is_some_and(|reason| of_heads.contains(&reason));
-    match error.is_library() && is_of_head {
-        true => format!(
+    if error.is_library() && is_of_head {
+        format!(
             "{chain}: the answer is malformed, or its head is longer than {} KiB",
             MAX_HEAD_BYTES >> 10
-        ),
-        false => chain,
+        )
+    } else {
+        chain
     }
 }
 

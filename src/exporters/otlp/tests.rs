@@ -239,9 +239,12 @@ async fn denied_requests_are_tried_again_where_that_is_asked_for() {
 
 #[tokio::test]
 async fn what_is_refused_for_its_content_costs_itself_only() {
-    let sink = Sink::start(|_, seen| match values(&seen.message).contains(&3) {
-        false => ok(),
-        true => failure(Status::invalid_argument("no threes")),
+    let sink = Sink::start(|_, seen| {
+        if values(&seen.message).contains(&3) {
+            failure(Status::invalid_argument("no threes"))
+        } else {
+            ok()
+        }
     })
     .await;
     let bench = bench(&sink, "").await;

@@ -128,9 +128,10 @@ impl Client {
             Err(error) => return unreadable(status, after, &error),
         };
         let encoding = Encoding::of_answer(&headers).unwrap_or(self.encoding);
-        match status.is_success() {
-            true => encoding.outcome(&body),
-            false => of_http(status, after, &body::error_message(&body, &headers)),
+        if status.is_success() {
+            encoding.outcome(&body)
+        } else {
+            of_http(status, after, &body::error_message(&body, &headers))
         }
     }
 }

@@ -118,12 +118,11 @@ fn of_events(events: &tidegate_engine::Events) -> Events {
 
 /// The elements at some places of a column.
 fn picked<T: Copy>(column: &[T], places: &[usize], missing: T) -> Vec<T> {
-    match places.len() == column.len() {
-        true => column.to_vec(),
-        false => {
-            let at = |place: &usize| column.get(*place).copied().unwrap_or(missing);
-            places.iter().map(at).collect()
-        }
+    if places.len() == column.len() {
+        column.to_vec()
+    } else {
+        let at = |place: &usize| column.get(*place).copied().unwrap_or(missing);
+        places.iter().map(at).collect()
     }
 }
 

@@ -188,18 +188,20 @@ impl Config {
         let glob = |text: &str| Pattern::Glob(text.into());
         let globs = |list: &[String]| list.iter().map(|text| glob(text)).collect();
         let old = &self.resource_to_telemetry_conversion;
-        match old.enabled {
-            true => ResourceLabels {
+        if old.enabled {
+            ResourceLabels {
                 included: vec![glob("*")],
-                excluded: match old.exclude_service_attributes {
-                    true => SERVICE.map(glob).into(),
-                    false => Vec::new(),
+                excluded: if old.exclude_service_attributes {
+                    SERVICE.map(glob).into()
+                } else {
+                    Vec::new()
                 },
-            },
-            false => ResourceLabels {
+            }
+        } else {
+            ResourceLabels {
                 included: globs(&self.resource_constant_labels.included),
                 excluded: globs(&self.resource_constant_labels.excluded),
-            },
+            }
         }
     }
 

@@ -234,9 +234,10 @@ impl Pages {
         asked: Option<Instant>,
     ) -> Arc<Singleflight<Page>> {
         // Names that every scraper takes look the same however they are escaped.
-        let escaping = match self.config.strategy().escapes() {
-            true => Escaping::default(),
-            false => escaping,
+        let escaping = if self.config.strategy().escapes() {
+            Escaping::default()
+        } else {
+            escaping
         };
         let mut renderers = self.renderers();
         let known = renderers

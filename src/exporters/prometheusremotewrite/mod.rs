@@ -207,9 +207,10 @@ impl Inner {
         let verdict = match answer {
             Ok(answer) => {
                 let verdict = answer::verdict(&answer, version, dialect, &Sent::of(chunk));
-                let verdict = match self.retry.has_http(answer.status) {
-                    true => verdict.tried_again(),
-                    false => verdict,
+                let verdict = if self.retry.has_http(answer.status) {
+                    verdict.tried_again()
+                } else {
+                    verdict
                 };
                 verdict.reworded(|why| quote(why, &self.http.with_credentials(headers, client)))
             }

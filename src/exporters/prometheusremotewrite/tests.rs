@@ -137,9 +137,12 @@ async fn samples_of_a_series_arrive_in_order_and_once_however_many_shards_fail_i
 #[tokio::test]
 async fn what_is_refused_is_found_and_the_rest_passes() {
     let is_bad: fn(&Seen) -> bool = |seen| read(seen).names().contains(&"g13{}");
-    let sink = Sink::start(|_, seen| match read(seen).names().contains(&"g13{}") {
-        true => answer(400, "g13 is bad"),
-        false => answer(200, ""),
+    let sink = Sink::start(|_, seen| {
+        if read(seen).names().contains(&"g13{}") {
+            answer(400, "g13 is bad")
+        } else {
+            answer(200, "")
+        }
     })
     .await;
     let bench = bench(&sink, "").await;

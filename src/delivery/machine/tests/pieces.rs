@@ -38,9 +38,10 @@ fn too_large_is_halved_until_it_passes_and_one_item_too_large_is_dropped() {
     bench.push(run(0..8));
     let mut passed = Vec::new();
     while let Some((id, items)) = bench.sends().pop() {
-        let outcome = match items.len() > 2 || items.contains(&5) {
-            true => Outcome::TooLarge { why: "413".into() },
-            false => Outcome::Done,
+        let outcome = if items.len() > 2 || items.contains(&5) {
+            Outcome::TooLarge { why: "413".into() }
+        } else {
+            Outcome::Done
         };
         if outcome == Outcome::Done {
             passed.push(items);
@@ -82,9 +83,10 @@ fn refused(bench: &mut Bench, items: std::ops::Range<u32>, bad: impl Fn(u32) -> 
         }
         for (id, items) in sends {
             attempts += 1;
-            let outcome = match items.iter().any(|item| bad(*item)) {
-                true => Outcome::Refused { why: "400".into() },
-                false => Outcome::Done,
+            let outcome = if items.iter().any(|item| bad(*item)) {
+                Outcome::Refused { why: "400".into() }
+            } else {
+                Outcome::Done
             };
             bench.finish(id, outcome);
         }

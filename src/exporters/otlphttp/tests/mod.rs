@@ -104,13 +104,12 @@ async fn a_large_request_arrives_as_it_was() {
         bench.push(points(20_000));
         balance_when(&bench.ledgers[0], |b| b.left == 20_000).await;
         let message = sink.seen()[0].message.clone();
-        match options.contains("json") {
-            false => assert_eq!(values(&message), (0..20_000).collect::<Vec<_>>()),
-            true => {
-                let body: serde_json::Value = serde_json::from_slice(&message).unwrap();
-                let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
-                assert_eq!(metric["gauge"]["dataPoints"][19_999]["asInt"], "19999");
-            }
+        if options.contains("json") {
+            let body: serde_json::Value = serde_json::from_slice(&message).unwrap();
+            let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+            assert_eq!(metric["gauge"]["dataPoints"][19_999]["asInt"], "19999");
+        } else {
+            assert_eq!(values(&message), (0..20_000).collect::<Vec<_>>());
         }
         bench.stop().await;
         assert_eq!(bench.shared.memory.reserved_bytes(), 0);
@@ -162,9 +161,12 @@ async fn a_busy_peer_is_asked_again_when_it_says_and_one_that_refuses_is_not() {
 
 #[tokio::test]
 async fn what_is_refused_for_its_content_costs_itself_only() {
-    let sink = Sink::start(|_, seen| match values(&seen.message).contains(&3) {
-        false => answer(200, ""),
-        true => json(400, r#"{"code":3,"message":"no threes"}"#),
+    let sink = Sink::start(|_, seen| {
+        if values(&seen.message).contains(&3) {
+            json(400, r#"{"code":3,"message":"no threes"}"#)
+        } else {
+            answer(200, "")
+        }
     })
     .await;
     let bench = bench(&sink, "").await;

@@ -65,9 +65,10 @@ fn keep(rules: Rules, seen: &Seen) -> Response<Body> {
             return answer(403, format!("{metric:?}"));
         }
     }
-    match points > rules.max_points {
-        true => answer(403, "too many points"),
-        false => answer(200, ""),
+    if points > rules.max_points {
+        answer(403, "too many points")
+    } else {
+        answer(200, "")
     }
 }
 
