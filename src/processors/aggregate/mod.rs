@@ -133,9 +133,10 @@ impl Consumer for Aggregate {
         if let Some(journal) = &self.journal {
             journal.admit(batch, flow)?;
         }
-        match self.intake.may_pass(&batch.payload) {
-            true => self.next.admit(batch, flow).inspect_err(|_| flow.undo_to(mark)),
-            false => Ok(()),
+        if self.intake.may_pass(&batch.payload) {
+            self.next.admit(batch, flow).inspect_err(|_| flow.undo_to(mark))
+        } else {
+            Ok(())
         }
     }
 

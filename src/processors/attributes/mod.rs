@@ -117,9 +117,10 @@ impl AttributeEdit {
         attributes: &Attributes,
         client: Option<&ClientMetadata>,
     ) -> Option<Attributes> {
-        match matcher.item(&Measured { name, attributes }) {
-            true => edit_set(attributes, &self.config.actions, client),
-            false => None,
+        if matcher.item(&Measured { name, attributes }) {
+            edit_set(attributes, &self.config.actions, client)
+        } else {
+            None
         }
     }
 }

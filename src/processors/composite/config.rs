@@ -165,9 +165,10 @@ impl CompositeConfig {
         let is_rank = |rank: &f64| (0.0..=1.0).contains(rank);
         let wants_rank = self.function == Some(FunctionName::Quantile);
         if wants_rank != self.quantile.is_some() {
-            cx.at(at.child("quantile")).error(match wants_rank {
-                true => "`function: quantile` needs `quantile`, for example `quantile: 0.99`",
-                false => "goes together with `function: quantile`",
+            cx.at(at.child("quantile")).error(if wants_rank {
+                "`function: quantile` needs `quantile`, for example `quantile: 0.99`"
+            } else {
+                "goes together with `function: quantile`"
             });
         }
         if !self.quantile.iter().all(is_rank) {

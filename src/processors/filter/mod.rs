@@ -178,9 +178,10 @@ impl Filter {
             })
             .collect();
         let wanted = |kind: &u16| keep.get(usize::from(*kind)).copied().unwrap_or(false);
-        match events.kinds.iter().all(wanted) {
-            true => batch.clone(),
-            false => batch.with(select(events, wanted)),
+        if events.kinds.iter().all(wanted) {
+            batch.clone()
+        } else {
+            batch.with(select(events, wanted))
         }
     }
 

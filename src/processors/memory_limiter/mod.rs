@@ -99,9 +99,10 @@ impl Consumer for MemoryLimiter {
         if !memory.uses_more_than(soft) {
             return self.next.admit(batch, flow);
         }
-        let admitted = match memory.uses_more_than(hard) {
-            true => None,
-            false => flow.short_of_memory(|flow| self.next.admit(batch, flow)),
+        let admitted = if memory.uses_more_than(hard) {
+            None
+        } else {
+            flow.short_of_memory(|flow| self.next.admit(batch, flow))
         };
         admitted.unwrap_or_else(|| Err(self.refuse(batch)))
     }

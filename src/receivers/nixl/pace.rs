@@ -35,9 +35,10 @@ impl Pace {
 
     /// The wait until the next look, after a look that found `fill` (0.0 to 1.0).
     pub(super) fn after(&mut self, fill: f64) -> Duration {
-        self.now = match fill >= HURRY_FILL {
-            true => SHORTEST.min(self.quiet),
-            false => self.now.mul_f64(RELAX).min(self.quiet),
+        self.now = if fill >= HURRY_FILL {
+            SHORTEST.min(self.quiet)
+        } else {
+            self.now.mul_f64(RELAX).min(self.quiet)
         };
         self.now
     }

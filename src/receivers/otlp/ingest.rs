@@ -91,9 +91,10 @@ impl Ingest {
     /// is not known yet.
     pub(super) fn ceiling(&self) -> Ceiling {
         let mut ceilings = self.entries.iter().flatten().map(Entry::ceiling);
-        match ceilings.any(|ceiling| ceiling == Ceiling::Hard) {
-            true => Ceiling::Hard,
-            false => Ceiling::Soft,
+        if ceilings.any(|ceiling| ceiling == Ceiling::Hard) {
+            Ceiling::Hard
+        } else {
+            Ceiling::Soft
         }
     }
 
@@ -149,9 +150,10 @@ impl Ingest {
             encoding,
             max_elements: self.max_elements,
         };
-        let in_place = match body.len() <= encoding.inline_max_bytes() {
-            true => checker.check_in_place(body, held),
-            false => Err(body),
+        let in_place = if body.len() <= encoding.inline_max_bytes() {
+            checker.check_in_place(body, held)
+        } else {
+            Err(body)
         };
         let checked = match in_place {
             Ok(checked) => checked,
@@ -219,9 +221,10 @@ impl Ingest {
 
 /// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
 fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Failure> {
-    match held.could_ever_grow(bytes) {
-        true => Ok(()),
-        false => Err(Failure::never_fits(bytes, held.account().limit())),
+    if held.could_ever_grow(bytes) {
+        Ok(())
+    } else {
+        Err(Failure::never_fits(bytes, held.account().limit()))
     }
 }
 

@@ -136,9 +136,10 @@ impl Otlp {
         let answer = move |request: Request<Incoming>| {
             let (over_grpc, over_http) = (over_grpc.clone(), over_http.clone());
             async move {
-                match net::grpc::is_call(&request) {
-                    true => over_grpc.answer(request).await.map(boxed),
-                    false => over_http(request).await,
+                if net::grpc::is_call(&request) {
+                    over_grpc.answer(request).await.map(boxed)
+                } else {
+                    over_http(request).await
                 }
             }
         };

@@ -29,13 +29,12 @@ impl Identity {
 impl scrape::Target for Identity {
     fn relabel(&mut self, labels: &mut Labels) -> bool {
         let job = &self.workshop.job;
-        match job.honor_labels {
-            true => {
-                for (name, value) in self.target.labels.iter() {
-                    labels.set_default(name, value);
-                }
+        if job.honor_labels {
+            for (name, value) in self.target.labels.iter() {
+                labels.set_default(name, value);
             }
-            false => override_labels(labels, &self.target.labels),
+        } else {
+            override_labels(labels, &self.target.labels)
         }
         let keep = relabel::apply(&job.metric_relabel, job.validation, labels);
         for (name, value) in job.external_labels.iter() {

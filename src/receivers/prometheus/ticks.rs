@@ -22,9 +22,10 @@ pub(super) fn aligned(last: u64, now: u64, interval: Duration) -> (u64, u64) {
         now
     };
     let due = last + now.saturating_sub(last) / interval * interval;
-    match now.saturating_sub(due) <= tolerance {
-        true => (due, due),
-        false => (due, now),
+    if now.saturating_sub(due) <= tolerance {
+        (due, due)
+    } else {
+        (due, now)
     }
 }
 

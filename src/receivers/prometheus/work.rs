@@ -203,9 +203,10 @@ impl Work {
         };
         let read = self.decoder.page(format, &page.bytes, time, points);
         // Also where the page fails: its lines are known from now on.
-        match self.kept.settle(self.decoder.bytes()) {
-            true => Ok((read?, page.into_points())),
-            false => Err(Failure::Series),
+        if self.kept.settle(self.decoder.bytes()) {
+            Ok((read?, page.into_points()))
+        } else {
+            Err(Failure::Series)
         }
     }
 

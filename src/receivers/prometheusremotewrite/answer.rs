@@ -185,19 +185,16 @@ impl Written {
 
     /// 204 for all of it; else 400: sending it again would give the same answer.
     pub(super) fn answer(self, version: Version) -> Response<Full<Bytes>> {
-        let mut answer = match self.missing.is_empty() {
-            true => {
-                let mut answer = Response::new(Full::default());
-                *answer.status_mut() = StatusCode::NO_CONTENT;
-                answer
-            }
-            false => {
-                let missing = self
-                    .missing
-                    .iter()
-                    .map(|(samples, why)| format!("{samples} not written: {why}"));
-                text(StatusCode::BAD_REQUEST, missing.collect::<Vec<_>>().join("; "))
-            }
+        let mut answer = if self.missing.is_empty() {
+            let mut answer = Response::new(Full::default());
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            answer
+        } else {
+            let missing = self
+                .missing
+                .iter()
+                .map(|(samples, why)| format!("{samples} not written: {why}"));
+            text(StatusCode::BAD_REQUEST, missing.collect::<Vec<_>>().join("; "))
         };
         if version == Version::Two {
             let counts = [self.samples, self.histograms, self.exemplars];

@@ -186,9 +186,10 @@ impl Taker {
         held: Held,
         slot: &mut Option<Slot>,
     ) -> Result<(DecodedRequest, Held), Refusal> {
-        let weight = match body.len() <= INLINE_MAX_BYTES {
-            true => Some(version.weight(&body)),
-            false => None,
+        let weight = if body.len() <= INLINE_MAX_BYTES {
+            Some(version.weight(&body))
+        } else {
+            None
         };
         let mut reading = Reading {
             decoder: self.decoder.clone(),
@@ -241,9 +242,10 @@ impl Taker {
                     table: None,
                 })
             };
-            let long = match batch.items() > LIGHT_POINTS {
-                true => Some(Slot::get_unless(&mut slot, &held).await?),
-                false => None,
+            let long = if batch.items() > LIGHT_POINTS {
+                Some(Slot::get_unless(&mut slot, &held).await?)
+            } else {
+                None
             };
             drop(slot);
             let outcome = self.entry.send_held(batch, Some(held), long).await?;
@@ -278,9 +280,10 @@ impl Taker {
 
 /// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
 fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Refusal> {
-    match held.could_ever_grow(bytes) {
-        true => Ok(()),
-        false => Err(Refusal::never_fits(bytes, held.account().limit())),
+    if held.could_ever_grow(bytes) {
+        Ok(())
+    } else {
+        Err(Refusal::never_fits(bytes, held.account().limit()))
     }
 }
 

@@ -63,9 +63,10 @@ pub(super) struct DirectoryStats {
 impl DirectoryStats {
     pub(super) fn add(&mut self, cells: &Cells) {
         for process in cells.follower.processes() {
-            match process.alive {
-                true => self.alive += 1,
-                false => self.dead += 1,
+            if process.alive {
+                self.alive += 1;
+            } else {
+                self.dead += 1;
             }
             self.refused.series = self.refused.series.saturating_add(process.refused.series);
             self.refused.room = self.refused.room.saturating_add(process.refused.room);
@@ -115,9 +116,10 @@ impl Cells {
         self.follower.limit_files(kept.share_of_a_file());
         let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
-        match changes.all {
-            true => self.learn(),
-            false => self.due.extend(changes.series),
+        if changes.all {
+            self.learn()
+        } else {
+            self.due.extend(changes.series)
         }
         self.retry = self.send(entry).err().map(|delay| now + delay);
     }
@@ -179,9 +181,10 @@ impl Cells {
         let is_same_resource = |known: &Known| known.series.resource.attributes == resource.attributes;
         let mut before: HashMap<_, Known> = HashMap::new();
         for known in std::mem::take(&mut self.known).into_iter().flatten() {
-            match is_same_resource(&known) {
-                true => _ = before.insert(key(&known.series), known),
-                false => self.ended.push(known.series),
+            if is_same_resource(&known) {
+                _ = before.insert(key(&known.series), known);
+            } else {
+                self.ended.push(known.series);
             }
         }
         self.due.clear();

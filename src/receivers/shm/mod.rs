@@ -164,10 +164,11 @@ impl Directories {
             if self.open.contains_key(&path) {
                 continue;
             }
-            let opened = match self.kept.take(directory::empty(&path), now) {
-                true => Cells::open(&path, self.config.limits(), self.receiver.clone())
-                    .map_err(|error| error.to_string()),
-                false => Err(kept::no_room(&path)),
+            let opened = if self.kept.take(directory::empty(&path), now) {
+                Cells::open(&path, self.config.limits(), self.receiver.clone())
+                    .map_err(|error| error.to_string())
+            } else {
+                Err(kept::no_room(&path))
             };
             match opened {
                 Ok(cells) => {

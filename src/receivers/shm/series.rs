@@ -40,9 +40,12 @@ fn data(kind: &Kind) -> Data {
 
 /// A series of a metric.
 pub(super) fn series(resource: &Arc<Resource>, metric: &Arc<Metric>, labels: &Labels) -> Arc<Series> {
-    let attribute = |(key, value): &(Arc<str>, Box<str>)| match (&**key, &**value) == OVERFLOW_LABEL {
-        true => (OVERFLOW.to_owned(), AttributeValue::Bool(true)),
-        false => (key.to_string(), AttributeValue::from(value.to_string())),
+    let attribute = |(key, value): &(Arc<str>, Box<str>)| {
+        if (&**key, &**value) == OVERFLOW_LABEL {
+            (OVERFLOW.to_owned(), AttributeValue::Bool(true))
+        } else {
+            (key.to_string(), AttributeValue::from(value.to_string()))
+        }
     };
     Arc::new(Series {
         resource: resource.clone(),

@@ -201,9 +201,10 @@ struct Columns {
 
 impl Senders {
     fn new(config: &DatagramConfig, sink: Arc<EventSink>) -> Self {
-        let counter = match config.is_monotonic_counter {
-            true => Instrument::Counter,
-            false => Instrument::UpDownCounter,
+        let counter = if config.is_monotonic_counter {
+            Instrument::Counter
+        } else {
+            Instrument::UpDownCounter
         };
         Self {
             senders: HashMap::new(),

@@ -293,9 +293,10 @@ impl<'a> Columns<'a> {
             }
         }
         let rejected = batch.events.len() - sound.len();
-        let values = match batch.doubles.is_empty() {
-            true => Values::U64(pick(&batch.integers, &sound)),
-            false => Values::F64(pick(&batch.doubles, &sound)),
+        let values = if batch.doubles.is_empty() {
+            Values::U64(pick(&batch.integers, &sound))
+        } else {
+            Values::F64(pick(&batch.doubles, &sound))
         };
         let optional = |present: bool| present.then_some(());
         let events = Events {

@@ -45,18 +45,20 @@ impl Silence {
 
     /// Returns when the connection, silent since then, is to end, and why.
     pub(super) async fn too_long(&self, since: Instant) -> Ended {
-        let expendable_after = match self.has_declared {
-            true => CROWDED_DECLARED,
-            false => CROWDED,
+        let expendable_after = if self.has_declared {
+            CROWDED_DECLARED
+        } else {
+            CROWDED
         };
         let crowded = async {
             sleep_until(since + expendable_after).await;
             self.crowd.notified().await;
         };
         let undeclared = async {
-            match self.has_declared {
-                true => std::future::pending().await,
-                false => sleep_until(self.began + UNDECLARED).await,
+            if self.has_declared {
+                std::future::pending().await
+            } else {
+                sleep_until(self.began + UNDECLARED).await
             }
         };
         tokio::select! {

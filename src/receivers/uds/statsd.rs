@@ -141,12 +141,13 @@ impl<'a> Line<'a> {
     pub(super) fn values(&self) -> impl Iterator<Item = Result<LineValue, LineError>> + 'a {
         self.values.split(':').map(|text| {
             let number: f64 = text.parse().map_err(|_| LineError::BadValue)?;
-            match number.is_finite() {
-                true => Ok(LineValue {
+            if number.is_finite() {
+                Ok(LineValue {
                     number,
                     signed: text.starts_with(['+', '-']),
-                }),
-                false => Err(LineError::BadValue),
+                })
+            } else {
+                Err(LineError::BadValue)
             }
         })
     }

@@ -277,17 +277,15 @@ impl Serving {
         let (flawed, why) = taken.rejected.unwrap_or_default();
         let sound = taken.events.len();
         let slot = slot.filter(|_| sound > 0);
-        let answer = match taken.events.is_empty() {
-            true => Ok(PushOutcome::default()),
+        let answer = if taken.events.is_empty() {
+            Ok(PushOutcome::default())
+        } else if acknowledge {
             // A sender that waits for an answer keeps its batch itself; for others we keep it and stop reading.
-            false if acknowledge => {
-                let batch = crate::batch::Batch::new(taken.events);
-                self.sink.send(batch, slot).await
-            }
-            false => {
-                let (sink, stopping) = (&self.sink, &self.stopping);
-                sink.push_until_taken(taken.events, slot, stopping).await
-            }
+            let batch = crate::batch::Batch::new(taken.events);
+            self.sink.send(batch, slot).await
+        } else {
+            let (sink, stopping) = (&self.sink, &self.stopping);
+            sink.push_until_taken(taken.events, slot, stopping).await
         };
         let ack = match answer {
             Ok(outcome) => acceptance(sound, flawed, why, outcome),
@@ -367,9 +365,10 @@ fn undecoded(why: StreamError, message: &[u8]) -> StreamError {
 
 /// A place for long work. Connections are limited in number, so they wait as long as it takes.
 async fn place_if(is_long: bool) -> Result<Option<Slot>, StreamError> {
-    match is_long {
-        false => Ok(None),
-        true => Ok(Some(Slot::get_in_any_case().await.map_err(io::Error::other)?)),
+    if is_long {
+        Ok(Some(Slot::get_in_any_case().await.map_err(io::Error::other)?))
+    } else {
+        Ok(None)
     }
 }
 
@@ -458,13 +457,12 @@ impl Frames {
             }
             let has_begun = !self.buffer.is_empty();
             let (account, ceiling) = (self.held.account(), self.held.ceiling());
-            match has_begun {
-                true => {
-                    _ = self
-                        .arriving
-                        .get_or_insert_with(|| Arriving::on(account.clone(), ceiling))
-                }
-                false => self.arriving = None,
+            if has_begun {
+                _ = self
+                    .arriving
+                    .get_or_insert_with(|| Arriving::on(account.clone(), ceiling));
+            } else {
+                self.arriving = None;
             }
             if !has_begun && self.held.bytes() > 2 * READ_BYTES {
                 // Room for a large message is given back between messages.
@@ -475,9 +473,10 @@ impl Frames {
             let read = self.read().await?;
             self.went_on = Instant::now();
             if read == 0 {
-                return match self.buffer.is_empty() {
-                    true => Ok(None),
-                    false => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                return if self.buffer.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())
                 };
             }
         }

@@ -53,9 +53,10 @@ impl Sources {
         }
         for source in &evaluation.sources {
             let is_due = now.saturating_sub(source.seen) <= fixed.unwrap_or(source.lease);
-            let standing = match is_due {
-                true => Standing::Alive,
-                false => Standing::Overdue,
+            let standing = if is_due {
+                Standing::Alive
+            } else {
+                Standing::Overdue
             };
             let heard = source.seen;
             self.0.insert(source.key, Known { heard, standing });

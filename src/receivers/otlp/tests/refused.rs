@@ -173,9 +173,10 @@ struct Picky {
 
 impl Consumer for Picky {
     fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
-        match self.takes {
-            true => Ok(()),
-            false => Err(Refused::permanent("never")),
+        if self.takes {
+            Ok(())
+        } else {
+            Err(Refused::permanent("never"))
         }
     }
 

@@ -165,9 +165,10 @@ impl GlobalConfig {
     }
 
     fn timeout(&self) -> PromDuration {
-        match self.scrape_timeout.is_zero() {
-            true => DEFAULT_TIMEOUT.min(self.scrape_interval),
-            false => self.scrape_timeout,
+        if self.scrape_timeout.is_zero() {
+            DEFAULT_TIMEOUT.min(self.scrape_interval)
+        } else {
+            self.scrape_timeout
         }
     }
 
@@ -251,17 +252,19 @@ impl ScrapeConfig {
 
     /// How often targets are scraped.
     pub fn interval(&self, global: &GlobalConfig) -> PromDuration {
-        match self.scrape_interval.is_zero() {
-            true => global.scrape_interval,
-            false => self.scrape_interval,
+        if self.scrape_interval.is_zero() {
+            global.scrape_interval
+        } else {
+            self.scrape_interval
         }
     }
 
     /// How long an answer may take.
     pub fn timeout(&self, global: &GlobalConfig) -> PromDuration {
-        match self.scrape_timeout.is_zero() {
-            true => global.timeout().min(self.interval(global)),
-            false => self.scrape_timeout,
+        if self.scrape_timeout.is_zero() {
+            global.timeout().min(self.interval(global))
+        } else {
+            self.scrape_timeout
         }
     }
 

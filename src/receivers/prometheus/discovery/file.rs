@@ -152,9 +152,10 @@ pub(super) fn read(path: &Path, memory: &Arc<Account>) -> Result<Listed, ListErr
     let text = files::read(path, group::MAX_LIST_BYTES);
     let text = text.map_err(|error| ListError::Wrong(error.to_string()))?;
     let name = path.to_string_lossy();
-    let language = match name.to_ascii_lowercase().ends_with(".json") {
-        true => Language::Json,
-        false => Language::Yaml,
+    let language = if name.to_ascii_lowercase().ends_with(".json") {
+        Language::Json
+    } else {
+        Language::Yaml
     };
     let held = Held::new(memory.clone());
     Listed::read((&name, &text), language, &[(META_FILE, &*name)], held)

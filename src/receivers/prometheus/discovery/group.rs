@@ -209,9 +209,10 @@ pub(super) fn from_json(text: &[u8]) -> Result<Vec<Group>, String> {
 pub(super) fn from_yaml(name: &str, text: &str) -> Result<Vec<Group>, String> {
     let mut problems = Problems::default();
     let Some(node) = parse_text(name, text, &mut problems) else {
-        return match problems.has_errors() {
-            true => Err(problems.to_string()),
-            false => Ok(Vec::new()),
+        return if problems.has_errors() {
+            Err(problems.to_string())
+        } else {
+            Ok(Vec::new())
         };
     };
     let groups: Option<Vec<StaticConfig>> = Vec::decode(&node, &mut problems);

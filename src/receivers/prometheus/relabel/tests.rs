@@ -232,9 +232,10 @@ fn every_action_does_what_prometheus_does() {
     for (before, yaml, expected) in table {
         let rules = rules(yaml).unwrap_or_else(|problems| panic!("{yaml}: {problems}"));
         let mut labels = labels(before);
-        let after = match apply(&rules, Validation::Utf8, &mut labels) {
-            true => shown(&labels),
-            false => "DROPPED".to_owned(),
+        let after = if apply(&rules, Validation::Utf8, &mut labels) {
+            shown(&labels)
+        } else {
+            "DROPPED".to_owned()
         };
         assert_eq!(after, expected, "{before} by {yaml}");
     }

@@ -94,9 +94,10 @@ impl ResolvConf {
             .iter()
             .map(|domain| format!("{name}.{}.", domain.trim_matches('.')));
         let alone = format!("{name}.");
-        match name.matches('.').count() >= self.ndots {
-            true => [alone].into_iter().chain(with_domains).collect(),
-            false => with_domains.chain([alone]).collect(),
+        if name.matches('.').count() >= self.ndots {
+            [alone].into_iter().chain(with_domains).collect()
+        } else {
+            with_domains.chain([alone]).collect()
         }
     }
 }
