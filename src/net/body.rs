@@ -225,9 +225,10 @@ impl Run {
             0
         };
         let both = claim.saturating_add(copied);
-        let copied = match held.could_ever_grow(both.saturating_sub(held.bytes())) {
-            true => copied,
-            false => 0,
+        let copied = if held.could_ever_grow(both.saturating_sub(held.bytes())) {
+            copied
+        } else {
+            0
         };
         held.grow_in_time(claim + copied).await?;
         held.fill_to(arrived);
@@ -248,17 +249,19 @@ impl Run {
 
     /// What has come so far.
     pub fn as_slice(&self) -> &[u8] {
-        match self.first.is_empty() {
-            true => &self.all,
-            false => &self.first,
+        if self.first.is_empty() {
+            &self.all
+        } else {
+            &self.first
         }
     }
 
     /// The whole.
     pub fn freeze(self) -> Bytes {
-        match self.first.is_empty() {
-            true => self.all.freeze(),
-            false => self.first,
+        if self.first.is_empty() {
+            self.all.freeze()
+        } else {
+            self.first
         }
     }
 }

@@ -68,9 +68,10 @@ impl CorsConfig {
     }
 
     fn allowed(&self, always: &[HeaderName]) -> AllowHeaders {
-        match self.allowed_headers.iter().any(|name| name == "*") {
-            true => AllowHeaders::mirror_request(),
-            false => AllowHeaders::list(names(&self.allowed_headers).chain(always.iter().cloned())),
+        if self.allowed_headers.iter().any(|name| name == "*") {
+            AllowHeaders::mirror_request()
+        } else {
+            AllowHeaders::list(names(&self.allowed_headers).chain(always.iter().cloned()))
         }
     }
 }

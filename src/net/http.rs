@@ -445,9 +445,10 @@ impl Activity {
     async fn idle(&self, config: &HttpConfig, crowd: &Notify, over_memory: &Notify) -> Duration {
         loop {
             let expendable_after = self.expendable_after(config);
-            let limit = match self.has_begun() {
-                false => Some(config.header_timeout),
-                true => config.max_idle,
+            let limit = if self.has_begun() {
+                config.max_idle
+            } else {
+                Some(config.header_timeout)
             };
             let idle = self.idle_for();
             if limit.is_some_and(|limit| idle >= limit) {
@@ -455,17 +456,19 @@ impl Activity {
             }
             let is_expendable = idle >= expendable_after;
             let left = limit.map(|limit| limit - idle);
-            let again = match is_expendable {
-                true => left,
-                false => Some(left.unwrap_or(expendable_after).min(expendable_after - idle)),
+            let again = if is_expendable {
+                left
+            } else {
+                Some(left.unwrap_or(expendable_after).min(expendable_after - idle))
             };
             tokio::select! {
                 () = sleep(again) => {}
                 () = crowd.notified(), if is_expendable => {
-                    match self.idle_for() >= self.expendable_after(config) {
-                        true => return CROWDED_GRACE,
+                    if self.idle_for() >= self.expendable_after(config) {
+                        return CROWDED_GRACE;
+                    } else {
                         // It has work again: another one is to go.
-                        false => crowd.notify_one(),
+                        crowd.notify_one()
                     }
                 }
                 () = over_memory.notified() => if self.is_unused() { return IDLE_GRACE },
@@ -516,8 +519,9 @@ fn builder(config: &HttpConfig) -> auto::Builder<TokioExecutor> {
         .max_header_list_size(config.max_head_bytes)
         .keep_alive_interval(config.ping_interval)
         .keep_alive_timeout(config.ping_timeout);
-    match config.http2_only {
-        true => builder.http2_only(),
-        false => builder,
+    if config.http2_only {
+        builder.http2_only()
+    } else {
+        builder
     }
 }

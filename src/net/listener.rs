@@ -118,9 +118,10 @@ impl Listener {
                     Peer::Unix(peer) => peer,
                     Peer::Tcp(_) => None,
                 };
-                match config.allows(peer) {
-                    true => break Ok(stream),
-                    false => turn_away(file, peer),
+                if config.allows(peer) {
+                    break Ok(stream);
+                } else {
+                    turn_away(file, peer)
                 }
             },
         }

@@ -393,9 +393,10 @@ async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>, is_ca
         }
     };
     room.count_refusal();
-    match is_call {
-        true => grpc_error(tonic::Status::unavailable(why)),
-        false => busy(why),
+    if is_call {
+        grpc_error(tonic::Status::unavailable(why))
+    } else {
+        busy(why)
     }
 }
 

@@ -91,9 +91,10 @@ impl ConnectionLimits {
         let most = (memory / SHARE_OF_CONNECTIONS / BYTES_OF_A_CONNECTION).max(FEW_CONNECTIONS);
         if most < self.max_connections {
             let per_peer = &mut self.max_per_peer;
-            per_peer.connections = match per_peer.is_configured {
-                true => per_peer.connections.min(most),
-                false => most / SHARE_OF_A_PEER,
+            per_peer.connections = if per_peer.is_configured {
+                per_peer.connections.min(most)
+            } else {
+                most / SHARE_OF_A_PEER
             };
             self.max_connections = most;
         }
@@ -207,12 +208,11 @@ impl Server {
         let over_memory = self.over_memory.clone();
         let watch = async move {
             loop {
-                match memory.is_over(Ceiling::Hard) {
-                    true => {
-                        (0..CLOSED_AT_ONCE).for_each(|_| over_memory.notify_one());
-                        sleep(CLOSE_AGAIN).await;
-                    }
-                    false => sleep(LOOK_AGAIN).await,
+                if memory.is_over(Ceiling::Hard) {
+                    (0..CLOSED_AT_ONCE).for_each(|_| over_memory.notify_one());
+                    sleep(CLOSE_AGAIN).await;
+                } else {
+                    sleep(LOOK_AGAIN).await;
                 }
             }
         };

@@ -403,9 +403,10 @@ fn certificates(pem: Pem<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> 
     let of = |bytes: Cow<'_, [u8]>| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     let read = pem.bytes().and_then(of);
     let read = read.map_err(|source| pem.error("a certificate", source))?;
-    match read.is_empty() {
-        true => Err(TlsError::NoCertificate(pem.to_string())),
-        false => Ok(read),
+    if read.is_empty() {
+        Err(TlsError::NoCertificate(pem.to_string()))
+    } else {
+        Ok(read)
     }
 }
 

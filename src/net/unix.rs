@@ -220,9 +220,10 @@ fn check_vacant(path: &Path, socket_type: SocketType) -> Result<(), ListenError>
     if !metadata.file_type().is_socket() {
         return Err(ListenError::NotASocket(path.to_owned()));
     }
-    match is_live(path, socket_type) {
-        true => Err(ListenError::InUse(path.to_owned())),
-        false => Ok(()),
+    if is_live(path, socket_type) {
+        Err(ListenError::InUse(path.to_owned()))
+    } else {
+        Ok(())
     }
 }
 

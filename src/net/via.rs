@@ -36,9 +36,10 @@ impl Proxy {
 
     /// Has the proxy connect to where a URL points; what is sent from then on goes there.
     pub(super) async fn tunnel(&self, stream: &mut TcpStream, host: &str, port: u16) -> io::Result<()> {
-        let target = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
+        let target = if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
         };
         let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
         if let Some(authorization) = &self.authorization {

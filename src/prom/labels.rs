@@ -197,10 +197,12 @@ impl Labels {
 
     fn spelt(&self, key: &str, spelling: Spelling) -> Option<String> {
         let is_kept = spelling == Spelling::Prometheus && is_legacy_label_name(key);
-        let name = match self.keeps_characters {
-            _ if is_kept => key.to_owned(),
-            true => self.escaping.label(without_nul(key.to_owned())),
-            false => plain(key),
+        let name = if is_kept {
+            key.to_owned()
+        } else if self.keeps_characters {
+            self.escaping.label(without_nul(key.to_owned()))
+        } else {
+            plain(key)
         };
         // Two underscores at the front are Prometheus's own: client libraries refuse such labels.
         let name = match name.trim_start_matches('_') {
@@ -208,9 +210,10 @@ impl Labels {
             rest if name.starts_with("__") => format!("_{rest}"),
             _ => name,
         };
-        Some(match self.reserved == Some(name.as_str()) {
-            true => format!("exported_{name}"),
-            false => name,
+        Some(if self.reserved == Some(name.as_str()) {
+            format!("exported_{name}")
+        } else {
+            name
         })
     }
 }
@@ -257,9 +260,10 @@ pub fn render(pairs: &[(String, String)]) -> String {
         if !text.is_empty() {
             text.push(',');
         }
-        match is_legacy_label_name(name) {
-            true => text.push_str(name),
-            false => push_quoted(&mut text, name),
+        if is_legacy_label_name(name) {
+            text.push_str(name)
+        } else {
+            push_quoted(&mut text, name)
         }
         text.push('=');
         push_quoted(&mut text, value);
@@ -276,9 +280,10 @@ pub fn push_quoted(text: &mut String, value: &str) {
 
 /// Prometheus's parsers of text take a NUL for the end of the page; a series has the same labels in every format.
 fn value_without_nul(value: String) -> String {
-    match value.contains('\0') {
-        true => value.replace('\0', "\u{fffd}"),
-        false => value,
+    if value.contains('\0') {
+        value.replace('\0', "\u{fffd}")
+    } else {
+        value
     }
 }
 

@@ -115,9 +115,10 @@ impl Naming {
 
     /// A name that Prometheus gave: no suffix, and escaped only where it is not legal everywhere.
     fn kept(&self, name: &str) -> Option<String> {
-        let name = match self.strategy.escapes() {
-            true => self.prefixed(words(name)?),
-            false => self.prefixed_raw(name)?,
+        let name = if self.strategy.escapes() {
+            self.prefixed(words(name)?)
+        } else {
+            self.prefixed_raw(name)?
         };
         Some(self.escaping.metric(without_nul(name)))
     }
@@ -180,9 +181,10 @@ impl Naming {
 
 /// Prometheus's own parsers take a NUL for the end of the page.
 pub(super) fn without_nul(name: String) -> String {
-    match name.contains('\0') {
-        true => name.replace('\0', "_"),
-        false => name,
+    if name.contains('\0') {
+        name.replace('\0', "_")
+    } else {
+        name
     }
 }
 

@@ -205,9 +205,10 @@ impl Renderer {
     /// After 30 s without a page it goes through all series.
     pub fn register_series(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         let walked_at = *self.walked_at.get_or_insert(now);
-        match now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
-            true => self.look(tables, now, Look::Changes),
-            false => self.check(tables, now),
+        if now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
+            self.look(tables, now, Look::Changes)
+        } else {
+            self.check(tables, now)
         }
     }
 

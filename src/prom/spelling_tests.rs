@@ -118,9 +118,10 @@ proptest! {
         escapes in any::<bool>(),
     ) {
         let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
-        let series = match pairs.is_empty() {
-            true => name.clone(),
-            false => format!("{name}{{{}}}", pairs.join(",")),
+        let series = if pairs.is_empty() {
+            name.clone()
+        } else {
+            format!("{name}{{{}}}", pairs.join(","))
         };
         let page = format!("# TYPE {name} {kind}\n{series} 1\n");
         let points = scraped(&page);

@@ -81,10 +81,12 @@ fn labels_are_called_what_the_translator_calls_them() {
             let pairs = labels.into_pairs();
             let ours = pairs.first().map_or("", |(name, _)| name);
             // Names that begin with two underscores keep one; the translator does that too unless they end with two.
-            let theirs = match theirs.starts_with("__") {
-                true if strategy == Strategy::Underscores => &collapsed(theirs),
-                true => &format!("_{}", theirs.trim_start_matches('_')),
-                false => theirs,
+            let theirs: &str = if !theirs.starts_with("__") {
+                theirs
+            } else if strategy == Strategy::Underscores {
+                &collapsed(theirs)
+            } else {
+                &format!("_{}", theirs.trim_start_matches('_'))
             };
             assert_eq!(ours, theirs, "{strategy}: {key:?}");
         }

@@ -443,9 +443,10 @@ impl Api {
             return Some(Err(Failure::memory()));
         };
         let is_limited = grant.bytes() < wanted;
-        let max_bytes = match is_limited {
-            true => grant.bytes(),
-            false => request.max_bytes,
+        let max_bytes = if is_limited {
+            grant.bytes()
+        } else {
+            request.max_bytes
         };
         let bounded = is_heavy.then(|| Request {
             max_bytes,

@@ -58,9 +58,10 @@ pub(super) async fn page(
             nearest(name, names),
         ));
     }
-    let answered = match is_watch {
-        true => watch(request, named, shared, lanes, stopping),
-        false => one(request, &named, lanes, stopping).await,
+    let answered = if is_watch {
+        watch(request, named, shared, lanes, stopping)
+    } else {
+        one(request, &named, lanes, stopping).await
     };
     Some(answered.unwrap_or_else(|why| pages::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
 }

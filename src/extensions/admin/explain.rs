@@ -143,9 +143,10 @@ fn of_group(labels: &Labels, watched: &Watched, group: &GroupAnswer) -> Value {
 
 /// `target_info`: the resource that it describes.
 fn of_target(one: &Found, now: UnixNanos) -> Value {
-    let (state, status) = match one.is_alive {
-        true => (Freshness::Fresh, SourceStatus::Alive),
-        false => (Freshness::Stale, SourceStatus::Overdue),
+    let (state, status) = if one.is_alive {
+        (Freshness::Fresh, SourceStatus::Alive)
+    } else {
+        (Freshness::Stale, SourceStatus::Overdue)
     };
     let reporting = usize::from(one.is_alive);
     let attributes = shape::labels(&one.series.resource.attributes);

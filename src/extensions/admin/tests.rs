@@ -549,9 +549,10 @@ async fn who_may_not_ask_is_told_so_in_his_own_protocol() {
             headers: &http::HeaderMap,
             _: Option<std::net::IpAddr>,
         ) -> Result<(), crate::component::auth::Unauthenticated> {
-            match headers.contains_key("x-key") {
-                true => Ok(()),
-                false => Err(crate::component::auth::Unauthenticated::Wrong("no key")),
+            if headers.contains_key("x-key") {
+                Ok(())
+            } else {
+                Err(crate::component::auth::Unauthenticated::Wrong("no key"))
             }
         }
 

@@ -50,9 +50,10 @@ impl Attempts {
         if !is_known && all.len() >= MAX_ADDRESSES {
             all.retain(|_, whole_at| *whole_at > now);
         }
-        let of = match is_known || all.len() < MAX_ADDRESSES {
-            true => address,
-            false => OTHERS,
+        let of = if is_known || all.len() < MAX_ADDRESSES {
+            address
+        } else {
+            OTHERS
         };
         let whole_at = all.entry(of).or_insert(now);
         let then = (*whole_at).max(now) + each;

@@ -177,9 +177,10 @@ impl Authenticator for Bearer {
             tracing::error!(error, "nobody can be let in");
             Unauthenticated::Wrong("the gateway can't check tokens now")
         })?;
-        match tokens.digests.contains(&digest(token.as_bytes())) {
-            true => Ok(()),
-            false => Err(Unauthenticated::Wrong("unknown token")),
+        if tokens.digests.contains(&digest(token.as_bytes())) {
+            Ok(())
+        } else {
+            Err(Unauthenticated::Wrong("unknown token"))
         }
     }
 

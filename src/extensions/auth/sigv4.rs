@@ -247,9 +247,12 @@ fn query(uri: &Uri) -> String {
     let mut parameters: Vec<_> = uri.query().unwrap_or_default().split('&').collect();
     parameters.sort_unstable();
     let whole = parameters.into_iter().filter(|parameter| !parameter.is_empty());
-    let whole = whole.map(|parameter| match parameter.contains('=') {
-        true => parameter.to_owned(),
-        false => format!("{parameter}="),
+    let whole = whole.map(|parameter| {
+        if parameter.contains('=') {
+            parameter.to_owned()
+        } else {
+            format!("{parameter}=")
+        }
     });
     whole.collect::<Vec<_>>().join("&")
 }

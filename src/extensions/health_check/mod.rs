@@ -146,12 +146,13 @@ impl Pages for Probe {
     }
 
     async fn page(&self, request: Request) -> Answer {
-        match request.path == self.config.path {
-            true => health(&self.config, self.shape, &self.shared, self.since),
-            false => pages::json(
+        if request.path == self.config.path {
+            health(&self.config, self.shape, &self.shared, self.since)
+        } else {
+            pages::json(
                 StatusCode::NOT_FOUND,
                 &json!({"error": format!("the probe is at {}", self.config.path)}),
-            ),
+            )
         }
     }
 }

@@ -42,14 +42,14 @@ pub(super) fn service(overview: &Overview, health: &Health) -> String {
         ["what", "value"],
         rows.map(|(what, value)| [what.to_owned(), value]),
     );
-    match troubles.is_empty() {
-        true => page.text("No component reports trouble.").end(),
-        false => page
-            .table(
-                ["component", "trouble"],
-                troubles.into_iter().map(|(who, what)| [who, what]),
-            )
-            .end(),
+    if troubles.is_empty() {
+        page.text("No component reports trouble.").end()
+    } else {
+        page.table(
+            ["component", "trouble"],
+            troubles.into_iter().map(|(who, what)| [who, what]),
+        )
+        .end()
     }
 }
 

@@ -74,9 +74,10 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn text(&self) -> Option<Vec<u8>> {
-        match self.coded {
-            true => huffman::decode(self.bytes),
-            false => Some(self.bytes.to_vec()),
+        if self.coded {
+            huffman::decode(self.bytes)
+        } else {
+            Some(self.bytes.to_vec())
         }
     }
 

@@ -61,9 +61,10 @@ impl Bits<'_> {
         let (mut code, mut first, mut before) = (0, 0, 0);
         for (bits, count) in COUNTS.iter().enumerate().skip(1) {
             let Some(bit) = self.next() else {
-                return match is_padding(code, bits - 1) {
-                    true => Symbol::End,
-                    false => Symbol::Malformed,
+                return if is_padding(code, bits - 1) {
+                    Symbol::End
+                } else {
+                    Symbol::Malformed
                 };
             };
             code = code << 1 | bit;

@@ -133,10 +133,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityFilter<S> {
             let mut chunk = ReadBuf::new(&mut chunk);
             ready!(Pin::new(&mut this.stream).poll_read(cx, &mut chunk))?;
             this.held.extend_from_slice(chunk.filled());
-            match chunk.filled().is_empty() {
+            if chunk.filled().is_empty() {
                 // h2 sees that the client stopped within a frame.
-                true => this.ready = this.held.len(),
-                false => this.judge(),
+                this.ready = this.held.len();
+            } else {
+                this.judge();
             }
         }
     }

@@ -46,9 +46,12 @@ mod tests {
         let ask = |made: u32, fails: bool| {
             pool.with(
                 || Ok(made),
-                |codec| match fails {
-                    true => Err(io::Error::other("no")),
-                    false => Ok(*codec),
+                |codec| {
+                    if fails {
+                        Err(io::Error::other("no"))
+                    } else {
+                        Ok(*codec)
+                    }
                 },
             )
         };

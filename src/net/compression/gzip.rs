@@ -46,9 +46,10 @@ pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
 fn expected_bytes(body: &[u8]) -> usize {
     let said = body.last_chunk().map_or(0, |length| u32::from_le_bytes(*length)) as usize;
     let said = said.saturating_add(512);
-    match said <= body.len().saturating_mul(HIGHEST_RATIO) {
-        true => said,
-        false => body.len().saturating_mul(USUAL_RATIO),
+    if said <= body.len().saturating_mul(HIGHEST_RATIO) {
+        said
+    } else {
+        body.len().saturating_mul(USUAL_RATIO)
     }
 }
 
@@ -66,9 +67,10 @@ fn member<'a>(body: &'a [u8], unpacked: &mut Unpacked<'_>) -> Result<&'a [u8], D
         crc32fast::hash(content).to_le_bytes(),
         length(content).to_le_bytes(),
     ];
-    match trailer == expected.as_flattened() {
-        true => Ok(rest),
-        false => Err(corrupt("the checksum or length of a gzip member is not that of its content").into()),
+    if trailer == expected.as_flattened() {
+        Ok(rest)
+    } else {
+        Err(corrupt("the checksum or length of a gzip member is not that of its content").into())
     }
 }
 

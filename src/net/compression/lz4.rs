@@ -45,9 +45,10 @@ struct Input<'a> {
 impl Input<'_> {
     /// Whether all of it is used up. An error: it ends in the middle of a frame.
     fn is_at_end(&self) -> io::Result<bool> {
-        match self.is_short {
-            true => Err(io::ErrorKind::UnexpectedEof.into()),
-            false => Ok(self.rest.is_empty()),
+        if self.is_short {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        } else {
+            Ok(self.rest.is_empty())
         }
     }
 }

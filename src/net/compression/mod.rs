@@ -247,14 +247,16 @@ pub(crate) fn unpack_now(
 
 /// Reserves what is about to be unpacked; says whether that could ever have room.
 fn grow(held: &mut Held, bytes: usize) -> Result<(), DecompressError> {
-    held.try_grow(bytes)
-        .map_err(|no_room| match held.could_ever_grow(bytes) {
-            true => no_room.into(),
-            false => DecompressError::NeverFits {
+    held.try_grow(bytes).map_err(|no_room| {
+        if held.could_ever_grow(bytes) {
+            no_room.into()
+        } else {
+            DecompressError::NeverFits {
                 bytes: held.bytes().saturating_add(bytes),
                 limit_bytes: held.account().limit(),
-            },
-        })
+            }
+        }
+    })
 }
 
 /// Snappy framing format, 4.1: the stream identifier.

@@ -122,13 +122,12 @@ impl HeaderTable {
                 // A length of more than four bytes is an error for h2, too.
                 let bits = usize::from(byte & 0x7f).checked_shl(shift).unwrap_or(usize::MAX);
                 let value = value.saturating_add(bits);
-                match byte < 0x80 {
-                    true => self.begin_text(value),
-                    false => {
-                        self.next = Next::MoreLength {
-                            value,
-                            shift: shift + 7,
-                        }
+                if byte < 0x80 {
+                    self.begin_text(value)
+                } else {
+                    self.next = Next::MoreLength {
+                        value,
+                        shift: shift + 7,
                     }
                 }
             }
@@ -149,9 +148,10 @@ impl HeaderTable {
         self.size = ENTRY_BYTES;
         // Index 0: the name follows.
         self.texts = u8::from(has_value) + u8::from(has_value && byte & mask == 0);
-        match byte & mask == mask {
-            true => self.next = Next::Index,
-            false => self.end_index(),
+        if byte & mask == mask {
+            self.next = Next::Index;
+        } else {
+            self.end_index();
         }
     }
 

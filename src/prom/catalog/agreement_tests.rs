@@ -272,12 +272,11 @@ impl Gateway {
     }
 
     fn compare(&mut self, is_page_first: bool) -> Result<(), TestCaseError> {
-        let (page, query) = match is_page_first {
-            true => (self.page(), self.query()),
-            false => {
-                let query = self.query();
-                (self.page(), query)
-            }
+        let (page, query) = if is_page_first {
+            (self.page(), self.query())
+        } else {
+            let query = self.query();
+            (self.page(), query)
         };
         prop_assert_eq!(page, query, "page and query, {:?} s", (self.now - START) / SECOND);
         Ok(())

@@ -79,16 +79,18 @@ pub fn native_within(
     if histogram.is_gauge || histogram.counts == Counts::Float || !knows_schema(histogram.schema) {
         return Ok(None);
     }
-    let data = match is_custom {
-        true => Data::Histogram { temporality },
-        false => Data::ExponentialHistogram { temporality },
+    let data = if is_custom {
+        Data::Histogram { temporality }
+    } else {
+        Data::ExponentialHistogram { temporality }
     };
     if is_stale(histogram.sum) {
         return Ok(Some((Value::NoRecordedValue, data)));
     }
-    let value = match is_custom {
-        true => Value::Histogram(Box::new(custom(histogram, resolution.buckets)?)),
-        false => Value::ExponentialHistogram(Box::new(exponential(histogram, resolution)?)),
+    let value = if is_custom {
+        Value::Histogram(Box::new(custom(histogram, resolution.buckets)?))
+    } else {
+        Value::ExponentialHistogram(Box::new(exponential(histogram, resolution)?))
     };
     Ok(Some((value, data)))
 }

@@ -18,9 +18,10 @@ pub fn is_stale(number: f64) -> bool {
 /// The value of a number sample.
 #[inline]
 pub fn number(number: f64) -> Value {
-    match is_stale(number) {
-        true => Value::NoRecordedValue,
-        false => Value::Double(number),
+    if is_stale(number) {
+        Value::NoRecordedValue
+    } else {
+        Value::Double(number)
     }
 }
 

@@ -141,9 +141,10 @@ impl Native {
         let buckets = Buckets {
             // The first is number 0 there.
             offset: -1,
-            counts: match histogram.counts.is_empty() {
-                true => vec![histogram.count],
-                false => histogram.counts.clone(),
+            counts: if histogram.counts.is_empty() {
+                vec![histogram.count]
+            } else {
+                histogram.counts.clone()
             },
         };
         let side = native::side(&buckets, 0).ok_or(Unfit::Broken)?;

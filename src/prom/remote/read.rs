@@ -83,9 +83,10 @@ impl<'a> SeriesIn<'a> {
 
     /// Shows it to a visitor, or what is wrong with it.
     fn show(&mut self, visitor: &mut dyn Visitor<'a>) {
-        match self.extent.is_absurd() {
-            true => visitor.absurd(self),
-            false => visitor.series(self),
+        if self.extent.is_absurd() {
+            visitor.absurd(self)
+        } else {
+            visitor.series(self)
         }
     }
 }
@@ -378,9 +379,10 @@ fn pair<'a>(texts: &mut Vec<&'a str>, labels: &mut Vec<(&'a str, &'a str)>) -> R
     );
     let is_whole = pairs.remainder().is_empty();
     texts.clear();
-    match is_whole {
-        true => Ok(()),
-        false => Err(ReadError::Malformed("a label without a value")),
+    if is_whole {
+        Ok(())
+    } else {
+        Err(ReadError::Malformed("a label without a value"))
     }
 }
 

@@ -236,9 +236,10 @@ impl Building<'_> {
         sample: &Sample<'_>,
     ) {
         let (time, point) = (millis(sample.time), self.points);
-        let start = match counts(data) {
-            true if sample.start <= sample.time => millis(sample.start),
-            _ => 0,
+        let start = if counts(data) && sample.start <= sample.time {
+            millis(sample.start)
+        } else {
+            0
         };
         self.points += 1;
         let group = group_of(&mut self.index, &mut self.out.groups, group);

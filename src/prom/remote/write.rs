@@ -86,9 +86,10 @@ fn two<'a>(all: impl Iterator<Item = &'a Series>) -> Vec<u8> {
         let (help, unit) = (symbols.of(&series.family.help), symbols.of(&series.family.unit));
         // A message has samples or histograms, not both.
         let (samples, histograms) = (&*series.samples, &*series.histograms);
-        let halves = match samples.is_empty() || histograms.is_empty() {
-            true => vec![(samples, histograms)],
-            false => vec![(samples, &[][..]), (&[][..], histograms)],
+        let halves = if samples.is_empty() || histograms.is_empty() {
+            vec![(samples, histograms)]
+        } else {
+            vec![(samples, &[][..]), (&[][..], histograms)]
         };
         for (half, (samples, histograms)) in halves.into_iter().enumerate() {
             out.message(5, |out| {
@@ -241,15 +242,14 @@ impl Encoder {
 
     fn native(&mut self, field: u8, native: &Native, starts: bool) {
         let without_start;
-        let native = match starts || native.start_timestamp == 0 {
-            true => native,
-            false => {
-                without_start = Native {
-                    start_timestamp: 0,
-                    ..native.clone()
-                };
-                &without_start
-            }
+        let native = if starts || native.start_timestamp == 0 {
+            native
+        } else {
+            without_start = Native {
+                start_timestamp: 0,
+                ..native.clone()
+            };
+            &without_start
         };
         self.tag(field, BYTES);
         self.length(native.encoded_len());

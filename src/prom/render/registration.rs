@@ -273,9 +273,10 @@ impl SeriesRegistration<'_> {
             Glance::Shown(owner, _) | Glance::Silent(owner) => differing(&owner, series).into(),
             Glance::Gone => Arc::default(),
         };
-        match source == own_source {
-            true => Why::Twin(differ),
-            false => Why::Rival(self.sources.owner(source), differ),
+        if source == own_source {
+            Why::Twin(differ)
+        } else {
+            Why::Rival(self.sources.owner(source), differ)
         }
     }
 

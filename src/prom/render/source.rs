@@ -157,15 +157,16 @@ impl Source {
                 // Before the look: what comes during it is seen, or changes the version.
                 let latest = table.version();
                 // Nothing is asked of a table that has nothing new and of which no value is wanted.
-                let seen = match look == Look::Values || table.arrived() != *arrivals {
-                    false => *arrivals,
-                    true => table.arrivals(*arrivals, &mut |place, series| {
+                let seen = if look == Look::Values || table.arrived() != *arrivals {
+                    table.arrivals(*arrivals, &mut |place, series| {
                         changes.series.push(New {
                             source: number,
                             place: place.to_bits(),
                             series: series.clone(),
                         });
-                    }),
+                    })
+                } else {
+                    *arrivals
                 };
                 changes.has_changed |= latest != *version || seen != *arrivals;
                 (*arrivals, *version) = (seen, latest);

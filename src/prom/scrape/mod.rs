@@ -122,9 +122,10 @@ impl ScrapeDecoder {
         self.resources.begin();
         let mut counts = Counts::default();
         // Without a byte there is not even a format, and nothing that could be missing at the end.
-        let outcome = match page.is_empty() {
-            true => Ok(()),
-            false => self.read(format, page, time, &mut counts),
+        let outcome = if page.is_empty() {
+            Ok(())
+        } else {
+            self.read(format, page, time, &mut counts)
         };
         let outcome = outcome.and_then(|()| self.settings.check(&counts));
         self.families.end_page();

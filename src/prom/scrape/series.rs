@@ -221,9 +221,10 @@ impl Slots {
         let Some((slot, is_first)) = self.ready(at, stamp, counts) else {
             return false;
         };
-        match is_first {
-            true => slot.state = State::Native(Some(value)),
-            false => counts.duplicates += 1,
+        if is_first {
+            slot.state = State::Native(Some(value));
+        } else {
+            counts.duplicates += 1;
         }
         is_first
     }
@@ -326,11 +327,13 @@ impl Slots {
             let slot = self.slots.get_mut(*at as usize).and_then(Option::as_mut);
             let Some(slot) = slot else { continue };
             slot.settle(resources, time, points);
-            let point = match std::mem::take(&mut slot.is_pending) {
-                true => slot.take(),
+            let point = if std::mem::take(&mut slot.is_pending) {
+                slot.take()
+            } else if slot.has_sample {
                 // What has a time that it had before is still there.
-                false if slot.has_sample => continue,
-                false => None,
+                continue;
+            } else {
+                None
             };
             match point {
                 Some(point) => {

@@ -66,18 +66,20 @@ impl Settings {
 
     /// Whether name and labels of a line may have so many bytes. What has more is not parsed.
     pub(super) fn check_length(&self, bytes: usize) -> Result<(), Failure> {
-        match bytes <= MAX_TEXT_BYTES {
-            true => Ok(()),
-            false => Err(Failure::TextLimit),
+        if bytes <= MAX_TEXT_BYTES {
+            Ok(())
+        } else {
+            Err(Failure::TextLimit)
         }
     }
 
     /// Whether a line may have so many labels, whatever relabelling leaves of them.
     pub(super) fn check_count(&self, labels: usize) -> Result<(), Failure> {
         let limit = self.label_limit.max(MAX_LABELS);
-        match labels <= limit {
-            true => Ok(()),
-            false => Err(Failure::LabelLimit(limit)),
+        if labels <= limit {
+            Ok(())
+        } else {
+            Err(Failure::LabelLimit(limit))
         }
     }
 

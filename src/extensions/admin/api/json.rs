@@ -186,12 +186,13 @@ impl<'a> Text<'a> {
     }
 
     fn check_size(&self) -> Result<(), QueryError> {
-        match self.text.len() > self.most {
-            true => Err(QueryError::TooMuch(format!(
+        if self.text.len() > self.most {
+            Err(QueryError::TooMuch(format!(
                 "the answer has more than {} bytes: ask for fewer series or steps, or raise `query::max_answer_bytes`",
                 self.most
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

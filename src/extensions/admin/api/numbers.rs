@@ -102,9 +102,10 @@ impl Api {
     fn compute(&self, query: &str, patience: Patience, most: usize) -> Result<Numbers, NoNumbers> {
         let query = Query::parse(query).map_err(NoNumbers::failed)?;
         let no_memory = || NoNumbers::failed(self.lanes.refused(NotComputed::Memory));
-        let (wanted, patience) = match most > MAX_LIGHT {
-            true => (self.max_bytes(), self.while_memory_lasts(patience)),
-            false => (0, patience),
+        let (wanted, patience) = if most > MAX_LIGHT {
+            (self.max_bytes(), self.while_memory_lasts(patience))
+        } else {
+            (0, patience)
         };
         let grant = self.memory.take(wanted).ok_or_else(no_memory)?;
         let is_limited = grant.bytes() < wanted;
@@ -247,9 +248,10 @@ fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
         }
         let is_null = |answer: &&&Composed| answer.state.says_nothing() || answer.value.is_none();
         if let Some(null) = there.iter().find(is_null) {
-            let group = match null.attributes.is_empty() {
-                true => String::new(),
-                false => format!("{{{}}}", null.attributes),
+            let group = if null.attributes.is_empty() {
+                String::new()
+            } else {
+                format!("{{{}}}", null.attributes)
             };
             return Err(NoNumbers::Missing(format!(
                 "the composite `{name}{group}` is {} and has no value; use `or` or `absent` to give one",

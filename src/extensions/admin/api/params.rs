@@ -105,12 +105,13 @@ pub(super) fn parse_time(text: &str) -> Result<Millis, String> {
 /// Seconds, or a duration of Prometheus (`1h30m`); years have 365 days.
 pub(super) fn parse_duration(text: &str) -> Result<Millis, String> {
     if let Ok(seconds) = text.parse::<f64>() {
-        return match seconds.abs() <= MAX_DURATION_S {
+        return if seconds.abs() <= MAX_DURATION_S {
             // A time shorter than a millisecond counts as 0.
-            true => Ok((seconds * 1000.0) as Millis),
-            false => Err(format!(
+            Ok((seconds * 1000.0) as Millis)
+        } else {
+            Err(format!(
                 "cannot parse {text:?} to a valid duration. It overflows int64"
-            )),
+            ))
         };
     }
     PromDuration::parse(text)

@@ -35,9 +35,10 @@ impl Api {
         let now = unix_now();
         let at = time.unwrap_or(millis(clock::wall(now)));
         let is_recent = at >= millis(clock::wall(now)) - NOW_MS;
-        let asked = match is_recent {
-            true => self.view.ask(now, &selections),
-            false => self.view.recall(),
+        let asked = if is_recent {
+            self.view.ask(now, &selections)
+        } else {
+            self.view.recall()
         };
         let (mut value, notes) = match query.instant_with(&asked, at, &options) {
             Err(QueryError::TooMuch(_)) if most < max_samples => return Ok(None),
@@ -73,9 +74,10 @@ impl Api {
         let options = options(request, self.max_samples_of(request))?;
         let query = parse(request)?;
         let now = unix_now();
-        let asked = match end >= millis(clock::wall(now)) - NOW_MS {
-            true => self.view.ask(now, &query.selections()),
-            false => self.view.recall(),
+        let asked = if end >= millis(clock::wall(now)) - NOW_MS {
+            self.view.ask(now, &query.selections())
+        } else {
+            self.view.recall()
         };
         let (mut series, notes) = query
             .range_with(&asked, (start, end, step), &options)
@@ -147,11 +149,12 @@ fn step(request: &Request, (start, end): (Millis, Millis)) -> Result<Millis, Fai
         let why = "zero or negative query resolution step widths are not accepted. Try a positive integer";
         return Err(params::invalid("step", why));
     }
-    match end.saturating_sub(start) / step > MAX_STEPS {
-        true => Err(Failure::bad(
+    if end.saturating_sub(start) / step > MAX_STEPS {
+        Err(Failure::bad(
             "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
-        )),
-        false => Ok(step),
+        ))
+    } else {
+        Ok(step)
     }
 }
 
@@ -185,8 +188,5 @@ fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, partial: Vec<String>, is
 fn of_range(error: QueryError) -> Failure {
     let is_type = matches!(&error, QueryError::Syntax(why) if why.starts_with("invalid expression type"));
     let failure = Failure::from(error);
-    match is_type {
-        true => failure.of("query"),
-        false => failure,
-    }
+    if is_type { failure.of("query") } else { failure }
 }

@@ -112,9 +112,10 @@ fn label(path: &str) -> Result<String, Failure> {
         .unwrap_or_default();
     let name = percent_encoding::percent_decode_str(name).decode_utf8();
     let name = name.map_err(|_| Failure::bad("invalid label name: it is not UTF-8"))?;
-    Ok(match name.starts_with("U__") {
-        true => unescape(&name).unwrap_or_else(|| name.into_owned()),
-        false => name.into_owned(),
+    Ok(if name.starts_with("U__") {
+        unescape(&name).unwrap_or_else(|| name.into_owned())
+    } else {
+        name.into_owned()
     })
 }
 

@@ -159,9 +159,10 @@ pub(super) async fn metrics(caller: Caller, request: say::GetMetricsRequest) -> 
     let value = value(&caller, &trigger, Kind::Scaler).await?;
     Ok(Reply::of(&say::GetMetricsResponse {
         metric_values: vec![say::MetricValue {
-            metric_name: match request.metric_name.is_empty() {
-                true => trigger.metric_name.clone(),
-                false => request.metric_name,
+            metric_name: if request.metric_name.is_empty() {
+                trigger.metric_name.clone()
+            } else {
+                request.metric_name
             },
             metric_value: whole(value),
             metric_value_float: value,
@@ -285,9 +286,10 @@ fn known(name: &str, answer: &Answer, trigger: &Trigger) -> Result<f64, Status> 
         let why = format!("the composite `{name}` has no value: {error}");
         return Err(Status::failed_precondition(why));
     }
-    let group = match answer.attributes.is_empty() {
-        true => String::new(),
-        false => format!("{{{}}}", answer.attributes),
+    let group = if answer.attributes.is_empty() {
+        String::new()
+    } else {
+        format!("{{{}}}", answer.attributes)
     };
     let state = answer.state.name();
     let partial = Partial::of(&format!("{name}{group}"), answer);

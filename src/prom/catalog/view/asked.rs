@@ -164,9 +164,10 @@ impl View {
     fn is_known(&self, state: &State, name: &str) -> bool {
         let mut ended = Vec::new();
         for entry in state.named(name).filter(|entry| entry.may_be(name)) {
-            match entry.numbers.is_empty() {
-                true => ended.push(entry),
-                false => return true,
+            if entry.numbers.is_empty() {
+                ended.push(entry)
+            } else {
+                return true;
             }
         }
         let tables = self.named_tables();

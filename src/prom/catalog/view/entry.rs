@@ -302,9 +302,10 @@ impl Entry {
         shared.release(self.names(), from);
         for (at, old) in self.numbers.iter_mut().enumerate() {
             let is_heir = |number: &Number| number.labels == old.labels;
-            let at = match other.numbers.get(at).is_some_and(is_heir) {
-                true => Some(at),
-                false => other.numbers.iter().position(is_heir),
+            let at = if other.numbers.get(at).is_some_and(is_heir) {
+                Some(at)
+            } else {
+                other.numbers.iter().position(is_heir)
             };
             let heir = at.and_then(|at| other.numbers.get_mut(at));
             old.hand_over(heir, now, shared);

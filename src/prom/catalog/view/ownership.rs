@@ -46,9 +46,10 @@ impl State {
         for (loser, verdict) in losers {
             let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
             let collides = |verdict| self.collides(loser, verdict, look);
-            match !is_shown && verdict.is_some_and(collides) {
-                true => _ = self.shared.contested.insert(loser),
-                false => _ = self.shared.contested.remove(&loser),
+            if !is_shown && verdict.is_some_and(collides) {
+                _ = self.shared.contested.insert(loser);
+            } else {
+                _ = self.shared.contested.remove(&loser);
             }
         }
     }

@@ -23,9 +23,10 @@ impl View {
         patience: &Patience,
     ) -> Result<(), QueryError> {
         patience.check()?;
-        match self.begin_refresh(now, selections) {
-            true => self.refresh_all(now, patience),
-            false => Ok(()),
+        if self.begin_refresh(now, selections) {
+            self.refresh_all(now, patience)
+        } else {
+            Ok(())
         }
     }
 

@@ -124,9 +124,10 @@ impl View {
             if needs_past {
                 self.check_past(number, history)?;
             }
-            let mut series = match has_ended {
-                false => QuerySeries::of_floats(number.labels.clone(), Vec::new()),
-                true => ended.remove(&number.labels).unwrap_or_default(),
+            let mut series = if has_ended {
+                ended.remove(&number.labels).unwrap_or_default()
+            } else {
+                QuerySeries::of_floats(number.labels.clone(), Vec::new())
             };
             let before = series.weight();
             let (time, now) = &number.now;
@@ -143,14 +144,13 @@ impl View {
             {
                 read(past, &mut series);
             }
-            match is_here {
-                true if is_news(&series, *time, now, needs_past) => series.push(*time, now.clone()),
+            let is_behind = !needs_past && series.is_empty() && *time > to && *time - to <= BEHIND_MS;
+            if is_here && is_news(&series, *time, now, needs_past) {
+                series.push(*time, now.clone());
+            } else if !is_here && is_behind {
                 // A new series whose first sample comes just after the time asked for: the client's clock is a little
                 // behind. A range, which `offset` may move into the past, has only the samples within it.
-                false if !needs_past && series.is_empty() && *time > to && *time - to <= BEHIND_MS => {
-                    series.push(to, now.clone());
-                }
-                _ => {}
+                series.push(to, now.clone());
             }
             room = less(room, before, &series)?;
             if has_ended {

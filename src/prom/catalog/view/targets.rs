@@ -127,9 +127,10 @@ impl Targets {
         let mut gone = Vec::new();
         let mut free = std::mem::take(&mut self.free);
         for (identity, (at, labels)) in before {
-            match targets.contains_key(&identity) {
-                true => _ = self.known.insert(identity, (at, labels)),
-                false => gone.push((source, at)),
+            if targets.contains_key(&identity) {
+                _ = self.known.insert(identity, (at, labels));
+            } else {
+                gone.push((source, at));
             }
         }
         for (identity, target) in targets {

@@ -367,9 +367,12 @@ fn any_value() -> impl Strategy<Value = (Data, Value)> {
         explicit().prop_map(|value| (HISTOGRAM, Value::Histogram(Box::new(value)))),
         summary.prop_map(|value| (Data::Summary, value)),
     ];
-    (value, prop::bool::weighted(0.1)).prop_map(|((data, value), ends)| match ends {
-        true => (data, Value::NoRecordedValue),
-        false => (data, value),
+    (value, prop::bool::weighted(0.1)).prop_map(|((data, value), ends)| {
+        if ends {
+            (data, Value::NoRecordedValue)
+        } else {
+            (data, value)
+        }
     })
 }
 

@@ -72,9 +72,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn put(table: &Table, is_histogram: bool, labels: [usize; 2], value: Option<u64>, now: UnixNanos) {
     let temporality = Temporality::Cumulative;
-    let (name, data) = match is_histogram {
-        true => ("level", Data::Histogram { temporality }),
-        false => ("level_count", Data::Gauge),
+    let (name, data) = if is_histogram {
+        ("level", Data::Histogram { temporality })
+    } else {
+        ("level_count", Data::Gauge)
     };
     let value = match (value, is_histogram) {
         (None, _) => Value::NoRecordedValue,
@@ -114,9 +115,10 @@ proptest! {
         keeps_past in any::<bool>(),
     ) {
         let shared = crate::component::testing::context("extensions", "admin").shared;
-        let view = match keeps_past {
-            true => view_of(&shared),
-            false => View::of(&shared),
+        let view = if keeps_past {
+            view_of(&shared)
+        } else {
+            View::of(&shared)
         };
         let tables = [table(&shared), table(&shared)];
         let mut model: BTreeMap<(usize, bool, [usize; 2]), bool> = BTreeMap::new();
