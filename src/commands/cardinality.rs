@@ -48,9 +48,10 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
         &all["headStats"]["numSeries"],
         all["bytes"].as_f64().unwrap_or(0.0),
     );
-    let size = match bytes >= MIB {
-        true => format!("{:.1} MiB", bytes / MIB),
-        false => format!("{:.0} KiB", bytes / 1024.0),
+    let size = if bytes >= MIB {
+        format!("{:.1} MiB", bytes / MIB)
+    } else {
+        format!("{:.0} KiB", bytes / 1024.0)
     };
     say!("{series} series, about {size}");
     if all["labelsCounted"] == false {

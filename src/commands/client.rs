@@ -101,9 +101,10 @@ impl Client {
         let status = answer.status();
         let said = read(answer.into_body()).await.unwrap_or_default();
         let said = why(&said).unwrap_or_else(|| String::from_utf8_lossy(&said).trim().to_owned());
-        Err(Failure::Message(match said.is_empty() {
-            true => format!("{}: {status}", self.base),
-            false => said,
+        Err(Failure::Message(if said.is_empty() {
+            format!("{}: {status}", self.base)
+        } else {
+            said
         }))
     }
 
@@ -135,9 +136,10 @@ impl Client {
 /// The URL of an endpoint, which may lack its scheme.
 fn base(endpoint: &str) -> String {
     let plain = endpoint.trim_end_matches('/');
-    match plain.contains("://") {
-        true => plain.to_owned(),
-        false => format!("http://{plain}"),
+    if plain.contains("://") {
+        plain.to_owned()
+    } else {
+        format!("http://{plain}")
     }
 }
 
@@ -188,9 +190,10 @@ pub(super) fn labels(object: &Value) -> String {
             other => format!("{key}=\"{other}\""),
         });
     let pairs: Vec<String> = pairs.collect();
-    match pairs.is_empty() {
-        true => String::new(),
-        false => format!("{{{}}}", pairs.join(", ")),
+    if pairs.is_empty() {
+        String::new()
+    } else {
+        format!("{{{}}}", pairs.join(", "))
     }
 }
 
@@ -210,9 +213,10 @@ pub(super) fn number(value: &Value) -> String {
                 _ => 3,
             };
             let text = format!("{number:.decimals$}");
-            match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-                false => text,
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            } else {
+                text
             }
         }
     }
@@ -223,9 +227,12 @@ pub(super) fn sparkline(numbers: &[f64]) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
     let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let height = |number: &f64| match most > least {
-        true => HEIGHTS[(((number - least) / (most - least)) * 7.0).round() as usize % 8],
-        false => HEIGHTS[0],
+    let height = |number: &f64| {
+        if most > least {
+            HEIGHTS[(((number - least) / (most - least)) * 7.0).round() as usize % 8]
+        } else {
+            HEIGHTS[0]
+        }
     };
     numbers
         .iter()

@@ -35,10 +35,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
     let Some(series_asked) = &args.series else {
         let notices = client.data(NOTICES, &[]).await?;
-        match args.json {
-            true => say!("{notices}"),
-            false if print_notices(&notices) == 0 => say!("no notices"),
-            false => {}
+        if args.json {
+            say!("{notices}");
+        } else if print_notices(&notices) == 0 {
+            say!("no notices");
         }
         return Ok(());
     };
@@ -66,9 +66,10 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
         if one["hidden"] == true {
             say!("  hidden    by another series of the same name and labels");
         }
-        match one["composite"].is_object() {
-            true => composite(&one["composite"]),
-            false => series(one),
+        if one["composite"].is_object() {
+            composite(&one["composite"])
+        } else {
+            series(one)
         }
     }
     Ok(())
@@ -137,9 +138,10 @@ fn series(one: &Value) {
     let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
     // UCUM writes "1" for a plain number: behind the value it would read as a second number.
     let unit = Some(text("unit")).filter(|unit| unit != "1").unwrap_or_default();
-    let value = match one["value"].is_number() {
-        true => format!("{} {unit}", number(&one["value"])),
-        false => "a distribution".to_owned(),
+    let value = if one["value"].is_number() {
+        format!("{} {unit}", number(&one["value"]))
+    } else {
+        "a distribution".to_owned()
     };
     say!("  value     {}", value.trim_end());
     say!("  state     {}, {}", text("state"), reporting(&one["sources"]));

@@ -23,13 +23,13 @@ pub struct ConfigArgs {
 impl ConfigArgs {
     /// The loader for what was given.
     pub fn loader(&self) -> Loader<'static> {
-        let loader = self
-            .configs
-            .iter()
-            .fold(Loader::default(), |loader, config| match is_url(config) {
-                true => fetched(loader, config),
-                false => loader.config(config),
-            });
+        let loader = self.configs.iter().fold(Loader::default(), |loader, config| {
+            if is_url(config) {
+                fetched(loader, config)
+            } else {
+                loader.config(config)
+            }
+        });
         self.sets
             .iter()
             .fold(loader, |loader, set| loader.set(set.as_str()))

@@ -63,26 +63,29 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
     if args.json {
         say!("{data}");
     } else if is_empty {
-        let why = match is_warned {
-            true => "no result",
-            false => why_empty(&client).await?,
+        let why = if is_warned {
+            "no result"
+        } else {
+            why_empty(&client).await?
         };
         eprintln!("{why}");
     } else {
         print(&data);
     }
-    match is_empty && args.fail_empty {
-        true => Err(Failure::Reported),
-        false => Ok(()),
+    if is_empty && args.fail_empty {
+        Err(Failure::Reported)
+    } else {
+        Ok(())
     }
 }
 
 /// Why a query gives nothing, where nobody has been warned of its names.
 async fn why_empty(client: &Client) -> Result<&'static str, Failure> {
     let names = client.data("/api/v1/label/__name__/values", &[]).await?;
-    Ok(match names.as_array().is_some_and(Vec::is_empty) {
-        true => "no result: the gateway shows no series",
-        false => "no result: no series matches at this time; compare the labels with `tidegate explain NAME`",
+    Ok(if names.as_array().is_some_and(Vec::is_empty) {
+        "no result: the gateway shows no series"
+    } else {
+        "no result: no series matches at this time; compare the labels with `tidegate explain NAME`"
     })
 }
 

@@ -250,9 +250,10 @@ impl Entry {
 
     /// How much memory a request may take that enters here.
     pub fn ceiling(&self) -> Ceiling {
-        match self.target.absorbs() {
-            true => Ceiling::Hard,
-            false => Ceiling::Soft,
+        if self.target.absorbs() {
+            Ceiling::Hard
+        } else {
+            Ceiling::Soft
         }
     }
 

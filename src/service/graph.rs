@@ -59,13 +59,14 @@ impl Graph {
         builder.receivers();
         let duplicates = writers::check(plan, &builder.series_writers);
         builder.errors.extend(duplicates.certain);
-        match builder.errors.is_empty() {
-            true => Ok(Self {
+        if builder.errors.is_empty() {
+            Ok(Self {
                 members: builder.members,
                 metrics: builder.metrics,
                 warnings: duplicates.possible,
-            }),
-            false => Err(builder.errors),
+            })
+        } else {
+            Err(builder.errors)
         }
     }
 }
@@ -260,9 +261,10 @@ impl<'a> Builder<'a> {
             let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
             let from = upstream.map(|(_, _, ledger)| ledger.clone());
             let edge = Edge::new(from, ledger.clone(), processor);
-            next = Arc::new(match self.shared.wants_details() {
-                true => edge.timed(Some(duration(pipeline, id))),
-                false => edge,
+            next = Arc::new(if self.shared.wants_details() {
+                edge.timed(Some(duration(pipeline, id)))
+            } else {
+                edge
             });
         }
         self.entries.insert(pipeline.id.clone(), next.clone());
@@ -299,16 +301,18 @@ impl<'a> Builder<'a> {
     fn pipeline_sinks(&mut self, pipeline: &PipelinePlan) -> Vec<Arc<dyn Consumer>> {
         let mut edges: Vec<Arc<dyn Consumer>> = Vec::new();
         for id in &pipeline.exporters {
-            let sink = match self.plan.connectors.contains_key(id) {
-                true => self.connector(id),
-                false => self.sinks.get(id).cloned(),
+            let sink = if self.plan.connectors.contains_key(id) {
+                self.connector(id)
+            } else {
+                self.sinks.get(id).cloned()
             };
             let Some(sink) = sink else { continue };
             if let Some(ledger) = &sink.ledgers[pipeline.id.signal as usize] {
                 let edge = Edge::new(None, ledger.clone(), sink.consumer);
-                edges.push(Arc::new(match self.shared.wants_details() {
-                    true => edge.timed(None),
-                    false => edge,
+                edges.push(Arc::new(if self.shared.wants_details() {
+                    edge.timed(None)
+                } else {
+                    edge
                 }));
             }
         }

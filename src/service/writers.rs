@@ -45,9 +45,10 @@ pub(super) fn check(plan: &Plan, writers: &[SeriesWriter]) -> Duplicates {
                 .filter(common)
                 .partition(|output| output.labels.is_empty());
             let is_certain = !single.is_empty() && !earlier.is_edited && !later.is_edited;
-            let (list, names) = match is_certain {
-                true => (&mut found.certain, single),
-                false => (&mut found.possible, [single, grouped].concat()),
+            let (list, names) = if is_certain {
+                (&mut found.certain, single)
+            } else {
+                (&mut found.possible, [single, grouped].concat())
             };
             if let Some(message) = message(earlier, &names, exporter, is_certain) {
                 list.push(BuildError {
@@ -76,9 +77,10 @@ fn message(
         others => format!(" and {others} more"),
     };
     let (id, pipeline) = (&earlier.id, &earlier.pipeline);
-    let what = match is_certain {
-        true => "the same series has one writer only",
-        false => "where their labels agree, only one of the two is shown",
+    let what = if is_certain {
+        "the same series has one writer only"
+    } else {
+        "where their labels agree, only one of the two is shown"
     };
     Some(format!(
         "`{first}`{others}: made by `processors::{id}` in pipeline `{pipeline}` too, and both reach \

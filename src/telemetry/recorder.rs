@@ -118,9 +118,10 @@ impl Naming {
             (true, false) => format!("{stem}_{unit}").into(),
             (true, true) => format!("{stem}_{unit}_total").into(),
         };
-        match name.contains('.') {
-            true => name.replace('.', "_").into(),
-            false => name,
+        if name.contains('.') {
+            name.replace('.', "_").into()
+        } else {
+            name
         }
     }
 }
@@ -215,9 +216,10 @@ impl Rendering {
         }
         // Gauges without a value.
         let is_shown = |line: &&str| line.starts_with('#') || !line.ends_with(" NaN\n");
-        match page.contains(" NaN\n") {
-            true => page.split_inclusive('\n').filter(is_shown).collect(),
-            false => page,
+        if page.contains(" NaN\n") {
+            page.split_inclusive('\n').filter(is_shown).collect()
+        } else {
+            page
         }
     }
 

@@ -95,9 +95,10 @@ impl Decode for Present {
 
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         let is_empty = node.as_map().is_some_and(<[_]>::is_empty);
-        match node.is_null() || is_empty {
-            true => Some(Self(true)),
-            false => wrong_type(node, cx),
+        if node.is_null() || is_empty {
+            Some(Self(true))
+        } else {
+            wrong_type(node, cx)
         }
     }
 

@@ -291,9 +291,10 @@ impl<T> Backlog<T> {
                 () = &mut shortage => true,
                 () = sleep_until(self.late_at(PATIENCE)) => false,
             };
-            let (why, patience) = match is_short {
-                true => (Ended::Memory, SHORT_PATIENCE),
-                false => (Ended::Slow, PATIENCE),
+            let (why, patience) = if is_short {
+                (Ended::Memory, SHORT_PATIENCE)
+            } else {
+                (Ended::Slow, PATIENCE)
             };
             if self.is_late(patience) {
                 self.end(why);

@@ -170,9 +170,10 @@ impl Follow {
     /// What there is; a first look does not wait for the next tick. Later ones read nothing: each reading may be a
     /// change, which would be looked at again.
     fn see(&mut self) -> CompositeSnapshot {
-        match std::mem::replace(&mut self.has_looked, true) {
-            false => self.watched.read(unix_now()),
-            true => self.watched.snapshot(),
+        if std::mem::replace(&mut self.has_looked, true) {
+            self.watched.snapshot()
+        } else {
+            self.watched.read(unix_now())
         }
     }
 

@@ -28,9 +28,10 @@ pub(super) struct Args {
 /// Shows a ring or a store.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
-    match MpStore::is_store_name(&name) {
-        true => show_store(&args.file),
-        false => show_ring(args),
+    if MpStore::is_store_name(&name) {
+        show_store(&args.file)
+    } else {
+        show_ring(args)
     }
 }
 
