@@ -525,14 +525,14 @@ fn a_federated_page_is_that_of_prometheus() {
             let line = line.replace("otel_scope_name=\"tidegate/receiver/prometheus\",", "");
             let scope = format!("otel_scope_version=\"{}\",", env!("CARGO_PKG_VERSION"));
             // Without the time.
-            match line.starts_with('#') {
-                true => line,
-                false => line
-                    .replace(&scope, "")
+            if line.starts_with('#') {
+                line
+            } else {
+                line.replace(&scope, "")
                     .rsplit_once(' ')
                     .expect("a time")
                     .0
-                    .to_owned(),
+                    .to_owned()
             }
         });
         lines.collect::<Vec<_>>()

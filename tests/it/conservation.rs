@@ -230,15 +230,12 @@ fn conserves(case: &Case, queue: &Queue<'_>) {
         _ => 0,
     });
     let rejected: u64 = rejected.sum();
-    match case.all_arrive {
-        true => {
-            assert_eq!(arrived, (0..sent).collect(), "{what}");
-            assert_eq!(counts.dropped, rejected, "{what}");
-        }
-        false => {
-            assert!(counts.dropped > 0, "{what}: {counts:?}");
-            assert_eq!(arrived.len() as u64, counts.delivered, "{what}");
-        }
+    if case.all_arrive {
+        assert_eq!(arrived, (0..sent).collect(), "{what}");
+        assert_eq!(counts.dropped, rejected, "{what}");
+    } else {
+        assert!(counts.dropped > 0, "{what}: {counts:?}");
+        assert_eq!(arrived.len() as u64, counts.delivered, "{what}");
     }
     hop.gateway.stop();
 }
@@ -405,9 +402,10 @@ service:
     let mut taken = BTreeSet::new();
     let mut refused = 0;
     for n in 0..2000 {
-        match send(input, n * POINTS..(n + 1) * POINTS) {
-            true => taken.extend(n * POINTS..(n + 1) * POINTS),
-            false => refused += 1,
+        if send(input, n * POINTS..(n + 1) * POINTS) {
+            taken.extend(n * POINTS..(n + 1) * POINTS);
+        } else {
+            refused += 1;
         }
         if refused > 20 {
             break;

@@ -131,9 +131,10 @@ fn a_memory_limiter_counts_what_senders_were_told_and_the_sink_received() {
             let ballast = "x".repeat(if round % 2 == 0 { 2_000_000 } else { 20 });
             let plain = body(signal, vec![attribute("ballast", ballast)], items);
             let is_packed = round % 4 == 0;
-            let (status, refusals) = match is_packed {
-                false => (send(receiver, signal, &plain), refusals(&gateway)),
-                true => (send_packed(receiver, signal, &plain), refusals(&gateway)),
+            let (status, refusals) = if is_packed {
+                (send_packed(receiver, signal, &plain), refusals(&gateway))
+            } else {
+                (send(receiver, signal, &plain), refusals(&gateway))
             };
             match status {
                 200 => taken[signal] += items.len(),

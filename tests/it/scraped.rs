@@ -117,9 +117,10 @@ fn values_are_equal(server: &Prometheus, via: &str) {
     }
     for (name, label, bound, expected) in BUCKETS {
         // Formats differ in how they write a bound.
-        let bound = match bound.is_finite() {
-            true => format!("{label}=~\"{bound}(\\\\.0)?\""),
-            false => format!("{label}=\"+Inf\""),
+        let bound = if bound.is_finite() {
+            format!("{label}=~\"{bound}(\\\\.0)?\"")
+        } else {
+            format!("{label}=\"+Inf\"")
         };
         has(format!("{name}{{{bound},via=\"{via}\",{OURS}}}"), *expected);
     }

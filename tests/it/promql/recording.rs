@@ -205,9 +205,10 @@ fn histograms() -> Recording {
         (tick % 40 < 8).then(|| Ok(of(2, 0.0, &observed(31, tick, 1000, latency))))
     });
     series("early", &[("kind", "mixed")], &|tick| {
-        Some(match tick < 66 {
-            true => Err(tick as f64),
-            false => Ok(of(2, 0.0, &observed(33, tick, 1000, latency))),
+        Some(if tick < 66 {
+            Err(tick as f64)
+        } else {
+            Ok(of(2, 0.0, &observed(33, tick, 1000, latency)))
         })
     });
     all
