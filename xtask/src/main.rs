@@ -6,6 +6,7 @@ mod abuse;
 mod apt;
 mod bench;
 mod capi;
+mod crates_picture;
 mod deny;
 mod fuzz;
 mod golang;
@@ -80,6 +81,11 @@ const COMMANDS: &[Command] = &[
         name: "rules",
         about: "check the layers of folders and crates, and the names in the source (a second)",
         run: rules::rules,
+    },
+    Command {
+        name: "crates",
+        about: "write docs/crates.svg: which crate of the workspace depends on which other",
+        run: crates_picture::crates,
     },
     Command {
         name: "deny",
