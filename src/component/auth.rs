@@ -1,4 +1,4 @@
-//! Who may send, and as whom we send: what authenticator extensions do for receivers and exporters.
+//! Authenticator extensions: they authenticate the senders of receivers, and the requests of exporters.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,37 +9,38 @@ use http::{HeaderMap, HeaderValue, Uri};
 use super::account::SenderKey;
 use crate::batch::ClientMetadata;
 
-/// Decides by a request's headers, before its body is read.
+/// Authenticates a request by its headers, before the receiver reads the body.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// Whether the sender is who may send. `from` is its address; none for those of this machine.
+    /// Authenticates a sender. `from` is its address, `None` on a Unix socket.
     async fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Unauthenticated>;
 
-    /// Who a sender is that was let in. Headers that spell the same user or token in other ways have the same key.
+    /// The identity of an authenticated sender. Equal users or tokens have equal keys, whatever the spelling of
+    /// the headers.
     fn identity(&self, headers: &HeaderMap) -> Option<SenderKey>;
 
     /// The `WWW-Authenticate` of a refusal (RFC 9110, 11.6.1).
     fn challenge(&self) -> HeaderValue;
 }
 
-/// Why a sender is not let in. It says nothing that helps to guess.
+/// The reason why a sender is not authenticated. The text gives nothing away that helps to guess credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unauthenticated {
-    /// It does not show who it is.
+    /// The request has no valid credentials.
     #[error("{0}")]
     Wrong(&'static str),
-    /// Its address has shown so much that is wrong that nothing more of it is checked for now.
+    /// The address has failed too often, so its requests are not checked for a while.
     #[error("{why}")]
     TooOften {
-        /// For people.
+        /// The message for the sender.
         why: &'static str,
-        /// When something is checked again.
+        /// The time after which requests of this address are checked again.
         retry_after: Duration,
     },
 }
 
 impl Unauthenticated {
-    /// The `reason` of a counter.
+    /// The `reason` label of the counter.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Wrong(_) => "wrong",
@@ -48,18 +49,18 @@ impl Unauthenticated {
     }
 }
 
-/// Proves to a peer who sends.
+/// Adds the gateway's credentials to the requests of an exporter.
 pub trait Credentials: Send + Sync {
-    /// Adds what is needed to the headers of one request; `client` is what is kept of the request that brought the
-    /// data. The error says why that can't be known now.
+    /// Adds credentials to the headers of one request. `client` is the metadata of the request that brought the
+    /// data. An error says why the credentials are not available now.
     fn apply(&self, headers: &mut HeaderMap, client: Option<&ClientMetadata>) -> Result<(), String>;
 
-    /// Whether a request must be signed as a whole, by [`Self::sign`].
+    /// Whether each request needs a signature over its whole content, from [`Self::sign`].
     fn signs_requests(&self) -> bool {
         false
     }
 
-    /// Signs a request that is otherwise complete, by further headers.
+    /// Adds the headers of a signature to a request that is otherwise complete.
     fn sign(&self, _method: &str, _uri: &Uri, _headers: &mut HeaderMap, _body: &[u8]) -> Result<(), String> {
         Ok(())
     }

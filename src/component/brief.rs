@@ -1,9 +1,9 @@
-//! Times in lines of the log.
+//! Durations in log lines.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A time as people write it: `350ms`, `4.5s`, `2m 5s`.
+/// A duration in short form: `350ms`, `4.5s`, `2m 5s`.
 pub struct Brief(pub Duration);
 
 impl fmt::Display for Brief {

@@ -1,13 +1,13 @@
-//! Series that several processes report under one identity: counted for each component that can see it, and named in
-//! the log.
+//! Series that several processes report under one identity. Each component that can detect them counts them and
+//! logs their names.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tidegate_engine::{Collision, Table, UnixNanos};
 
-/// Counts the streams of a table that collide, and logs one that was found since the last call. `label` names the
-/// component. Call it about once a second.
+/// Counts the colliding streams of a table, and logs one that the table has found since the last call. `label`
+/// names the component. Call it about once a second.
 pub fn report(table: &Table, label: &(&'static str, String)) {
     let colliding = table.stats().colliding_streams;
     for (collision, streams) in Collision::ALL.into_iter().zip(colliding) {
@@ -29,7 +29,7 @@ pub fn report(table: &Table, label: &(&'static str, String)) {
 
 const REMEDY: &str = "give each process its own service.instance.id; an aggregate rule with `without: [service.instance.id]` adds them up";
 
-/// The runs of a series that somebody passes on without adding them up: which one began last, and when it spoke.
+/// The start times of one series in a component that does not aggregate it: the newest run, and its latest point.
 #[derive(Debug, Default)]
 pub struct Starts {
     newest: AtomicU64,
@@ -38,8 +38,9 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// Notes a point. True once: an older run says more after a newer one has spoken, so both are alive. What came late
-    /// says nothing of that. Nor does a point later than `latest`: until its time every point would be late.
+    /// Records a point. Returns true once: an older run has a point later than one of a newer run, so both are
+    /// alive. A late point proves nothing. A point later than `latest` proves nothing either: all points until
+    /// then would look late.
     pub fn note(&self, start: UnixNanos, time: UnixNanos, latest: UnixNanos) -> bool {
         let newest = self.newest.load(Relaxed);
         if start == 0 || time > latest {
@@ -56,7 +57,7 @@ impl Starts {
     }
 }
 
-/// The series that collide in a component that passes points on.
+/// The colliding series in a component that passes points on.
 #[derive(Debug)]
 pub struct Alternating {
     label: (&'static str, String),
@@ -64,13 +65,13 @@ pub struct Alternating {
 }
 
 impl Alternating {
-    /// `label` names the component.
+    /// Creates the counter. `label` names the component.
     pub fn new(label: (&'static str, String)) -> Self {
         let told = Once::new();
         Self { label, told }
     }
 
-    /// Counts a series; the log names the first.
+    /// Counts a series, and logs the first one.
     pub fn note(&self, metric: &str) {
         let reason = ("reason", Collision::Interleaved.name().to_owned());
         metrics::counter!("tidegate_colliding_streams_total", &[self.label.clone(), reason]).increment(1);

@@ -1,4 +1,4 @@
-//! The hand-over between two components, where the books are kept, and the fan-out to several.
+//! The edge between two components, which keeps the ledgers, and the fan-out to several consumers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use super::worker::{Overloaded, Slot};
 use super::{Consumer, Flow, Ledger, PushOutcome, Refused, Shared};
 use crate::batch::{Batch, Signal};
 
-/// From one component to the next: what passes has left the one and entered the other.
+/// The edge from one component to the next. Items that pass it leave the first ledger and enter the second.
 pub struct Edge {
     from: Option<Arc<Ledger>>,
     to: Arc<Ledger>,
@@ -21,17 +21,17 @@ pub struct Edge {
     clock: Clock,
 }
 
-/// Whether the time within components is measured.
+/// Whether an edge measures the time of its target.
 enum Clock {
     Off,
-    /// It is time that the component before does not spend itself.
+    /// The edge measures, so that the component before does not count this time as its own.
     Running,
-    /// Also what of it the target spends itself is recorded.
+    /// The edge also records the time that the target itself spends.
     Recording(Histogram),
 }
 
 impl Edge {
-    /// `from` is `None` where the sender keeps other books (receivers, fan-outs).
+    /// Creates an edge. `from` is `None` if the sender counts elsewhere (receivers, fan-outs).
     pub fn new(from: Option<Arc<Ledger>>, to: Arc<Ledger>, target: Arc<dyn Consumer>) -> Self {
         Self {
             from,
@@ -41,7 +41,7 @@ impl Edge {
         }
     }
 
-    /// The same with a clock: what the target spends itself is recorded, if somebody wants to know.
+    /// Adds a clock. With `own`, the edge records the time that the target itself spends.
     pub fn timed(self, own: Option<Histogram>) -> Self {
         Self {
             clock: own.map_or(Clock::Running, Clock::Recording),
@@ -49,7 +49,7 @@ impl Edge {
         }
     }
 
-    /// What happens below is the time of those below.
+    /// Consumes the batch, and adds the time of the target to `flow.below`.
     fn timely(&self, batch: Batch, flow: &mut Flow) {
         let before = std::mem::take(&mut flow.below);
         let started = Instant::now();
@@ -88,14 +88,14 @@ impl Consumer for Edge {
     }
 }
 
-/// Hands the same immutable batch to several consumers: all admit it, or none gets it.
+/// Hands the same immutable batch to several consumers: either all of them admit it, or none gets it.
 pub struct FanOut {
     from: Option<Arc<Ledger>>,
     targets: Box<[Arc<dyn Consumer>]>,
 }
 
 impl FanOut {
-    /// A consumer for all of `targets`; a single target is used as it is when nobody counts in between.
+    /// Returns one consumer for all `targets`. A single target without a ledger in between is returned as it is.
     pub fn to(from: Option<Arc<Ledger>>, mut targets: Vec<Arc<dyn Consumer>>) -> Arc<dyn Consumer> {
         match targets.pop() {
             Some(only) if targets.is_empty() && from.is_none() => only,
@@ -141,7 +141,8 @@ impl Consumer for FanOut {
     }
 }
 
-/// How a receiver's data enters the graph: one for each signal that some pipeline wants from it.
+/// The entry of one signal of a receiver into the graph. It exists if a pipeline takes this signal from the
+/// receiver.
 #[derive(Clone)]
 pub struct Entry {
     signal: Signal,
@@ -152,16 +153,16 @@ pub struct Entry {
 }
 
 fn overloaded() -> Refused {
-    /// The sender comes back after this.
+    /// The sender may retry after this delay.
     const RETRY_AFTER: Duration = Duration::from_secs(1);
     Refused::busy(Overloaded.to_string(), RETRY_AFTER)
 }
 
-/// What became of a batch that was offered.
+/// The result of an offer to the pipelines.
 enum Offered {
     Taken(Flow),
     Refused(Refused),
-    /// A destination wants it to wait here.
+    /// A destination asks the sender to wait here.
     Blocked(Batch, Option<Held>),
 }
 
@@ -170,7 +171,7 @@ fn offer(target: &dyn Consumer, batch: Batch, held: Option<Held>) -> Offered {
     match target.admit(&batch, &mut flow) {
         Ok(()) => {
             target.consume(batch, &mut flow);
-            // The destinations that keep the batch account for it themselves.
+            // The destinations that keep the batch reserve its memory themselves.
             drop(held);
             Offered::Taken(flow)
         }
@@ -179,28 +180,28 @@ fn offer(target: &dyn Consumer, batch: Batch, held: Option<Held>) -> Offered {
     }
 }
 
-/// Whose pushes are timed, for anyone who wants to know of slow ones.
+/// The receiver whose slow pushes are reported.
 #[derive(Clone)]
 struct Watched {
     receiver: Arc<str>,
     shared: Arc<Shared>,
 }
 
-/// What became of a receiver's data.
+/// The item counts of a receiver.
 #[derive(Debug, Default)]
 pub struct EntryCounts {
-    /// The same by transport, where the receiver has several.
+    /// The same counts by transport, if the receiver has several.
     pub transports: Mutex<Vec<(&'static str, Arc<EntryCounts>)>>,
-    /// Items that the pipelines took.
+    /// Items that the pipelines accepted.
     pub accepted: AtomicU64,
-    /// Items that the pipelines refused (the sender still has them).
+    /// Items that the pipelines refused. The sender still has them.
     pub refused: AtomicU64,
-    /// Items that the receiver itself could not make sense of.
+    /// Items that the receiver could not decode.
     pub failed: AtomicU64,
 }
 
 impl Entry {
-    /// An entry into `target`.
+    /// Creates an entry into `target`.
     pub fn new(signal: Signal, target: Arc<dyn Consumer>, counts: Arc<EntryCounts>) -> Self {
         Self {
             signal,
@@ -211,7 +212,7 @@ impl Entry {
         }
     }
 
-    /// The same, and what passes is also counted as this transport's: `grpc`, `http`.
+    /// Returns an entry that also counts for one transport, such as `grpc` or `http`.
     pub fn over(&self, transport: &'static str) -> Self {
         let mut known = self.counts.transports.lock();
         let counts = match known.iter().find(|(name, _)| *name == transport) {
@@ -235,7 +236,7 @@ impl Entry {
         }
     }
 
-    /// The same, and slow pushes are told of under the name of this receiver.
+    /// Reports slow pushes under the name of this receiver.
     pub fn watched(self, receiver: Arc<str>, shared: Arc<Shared>) -> Self {
         Self {
             watched: Some(Watched { receiver, shared }),
@@ -243,12 +244,12 @@ impl Entry {
         }
     }
 
-    /// Whether somebody decodes what enters here; see [`Consumer::decodes`].
+    /// Whether a component decodes the data of this entry; see [`Consumer::decodes`].
     pub fn decodes(&self) -> bool {
         self.target.decodes()
     }
 
-    /// How much memory a request may take that enters here.
+    /// The memory limit for a request that enters here.
     pub fn ceiling(&self) -> Ceiling {
         if self.target.absorbs() {
             Ceiling::Hard
@@ -257,34 +258,36 @@ impl Entry {
         }
     }
 
-    /// Which signal enters here.
+    /// The signal of this entry.
     pub fn signal(&self) -> Signal {
         self.signal
     }
 
-    /// Hands a batch to every pipeline, for receivers whose peers wait for no answer. On a refusal nobody has it.
+    /// Pushes a batch into every pipeline, for receivers whose peers wait for no answer. A refusal means that no
+    /// pipeline has it.
     pub fn push(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         let (items, started) = (batch.items(), self.start(&batch));
         let answer = self.target.push(batch);
         self.end(items, started, answer)
     }
 
-    /// Hands a batch to every pipeline and answers when the peer may be told: also when what must be written is
-    /// written, and where a destination wants it, when the data is delivered. On an error the peer must keep it.
-    /// Dropping it gives up waiting, not what was handed over.
+    /// Pushes a batch into every pipeline and returns when the peer may be answered. It waits for writes to
+    /// storage, and for delivery if a destination asks for that. On an error the peer must keep the data.
+    ///
+    /// Dropping the future ends the wait only. The pipelines keep the batch.
     pub async fn send(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         self.send_held(batch, None, None).await
     }
 
-    /// The same for a batch that has room reserved for it until the pipelines have taken it, and for one that is decoded at
-    /// length, in a slot for such work.
+    /// Like [`Self::send`], with a reservation that lasts until the pipelines have taken the batch. With a slot,
+    /// the pipelines decode the batch in that slot.
     pub(crate) async fn send_held(
         &self,
         mut batch: Batch,
         mut held: Option<Held>,
         mut slot: Option<Slot>,
     ) -> Result<PushOutcome, Refused> {
-        /// Where a destination blocks, it is asked again after this.
+        /// The interval between two offers to a destination that blocks.
         const ASK_AGAIN: Duration = Duration::from_millis(10);
         let (items, started) = (batch.items(), self.start(&batch));
         let answer = loop {
@@ -328,7 +331,7 @@ impl Entry {
         answer: Result<PushOutcome, Refused>,
     ) -> Result<PushOutcome, Refused> {
         let answer = answer.map(|outcome| PushOutcome {
-            // Several destinations may each have rejected the same items.
+            // Several destinations may have rejected the same items.
             rejected_items: outcome.rejected_items.min(items),
             ..outcome
         });
@@ -344,7 +347,7 @@ impl Entry {
         answer
     }
 
-    /// Counts items that could not be decoded.
+    /// Counts items that the receiver could not decode.
     pub fn fail(&self, items: usize) {
         self.count(|counts| &counts.failed, items);
     }

@@ -1,4 +1,4 @@
-//! Factories: plain statics that say what a component is and make it from its configuration.
+//! Factories: statics that describe a component type and build it from its configuration.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -33,19 +33,19 @@ impl Stability {
     }
 }
 
-/// A component type. `B` is how an instance is built: see `ReceiverFactory` and its siblings.
+/// A component type. `B` is the signature of its build function: see [`ReceiverFactory`] and its siblings.
 pub struct Factory<B: 'static> {
-    /// Type name in the YAML.
+    /// The type name in the YAML.
     pub kind: &'static str,
     /// Other accepted spellings (names the Collector used before or uses now).
     pub aliases: &'static [&'static str],
-    /// Signals it handles, with their stability. Empty for extensions.
+    /// The supported signals with their stability. Empty for extensions.
     pub signals: &'static [(Signal, Stability)],
-    /// One line for people.
+    /// A description in one line.
     pub help: &'static str,
-    /// Its options.
+    /// The options.
     pub config: ConfigType,
-    /// Makes an instance.
+    /// Builds an instance.
     pub build: B,
 }
 
@@ -67,14 +67,14 @@ pub type ExtensionFactory = Factory<fn(&Settings, Context) -> Result<Arc<dyn Ext
 /// The options type of a component, erased.
 #[derive(Clone, Copy)]
 pub struct ConfigType {
-    /// Decodes a component's section; every problem is noted in `Problems`.
+    /// Decodes the section of a component, and reports every problem to `Problems`.
     pub decode: fn(&Node, &mut Problems) -> Option<Settings>,
-    /// What the options are.
+    /// The help of the options.
     pub docs: fn() -> Vec<OptionDoc>,
 }
 
 impl ConfigType {
-    /// The options type `C`.
+    /// The erased form of the options type `C`.
     pub const fn of<C: Decode + Send + Sync + 'static>() -> Self {
         Self {
             decode: |node, problems| Some(Settings(Arc::new(C::decode(node, problems)?))),
@@ -102,7 +102,8 @@ impl Settings {
     }
 }
 
-/// What a receiver is built with.
+/// The entries, indexed by `Signal as usize`. An entry is `None` if no pipeline takes this signal from the
+/// receiver.
 pub struct ReceiverContext {
     /// Names and shared services.
     pub base: Context,
@@ -117,42 +118,42 @@ impl ReceiverContext {
     }
 }
 
-/// What a processor is built with.
+/// The arguments of a processor's build function.
 pub struct ProcessorContext {
-    /// Names and shared services.
+    /// The name and the shared services.
     pub base: Context,
-    /// `metrics/vendor`: the pipeline it belongs to.
+    /// The pipeline of the processor: `metrics/vendor`.
     pub pipeline: Arc<str>,
     /// The pipeline's signal.
     pub signal: Signal,
-    /// Where it hands on. Counts what leaves by itself.
+    /// The next consumer. The edge to it counts what leaves.
     pub next: Arc<dyn Consumer>,
-    /// Its books: it notes what it absorbs, makes and drops; what enters and leaves is noted by the edges.
+    /// The ledger. The processor counts what it absorbs, makes and drops; the edges count what enters and leaves.
     pub ledger: Arc<Ledger>,
 }
 
-/// What an exporter is built with.
+/// The arguments of an exporter's build function.
 pub struct ExporterContext {
-    /// Names and shared services.
+    /// The name and the shared services.
     pub base: Context,
-    /// The books by signal; `None` where no pipeline of that signal names it. It notes what leaves (delivered),
-    /// is absorbed and dropped; what enters is noted by the edges. Indexed by `Signal as usize`.
+    /// The ledgers, indexed by `Signal as usize`; `None` if no pipeline of that signal names the exporter. The
+    /// exporter counts what it delivers, absorbs and drops. The edges count what enters.
     pub ledgers: [Option<Arc<Ledger>>; 3],
 }
 
 impl ExporterContext {
-    /// The books of `signal`, if any pipeline sends it here.
+    /// The ledger of `signal`, or `None` if no pipeline of it names the exporter.
     pub fn ledger(&self, signal: Signal) -> Option<&Arc<Ledger>> {
         self.ledgers[signal as usize].as_ref()
     }
 }
 
-/// What a connector is built with.
+/// The arguments of a connector's build function.
 pub struct ConnectorContext {
-    /// Names and shared services.
+    /// The name and the shared services.
     pub base: Context,
-    /// Pipelines that name it as receiver, by `Signal as usize`; pushing there counts what leaves.
+    /// The pipelines that name it as a receiver, indexed by `Signal as usize`. Their edges count what leaves.
     pub outputs: [Option<Arc<dyn Consumer>>; 3],
-    /// The books by signal, as for exporters.
+    /// The ledgers by signal, as in [`ExporterContext`].
     pub ledgers: [Option<Arc<Ledger>>; 3],
 }

@@ -1,5 +1,5 @@
-//! How a batch moves: admitted by every destination of its path first, then consumed by all of them (DESIGN:
-//! all or none).
+//! The protocol of a push: every destination on the path of a batch admits it, and only then do all of them
+//! consume it (DESIGN: all or none).
 
 use std::any::Any;
 use std::pin::Pin;
@@ -10,20 +10,20 @@ use tokio::sync::oneshot;
 
 use crate::batch::Batch;
 
-/// The answer to a push that no destination took: the sender keeps the data and may come back.
+/// The answer to a push that no destination took: the sender keeps the data and may retry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refused {
-    /// Who refused and why, for the sender's error message.
+    /// The component that refused and its reason, for the error message of the sender.
     pub reason: String,
-    /// When it is worth trying again; `None` = never, the data itself is what is refused.
+    /// The delay before a retry; `None` = never, because the data itself is refused.
     pub retry_after: Option<Duration>,
-    /// Whether only its size is refused: parts of it may be taken.
+    /// Whether only the size is refused. Parts of the data may be accepted.
     pub is_too_large: bool,
 }
 
 impl Refused {
-    /// No room now.
+    /// Refuses because there is no capacity now.
     pub fn busy(reason: impl Into<String>, retry_after: Duration) -> Self {
         Self {
             reason: reason.into(),
@@ -32,7 +32,7 @@ impl Refused {
         }
     }
 
-    /// Never acceptable as it is.
+    /// Refuses because the data is never acceptable as it is.
     pub fn permanent(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -41,7 +41,7 @@ impl Refused {
         }
     }
 
-    /// There is never room for so much at a time.
+    /// Refuses because the data is larger than the whole capacity.
     pub fn too_large(reason: impl Into<String>) -> Self {
         Self {
             is_too_large: true,
@@ -50,13 +50,13 @@ impl Refused {
     }
 }
 
-/// A permit that a component reserved for one push; dropping it unused releases the capacity.
+/// A permit that a component reserved for one push. A drop without use releases the capacity.
 struct Admission {
     owner: usize,
     permit: Box<dyn Any + Send>,
 }
 
-/// One push on its way through the graph: the reserved capacity, and the outcome so far.
+/// The state of one push on its path through the graph: the reserved capacity, and the outcome so far.
 #[derive(Default)]
 pub struct Flow {
     admissions: SmallVec<[Admission; 2]>,
@@ -68,19 +68,19 @@ pub struct Flow {
     blocks: bool,
     is_short_of_memory: bool,
     lacked_memory: bool,
-    /// Time spent below the component that has it now, where that is measured.
+    /// Time spent below the current component, if it is measured.
     pub(super) below: Duration,
 }
 
 impl Flow {
-    /// Keeps a permit until `take` or the end of the push. `owner` identifies the component, by the address
-    /// of its state for example.
+    /// Keeps a permit until [`Self::take`] or the end of the push. `owner` identifies the component, for example
+    /// by the address of its state.
     pub fn keep_permit(&mut self, owner: usize, permit: impl Any + Send) {
         let permit = Box::new(permit);
         self.admissions.push(Admission { owner, permit });
     }
 
-    /// Takes back the oldest permit of `owner` in this push. Each call takes one admission.
+    /// Takes the oldest permit of `owner` in this push. Each call takes one permit.
     pub fn take<R: Any>(&mut self, owner: usize) -> Option<R> {
         let mut all = self.admissions.iter();
         let at = all.position(|admission| admission.owner == owner)?;
@@ -88,18 +88,18 @@ impl Flow {
         permit.ok().map(|permit| *permit)
     }
 
-    /// Drops the permits that were kept after `mark`: a refused branch undoes itself.
+    /// Drops the permits that were kept after `mark`, for a branch that refused.
     pub fn undo_to(&mut self, mark: usize) {
         self.admissions.truncate(mark);
     }
 
-    /// How many admissions are held; see `undo_to`.
+    /// The number of permits held, for [`Self::undo_to`].
     pub fn mark(&self) -> usize {
         self.admissions.len()
     }
 
-    /// Notes items that were taken from the peer but are unacceptable in themselves (OTLP `partial_success`).
-    /// The component that rejects also counts them in its ledger.
+    /// Counts items that the push accepted from the peer but that are invalid (OTLP `partial_success`). The
+    /// component that rejects them also counts them in its ledger.
     pub fn reject(&mut self, items: usize, why: impl FnOnce() -> String) {
         if items > 0 {
             self.rejected_items += items;
@@ -107,17 +107,17 @@ impl Flow {
         }
     }
 
-    /// The peer may be told only when this answers: the data is being written, or its delivery is waited for.
+    /// Delays the answer to the peer until `answer` resolves: a write or a delivery is in progress.
     pub fn wait_for(&mut self, answer: oneshot::Receiver<Answer>) {
         self.waits.push(answer);
     }
 
-    /// Delays the answer to the peer by `delay`, for backpressure: the data is taken already.
+    /// Delays the answer to the peer by `delay`, for backpressure. The data is already accepted.
     pub fn delay_answer(&mut self, delay: impl Future<Output = ()> + Send + 'static) {
         self.delays.push(Box::pin(delay));
     }
 
-    /// A push whose sender waits for [`Self::settled`] and keeps what is refused until then.
+    /// Creates a push whose sender waits for [`Self::settled`] and keeps refused data until then.
     pub fn waited_for() -> Self {
         Self {
             is_waited_for: true,
@@ -125,24 +125,24 @@ impl Flow {
         }
     }
 
-    /// Whether the sender has the data until it is told otherwise. If not, the component that has taken it
-    /// must not lose it.
+    /// Whether the sender keeps the data until the answer. If not, the component that has taken the data must not
+    /// lose it.
     pub fn is_waited_for(&self) -> bool {
         self.is_waited_for
     }
 
-    /// The refusing component wants the sender to wait here instead of coming back.
+    /// Asks the sender to wait here instead of retrying later.
     pub fn block(&mut self) {
         self.blocks = true;
     }
 
-    /// Whether a refusal is to be waited out.
+    /// Whether the sender waits until the refusal ends.
     pub fn blocks(&self) -> bool {
         self.blocks
     }
 
-    /// Calls `admit` while the gateway is above its soft limit: who would keep the data in memory refuses it.
-    /// `None`: somebody did.
+    /// Calls `admit` while the gateway is above its soft limit. Components that keep data in memory refuse then.
+    /// Returns `None` if one did.
     pub fn short_of_memory(
         &mut self,
         admit: impl FnOnce(&mut Self) -> Result<(), Refused>,
@@ -154,7 +154,7 @@ impl Flow {
         (!lacked).then_some(admitted)
     }
 
-    /// For components that keep what they take in memory.
+    /// Checks the memory, for components that keep the data in memory.
     ///
     /// # Errors
     /// The gateway is above its soft limit.
@@ -172,7 +172,7 @@ impl Flow {
     /// Waits for all answers and delays, then returns the outcome for the peer.
     pub async fn settled(mut self) -> Result<PushOutcome, Refused> {
         for wait in std::mem::take(&mut self.waits) {
-            // The component that would answer has ended: the gateway stops.
+            // The component that owes the answer has ended, because the gateway stops.
             let answer = wait.await;
             let stopping = |_| Err(Refused::busy("the gateway is stopping", STOPPING_RETRY_AFTER));
             let outcome = answer.unwrap_or_else(stopping)?;
@@ -193,48 +193,48 @@ impl Flow {
     }
 }
 
-/// When a sender that found no memory for its data should come back.
+/// The retry delay after a refusal for lack of memory.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// When a sender that found the gateway stopping should come back: to the next one.
+/// The retry delay while the gateway stops. The retry goes to the next gateway.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The final result of a push, from a component that the sender waits for.
+/// The final result of a push, from the component that the sender waits for.
 pub type Answer = Result<PushOutcome, Refused>;
 
 /// The outcome of an accepted push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushOutcome {
-    /// Items that were refused because they are invalid.
+    /// Items that were rejected because they are invalid.
     pub rejected_items: usize,
-    /// The reason for the first of them.
+    /// The reason for the first rejected item.
     pub message: String,
 }
 
-/// Takes batches: processors, exporters, connectors, edges and fan-outs.
+/// The input of processors, exporters, connectors, edges and fan-outs.
 ///
-/// A push is two calls. Neither blocks nor waits: work that takes time is queued behind `consume`.
+/// A push is two calls. Neither blocks nor waits: long work is queued by `consume`.
 pub trait Consumer: Send + Sync {
-    /// Reserves capacity in every destination below for `batch` (as it is here; later edits may shrink it).
-    /// A refusal leaves nothing reserved. It has no side effect that a caller could see.
+    /// Reserves capacity for `batch` in every destination below. The batch has its present size; later edits may
+    /// shrink it. A refusal leaves nothing reserved and has no effect that a caller can observe.
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused>;
 
-    /// Takes the batch. Called only after `admit` said yes in the same push; can't refuse any more:
-    /// what can't be kept now is counted as dropped, by reason.
+    /// Takes the batch. Callers call it only after `admit` succeeded in the same push. It can't refuse: items that
+    /// it can't keep count as dropped, by reason.
     fn consume(&self, batch: Batch, flow: &mut Flow);
 
-    /// Whether somebody here or below decodes or walks through what passes, so that it takes time and memory in
-    /// proportion to its elements.
+    /// Whether this consumer, or one below, decodes or walks through the data. The cost is time and memory in
+    /// proportion to the elements.
     fn decodes(&self) -> bool {
         true
     }
 
-    /// Whether a table here or below takes in what passes, so that known series need no more memory.
+    /// Whether a table here or below absorbs the data, so that known series need no more memory.
     fn absorbs(&self) -> bool {
         false
     }
 
-    /// Both steps, for callers that need not wait for what becomes of the data.
+    /// Admits and consumes a batch, for callers that don't wait for its delivery.
     fn push(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         let mut flow = Flow::default();
         self.admit(&batch, &mut flow)?;

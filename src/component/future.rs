@@ -1,4 +1,4 @@
-//! `future`: what components that keep state make of points whose time lies too far ahead.
+//! `future`: the options for points with a time too far ahead, in components that keep state.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ crate::options! {
 }
 
 crate::choices! {
-    /// What becomes of a point from the future.
+    /// The action on a point from the future.
     pub enum FutureChoice {
         /// It is refused.
         Refuse = "refuse",

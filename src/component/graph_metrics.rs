@@ -6,7 +6,7 @@ use super::{EntryCounts, Ledger};
 use crate::batch::Signal;
 use crate::config::Class;
 
-/// A gauge that is set to this has no value: no reader of the gateway's own metrics shows its series.
+/// A gauge with this value has no value: no reader of the gateway's own metrics shows its series.
 pub const NO_VALUE: f64 = f64::NAN;
 
 /// The counters of all components of a graph. Clones share them.

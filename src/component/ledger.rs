@@ -1,6 +1,6 @@
-//! The books of a component: in + made + restored = out + absorbed + dropped by reason + held, always.
+//! The item counts of a component: in + made + restored = out + absorbed + dropped by reason + held, always.
 //!
-//! Edges note what enters and leaves; the component itself notes what it absorbs, makes and drops.
+//! Edges count what enters and leaves. The component counts what it absorbs, makes and drops.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,37 +9,37 @@ use tidegate_engine::{Outcome, Rejection};
 
 use super::flow::Flow;
 
-/// Why items were dropped. One list for the whole gateway; every drop names one of these.
+/// The reason of a drop. The whole gateway has this one list, and every drop names an entry of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// A `filter` rule said so.
+    /// A `filter` rule dropped it.
     Filtered,
     /// A cardinality or size cap was reached.
     Limit,
     /// The data breaks a rule of its format or data model.
     Invalid,
-    /// The component can't express this kind of data.
+    /// The component does not support this kind of data.
     Unsupported,
     /// A queue was full and its policy is to drop.
     QueueFull,
-    /// The destination refused for good.
+    /// The destination refused it permanently.
     Rejected,
-    /// Retries ran out of time.
+    /// The retries exceeded their time limit.
     RetriesExhausted,
-    /// Older than what is kept already.
+    /// A newer point is already kept.
     Late,
     /// Another component owns the same output identity.
     Conflict,
-    /// The gateway stopped before it could be handed on.
+    /// The gateway stopped before it handed the item on.
     Shutdown,
-    /// It was on disk, and is damaged.
+    /// The copy on disk is damaged.
     Damaged,
-    /// It could not be written to disk, and its sender was told so.
+    /// The write to disk failed, and the sender got an error.
     StorageFailed,
-    /// Its time lies too far ahead of the gateway's clock.
+    /// The time is too far ahead of the gateway's clock.
     Future,
-    /// There was no memory for it, or for what had to be made of it.
+    /// There was not enough memory for the item, or for its converted form.
     Memory,
 }
 
@@ -98,7 +98,7 @@ impl From<Rejection> for Reason {
 /// Labels of a destination.
 pub type PeerLabels = Vec<(&'static str, String)>;
 
-/// Counts of items in one component's hands. `held` is what is left: derived, never stored, so it can't disagree.
+/// The item counts of one component. `held` is derived and never stored, so that it can't disagree.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entered: AtomicU64,
@@ -111,20 +111,20 @@ pub struct Ledger {
     peer: OnceLock<PeerLabels>,
 }
 
-/// The books at one moment.
+/// The item counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// Items that came in.
     pub entered: u64,
     /// Items handed on (or delivered to a peer).
     pub left: u64,
-    /// Items that became part of a state.
+    /// Items absorbed into a state.
     pub absorbed: u64,
-    /// Those of them that no reader or peer sees: they only set where the counting of a stream begins.
+    /// Absorbed items that no reader or peer sees: they only set the start of a stream.
     pub unsent: u64,
-    /// Items that the component made itself (emissions of state).
+    /// Items that the component made itself, from its state.
     pub made: u64,
-    /// Items that a former run left on disk.
+    /// Items that a previous run left on disk.
     pub restored: u64,
     /// Items dropped, by reason.
     pub dropped: [u64; Reason::ALL.len()],
@@ -136,12 +136,12 @@ impl Balance {
         self.dropped.iter().sum()
     }
 
-    /// Items that a destination accepted: a peer, or the table that a page shows.
+    /// Items that a destination accepted: a peer, or the table of a page.
     pub fn sent(&self) -> u64 {
         self.left + self.absorbed.saturating_sub(self.unsent)
     }
 
-    /// Items still in the component's hands.
+    /// Items that the component still holds.
     pub fn held(&self) -> u64 {
         (self.entered + self.made + self.restored)
             .saturating_sub(self.left + self.absorbed + self.dropped_total())
@@ -149,12 +149,12 @@ impl Balance {
 }
 
 impl Ledger {
-    /// Says where the items go, once. It stands beside what was sent there.
+    /// Sets the labels of the destination, once. The counters of sent items get these labels.
     pub fn goes_to(&self, peer: PeerLabels) {
         let _ = self.peer.set(peer);
     }
 
-    /// Where the items go; empty: nobody says.
+    /// The labels of the destination; empty if it has none.
     pub fn peer(&self) -> &[(&'static str, String)] {
         self.peer.get().map_or(&[], |peer| peer)
     }
@@ -169,23 +169,23 @@ impl Ledger {
         self.left.fetch_add(items as u64, Relaxed);
     }
 
-    /// Counts items that became part of a state.
+    /// Counts items absorbed into a state.
     pub fn absorb(&self, items: usize) {
         self.absorbed.fetch_add(items as u64, Relaxed);
     }
 
-    /// Counts items that became part of a state and that no reader or peer sees by themselves.
+    /// Counts items absorbed into a state that no reader or peer sees individually.
     pub fn absorb_unsent(&self, items: usize) {
         self.unsent.fetch_add(items as u64, Relaxed);
         self.absorb(items);
     }
 
-    /// Counts items that the component made itself and hands on; they never entered.
+    /// Counts items that the component made itself and hands on. They never entered.
     pub fn make(&self, items: usize) {
         self.made.fetch_add(items as u64, Relaxed);
     }
 
-    /// Counts items that a former run left on disk.
+    /// Counts items that a previous run left on disk.
     pub fn restore(&self, items: usize) {
         self.restored.fetch_add(items as u64, Relaxed);
     }
@@ -197,15 +197,15 @@ impl Ledger {
         }
     }
 
-    /// Notes what a table made of a point, and tells the sender where the point itself is to blame. True where the
-    /// table has no use for it.
+    /// Counts the outcome of a point in a table, and rejects an invalid point to the sender. Returns true if no
+    /// rule of the table matches the point.
     pub fn settle(&self, outcome: Outcome, metric: &str, flow: &mut Flow) -> bool {
         match outcome {
             Outcome::Absorbed => self.absorb(1),
             Outcome::Unmatched => return true,
             Outcome::Rejected(rejection) => {
                 self.drop_items(rejection.into(), 1);
-                // What was said before is part of the state: nothing is lost.
+                // The state already includes the earlier copy, so nothing is lost.
                 if rejection != Rejection::Duplicate {
                     flow.reject(1, || format!("`{metric}`: {rejection}"));
                 }
@@ -214,13 +214,13 @@ impl Ledger {
         false
     }
 
-    /// Notes what a table made of events of the future, and tells the sender.
+    /// Drops events from the future, and rejects them to the sender.
     pub fn settle_future(&self, events: usize, flow: &mut Flow) {
         self.drop_items(Reason::Future, events);
         flow.reject(events, || format!("events: {}", Rejection::Future));
     }
 
-    /// The books now.
+    /// The current item counts.
     pub fn balance(&self) -> Balance {
         Balance {
             entered: self.entered.load(Relaxed),

@@ -1,4 +1,4 @@
-//! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
+//! The common parts of all components: their traits, edges, factories and ledgers.
 
 pub mod auth;
 mod brief;
@@ -39,74 +39,74 @@ pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 pub use tidegate_runtime::{Account, Ceiling, Held, Limit, NoRoom, account, unix_now, wall_now};
 pub(crate) use tidegate_runtime::{files, worker};
 
-/// Why a component could not be built or started, for people: names the option and the remedy.
+/// The error of a component that could not be built or started. The message names the option and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{component}: {message}")]
 pub struct ComponentError {
     /// `receivers::nixl`, ...
     pub component: String,
-    /// What went wrong and what to do about it.
+    /// The problem and its remedy.
     pub message: String,
 }
 
-/// A part with a life: every receiver, processor, exporter, connector and extension.
+/// The lifecycle of every receiver, processor, exporter, connector and extension.
 ///
-/// The service starts exporters first and receivers last, and stops them in the other direction.
+/// The service starts exporters first and receivers last, and stops components in the opposite order.
 #[async_trait]
 pub trait Lifecycle: Send + Sync {
-    /// Opens sockets and starts tasks. Returns when the component is ready. Called once.
+    /// Opens sockets and starts tasks. Returns when the component is ready. The service calls it once.
     async fn start(&self) -> Result<(), ComponentError> {
         Ok(())
     }
 
-    /// Stops taking in, hands on what it holds (as far as `deadline` allows) and returns when no task of it is left.
-    /// What could not be handed on is counted as dropped by `Reason::Shutdown`. Safe when `start` never ran.
+    /// Stops input, hands on the held items until `deadline`, and returns when all tasks of the component have
+    /// ended. The rest counts as dropped, by [`Reason::Shutdown`]. The call is safe if `start` never ran.
     async fn stop(&self, _deadline: Instant) {}
 }
 
-/// Brings data in: pushes batches into the edge it was built with and acknowledges its peer by the answer.
+/// An input of data. It pushes batches into its edges and answers its peers with the results.
 pub trait Receiver: Lifecycle {}
 
-/// Looks at or changes what passes. One instance a pipeline.
+/// A component that inspects or changes data. Each pipeline has its own instance.
 pub trait Processor: Lifecycle + Consumer {
-    /// The metrics that it produces, as far as its options fix their names and labels.
+    /// The metrics that it produces, if its options fix their names and labels.
     fn outputs(&self) -> Vec<OutputDescriptor> {
         Vec::new()
     }
 
-    /// Whether it may change or drop the output of processors before it.
+    /// Whether it can change or drop the output of earlier processors.
     fn edits(&self) -> bool {
         false
     }
 }
 
-/// Takes data out. One instance, shared by all pipelines that name it.
+/// An output of data. All pipelines that name it share one instance.
 pub trait Exporter: Lifecycle + Consumer {}
 
-/// An exporter of some pipelines and a receiver of others.
+/// A component that is an exporter of some pipelines and a receiver of others.
 pub trait Connector: Lifecycle + Consumer {}
 
-/// Serves people and the cluster: health, admin pages.
+/// A component beside the pipelines, such as health checks, admin pages, authentication or storage.
 pub trait Extension: Lifecycle {
-    /// What it does for components that name it.
+    /// The services that it offers to components that name it.
     fn services(&self) -> services::Services {
         services::Services::default()
     }
 }
 
-/// What the service gives a component when it builds it.
+/// The name of a component, and the services that it shares with others.
 #[derive(Clone)]
 pub struct Context {
-    /// `receivers::nixl/node`: for messages and labels.
+    /// The path of the component, for messages and labels: `receivers::nixl/node`.
     pub path: Arc<str>,
-    /// `nixl/node`: the component's id as configured.
+    /// The id in the configuration: `nixl/node`.
     pub id: Arc<str>,
-    /// What the gateway shares with its components (memory in use, composites, own metrics).
+    /// The state that all components of the gateway share: memory in use, composites, own metrics.
     pub shared: Arc<crate::component::Shared>,
 }
 
 impl Context {
-    /// A component error that names this component.
+    /// Creates an error that names this component.
     pub fn error(&self, message: impl Into<String>) -> ComponentError {
         ComponentError {
             component: self.path.to_string(),
@@ -114,10 +114,10 @@ impl Context {
         }
     }
 
-    /// The storage that the option `option` names.
+    /// The storage with the given id, which the option `option` names.
     ///
     /// # Errors
-    /// No extension of this id keeps anything.
+    /// The service has no storage extension with this id.
     pub fn storage(&self, option: &str, id: &str) -> Result<Arc<Storage>, ComponentError> {
         let found = self.shared.services.get(id).and_then(|found| found.storage);
         found.ok_or_else(|| {

@@ -11,12 +11,12 @@ pub struct OutputDescriptor {
     pub name: Arc<str>,
     /// Its instrument.
     pub instrument: Instrument,
-    /// Names of the attributes that its series have, sorted; empty: it is one series.
+    /// The sorted names of the attributes that its series have. Empty: the metric is one series.
     pub labels: Vec<Arc<str>>,
 }
 
 impl OutputDescriptor {
-    /// The descriptor of a metric; `None` where the input decides which attributes its series have.
+    /// Creates a descriptor; `None` if the input determines the attributes of the series.
     pub fn new(name: Arc<str>, instrument: Instrument, grouping: &Grouping) -> Option<Self> {
         let Grouping::By(labels) = grouping else {
             return None;

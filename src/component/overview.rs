@@ -1,16 +1,16 @@
-//! What runs in a gateway, for pages about the gateway itself.
+//! An overview of the components of a gateway, for pages about the gateway itself.
 
 use std::time::SystemTime;
 
 use super::graph_metrics::GraphMetrics;
 
-/// The graph as it was built.
+/// The graph as the service built it.
 pub struct Overview {
-    /// When it was built.
+    /// The time of the build.
     pub built: SystemTime,
     /// The pipelines, in the order of the file.
     pub pipelines: Vec<PipelineOverview>,
-    /// Extensions that run, in the order of their start.
+    /// The running extensions, in the order of their start.
     pub extensions: Vec<String>,
     /// The configuration as YAML, with all secrets masked.
     pub config: String,
@@ -18,14 +18,14 @@ pub struct Overview {
     pub metrics: GraphMetrics,
 }
 
-/// A pipeline by the ids of its components.
+/// A pipeline, with the ids of its components.
 pub struct PipelineOverview {
-    /// `metrics/vendor`.
+    /// The id: `metrics/vendor`.
     pub id: String,
-    /// Receivers, and connectors that feed it.
+    /// The receivers, and the connectors that feed the pipeline.
     pub receivers: Vec<String>,
-    /// Processors in the order in which data passes them.
+    /// The processors, in the order of the data.
     pub processors: Vec<String>,
-    /// Exporters, and connectors that it feeds.
+    /// The exporters, and the connectors that the pipeline feeds.
     pub exporters: Vec<String>,
 }

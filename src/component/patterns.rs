@@ -1,4 +1,4 @@
-//! What components that select metrics share: patterns, attribute filters and groupings out of configuration.
+//! Patterns, attribute filters and groupings from the configuration, for components that select metrics.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub fn check_filter(attributes: &Ordered<String>, at: &Node, cx: &mut Problems) 
     }
 }
 
-/// The attributes that must be there.
+/// Compiles a filter for the required attributes.
 pub fn filter(attributes: &Ordered<String>) -> Result<AttributeFilter, BadPattern> {
     let pairs = attributes
         .iter()
@@ -33,13 +33,13 @@ pub fn filter(attributes: &Ordered<String>) -> Result<AttributeFilter, BadPatter
     pairs.collect::<Result<_, _>>().map(AttributeFilter)
 }
 
-/// The grouping that `by` or `without` declares, if any does.
+/// The grouping from `by` or `without`, or `None` without both.
 pub fn grouping(by: Option<&[String]>, without: Option<&[String]>) -> Option<Grouping> {
     let by = by.map(|keys| Grouping::by(keys.iter().map(String::as_str)));
     by.or_else(|| without.map(|keys| Grouping::without(keys.iter().map(String::as_str))))
 }
 
-/// Several patterns, any of which may match.
+/// Compiles a list of patterns. A name need match only one of them.
 pub fn patterns(texts: &[String]) -> Result<Vec<Pattern>, BadPattern> {
     texts.iter().map(|text| Pattern::parse(text)).collect()
 }

@@ -1,4 +1,4 @@
-//! What extensions do for components that name them.
+//! The services that extensions offer to components that name them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use tidegate_wal::Storage;
 
 use super::auth::{Authenticator, Credentials};
 
-/// What an extension offers to the components that name it.
+/// The services of one extension.
 #[derive(Clone, Default)]
 pub struct Services {
-    /// Lets senders in.
+    /// Authenticates senders.
     pub authenticator: Option<Arc<dyn Authenticator>>,
-    /// Identifies us.
+    /// Provides credentials for requests of exporters.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// Keeps what must outlive the process.
+    /// Keeps data that must survive the process.
     pub storage: Option<Arc<Storage>>,
 }
 
-/// What extensions offer, by their ids.
+/// The services of all extensions, by extension id.
 #[derive(Default)]
 pub struct ServicesById(Mutex<HashMap<String, Services>>);
 
 impl ServicesById {
-    /// Notes what an extension offers, before anybody asks.
+    /// Registers the services of an extension. Call it before the components are built.
     pub fn add(&self, id: String, services: Services) {
         self.0.lock().insert(id, services);
     }
 
-    /// What the extension of this id offers.
+    /// The services of an extension.
     pub fn get(&self, id: &str) -> Option<Services> {
         self.0.lock().get(id).cloned()
     }

@@ -1,4 +1,4 @@
-//! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
+//! The state that the components of one gateway share: tables, composites, and the memory in use.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,53 +16,53 @@ use super::slow::Slowness;
 use super::targets::ScrapePool;
 use crate::watch::Watched;
 
-/// One per running gateway.
+/// The shared state. Each running gateway has one.
 #[derive(Default)]
 pub struct Shared {
-    /// Tables that components own.
+    /// The tables of the components.
     pub tables: Registry<Table>,
-    /// Composites that can be read at any instant.
+    /// Composites, which readers can read at any time.
     pub composites: Registry<Watched>,
-    /// What receivers scrape.
+    /// The scrape pools of the receivers.
     pub scrape_pools: Registry<ScrapePool>,
-    /// The memory in use, and what of it is promised.
+    /// The memory in use, and the memory reserved.
     pub memory: Arc<Account>,
-    /// Whether the gateway can take data.
+    /// Whether the gateway can accept data.
     pub health: Health,
     details: AtomicBool,
-    /// Who wants to know of batches that take long.
+    /// The observers of slow batches.
     pub slowness: Slowness,
-    /// Who computes PromQL over the live tables; the first one counts.
+    /// The evaluator of PromQL over the live tables. Only the first one is used.
     pub evaluators: Registry<Evaluator>,
-    /// What looks like a mistake.
+    /// Probable configuration mistakes.
     pub notices: Notices,
-    /// What extensions do for components that name them.
+    /// The services of the extensions.
     pub services: ServicesById,
-    /// What runs; there once the graph is built.
+    /// The overview of the components, set when the graph is built.
     pub overview: OnceLock<Overview>,
-    /// What layers above keep once a gateway.
+    /// Values that higher layers keep once a gateway.
     pub parts: Parts,
 }
 
 impl Shared {
-    /// Has what takes time to measure measured: the gateway's own metrics are of level `detailed`. Called before
-    /// components are built.
+    /// Enables measurements that cost time, for metrics of level `detailed`. Call it before the components are
+    /// built.
     pub fn want_details(&self) {
         self.details.store(true, Relaxed);
     }
 
-    /// Whether somebody wants what takes time to measure.
+    /// Whether measurements that cost time are enabled.
     pub fn wants_details(&self) -> bool {
         self.details.load(Relaxed)
     }
 }
 
-/// One value of each type, made by the first who asks for it.
+/// One value of each type. The first caller that asks for a type creates its value.
 #[derive(Default)]
 pub struct Parts(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl Parts {
-    /// The value of this type; `make` makes it where there is none yet, and must not ask for another one.
+    /// The value of type `T`. If there is none, `make` creates it; `make` must not ask for another value.
     pub fn get<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut parts = self.0.lock();
         if let Some(known) = parts.get(&TypeId::of::<T>()).cloned()
@@ -79,48 +79,48 @@ impl Parts {
 /// Computes PromQL over the live tables.
 pub struct Evaluator(pub Box<dyn Evaluate>);
 
-/// See [`Evaluator`].
+/// The computation of an [`Evaluator`].
 pub trait Evaluate: Send + Sync {
-    /// What a query comes to now.
+    /// The current result of a query.
     ///
     /// # Errors
-    /// There is no answer, or it is not made of numbers.
+    /// The query has no result, or the result is not numeric.
     fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Evaluation, String>;
 
-    /// What queries call a gauge of this name.
+    /// The names of a gauge in queries.
     fn names_of_gauge(&self, name: &str) -> Vec<String>;
 }
 
-/// What a query comes to, and who reports what it selects.
+/// The result of a query, and the sources of the selected series.
 #[derive(Clone, Debug, Default)]
 pub struct Evaluation {
-    /// The labels, without the name, and the value of each element.
+    /// The labels without the name, and the value, of each element.
     pub values: Vec<(Labels, f64)>,
-    /// The sources of the series that it selects.
+    /// The sources of the selected series.
     pub sources: Vec<SelectedSource>,
     /// Scrape targets whose last scrape failed.
     pub failed: HashSet<Key>,
-    /// Which living series it does not see because others have their name and labels.
+    /// A living series that the query can't see, because another one has the same name and labels.
     pub collision: Option<String>,
 }
 
-/// A source of series that a query selects.
+/// A source of selected series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectedSource {
-    /// Stands for its job and instance, or for its resource where it has neither.
+    /// The key of its job and instance, or of its resource if it has neither.
     pub key: Key,
-    /// When it was last heard of.
+    /// The time of its last report.
     pub seen: UnixNanos,
-    /// How long it may be silent and still counts as alive, in nanoseconds.
+    /// The longest silence of a source that counts as alive, in nanoseconds.
     pub lease: u64,
 }
 
-/// What looks like a mistake in the configuration while data passes, by component.
+/// Probable configuration mistakes that components notice at run time, by component.
 #[derive(Debug, Default)]
 pub struct Notices(Mutex<BTreeMap<String, Vec<String>>>);
 
 impl Notices {
-    /// All that looks like a mistake of a component now. What is new is logged.
+    /// Replaces the notices of a component, and logs the new ones.
     pub fn set(&self, component: &str, now: Vec<String>) {
         let mut all = self.0.lock();
         let known = all.remove(component).unwrap_or_default();
@@ -132,28 +132,28 @@ impl Notices {
         }
     }
 
-    /// All of them, by component.
+    /// All notices, by component.
     pub fn list(&self) -> BTreeMap<String, Vec<String>> {
         self.0.lock().clone()
     }
 }
 
-/// Where the gateway is in its life.
+/// The health of the gateway.
 #[derive(Debug, Default)]
 pub struct Health {
     phase: AtomicU8,
     troubles: Mutex<BTreeMap<String, String>>,
 }
 
-/// A phase of the gateway's life.
+/// A phase in the lifecycle of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Components are being started.
+    /// The components start.
     Starting,
-    /// Every component runs.
+    /// All components run.
     Ready,
-    /// Components are being stopped.
+    /// The components stop.
     Stopping,
 }
 
@@ -163,7 +163,7 @@ impl Health {
         self.phase.store(phase as u8, Relaxed);
     }
 
-    /// Notes what keeps a component from its work although the gateway runs; `None`: nothing any more.
+    /// Sets the problem of a component that can't work although the gateway runs. `None` clears it.
     pub fn trouble(&self, component: &str, what: Option<String>) {
         let mut troubles = self.troubles.lock();
         match what {
@@ -172,7 +172,7 @@ impl Health {
         }
     }
 
-    /// What keeps components from their work, by component.
+    /// The problems of components that can't work, by component.
     pub fn troubles(&self) -> BTreeMap<String, String> {
         self.troubles.lock().clone()
     }
@@ -187,7 +187,7 @@ impl Health {
     }
 }
 
-/// A list of things that components own and others look at. A clone is the same list.
+/// A list of items that components own and readers inspect. Clones share the list.
 pub struct Registry<T> {
     items: Arc<Mutex<Vec<Arc<T>>>>,
 }
@@ -209,17 +209,17 @@ impl<T> Default for Registry<T> {
 }
 
 impl<T> Registry<T> {
-    /// Adds one.
+    /// Adds an item.
     pub fn add(&self, item: Arc<T>) {
         self.lock().push(item);
     }
 
-    /// Removes one that its owner gives up.
+    /// Removes an item that its owner no longer needs.
     pub fn remove(&self, item: &Arc<T>) {
         self.lock().retain(|other| !Arc::ptr_eq(other, item));
     }
 
-    /// All of them now.
+    /// All current items.
     pub fn list(&self) -> Vec<Arc<T>> {
         self.lock().clone()
     }

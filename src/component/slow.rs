@@ -1,55 +1,55 @@
-//! Batches that took long, for anyone who traces them. Nothing is timed where nobody does.
+//! Slow batches, for observers that trace them. Without observers, nothing is timed.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::batch::Signal;
 
-/// What took long.
+/// The stage that took long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A receiver's push through the graph, until every destination had taken the batch or one refused it.
+    /// A push of a receiver through the graph, until every destination has taken the batch or one has refused it.
     Push,
-    /// The way of a destination's oldest batch from its arrival in the gateway to the end of an attempt to deliver it.
+    /// The time from the arrival of a destination's oldest batch to the end of an attempt to deliver it.
     Deliver,
 }
 
 /// A batch that took longer than the threshold.
 #[derive(Clone, Debug)]
 pub struct Slow {
-    /// `receivers::otlp`, `exporters::otlphttp/vendor`.
+    /// The path of the component: `receivers::otlp`, `exporters::otlphttp/vendor`.
     pub component: Arc<str>,
-    /// Which part of its way is meant.
+    /// The slow stage.
     pub stage: Stage,
-    /// What it carried.
+    /// The signal of the batch.
     pub signal: Signal,
-    /// How many points, spans or log records.
+    /// The number of points, spans or log records.
     pub items: usize,
-    /// When the stage began.
+    /// The start of the stage.
     pub started: Instant,
-    /// When the attempt began, where one was made.
+    /// The start of the attempt; `None` without an attempt.
     pub attempted: Option<Instant>,
-    /// When it was over.
+    /// The end of the stage.
     pub ended: Instant,
-    /// What went wrong, if anything.
+    /// The error, if the stage failed.
     pub error: Option<String>,
 }
 
-/// Hears of what took long. Called on the data path: it must not block.
+/// Receives slow batches. The data path calls it, so it must not block.
 pub trait Observer: Send + Sync {
-    /// Once a slow batch.
+    /// Receives one slow batch.
     fn slow(&self, slow: Slow);
 }
 
-/// Whether somebody wants to know, and from which duration on.
+/// The observers of slow batches, with their thresholds.
 #[derive(Default)]
 pub struct Slowness {
-    /// Spans that are pushed, and a page that lists them.
+    /// The span exporter, and a page with a list.
     observers: [OnceLock<(Duration, Box<dyn Observer>)>; 2],
 }
 
 impl Slowness {
-    /// Tells `observer` of what takes at least `threshold`, from now on; only the first two calls count.
+    /// Adds an observer of stages that take at least `threshold`. Only the first two calls have an effect.
     pub fn observe(&self, threshold: Duration, observer: Box<dyn Observer>) {
         let mut observer = Some((threshold, observer));
         for place in &self.observers {
@@ -59,12 +59,12 @@ impl Slowness {
         }
     }
 
-    /// The time now, if somebody wants to know.
+    /// The current time, if there is an observer.
     pub fn start(&self) -> Option<Instant> {
         self.observers[0].get().map(|_| Instant::now())
     }
 
-    /// Tells of what began at `started`, if it has taken long; `describe` gets `started` and the time now.
+    /// Reports a stage that began at `started`, if it was slow. `describe` gets `started` and the current time.
     pub fn end(&self, started: Option<Instant>, describe: impl FnOnce(Instant, Instant) -> Slow) {
         let Some(started) = started else { return };
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! Streams whose points are not taken because of their times: counted for each component that keeps state, and named in
-//! the log once a minute at most.
+//! Streams whose points a component does not take because of their times. Each component that keeps state counts
+//! them, and logs one at most once a minute.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,23 +7,24 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidegate_engine::{Series, TimestampAnomalies, TimestampAnomaly};
 
-/// Between two lines of one component.
+/// The shortest interval between two log lines of one component.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Reports the stray streams of one component as a metric, and in the log.
+/// Reports the stray streams of one component as a metric and in the log.
 #[derive(Debug, Default)]
 pub struct StrayReporter(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     at: Option<Instant>,
-    /// How many streams were logged.
+    /// The number of streams at the last log line.
     counts: [u64; TimestampAnomaly::ALL.len()],
     unlogged: Option<(TimestampAnomaly, Arc<Series>)>,
 }
 
 impl StrayReporter {
-    /// Counts the streams that went astray, and logs the latest. `label` names the component. Call it about once a second.
+    /// Counts the stray streams, and logs the latest one. `label` names the component. Call it about once a
+    /// second.
     pub fn report(&self, all: &[&TimestampAnomalies], label: &(&'static str, String)) {
         let counts =
             TimestampAnomaly::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());

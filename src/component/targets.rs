@@ -1,4 +1,4 @@
-//! What receivers scrape, for those who show it: each job is a pool, each target of it has its labels and its last scrape.
+//! Scrape targets, for pages that show them. Each job is a pool of targets, with their labels and last scrapes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_engine::UnixNanos;
 
-/// Names and values.
+/// Label names and values.
 pub type Pairs = Vec<(String, String)>;
 
-/// Dropped targets of a pool that are kept to be shown; the others are counted only.
+/// The dropped targets that a pool keeps for display. The pool only counts the others.
 const MAX_DROPPED: usize = 1000;
 
-/// The targets of a job.
+/// The targets of one job.
 pub struct ScrapePool {
     name: Arc<str>,
     state: Mutex<PoolState>,
@@ -26,34 +26,34 @@ struct PoolState {
     dropped_total: usize,
 }
 
-/// One target.
+/// One scrape target.
 pub struct ScrapeTarget {
     /// The labels of its series.
     pub labels: Pairs,
-    /// The labels as discovery found them, before relabelling.
+    /// The labels from discovery, before relabelling.
     pub discovered: Pairs,
-    /// Where its page is.
+    /// The URL of its metrics page.
     pub url: String,
-    /// How often it is scraped.
+    /// The scrape interval.
     pub interval: Duration,
-    /// How long an answer may take.
+    /// The timeout of a scrape.
     pub timeout: Duration,
     last: Mutex<Option<LastScrape>>,
 }
 
-/// How the last scrape of a target went.
+/// The last scrape of a target.
 #[derive(Clone, Debug)]
 pub struct LastScrape {
-    /// When it began.
+    /// The start of the scrape.
     pub time: UnixNanos,
-    /// How long it took.
+    /// The duration of the scrape.
     pub duration: Duration,
-    /// Why it gave nothing; `None`: it gave something.
+    /// The error; `None` if the scrape succeeded.
     pub error: Option<String>,
 }
 
 impl ScrapePool {
-    /// A pool without targets; `name` is that of the job.
+    /// Creates a pool without targets. `name` is the name of the job.
     pub fn new(name: Arc<str>) -> Self {
         Self {
             name,
@@ -66,17 +66,17 @@ impl ScrapePool {
         &self.name
     }
 
-    /// A target is scraped from now on; `id` is its own in the pool.
+    /// Adds a target. `id` is unique in the pool.
     pub fn add(&self, id: u64, target: Arc<ScrapeTarget>) {
         self.state.lock().active.insert(id, target);
     }
 
-    /// A target is scraped no more.
+    /// Removes a target.
     pub fn remove(&self, id: u64) {
         self.state.lock().active.remove(&id);
     }
 
-    /// Which targets the rules drop.
+    /// Replaces the targets that relabelling drops.
     pub fn set_dropped(&self, mut dropped: Vec<Pairs>) {
         let mut state = self.state.lock();
         state.dropped_total = dropped.len();
@@ -84,12 +84,12 @@ impl ScrapePool {
         state.dropped = dropped;
     }
 
-    /// The targets that are scraped.
+    /// The active targets.
     pub fn active(&self) -> Vec<Arc<ScrapeTarget>> {
         self.state.lock().active.values().cloned().collect()
     }
 
-    /// The labels of dropped targets, at most 1000, and how many targets are dropped.
+    /// The labels of the dropped targets, at most 1000, and the number of all dropped targets.
     pub fn dropped(&self) -> (Vec<Pairs>, usize) {
         let state = self.state.lock();
         (state.dropped.clone(), state.dropped_total)
@@ -97,7 +97,7 @@ impl ScrapePool {
 }
 
 impl ScrapeTarget {
-    /// A target that has not been scraped yet.
+    /// Creates a target without a scrape.
     pub fn new(labels: Pairs, discovered: Pairs, url: String, interval: Duration, timeout: Duration) -> Self {
         Self {
             labels,
@@ -109,12 +109,12 @@ impl ScrapeTarget {
         }
     }
 
-    /// Notes how a scrape went.
+    /// Records a scrape.
     pub fn scraped(&self, last: LastScrape) {
         *self.last.lock() = Some(last);
     }
 
-    /// How the last scrape went; `None`: there was none.
+    /// The last scrape; `None` before the first one.
     pub fn last(&self) -> Option<LastScrape> {
         self.last.lock().clone()
     }

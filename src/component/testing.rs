@@ -1,4 +1,4 @@
-//! For tests of components: an end of the graph that keeps what it gets and refuses when told to.
+//! Test helpers for components: a sink that keeps its batches and refuses pushes on request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::{Consumer, Context, Entry, EntryCounts, Flow, ReceiverContext, Refused, Shared};
 use crate::batch::{Batch, Payload, Signal};
 
-/// Keeps every batch; refuses the next `refusals` pushes.
+/// A consumer that keeps every batch, and refuses the next `refusals` pushes.
 #[derive(Default)]
 pub(crate) struct Sink {
     batches: Mutex<Vec<Batch>>,
@@ -25,7 +25,7 @@ impl Sink {
         self.refusals.store(pushes, SeqCst);
     }
 
-    /// Refusals that were asked for and have not happened yet.
+    /// The remaining refusals.
     pub(crate) fn refusals_left(&self) -> usize {
         self.refusals.load(SeqCst)
     }
@@ -38,7 +38,7 @@ impl Sink {
         self.batches().iter().map(Batch::items).sum()
     }
 
-    /// (kind name, value) of every event so far.
+    /// The kind and value of every event so far.
     pub(crate) fn events(&self) -> Vec<(String, f64)> {
         let mut all = Vec::new();
         for batch in self.batches() {
@@ -53,12 +53,12 @@ impl Sink {
         all
     }
 
-    /// An entry that leads here.
+    /// An entry that leads to this sink.
     pub(crate) fn entry(self: &Arc<Self>, signal: Signal) -> Entry {
         Entry::new(signal, self.clone(), Arc::<EntryCounts>::default())
     }
 
-    /// A receiver's context whose signals all lead here.
+    /// The context of a receiver whose signals all lead to this sink.
     pub(crate) fn receiver_context(self: &Arc<Self>, id: &str) -> ReceiverContext {
         ReceiverContext {
             base: context("receivers", id),
@@ -83,7 +83,7 @@ impl Consumer for Sink {
     }
 }
 
-/// A component's context outside of any graph.
+/// The context of a component outside of any graph.
 pub(crate) fn context(section: &str, id: &str) -> Context {
     Context {
         path: format!("{section}::{id}").into(),
@@ -92,7 +92,7 @@ pub(crate) fn context(section: &str, id: &str) -> Context {
     }
 }
 
-/// Options of type `C` from YAML, or the problems found.
+/// Decodes options of type `C` from YAML, or returns the problems.
 pub(crate) fn options<C: crate::config::Decode>(yaml: &str) -> Result<C, String> {
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("test.yaml", yaml, &mut problems);
@@ -102,7 +102,7 @@ pub(crate) fn options<C: crate::config::Decode>(yaml: &str) -> Result<C, String>
         .ok_or_else(|| problems.to_string())
 }
 
-/// Options of type `C` from YAML; panics with the problems found.
+/// Decodes options of type `C` from YAML. Panics with the problems.
 pub(crate) fn settings<C: crate::config::Decode + Send + Sync + 'static>(yaml: &str) -> super::Settings {
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("test.yaml", yaml, &mut problems);
@@ -112,7 +112,7 @@ pub(crate) fn settings<C: crate::config::Decode + Send + Sync + 'static>(yaml: &
         .unwrap_or_else(|| panic!("{problems}"))
 }
 
-/// Waits until `done`, for ten seconds at most.
+/// Waits until `done` returns true, for at most 10 s.
 pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done() {
