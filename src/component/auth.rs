@@ -12,7 +12,7 @@ use crate::batch::ClientMetadata;
 /// Authenticates a request by its headers, before the receiver reads the body.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// Authenticates a sender. `from` is its address, `None` on a Unix socket.
+    /// Authenticates a sender. `from` is its address, `None` for senders on this machine.
     async fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Unauthenticated>;
 
     /// The identity of an authenticated sender. Equal users or tokens have equal keys, whatever the spelling of

@@ -102,17 +102,16 @@ impl Settings {
     }
 }
 
-/// The entries, indexed by `Signal as usize`. An entry is `None` if no pipeline takes this signal from the
-/// receiver.
+/// The arguments of a receiver's build function.
 pub struct ReceiverContext {
-    /// Names and shared services.
+    /// The name and the shared services.
     pub base: Context,
-    /// Where data goes; `None` for a signal that no pipeline wants from this receiver. Indexed by `Signal as usize`.
+    /// The entries, indexed by `Signal as usize`; `None` if no pipeline takes this signal from the receiver.
     pub entries: [Option<Entry>; 3],
 }
 
 impl ReceiverContext {
-    /// Where data of `signal` goes, if any pipeline wants it.
+    /// The entry of `signal`, or `None` if no pipeline takes this signal.
     pub fn entry(&self, signal: Signal) -> Option<&Entry> {
         self.entries[signal as usize].as_ref()
     }

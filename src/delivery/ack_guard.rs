@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use smallvec::SmallVec;
 use tidegate_wal::Store;
 
-/// A shared counter of items that are on disk and in memory. Briefly negative, when a batch is settled before
+/// A shared counter of items that are on disk and in memory. It is briefly negative if a batch is settled before
 /// it is counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ItemCounter(Arc<AtomicI64>);
@@ -38,7 +38,7 @@ fn signed(items: usize) -> i64 {
 /// store may delete it, unless `keep` was called.
 pub(super) struct AckGuard {
     store: Arc<Store>,
-    /// The counters that have its items until it is settled.
+    /// The counters that include its items until it is settled.
     counts: SmallVec<[ItemCounter; 2]>,
     seq: u64,
     items: usize,

@@ -1,4 +1,4 @@
-//! What OTLP servers answer, and what that means for the request: for exporters and webhooks.
+//! The meaning of the answers of OTLP servers, for exporters and webhooks.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tonic_types::StatusExt;
 use super::{Loss, Outcome};
 use crate::component::Reason;
 
-/// The largest answer that is read, in bytes. Answers are small; the number is not one that servers use as their own
-/// limit, so that our complaint can be told from theirs.
+/// The largest answer that is read, in bytes. Answers are small. Servers don't use this number as their own limit,
+/// so our error message differs from theirs.
 pub(crate) const MAX_ANSWER_BYTES: usize = (1 << 20) + 1;
 
 /// `Export*ServiceResponse` of every signal: they differ in names only.
@@ -25,13 +25,13 @@ pub(crate) struct PartialSuccess {
     /// `rejected_data_points`, `rejected_spans`, `rejected_log_records`.
     #[prost(int64, tag = "1")]
     pub(crate) rejected: i64,
-    /// Why, or a warning when nothing was rejected.
+    /// The reason for the rejection, or a warning if nothing was rejected.
     #[prost(string, tag = "2")]
     pub(crate) error_message: String,
 }
 
 impl ExportResponse {
-    /// What a successful answer means. A partial success is never tried again (OTLP, "Partial Success").
+    /// The outcome of a successful answer. A partial success is never retried (OTLP, "Partial Success").
     pub(crate) fn outcome(self) -> Outcome {
         match self.partial_success {
             Some(partial) => partial.outcome(),
@@ -42,7 +42,7 @@ impl ExportResponse {
 
 #[cfg(test)]
 impl ExportResponse {
-    /// An answer that rejects so many items.
+    /// An answer that rejects `rejected` items.
     pub(crate) fn rejecting(rejected: i64, error_message: &str) -> Self {
         let error_message = error_message.to_owned();
         Self {
@@ -74,7 +74,7 @@ impl PartialSuccess {
     }
 }
 
-/// Codes worth another attempt (OTLP/gRPC, "Failures").
+/// Retryable codes (OTLP/gRPC, "Failures").
 const RETRYABLE: [tonic::Code; 6] = [
     tonic::Code::Cancelled,
     tonic::Code::DeadlineExceeded,
@@ -84,7 +84,7 @@ const RETRYABLE: [tonic::Code; 6] = [
     tonic::Code::DataLoss,
 ];
 
-/// How gRPC libraries say that a message was too large; there is no code of its own for it.
+/// Messages of gRPC libraries about a message that is too large. gRPC has no code for this error.
 const TOO_LARGE: [&str; 4] = [
     "larger than max",
     "message length too large",
@@ -92,7 +92,7 @@ const TOO_LARGE: [&str; 4] = [
     "message too large",
 ];
 
-/// What a failed gRPC call means.
+/// The outcome of a failed gRPC call.
 pub(crate) fn of_status(status: &tonic::Status) -> Outcome {
     let why = format!("{:?}: {}", status.code(), status.message());
     let ours = format!("the limit is: {MAX_ANSWER_BYTES} bytes");
@@ -103,7 +103,7 @@ pub(crate) fn of_status(status: &tonic::Status) -> Outcome {
         return Outcome::TooLarge { why };
     }
     let after = retry_delay(status);
-    // A status with a source was made here: the connection broke and the server never answered.
+    // A status with a source was made by the client: the connection broke and the server never answered.
     let no_answer = std::error::Error::source(status).is_some();
     let throttled = status.code() == tonic::Code::ResourceExhausted && after.is_some();
     match status.code() {
@@ -122,13 +122,13 @@ fn denied(after: Option<Duration>, why: String) -> Outcome {
     }
 }
 
-/// What a peer said, for people: without what we sent of secrets, on one line, and not longer than a status and the
-/// first 500 bytes of an answer.
+/// Quotes the message of a peer for logs: without our secrets, on one line, and cut after a status and the first
+/// 500 bytes of an answer.
 pub(crate) fn quote(said: &str, headers: &http::HeaderMap) -> String {
     shorten(&redact(said, headers))
 }
 
-/// The beginning of what a peer said, on one line: 540 bytes of it.
+/// Shortens the message of a peer to 540 bytes on one line.
 pub(crate) fn shorten(said: &str) -> String {
     const MAX_BYTES: usize = 540;
     let mut quoted = String::new();
@@ -146,7 +146,7 @@ pub(crate) fn shorten(said: &str) -> String {
     quoted
 }
 
-/// Headers whose values are no secrets.
+/// Headers whose values are not secret.
 const OPEN_HEADERS: [&str; 10] = [
     "accept",
     "content-encoding",
@@ -161,7 +161,7 @@ const OPEN_HEADERS: [&str; 10] = [
 ];
 
 fn redact(said: &str, headers: &http::HeaderMap) -> String {
-    /// What is shorter is in every text.
+    /// Shorter values occur in every text, so they are not masked.
     const MIN_BYTES: usize = 4;
     let secret = headers
         .iter()
@@ -169,7 +169,7 @@ fn redact(said: &str, headers: &http::HeaderMap) -> String {
     let values = secret.filter_map(|(_, value)| value.to_str().ok());
     let mut said = said.to_owned();
     for value in values {
-        // Of `Bearer token` and `Basic base64` the peer may repeat the second word alone.
+        // The peer may repeat only the second word of `Bearer token` and `Basic base64`.
         let token = value.rsplit(' ').next().unwrap_or_default();
         let password = password(token);
         for secret in [value, token, password.as_deref().unwrap_or_default()] {
@@ -189,7 +189,7 @@ fn password(token: &str) -> Option<String> {
     Some(password.to_owned())
 }
 
-/// An address without what may be secret in it: user, password and query.
+/// A URL without its possible secrets: user, password and query.
 pub(crate) fn address(uri: &http::Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -201,7 +201,7 @@ fn retry_delay(status: &tonic::Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// What an HTTP answer other than 200 means (OTLP/HTTP, "Failures"); `after` is its `Retry-After`.
+/// The outcome of an HTTP answer other than 200 (OTLP/HTTP, "Failures"). `after` is its `Retry-After`.
 pub(crate) fn of_http(status: http::StatusCode, after: Option<Duration>, message: &str) -> Outcome {
     let why = match message {
         "" => status.to_string(),

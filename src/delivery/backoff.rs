@@ -1,18 +1,17 @@
-//! When to try again: growing, jittered delays for a request, and a circuit breaker for the whole
-//! destination.
+//! The times of retries: growing, jittered delays for a request, and a circuit breaker for the whole destination.
 
 use std::time::{Duration, Instant};
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// No retry comes sooner, so that an interval of zero is no busy loop.
+/// The shortest delay, so that an interval of zero is no busy loop.
 const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// No delay is longer, so that no sum of times overflows.
+/// The longest delay, so that no sum of times overflows.
 const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 
-/// No peer can silence a destination for longer, whatever it answers.
+/// The longest delay that a peer can impose on a destination.
 const MAX_SERVER_DELAY: Duration = Duration::from_secs(3600);
 
 /// The retry schedule, with the Collector's parameters.
@@ -24,9 +23,9 @@ pub struct Backoff {
     pub multiplier: f64,
     /// Each delay is drawn from `delay * (1 - jitter) ..= delay * (1 + jitter)`.
     pub jitter: f64,
-    /// Delays don't grow beyond this, before jitter.
+    /// The delay stops growing at this value, before jitter.
     pub max: Duration,
-    /// A request is given up when a retry would come this long after its first attempt; `None` = never.
+    /// A request is dropped if its next retry would start this long after its first attempt; `None` = never.
     pub max_elapsed: Option<Duration>,
 }
 
@@ -43,18 +42,18 @@ impl Backoff {
     }
 }
 
-/// A delay that a peer asked for, as far as we let it.
+/// The delay that a peer asked for, within our limit.
 pub fn server_delay(asked: Duration) -> Duration {
     asked.min(MAX_SERVER_DELAY)
 }
 
 /// The circuit breaker of a destination (OTLP: a client must slow down on UNAVAILABLE, 429 and 503).
 ///
-/// One failed attempt proves little: after it, the breaker is half open, and attempts go one at a time. When
-/// the next one fails too, the breaker opens: nothing is sent for a growing delay, then one probe. Any
+/// One failed attempt proves little: after it, the breaker is half open, and attempts go one at a time. If the
+/// next attempt fails too, the breaker opens. Nothing is sent for a growing delay, then one probe goes out. Any
 /// success closes the breaker. A delay that the peer asks for opens it at once.
 ///
-/// Attempts are numbered in the order of their start. `since` is the first number after the last failure: the
+/// Attempts are numbered in the order of their start. `since` is the first number after the last failure. The
 /// result of an earlier attempt is outdated and changes nothing.
 #[derive(Debug, Default)]
 pub(super) struct CircuitBreaker {
@@ -64,7 +63,7 @@ pub(super) struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Records an attempt that failed and is to be retried. `next` is the number of the next attempt.
+    /// Records a failed attempt that will be retried. `next` is the number of the next attempt.
     pub(super) fn record_failure(&mut self, attempt: u64, next: u64, until: impl FnOnce(u32) -> Instant) {
         if attempt < self.since {
             return;
@@ -76,12 +75,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// Opens the breaker until then: the peer asked for a delay.
+    /// Opens the breaker until `until`, because the peer asked for a delay.
     pub(super) fn hold_until(&mut self, until: Instant) {
         self.until = self.until.max(Some(until));
     }
 
-    /// Records an attempt that the peer accepted, or at least answered sensibly.
+    /// Records an attempt that the peer accepted, or answered with a final error.
     pub(super) fn record_success(&mut self, attempt: u64) {
         if attempt >= self.since {
             *self = Self {

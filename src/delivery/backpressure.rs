@@ -1,10 +1,10 @@
-//! Backpressure: answers wait briefly while a destination is behind.
+//! Backpressure: answers to senders wait briefly while a destination is slow.
 //!
-//! A queue is for what a destination can't take for a while. Where the two share a processor, a receiver that
-//! answers as soon as a batch is queued fills the queue with what the destination would have taken a moment
-//! later, and memory with it. So while many bytes are queued, an answer waits for the delivery of its batch,
-//! but only briefly. After a wait that timed out, nobody waits for a while: senders to a slow or dead
-//! destination wait for the queue alone.
+//! A queue bridges the time in which a destination can't take data. If a receiver answers as soon as a batch is
+//! queued, it can fill the queue on a shared processor. The destination would have taken that data a moment later.
+//!
+//! So an answer waits briefly for the delivery of its batch while many bytes are queued. After a wait that timed
+//! out, no answer waits for a while: senders to a slow or dead destination wait for the queue alone.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::component::Answer;
 
-/// Queued bytes up to which no answer waits.
+/// The number of queued bytes up to which no answer waits.
 const FREE_BYTES: usize = 256 << 10;
 
 /// The longest wait of an answer.
 const MAX_WAIT: Duration = Duration::from_millis(25);
 
-/// The time without waits after a timeout: a slow destination costs senders a tenth of their time at most.
+/// The time without waits after a timeout. A slow destination costs senders at most a tenth of their time.
 const COOLDOWN: Duration = Duration::from_millis(250);
 
 /// The backpressure of one destination. The lock is never held across an await.
@@ -30,7 +30,7 @@ pub(super) struct Backpressure {
 }
 
 impl Backpressure {
-    /// Whether an answer should wait while so many bytes are queued.
+    /// Whether an answer should wait while `bytes` are queued.
     pub(super) fn is_due(&self, bytes: usize) -> bool {
         bytes > FREE_BYTES && self.timed_out().is_none_or(|when| when.elapsed() >= COOLDOWN)
     }

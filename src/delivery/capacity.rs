@@ -38,16 +38,16 @@ struct Limiter {
 /// The rate, in units per second, at which a limiter drains while it is in use.
 #[derive(Default)]
 struct DrainRate {
-    /// Start of the measured interval: the last begin of use, moved forward so that old times weigh little.
+    /// The start of the measured interval. It moves forward, so that old times weigh little.
     since: Option<Instant>,
-    /// Units drained since then.
+    /// Units drained since `since`.
     drained: f64,
-    /// The last rate measured before that, in units per second.
+    /// The rate of the previous interval, in units per second.
     before: f64,
 }
 
 impl DrainRate {
-    /// Seconds of an interval that is too short to measure.
+    /// The shortest interval with a usable measurement, in seconds.
     const SHORT: f64 = 0.2;
     /// Seconds after which the first half of an interval no longer counts.
     const LONG: f64 = 10.0;
@@ -108,8 +108,8 @@ impl Limiter {
         self.used.fetch_sub(amount, Relaxed);
     }
 
-    /// Releases units of batches that were delivered or dropped. `release` alone is for units that were never
-    /// used, which say nothing about the destination's speed.
+    /// Releases units of batches that were delivered or dropped. [`Self::release`] is for units that were never
+    /// used, which prove nothing about the speed of the destination.
     fn drain(&self, amount: usize) {
         self.drain_rate().drain(amount, Instant::now());
         self.release(amount);
@@ -129,17 +129,17 @@ impl Limiter {
     }
 }
 
-/// Why a queue has no capacity for a batch.
+/// The reason why a queue has no capacity for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapacityError {
-    /// Other batches use it now.
+    /// Other batches use the capacity now.
     Full,
     /// The batch exceeds the limit of the empty queue.
     TooLarge,
 }
 
 impl QueueCapacity {
-    /// A queue of at most `limit` units of `sizer`, and of at most `max_bytes` whatever the sizer.
+    /// Creates a queue for at most `limit` units of `sizer` and at most `max_bytes` bytes.
     pub fn new(sizer: Sizer, limit: usize, max_bytes: usize, shared: Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             sizer,
@@ -158,7 +158,7 @@ impl QueueCapacity {
         Ok(self.held(batch.signal(), size, bytes))
     }
 
-    /// Takes capacity for a batch that nobody can refuse any more, above the limits if need be.
+    /// Takes capacity for a batch that can't be refused any more, above the limits if necessary.
     pub fn force(self: &Arc<Self>, batch: &Batch) -> QueuePermit {
         let (size, bytes) = (size_of(self.sizer, batch), batch.bytes());
         self.size.used.fetch_add(size, Relaxed);
@@ -189,8 +189,8 @@ impl QueueCapacity {
         roomy(&self.size) && roomy(&self.bytes)
     }
 
-    /// The delay that a refused sender is told: until the batch fits at the recent drain rate, within bounds.
-    /// A client must not come back at once, and gives up after a long delay.
+    /// The retry delay for a refused sender: the time until the batch fits at the recent drain rate, within
+    /// bounds. A client must not return at once, and gives up after a long delay.
     pub fn retry_delay(&self, batch: &Batch, now: Instant) -> Duration {
         const SOONEST: f64 = 0.1;
         const LATEST: f64 = 10.0;
@@ -204,7 +204,7 @@ impl QueueCapacity {
         self.size.used.load(Relaxed)
     }
 
-    /// The part of `used` that one signal has.
+    /// The units of `used` that belong to one signal.
     pub fn used_by(&self, signal: Signal) -> usize {
         self.of_signal[signal as usize].load(Relaxed)
     }
@@ -220,7 +220,7 @@ impl QueueCapacity {
     }
 }
 
-/// The size of a batch as `sizer` counts it. Headers that it keeps are no part of a request.
+/// The size of a batch in units of `sizer`. Its kept headers don't count, because they are not sent.
 pub(super) fn size_of(sizer: Sizer, batch: &Batch) -> usize {
     match sizer {
         Sizer::Requests => 1,
@@ -243,12 +243,12 @@ pub struct QueuePermit {
     ack: Option<AckGuard>,
     /// The sender that waits for the result.
     answer: Option<oneshot::Sender<Answer>>,
-    /// Why a part of the batch was not delivered; the first reason counts.
+    /// The reason why a part of the batch was not delivered. The first reason stays.
     failure: OnceLock<Refused>,
 }
 
 impl QueuePermit {
-    /// Notes that the batch is on disk too.
+    /// Attaches the guard of the batch's record on disk.
     pub(super) fn set_ack(&mut self, ack: AckGuard) {
         self.ack = Some(ack);
     }
@@ -258,14 +258,14 @@ impl QueuePermit {
         self.ack.as_ref()
     }
 
-    /// Notes the sender that waits for the result.
+    /// Sets the sender that waits for the result.
     pub(super) fn answer_to(&mut self, answer: oneshot::Sender<Answer>) {
         self.answer = Some(answer);
     }
 
-    /// Notes that a part of the batch will not be delivered.
+    /// Records that a part of the batch will not be delivered.
     pub(super) fn fail(&self, reason: Reason, why: &str) {
-        /// A sender that sends it again finds another gateway, or this one with its peer back.
+        /// A retry of the sender reaches another gateway, or this one after its peer has recovered.
         const RETRY_AFTER: Duration = Duration::from_secs(1);
         if self.answer.is_some() {
             self.failure.get_or_init(|| match reason {
@@ -277,8 +277,8 @@ impl QueuePermit {
         }
     }
 
-    /// Resizes the permit to the batch that arrives: processors on the way may have changed it. Growth always
-    /// succeeds, since a commitment can't be taken back.
+    /// Resizes the permit to the batch that arrives, because processors on the path may have changed it. Growth
+    /// always succeeds, because a commitment can't be revoked.
     pub fn fit(&mut self, batch: &Batch) {
         let (size, bytes) = (size_of(self.capacity.sizer, batch), batch.bytes());
         self.capacity.size.used.fetch_add(size, Relaxed);
@@ -307,7 +307,7 @@ impl Drop for QueuePermit {
     fn drop(&mut self) {
         self.release();
         if let Some(answer) = self.answer.take() {
-            // A caller that no longer waits need not know.
+            // The receiver may have stopped waiting, so an error does not matter.
             let _ = answer.send(
                 self.failure
                     .take()
@@ -347,14 +347,14 @@ mod tests {
         drain_rate.begin(start);
         drain_rate.drain(50, start + seconds(1.0));
         assert_eq!(drain_rate.per_second(start + seconds(2.0)), 25.0);
-        // An idle hour says nothing of how fast the peer is.
+        // An idle hour proves nothing about the speed of the peer.
         let later = start + seconds(3600.0);
         drain_rate.before = 25.0;
         drain_rate.begin(later);
         drain_rate.drain(4, later + seconds(0.1));
         assert!(drain_rate.per_second(later + seconds(0.1)) < 25.0 + 1e-9);
         assert_eq!(drain_rate.per_second(later + seconds(0.4)), 10.0);
-        // A peer that comes to a standstill is believed to after a while.
+        // The rate of a stalled peer falls only after a while.
         for second in 1..=20 {
             drain_rate.drain(100, later + seconds(f64::from(second)));
         }

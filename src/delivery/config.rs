@@ -1,4 +1,4 @@
-//! `sending_queue`, `retry_on_failure`: the options that every pushing exporter has, under the Collector's names.
+//! `sending_queue` and `retry_on_failure`: the options of every pushing exporter, with the Collector's names.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl QueueConfig {
         }
     }
 
-    /// How the destination's own queue joins requests.
+    /// The batching of the destination's own queue.
     pub fn batching(&self) -> Option<Batching> {
         self.batch.as_ref().map(|batch| Batching {
             timeout: batch.flush_timeout,
@@ -142,7 +142,7 @@ impl QueueConfig {
         })
     }
 
-    /// What may be held at once, and what that counts.
+    /// The capacity of the queue, and its unit.
     pub fn capacity(&self) -> (Sizer, usize) {
         if self.enabled {
             (self.sizer, self.queue_size.get())
@@ -185,7 +185,7 @@ impl RetryConfig {
         }
     }
 
-    /// The schedule, where retrying is on; `patient` where nothing is lost by trying for long.
+    /// The retry schedule, if retries are enabled. With `patient`, retries never end, because nothing is lost.
     pub fn backoff(&self, patient: bool) -> Option<Backoff> {
         let or_else = if patient { Duration::ZERO } else { MAX_ELAPSED_TIME };
         let max_elapsed = self.max_elapsed_time.unwrap_or(or_else);
@@ -199,33 +199,33 @@ impl RetryConfig {
     }
 }
 
-/// Growth beyond this is a typing error, not a schedule.
+/// Growth beyond this is probably a typing error.
 const MAX_MULTIPLIER: f64 = 1000.0;
 
-/// How long is tried where nobody says, as in the Collector.
+/// The default time limit of retries, as in the Collector.
 const MAX_ELAPSED_TIME: Duration = Duration::from_secs(300);
 
 /// "Clients MUST NOT send larger ones" (OTLP, 1.11).
 const MAX_REQUEST_SIZE: ByteSize = ByteSize::mib(64);
 
-/// All of it, as a destination needs it.
+/// All delivery options, as a destination needs them.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// The queue.
     pub queue: QueueConfig,
     /// The retries.
     pub retry: RetryConfig,
-    /// How long one attempt may take; `None` = as long as it does.
+    /// The time limit of one attempt; `None` = no limit.
     pub timeout: Option<Duration>,
-    /// What points are to cover.
+    /// The temporality of points.
     pub temporality: TemporalityChoice,
-    /// Whether sums of deltas that may fall are for the exporter to refuse: they stay as they are.
+    /// Whether the exporter refuses sums of deltas that may fall. They are not converted then.
     pub refuses_falling: bool,
-    /// How metrics are changed to be taken.
+    /// The changes to metrics before export.
     pub shape: Shape,
-    /// Whether requests go in the order of their arrival; see [`Rules::in_order`].
+    /// Whether requests keep the order of their arrival; see [`Rules::in_order`].
     pub in_order: bool,
-    /// What goes together; see [`Rules::together`].
+    /// The limits for joining ready requests; see [`Rules::together`].
     pub together: Option<Together>,
 }
 

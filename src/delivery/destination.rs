@@ -1,5 +1,5 @@
-//! A pushing exporter as the graph sees it: it reserves capacity on admission, and queues consumed batches in
-//! memory, on disk, or both.
+//! The pushing exporter in the graph. It reserves capacity on admission, and queues consumed batches in memory, on
+//! disk, or both.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -32,36 +32,37 @@ use crate::component::{
     PushOutcome, Reason, Refused,
 };
 
-/// When a sender that found the gateway stopping should come back: to the next one.
+/// The retry delay while the gateway stops. The retry goes to the next gateway.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// When a sender whose data could not be stored should come back.
+/// The retry delay after a failure of the storage.
 const STORAGE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// One attempt of a protocol. Queue, retries, time limit and ledgers are the destination's.
+/// The protocol of an exporter: one attempt. The destination adds the queue, retries, the time limit and ledgers.
 #[async_trait]
 pub trait Attempt: Send + Sync + 'static {
-    /// Opens what must be open before the first attempt. An error stops the gateway's start.
+    /// Opens connections or files before the first attempt. An error stops the gateway's start.
     async fn open(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Where it sends, for people; without user, password or query. Empty: it has no address.
+    /// The destination's address for logs, without user, password or query. Empty if it has no address.
     fn endpoint(&self) -> String {
         String::new()
     }
 
-    /// Tries to deliver. Dropping the future gives up (time limit, shutdown). Several run at once.
+    /// Tries to deliver. A dropped future cancels the attempt (time limit, shutdown). Several attempts run at
+    /// once.
     async fn send(&self, export: ExportRequest) -> Outcome;
 
-    /// Closes after the last attempt, by `deadline`.
+    /// Closes connections or files after the last attempt, by `deadline`.
     async fn close(&self, _deadline: Instant) {}
 }
 
-/// Takes the batches that a retired destination could not deliver by its stop. They stay in the same ledgers.
+/// Takes the batches that a retired destination could not deliver before its stop. They stay in the same ledgers.
 pub type DrainHandler = Box<dyn Fn(Batch) + Send + Sync>;
 
-/// A pushing exporter: `A` speaks the protocol, everything else is here.
+/// A pushing exporter: `A` implements the protocol, and this type implements the rest.
 pub struct Destination<A> {
     inner: Arc<Inner<A>>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -87,14 +88,14 @@ pub(super) struct Inner<A> {
     pub(super) spill: OnceLock<Spill>,
     pub(super) conversion: Option<Arc<Conversion>>,
     shape: Shape,
-    /// Takes what is left at the stop; set by `retire`.
+    /// Takes the remaining batches at the stop. `retire` sets it.
     pub(super) drain_handler: OnceLock<DrainHandler>,
     stopping: AtomicBool,
     queue: QueueConfig,
     batching: Option<Batching>,
 }
 
-/// What became of items after the stop began.
+/// Item counts after the begin of the stop.
 #[derive(Default)]
 pub(super) struct Ending {
     pub(super) delivered: AtomicUsize,
@@ -102,7 +103,7 @@ pub(super) struct Ending {
 }
 
 impl<A: Attempt> Destination<A> {
-    /// A destination that is not started yet.
+    /// Creates a destination that is not started yet.
     pub fn new(context: ExporterContext, delivery: &Delivery, attempt: A) -> Self {
         let (sizer, size) = delivery.queue.capacity();
         let max_bytes = delivery.queue.max_bytes.as_usize();
@@ -154,8 +155,8 @@ impl<A: Attempt> Destination<A> {
 }
 
 impl<A: Attempt> Destination<A> {
-    /// Takes the destination out of use; another one may get its name. The handler then receives what is left at
-    /// the stop, instead of a drop. The standing is no longer shown.
+    /// Takes the destination out of use, so that another one may have its name. At the stop, the handler receives
+    /// the remaining batches instead of a drop. The standing is no longer shown.
     pub fn retire(&self, drain_handler: DrainHandler) {
         // The first handler stays.
         let _ = self.inner.drain_handler.set(drain_handler);
@@ -308,13 +309,13 @@ impl<A: Attempt> Inner<A> {
         );
         let (spill, recovered) = opening.await?;
         self.note(&recovered);
-        // Started once.
+        // The destination starts only once.
         let _ = self.spill.set(spill);
         self.wake.notify_one();
         Ok(())
     }
 
-    /// Counts the items that a former run left, and logs their state.
+    /// Counts the items that a previous run left, and logs their state.
     fn note(&self, recovered: &Recovered) {
         let component = &*self.context.path;
         for (signal, items) in Signal::ALL.into_iter().zip(recovered.items) {
@@ -344,7 +345,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// Takes a batch to its placement.
+    /// Puts a batch where its placement says.
     fn take(self: &Arc<Self>, batch: Batch, placement: Placement, flow: &mut Flow) {
         let journals =
             !matches!(placement, Placement::Memory(_)) && self.queue.storage_mode == StorageMode::Always;
@@ -386,7 +387,7 @@ impl<A: Attempt> Inner<A> {
     }
 
     fn enqueue(self: &Arc<Self>, batch: Batch, mut permit: QueuePermit, flow: &mut Flow) {
-        // Only the places of its streams were to be kept.
+        // The batch only carried the positions of its streams.
         if batch.items() == 0 {
             return;
         }
@@ -404,7 +405,8 @@ impl<A: Attempt> Inner<A> {
         self.queue(ExportRequest::new(batch), permit);
     }
 
-    /// The sender is told when the batch is written, or, where that was promised, that it could not be.
+    /// Delays the answer until the batch is written. A failed write refuses the batch if the mode promises
+    /// storage.
     fn wait_for(&self, spill: &Spill, flow: &mut Flow) -> Done {
         let (answer, result) = oneshot::channel();
         flow.wait_for(result);
@@ -414,7 +416,7 @@ impl<A: Attempt> Inner<A> {
                 Err(why) if promises => Err(format!("{path}: storage: {why}")),
                 _ => Ok(PushOutcome::default()),
             };
-            // A caller that no longer waits need not know.
+            // The sender may have stopped waiting, so an error does not matter.
             let _ = answer.send(written.map_err(|why| Refused::busy(why, STORAGE_RETRY_AFTER)));
         }))
     }

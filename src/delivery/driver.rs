@@ -1,4 +1,5 @@
-//! Runs the machine on tokio: carries out attempts, updates the ledgers, moves data between memory and disk.
+//! The driver runs the machine on tokio: it makes attempts, updates ledgers, and moves data between memory and
+//! disk.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -23,12 +24,12 @@ use crate::batch::{Batch, Signal};
 use crate::component::slow::{Slow, Stage};
 use crate::component::{Brief, Ledger, Reason};
 
-/// An attempt under way. However it ends (also by a panic), the machine hears of it.
+/// An attempt in progress. The machine learns its end in every case, including a panic.
 struct Flight<A: Attempt> {
     inner: Arc<Inner<A>>,
     id: u64,
     signal: Signal,
-    /// It is the first attempt to send its request.
+    /// Whether it is the first attempt to send its request.
     is_first: bool,
     outcome: Option<Outcome>,
 }
@@ -48,7 +49,7 @@ impl<A: Attempt> Flight<A> {
 
 impl<A: Attempt> Drop for Flight<A> {
     fn drop(&mut self) {
-        // What was broken off may be so in the middle of anything: the driver goes on.
+        // The end may have interrupted the attempt anywhere, so the driver must continue.
         let is_whole = self.outcome.is_some();
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
@@ -62,24 +63,24 @@ impl<A: Attempt> Drop for Flight<A> {
     }
 }
 
-/// What a destination has while it runs.
+/// The parts of a destination while it runs.
 pub(super) struct Engine {
     runtime: Handle,
-    /// Attempts under way.
+    /// Attempts in progress.
     attempts: Mutex<JoinSet<()>>,
-    /// Of each signal that comes here, by `Signal as usize`.
+    /// The gauges of each signal in use, by `Signal as usize`.
     gauges: [Option<Gauges>; 3],
-    /// Items and bytes of each request. Bytes: where somebody wants to know.
+    /// The items and bytes of each request. Bytes are recorded only with detailed metrics.
     send_size: metrics::Histogram,
     send_bytes: Option<metrics::Histogram>,
-    /// Items on disk, where the queue has storage.
+    /// Items on disk, if the queue has storage.
     backlog: Option<metrics::Gauge>,
-    /// When the driver looks again by itself.
+    /// The next time at which the driver looks for work.
     looks_at: Mutex<Instant>,
 }
 
 impl Engine {
-    /// An attempt begins (1) or ends (-1).
+    /// Counts the begin (1) or the end (-1) of an attempt.
     fn fly(&self, signal: Signal, change: i64) {
         if let Some(gauges) = &self.gauges[signal as usize] {
             gauges.fly(change);
@@ -90,7 +91,7 @@ impl Engine {
         self.attempts.lock()
     }
 
-    /// Notes when the driver looks again.
+    /// Sets the next time at which the driver looks for work.
     fn look_at(&self, at: Instant) {
         *self.looks_at.lock() = at;
     }
@@ -101,7 +102,7 @@ impl Engine {
 }
 
 impl<A: Attempt> Inner<A> {
-    /// Makes ready to run on this runtime.
+    /// Prepares the destination to run on the current runtime.
     pub(super) fn ignite(&self) {
         let exporter = self.context.id.to_string();
         let histogram = |name| metrics::histogram!(name, "exporter" => exporter.clone());
@@ -120,12 +121,12 @@ impl<A: Attempt> Inner<A> {
             }),
             looks_at: Mutex::new(Instant::now()),
         };
-        // Started once.
+        // The destination starts only once.
         let _ = self.engine.set(engine);
     }
 
-    /// What needs a clock: retries, batches that wait for others, what is on disk, the drain. A caller that
-    /// brings a batch or an outcome goes on by itself.
+    /// Does the work that depends on time: retries, batches that wait for others, the disk, the drain. A caller
+    /// that brings a batch or an outcome handles it itself.
     pub(super) async fn run(self: Arc<Self>) {
         let Some(engine) = self.engine.get() else { return };
         while let Some(looks_at) = self.turn(engine) {
@@ -151,13 +152,13 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// Does all there is to do now. When to look again; `None` = it is over.
+    /// Does the work that is due. Returns the time of the next turn; `None` = the drain is complete.
     fn turn(self: &Arc<Self>, engine: &Engine) -> Option<Instant> {
-        /// Looked at again by then, whatever happens: nothing waits for longer.
+        /// The longest pause between two turns.
         const IDLE: Duration = Duration::from_secs(3600);
-        /// What is on disk is looked after by then: a disk that failed is tried again.
+        /// The longest pause with data on disk, so that a failed disk is retried.
         const BACKLOG: Duration = Duration::from_secs(1);
-        /// What is kept of streams is looked through by then. Tests have no ten minutes.
+        /// The longest pause with converted streams, which expire. Tests can't wait ten minutes.
         const STREAMS: Duration = if cfg!(test) {
             Duration::from_millis(20)
         } else {
@@ -188,12 +189,12 @@ impl<A: Attempt> Inner<A> {
         };
         let rest = now + rest;
         let looks_at = wake_at.map_or(rest, |at| at.min(rest));
-        // While the machine is held: the next change sees it.
+        // The lock of the machine is still held, so the next change sees this time.
         engine.look_at(looks_at);
         (!over).then_some(looks_at)
     }
 
-    /// Goes on where something has changed, without waking the driver for it. The drain is the driver's.
+    /// Handles a change without a wake-up of the driver. Only the driver drains.
     pub(super) fn go_on(self: &Arc<Self>) {
         let is_draining = self.machine().deadline().is_some();
         let Some(engine) = self.engine.get().filter(|_| !is_draining) else {
@@ -210,7 +211,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// Carries out what the machine wants now.
+    /// Carries out the actions that the machine wants now.
     fn act(self: &Arc<Self>, engine: &Engine, now: Instant) {
         while let Some(action) = self.next_action(now) {
             self.carry_out(now, action, engine);
@@ -218,8 +219,8 @@ impl<A: Attempt> Inner<A> {
         self.show(engine);
     }
 
-    /// The lock is let go before the action is carried out: a runtime that shuts down ends an attempt within
-    /// `spawn`.
+    /// Returns the next action and releases the lock. A runtime that shuts down ends an attempt within `spawn`,
+    /// which takes the lock again.
     fn next_action(&self, now: Instant) -> Option<Action<ExportRequest>> {
         self.machine().poll(now)
     }
@@ -294,15 +295,15 @@ impl<A: Attempt> Inner<A> {
     }
 
     pub(super) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
-        /// Between two lines in an outage that everybody knows of.
+        /// The interval between log lines after the warning about an outage.
         const KNOWN: Duration = Duration::from_secs(300);
         let is_told = self.standing.is_told();
         self.standing.failed(now, Trouble::Unavailable, why);
-        // The driver says when this becomes an outage.
+        // The driver decides when this becomes an outage.
         self.wake.notify_one();
         let interval = if is_told { KNOWN } else { INTERVAL };
-        // A request comes here once an attempt: the sum of the attempts without a line would be more than
-        // there is.
+        // A request fails once an attempt. The sum over several attempts would exceed the number of items, so the
+        // log line counts none.
         if self.notices.note_every(interval, "retry", 0, now).is_some() {
             let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
             info!(component, endpoint, items, held, delay = %Brief(delay), error = %why, "sending failed, will retry");
@@ -348,7 +349,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// Takes what the disk gave back into memory, and asks for more if there is room. Whether there is more.
+    /// Moves batches from disk to memory, and reads more if memory allows. Returns whether there are more.
     fn read_back(self: &Arc<Self>, spill: &Spill) -> bool {
         let mut reloaded = spill.collect();
         for (signal, items) in Signal::ALL
@@ -386,8 +387,8 @@ impl<A: Attempt> Inner<A> {
         spill.has_backlog()
     }
 
-    /// Leaves a request to the drain handler, or to the next run: what is on disk stays there, the rest is
-    /// written.
+    /// Passes a request to the drain handler, or keeps it for the next run. Batches on disk stay there, and the
+    /// others are written.
     fn keep(&self, load: &ExportRequest, permits: &Permits) {
         let acks: Vec<_> = permits.iter().filter_map(|permit| permit.ack()).collect();
         if let Some(drain_handler) = self.drain_handler.get() {
@@ -397,8 +398,8 @@ impl<A: Attempt> Inner<A> {
         if !acks.is_empty() && acks.len() == permits.len() {
             acks.into_iter().for_each(|ack| ack.keep());
         } else {
-            // Guards of joined batches are settled when the permits are dropped; the store writes this
-            // before.
+            // The guards of joined batches are settled when the permits are dropped. The store writes these
+            // records before.
             load.batches()
                 .iter()
                 .for_each(|batch| drop(spill.append(batch, &[], AppendOptions::default())));
@@ -416,10 +417,10 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// Ends the disk's part, after everything else has. What could not be written is lost.
+    /// Closes the disk part of the queue after all other parts. Batches that could not be written are lost.
     pub(super) async fn close_spill(self: &Arc<Self>) {
         let inner = self.clone();
-        // An error is a panic, which the log has.
+        // An error is a panic, which is in the log already.
         let _ = tokio::task::spawn_blocking(move || {
             let Some(spill) = inner.spill.get() else { return };
             spill.close();
@@ -465,7 +466,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// One attempt, and word of it if the oldest batch is long under way by its end.
+    /// Makes one attempt, and reports it if its oldest batch is slow.
     async fn attempt(&self, export: ExportRequest) -> Outcome {
         let slowness = &self.context.shared.slowness;
         let Some(attempted) = slowness.start() else {
@@ -498,7 +499,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    /// Keeps what is still held, or counts it as lost by the shutdown.
+    /// Keeps the held requests, or counts them as lost by the shutdown.
     pub(super) fn give_up(&self) {
         let now = Instant::now();
         self.machine().abandon();

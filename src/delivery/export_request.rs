@@ -47,12 +47,12 @@ impl fmt::Debug for AttemptState {
     }
 }
 
-/// The key of batches that may be joined: batches with equal keys go out together.
+/// The key of batches that may be joined. A request has batches of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchKey {
     /// The signal.
     pub signal: Signal,
-    /// The limits of a joined request; `None` where nothing is joined.
+    /// The limits of a joined request; `None` if requests are not joined.
     pub batching: Option<Batching>,
     /// The metadata of the sender.
     pub client: Option<Arc<ClientMetadata>>,
@@ -89,7 +89,7 @@ impl ExportRequest {
         }
     }
 
-    /// An export request of one batch that a former run may have sent.
+    /// Creates an export request of one batch that a previous run may have sent.
     pub fn again(batch: Batch) -> Self {
         Self {
             is_alone: true,
@@ -112,12 +112,12 @@ impl ExportRequest {
         self.first().signal()
     }
 
-    /// What is kept of the requests that brought it, which are of one sender.
+    /// The metadata of its sender. All its batches have the same sender.
     pub fn client(&self) -> Option<&ClientMetadata> {
         self.first().client.as_deref()
     }
 
-    /// Its length as OTLP protobuf.
+    /// Its length in OTLP protobuf, in bytes.
     pub fn encoded_bytes(&self) -> usize {
         self.batches
             .iter()
@@ -125,13 +125,13 @@ impl ExportRequest {
             .sum()
     }
 
-    /// When its oldest batch arrived in the gateway.
+    /// The arrival of its oldest batch in the gateway.
     pub fn oldest(&self) -> Instant {
         let others = self.batches.iter().map(|batch| batch.arrived);
         others.fold(self.first().arrived, Instant::min)
     }
 
-    /// Everything as one request.
+    /// Joins all batches into one request.
     pub fn encoded(&self) -> Encoded {
         let mut whole = Encoded {
             signal: self.signal(),
@@ -210,7 +210,7 @@ impl Load for ExportRequest {
     }
 }
 
-/// What of a batch fits into the room that is left, and what does not.
+/// Cuts a batch at the remaining capacity of a request. Returns the part that fits and the rest.
 fn fill(batch: Batch, room: usize, sizer: Sizer) -> (Option<Batch>, Option<Batch>) {
     let size = size_of(sizer, &batch);
     if size <= room {
@@ -219,7 +219,7 @@ fn fill(batch: Batch, room: usize, sizer: Sizer) -> (Option<Batch>, Option<Batch
     let at = match sizer {
         Sizer::Requests => 0,
         Sizer::Items => room,
-        // Items of about one size. A miss costs a request that is less than full.
+        // The items have similar sizes. A wrong estimate only makes a request less than full.
         Sizer::Bytes => batch.items().saturating_mul(room) / size.max(1),
     };
     match batch.split_at(at) {
@@ -228,7 +228,7 @@ fn fill(batch: Batch, room: usize, sizer: Sizer) -> (Option<Batch>, Option<Batch
     }
 }
 
-/// One batch in pieces of at most `max`, as far as that is possible, in order.
+/// Cuts one batch into ordered pieces of at most `max`, as far as possible.
 fn cut(batch: Batch, max: usize, sizer: Sizer) -> Vec<Batch> {
     let (mut pieces, mut rest) = (Vec::new(), vec![batch]);
     while let Some(piece) = rest.pop() {
@@ -240,8 +240,8 @@ fn cut(batch: Batch, max: usize, sizer: Sizer) -> Vec<Batch> {
     pieces
 }
 
-/// Two pieces of about one size (a multiple of `max`, where items are counted), if it is too large and can be
-/// cut. Halving costs a walk a level, where cutting off piece by piece would cost one a piece.
+/// Cuts a batch that is too large into two halves, at a multiple of `max` if items are counted. Halving costs one
+/// walk a level. Cutting off piece by piece costs one walk a piece.
 fn halves(batch: &Batch, max: usize, sizer: Sizer) -> Option<(Batch, Batch)> {
     if size_of(sizer, batch) <= max {
         return None;
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::batch::wire;
 
-    /// As many records under each scope as named; numbered throughout by their time.
+    /// A request with the given number of records in each scope. The time numbers the records.
     fn request(scopes: &[usize]) -> ExportLogsServiceRequest {
         let mut times = 1..;
         let scope_logs = scopes.iter().enumerate().map(|(scope, records)| ScopeLogs {
@@ -305,7 +305,7 @@ mod tests {
         whole
     }
 
-    /// Scope and time of every record.
+    /// The scope and time of every record.
     fn records(export: &ExportRequest) -> Vec<(String, u64)> {
         let mut records = Vec::new();
         for part in export.encoded().parts {

@@ -1,4 +1,4 @@
-//! What a destination shows of its queue, as long as it is there.
+//! The gauges of a destination's queue, which exist as long as the destination.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use crate::batch::Signal;
 use crate::component::Shared;
 use crate::component::graph_metrics::NO_VALUE;
 
-/// An exporter's name and a signal.
+/// The key of gauges: the exporter's name and the signal.
 type Key = (String, Signal);
 
-/// Who shows the gauges of each name: an endpoint that comes back may find the one that went still finishing.
+/// The owner of the gauges of each name. An endpoint may return before its old destination has finished.
 #[derive(Default)]
 struct Owners(Mutex<HashMap<Key, Arc<Mutex<u64>>>>);
 
-/// What a destination shows of a signal. The queue is one for all signals.
+/// The gauges of one signal. All signals share one queue.
 pub(super) struct Gauges {
     key: Key,
     owners: Arc<Owners>,
-    /// The number of the newest destination of this name, and the number of this one.
+    /// The numbers of the newest destination of this name, and of this destination.
     newest: Arc<Mutex<u64>>,
     number: u64,
     size: metrics::Gauge,
-    /// What the others leave.
+    /// The capacity that other signals don't use.
     capacity: metrics::Gauge,
     in_flight: metrics::Gauge,
-    /// Attempts under way.
+    /// Attempts in progress.
     flying: Mutex<i64>,
 }
 
 impl Gauges {
-    /// From now on those of this name show what this destination has.
+    /// Creates the gauges, and replaces those of an older destination of this name.
     pub(super) fn new(shared: &Shared, exporter: &str, signal: Signal) -> Self {
         let gauge =
             |name| metrics::gauge!(name, "exporter" => exporter.to_owned(), "data_type" => signal.name());
@@ -71,14 +71,14 @@ impl Gauges {
         });
     }
 
-    /// So many attempts more are under way.
+    /// Adds `change` to the attempts in progress.
     pub(super) fn fly(&self, change: i64) {
         let mut flying = self.flying.lock();
         *flying += change;
         self.set(|| self.in_flight.set(*flying as f64));
     }
 
-    /// Sets gauges, unless another destination has the name by now.
+    /// Sets gauges, unless a newer destination has the name.
     fn set(&self, set: impl FnOnce()) {
         let newest = self.newest.lock();
         if *newest == self.number {
@@ -117,7 +117,7 @@ mod tests {
             let old = make();
             old.fly(2);
             assert_eq!(shown(), Some(2.0));
-            // The endpoint comes back while the old one still has attempts under way.
+            // The endpoint returns while its old destination still has attempts in progress.
             let new = make();
             new.fly(1);
             old.fly(-1);

@@ -1,4 +1,4 @@
-//! POST and its answer: what exporters over HTTP share.
+//! POST requests and their answers, for exporters over HTTP.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -27,12 +27,12 @@ use crate::net::url::Url;
 use crate::net::via::Proxy;
 use crate::net::{BodyError, TlsClientConfig, read_answer, retry_after};
 
-/// Between two HTTP/2 pings while requests are under way, and how long an answer may take.
+/// The interval between HTTP/2 pings during requests, and their timeout.
 pub(crate) const PING: Duration = Duration::from_secs(10);
 
 type Http = hyper_util::client::legacy::Client<Connector, Pieces>;
 
-/// A body as the runs of bytes that it consists of.
+/// A body as a sequence of byte chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
     pieces: VecDeque<Bytes>,
@@ -54,7 +54,7 @@ impl From<Bytes> for Pieces {
 }
 
 impl Pieces {
-    /// What it takes to have all of them as one: several are copied.
+    /// The bytes to allocate for a contiguous body. Several chunks are copied.
     fn whole_bytes(&self) -> usize {
         match self.pieces.len() {
             0 | 1 => 0,
@@ -62,7 +62,7 @@ impl Pieces {
         }
     }
 
-    /// All of them as one.
+    /// The contiguous body.
     fn whole(&self) -> Cow<'_, [u8]> {
         match self.pieces.as_slices() {
             ([], []) => Cow::Borrowed(&[]),
@@ -94,32 +94,32 @@ impl Body for Pieces {
     }
 }
 
-/// What a client is made of.
+/// The options of a client.
 pub(crate) struct HttpOptions<'a> {
-    /// Where it connects to, as far as that is a Unix socket.
+    /// The endpoint, needed if it is a Unix socket.
     pub(crate) endpoint: Option<&'a Url>,
     pub(crate) tls: &'a TlsClientConfig,
     pub(crate) auth: Option<&'a AuthConfig>,
-    /// Unused connections to keep.
+    /// The number of idle connections to keep.
     pub(crate) max_idle_conns: usize,
-    /// How long an unused connection is kept.
+    /// The time for which an idle connection is kept.
     pub(crate) idle_conn_timeout: Duration,
     pub(crate) connections: Connections<'a>,
 }
 
-/// How connections are made and kept.
+/// The limits and timeouts of connections.
 #[derive(Clone, Copy)]
 pub(crate) struct Connections<'a> {
     pub(crate) proxy: Option<&'a Proxy>,
-    /// Requests at a time, each of which may need one; 0: any number.
+    /// The number of concurrent requests, each of which may need a connection; 0 = no limit.
     pub(crate) max: usize,
     /// Whether a connection serves more than one request.
     pub(crate) are_kept: bool,
-    /// Whether HTTP/2 is spoken where TLS agrees on it.
+    /// Whether TLS may negotiate HTTP/2.
     pub(crate) http2: bool,
-    /// Between two HTTP/2 pings while requests are under way; zero: none.
+    /// The interval between HTTP/2 pings during requests; zero = no pings.
     pub(crate) ping_interval: Duration,
-    /// How long the answer to a ping may take.
+    /// The timeout of a ping.
     pub(crate) ping_timeout: Duration,
 }
 
@@ -136,34 +136,34 @@ impl Default for Connections<'_> {
     }
 }
 
-/// A client with its connections.
+/// An HTTP client with its connections.
 pub(crate) struct HttpClient {
     shared: Arc<Shared>,
     http: Http,
     proxy: Option<Proxy>,
-    /// A permit for each request, where they are bounded.
+    /// Permits for concurrent requests, if they have a limit.
     turns: Option<Semaphore>,
     credentials: Option<Arc<dyn Credentials>>,
     /// Whether requests are measured.
     is_measured: bool,
 }
 
-/// What a server answered.
+/// The answer of a server.
 pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// When it wants to be asked again.
+    /// The delay that the server asks for.
     pub(crate) after: Option<Duration>,
-    /// The body, or why it can't be had.
+    /// The body, or the error of reading it.
     pub(crate) body: Result<Bytes, BodyError>,
-    /// The room of the body.
+    /// The memory reservation of the body.
     _held: Held,
 }
 
 impl HttpAnswer {
-    /// Status and text, for people.
+    /// The status and text, for logs.
     pub(crate) fn text(&self) -> String {
-        /// More is never shown; what is shown of it is cut where secrets are taken out.
+        /// The longest text that is shown. It is cut again after secrets are masked.
         const MAX_CHARS: usize = 4096;
         let body = self.body.as_ref().map_or(&[][..], |body| body);
         let text: String = String::from_utf8_lossy(body)
@@ -198,7 +198,7 @@ impl HttpClient {
                 } else {
                     0
                 })
-                // A peer that is gone without a word is found out, where requests share a connection.
+                // Pings detect a peer that vanished, if requests share a connection.
                 .http2_keep_alive_interval(ping_interval)
                 .http2_keep_alive_timeout(connections.ping_timeout)
                 .build(connector),
@@ -207,17 +207,17 @@ impl HttpClient {
         })
     }
 
-    /// These headers as they are sent: with what the peer must not repeat in a log.
+    /// The headers with credentials, so that a log can mask what the peer repeats.
     pub(crate) fn with_credentials(&self, headers: &HeaderMap, client: Option<&ClientMetadata>) -> HeaderMap {
         let mut headers = headers.clone();
         if let Some(credentials) = &self.credentials {
-            // Without, nothing was sent that could be repeated.
+            // Without credentials nothing was sent that the peer could repeat.
             let _ = credentials.apply(&mut headers, client);
         }
         headers
     }
 
-    /// The headers of a request with its signature. A hash of much is made beside the runtime's threads.
+    /// The headers of a request with its signature. The hash of a large body is computed on another thread.
     async fn signed(
         &self,
         credentials: Arc<dyn Credentials>,
@@ -237,7 +237,8 @@ impl HttpClient {
         signed.map_err(Outcome::retry)
     }
 
-    /// Sends a body with these headers and who we are. An error: there is no answer, or we can't prove now who we are.
+    /// Posts a body with these headers and credentials. An error means that there is no answer, or that the
+    /// credentials are not available now.
     pub(crate) async fn post(
         &self,
         url: &Uri,
@@ -252,13 +253,13 @@ impl HttpClient {
                 headers = self.signed(credentials.clone(), url, headers, &body).await?;
             }
         }
-        // A proxy reads requests that are not encrypted; the others it never sees.
+        // A proxy reads unencrypted requests only, so the others need no authorization here.
         let authorization = self.proxy.as_ref().and_then(Proxy::authorization);
         if let Some(authorization) = authorization.filter(|_| url.scheme_str() == Some("http")) {
             headers.insert(PROXY_AUTHORIZATION, authorization.clone());
         }
         let _turn = match &self.turns {
-            // Never closed.
+            // The semaphore is never closed.
             Some(turns) => turns.acquire().await.ok(),
             None => None,
         };
@@ -289,7 +290,7 @@ impl HttpClient {
     }
 }
 
-/// An error with its causes: hyper's own text is only "client error".
+/// An error with its causes. The text of hyper is only "client error".
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
@@ -309,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Signs by the length of the body and the thread that looks at it.
+    /// Signs with the length of the body and the thread that hashes it.
     struct Signs;
 
     impl Credentials for Signs {

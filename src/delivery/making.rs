@@ -1,8 +1,9 @@
-//! Room for what an attempt makes of an export request: its decoded form, its text, its compressed form. And
-//! the place where it is made: what is large is made beside the runtime's threads.
+//! Memory reservations for the forms of an export request: decoded, as text, and compressed. Large forms are made
+//! on a thread outside of the runtime.
 //!
-//! The ledger counts the export request itself already and waits in its queue. Where memory is full of what
-//! waits, only attempts can empty it: so one of them goes on at any time, and the others wait for their turn.
+//! The ledger already counts the export request, which waits in its queue. If waiting requests fill the memory,
+//! only attempts can free it. So one attempt continues at any time without a reservation, and the others wait for
+//! their turn.
 
 use std::sync::Arc;
 
@@ -13,18 +14,17 @@ use crate::batch::{Batch, Encoded, Payload, wire};
 use crate::component::worker::Slot;
 use crate::component::{Account, Held, Shared};
 
-/// Less is not worth looking at: the answer to a request takes as much.
+/// Sizes up to this need no reservation. The answer to a request takes as much.
 const SMALL: usize = 16 << 10;
 
-/// What needs no more room is made on the spot: 64 KiB, and what they are compressed to, take less than a
-/// millisecond. For less, the hop to another thread costs more than it spares.
+/// Sizes up to this are made inline: 64 KiB and its compressed form take less than a millisecond. The hop to
+/// another thread would cost more than it saves.
 pub(crate) const INLINE_BYTES: usize = 128 << 10;
 
-/// Does work on what goes out: on the spot, or in a place for such work where it is long. It ends also when
+/// Runs work for an outgoing request: inline, or in a slot on another thread if it is long. It completes even if
 /// its caller no longer waits.
 ///
-/// # Errors
-/// It has panicked, or the gateway stops.
+/// # Errors The work has panicked, or the gateway stops.
 pub(crate) async fn apart<T: Send + 'static>(
     is_long: bool,
     work: impl FnOnce() -> T + Send + 'static,
@@ -39,10 +39,10 @@ pub(crate) async fn apart<T: Send + 'static>(
     done.map_err(|_| "making the request was broken off (a bug)".to_owned())
 }
 
-/// Whose turn it is where there is no room. One a gateway.
+/// The permit to continue without a reservation. Each gateway has one.
 struct Turn(Arc<Semaphore>);
 
-/// Room for what is made, until this is dropped.
+/// A memory reservation for a form of a request, until the drop.
 #[derive(Debug)]
 pub struct Making {
     held: Held,
@@ -50,7 +50,7 @@ pub struct Making {
 }
 
 impl Making {
-    /// Room for so many bytes. Where there is none, it waits for its turn to go on without.
+    /// Reserves `bytes`. Without free memory, it waits for its turn to continue above the limit.
     pub async fn room(shared: &Shared, bytes: usize) -> Self {
         let account = &shared.memory;
         let mut held = Held::ours(account.clone());
@@ -58,7 +58,7 @@ impl Making {
             return Self { held, _turn: None };
         }
         let turn = shared.parts.get(|| Turn(Arc::new(Semaphore::new(1))));
-        // Never closed.
+        // The semaphore is never closed.
         let turn = turn.0.clone().acquire_owned().await.ok();
         if !is_reserved(account, &mut held, bytes) {
             held.promise(bytes);
@@ -66,11 +66,10 @@ impl Making {
         Self { held, _turn: turn }
     }
 
-    /// Makes what the room is for: beside the runtime's threads where it is large. The room stays until it is
-    /// made, also when nobody waits for it any more, and then with what was made.
+    /// Makes a form of the request, on another thread if the reservation is large. The reservation lasts until the
+    /// work ends, even if the caller no longer waits, and then belongs to the result.
     ///
-    /// # Errors
-    /// The work has panicked, or the gateway stops.
+    /// # Errors The work has panicked, or the gateway stops.
     pub(crate) async fn make<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -83,31 +82,31 @@ impl Making {
         apart(is_long, make).await
     }
 
-    /// It is made, and stays for a while: others have their turn.
+    /// Ends the turn and keeps the reservation, for a finished result.
     pub fn made(self) -> Held {
         self.held
     }
 
-    /// The same of what has so many bytes now.
+    /// Like [`Self::made`], for a result whose size is `bytes`.
     pub fn settle(mut self, bytes: usize) -> Held {
         self.held.settle(bytes);
         self.held
     }
 }
 
-/// No body that is on its way loses its room for an attempt, which can wait.
+/// Reserves memory only above the share of incoming bodies, because an attempt can wait.
 fn is_reserved(account: &Account, held: &mut Held, bytes: usize) -> bool {
     account.has_room(bytes) && held.try_grow_to(bytes).is_ok()
 }
 
 impl ExportRequest {
-    /// What its decoded form takes, about.
+    /// The approximate size of its decoded form, in bytes.
     pub fn decoded_bytes(&self) -> usize {
         self.batches().iter().map(decoded_bytes).sum()
     }
 
-    /// What it takes as one request of OTLP protobuf, about, where that has to be made: bytes that came as such are not
-    /// copied.
+    /// The approximate size of one OTLP request in bytes, without the payloads that already are encoded. These are
+    /// not copied.
     pub fn made_bytes(&self) -> usize {
         let made = |batch: &Batch| match &batch.payload {
             Payload::Encoded(_) => 0,
@@ -116,7 +115,7 @@ impl ExportRequest {
         self.batches().iter().map(made).sum()
     }
 
-    /// The same, with all that comes as bytes: what it takes to join and compress it.
+    /// The approximate bytes to join and compress it, including the encoded payloads.
     pub fn joined_bytes(&self) -> usize {
         let of_wire = |batch: &Batch| match &batch.payload {
             Payload::Encoded(encoded) => encoded.bytes(),
@@ -126,7 +125,7 @@ impl ExportRequest {
         2 * (of_wire + self.made_bytes())
     }
 
-    /// What something takes that is to be made of it, by a look at each of its elements. For much that takes long.
+    /// The size of a form to make, from a walk through all elements. The walk takes long for large requests.
     ///
     /// # Errors
     /// The work has panicked, or the gateway stops.
@@ -134,7 +133,7 @@ impl ExportRequest {
         self,
         weigh: impl FnOnce(&Self) -> usize + Send + 'static,
     ) -> Result<(Self, usize), String> {
-        /// A walk through so many bytes takes less than a millisecond.
+        /// A walk through this many bytes takes less than a millisecond.
         const LIGHT_BYTES: usize = 1 << 20;
         let is_long = self.joined_bytes() > 2 * LIGHT_BYTES;
         let weigh = move || {
@@ -144,14 +143,14 @@ impl ExportRequest {
         apart(is_long, weigh).await
     }
 
-    /// What it takes to write it as JSON, at most: names of fields, numbers of 8 bytes as text, escaped characters.
+    /// The largest size as JSON in bytes: field names, 8-byte numbers as text, escaped characters.
     pub fn json_bytes(&self) -> usize {
         self.joined_bytes() + 2 * self.decoded_bytes()
     }
 }
 
 fn decoded_bytes(batch: &Batch) -> usize {
-    /// A point whose series others share, and what is made of it.
+    /// The approximate size in bytes of a point that shares its series, with its converted forms.
     const POINT_BYTES: usize = 512;
     const EVENT_BYTES: usize = 256;
     match &batch.payload {
@@ -191,7 +190,7 @@ mod tests {
         let first = Making::room(&shared, 3 * MIB).await;
         let second = Making::room(&shared, 3 * MIB).await;
         assert_eq!(shared.memory.reserved_bytes(), 6 * MIB);
-        // There is no room for two more: one has its turn all the same, the other waits for it.
+        // Memory has no space for two more. One has its turn, and the other waits for it.
         let third = Making::room(&shared, 3 * MIB).await;
         assert_eq!(shared.memory.reserved_bytes(), 9 * MIB);
         let soon = Duration::from_secs(1);
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(shared.memory.reserved_bytes(), 10 * MIB);
         drop((first, second, fourth, kept));
         assert_eq!(shared.memory.reserved_bytes(), 0);
-        // Small requests are sent whatever happens.
+        // Small requests need no reservation.
         shared.memory.note(8 * MIB);
         let _first = Making::room(&shared, 3 * MIB).await;
         for _ in 0..3 {

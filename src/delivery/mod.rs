@@ -1,9 +1,9 @@
-//! Delivery: the common part of all pushing exporters. An exporter implements [`Attempt`] (one try of its
-//! protocol); [`Destination`] adds a queue, batching, retries, splitting, a drain and ledgers.
+//! Delivery: the common part of all pushing exporters. An exporter implements [`Attempt`], one try of its
+//! protocol. [`Destination`] adds a queue, batching, retries, splitting, a drain and ledgers.
 //!
-//! Everything that decides is in [`machine`], which knows no clock and no socket; `driver` runs it on tokio.
-//! A destination reserves capacity in a [`capacity::QueueCapacity`] before any component commits, without the
-//! machine; with storage, `spill` decides what is in memory and what on disk.
+//! All decisions are in [`machine`], which has no clock and no socket; `driver` runs it on tokio. A destination
+//! reserves capacity in a [`capacity::QueueCapacity`] before any component commits, without the machine. With
+//! storage, `spill` decides which batches are in memory and which on disk.
 
 mod ack_guard;
 pub(crate) mod answer;

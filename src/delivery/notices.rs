@@ -1,4 +1,4 @@
-//! Log lines about loss and failure: the first at once, then at most one of a kind in an interval.
+//! Log lines about loss and failure: the first one at once, then at most one of each kind in an interval.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidegate_runtime::Every;
 
-/// Between two lines of one kind, usually.
+/// The default interval between two lines of one kind.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kinds of lines that one component writes.
@@ -16,12 +16,12 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Notes `items`; when a line is due, the items since the last one.
+    /// Counts `items`. If a line is due, returns the items since the last line.
     pub(super) fn note(&self, kind: &'static str, items: usize, now: Instant) -> Option<usize> {
         self.note_every(INTERVAL, kind, items, now)
     }
 
-    /// The same with another interval.
+    /// Like [`Self::note`], with another interval.
     pub(super) fn note_every(
         &self,
         interval: Duration,

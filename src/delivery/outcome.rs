@@ -1,63 +1,63 @@
-//! What can come of one attempt to deliver, and what became of items in the end.
+//! The outcome of one attempt to deliver, and of the items of a request.
 
 use std::time::Duration;
 
 use crate::component::Reason;
 
-/// What came of one attempt.
+/// The outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The peer has all of it.
+    /// The peer has accepted all items.
     Done,
-    /// The peer has all of it, and its answer says something more.
+    /// The peer has accepted all items and added a message.
     Accepted {
-        /// For the log.
+        /// The message for the log.
         note: String,
     },
-    /// The peer has it, except for items that it (or the protocol) can't take. Not tried again.
+    /// The peer has accepted all items except some that it, or the protocol, can't take. These are not retried.
     Partly(Loss),
-    /// Parts of it fared differently. What is named in neither list, the peer has.
+    /// The parts had different outcomes. The peer has accepted all items that neither list names.
     Parts(Parts),
-    /// Not now.
+    /// The peer can't take the request now.
     Retry {
-        /// The peer said when (`Retry-After`, `RetryInfo`).
+        /// The delay that the peer asked for (`Retry-After`, `RetryInfo`).
         after: Option<Duration>,
-        /// For the log.
+        /// The reason for the log.
         why: String,
     },
-    /// Not in time: whether the peer has it nobody knows. Tried again.
+    /// The attempt exceeded its time limit. The peer may have the request. It is retried.
     TimedOut {
-        /// For the log.
+        /// The reason for the log.
         why: String,
     },
-    /// Never: trying again gives the same answer.
+    /// The request failed permanently: a retry would get the same answer.
     Permanent {
-        /// For the log.
+        /// The reason for the log.
         why: String,
     },
-    /// The peer does not accept our credentials, or this sender.
+    /// The peer rejects the credentials, or this sender.
     Denied {
-        /// Whether to try again: credentials may be renewed.
+        /// Whether to retry, because the credentials may be renewed.
         retries: bool,
-        /// The peer said when to come again.
+        /// The delay that the peer asked for.
         after: Option<Duration>,
-        /// For the log.
+        /// The reason for the log.
         why: String,
     },
-    /// Never, for something that is in it; without that the rest may pass.
+    /// The peer permanently refuses some items of the request. It may accept the others.
     Refused {
-        /// For the log.
+        /// The reason for the log.
         why: String,
     },
-    /// The peer would take smaller requests.
+    /// The request is too large; the peer may accept smaller ones.
     TooLarge {
-        /// For the log.
+        /// The reason for the log.
         why: String,
     },
 }
 
 impl Outcome {
-    /// Not now, and the peer did not say when.
+    /// A retryable failure without a delay from the peer.
     pub fn retry(why: impl Into<String>) -> Self {
         Self::Retry {
             after: None,
@@ -65,7 +65,7 @@ impl Outcome {
         }
     }
 
-    /// What went wrong, if anything did.
+    /// The error, or `None` after success.
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Done | Self::Accepted { .. } => None,
@@ -81,7 +81,7 @@ impl Outcome {
         }
     }
 
-    /// The same, tried again although it would be final. What is too large is cut all the same.
+    /// Makes a final outcome retryable. A request that is too large is still cut.
     pub fn tried_again(self) -> Self {
         match self {
             Self::Denied { after, why, .. } => Self::Denied {
@@ -94,7 +94,7 @@ impl Outcome {
         }
     }
 
-    /// The same with its reason reworded.
+    /// Replaces the reason.
     pub fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
         if let Self::Retry { why, .. }
         | Self::TimedOut { why }
@@ -108,41 +108,41 @@ impl Outcome {
         self
     }
 
-    /// Never.
+    /// A permanent failure.
     pub fn permanent(why: impl Into<String>) -> Self {
         Self::Permanent { why: why.into() }
     }
 }
 
-/// What became of the parts of a request.
+/// The outcomes of the parts of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Items that are gone.
+    /// Lost items.
     pub losses: Vec<Loss>,
-    /// Items that are to be tried again.
+    /// Items to retry.
     pub left: Option<Left>,
-    /// The peer does not accept our credentials: what it said.
+    /// The message of the peer if it rejected the credentials.
     pub denied: Option<String>,
 }
 
-/// Items of a request that are still to be sent; the sender keeps which ones they are with the request.
+/// Items that are still to be sent. The sender keeps track of them with the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// How many.
+    /// The number of items.
     pub items: usize,
-    /// The peer said when.
+    /// The delay that the peer asked for.
     pub after: Option<Duration>,
-    /// For the log.
+    /// The reason for the log.
     pub why: String,
 }
 
-/// Items that are gone, and why.
+/// Lost items, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// How many.
+    /// The number of items.
     pub items: usize,
-    /// The counter they go to.
+    /// The drop counter for them.
     pub reason: Reason,
-    /// For the log.
+    /// The reason for the log.
     pub why: String,
 }

@@ -1,13 +1,13 @@
-//! How far what a former run left on disk has come, for the log.
+//! The progress on the items that a previous run left on disk, for the log.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Between two lines about progress.
+/// The interval between two lines about progress.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a former run left, and how much of it is still there.
+/// The items that a previous run left, and the number that still remains.
 #[derive(Default)]
 pub(super) struct Recovery(Mutex<Option<Underway>>);
 
@@ -20,14 +20,14 @@ struct Underway {
 /// A line for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// So many of so many items are still to be sent.
+    /// The remaining items, and the items at the start.
     Remaining(u64, u64),
-    /// None of so many is; it took so long.
+    /// All items are sent: their number, and the time that it took.
     CaughtUp(u64, Duration),
 }
 
 impl Recovery {
-    /// So many items were found.
+    /// Begins the recovery of `items` items.
     pub(super) fn begin(&self, items: u64, now: Instant) {
         let underway = Underway {
             items,
@@ -37,7 +37,7 @@ impl Recovery {
         *self.0.lock() = Some(underway).filter(|_| items > 0);
     }
 
-    /// What to say when so many of them are still there.
+    /// Returns the due log line, given the remaining items.
     pub(super) fn progress(&self, remaining: u64, now: Instant) -> Option<Progress> {
         let mut recovery = self.0.lock();
         let underway = recovery.as_mut()?;

@@ -1,4 +1,4 @@
-//! `retry_on_failure::retry_on_status`: answers that are final by the protocol, and are tried again all the same.
+//! `retry_on_failure::retry_on_status`: retries for answers that are final by the protocol.
 
 use http::StatusCode;
 use tonic::Code;
@@ -8,7 +8,7 @@ use super::outcome::Outcome;
 use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
 use crate::net::grpc::CODE_NAMES;
 
-/// A status of HTTP or gRPC.
+/// An HTTP or gRPC status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryStatus {
     /// 300 to 599.
@@ -17,19 +17,19 @@ pub enum RetryStatus {
     Grpc(Code),
 }
 
-/// What an exporter speaks.
+/// The protocol of an exporter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
     /// gRPC.
     Grpc,
     /// HTTP.
     Http,
-    /// Nothing that has a status.
+    /// A protocol without a status.
     Other,
 }
 
 impl RetryConfig {
-    /// Complains about statuses that the exporter never sees; `at` is the exporter's own node.
+    /// Reports statuses that the exporter never receives. `at` is the node of the exporter.
     pub fn check_statuses(&self, speaks: Speaks, at: &Node, cx: &mut Problems) {
         let wrong = self.retry_on_status.iter().any(|status| {
             let of = match status {
@@ -49,7 +49,7 @@ impl RetryConfig {
         });
     }
 
-    /// The outcome of an HTTP answer, tried again where that is asked for.
+    /// The outcome of an HTTP answer, made retryable if the list has its status.
     pub fn of_http(&self, status: StatusCode, outcome: Outcome) -> Outcome {
         if self.has_http(status) {
             outcome.tried_again()
@@ -58,7 +58,7 @@ impl RetryConfig {
         }
     }
 
-    /// The outcome of a gRPC answer, tried again where that is asked for.
+    /// The outcome of a gRPC answer, made retryable if the list has its code.
     pub fn of_grpc(&self, code: Code, outcome: Outcome) -> Outcome {
         if self.retry_on_status.contains(&RetryStatus::Grpc(code)) {
             outcome.tried_again()

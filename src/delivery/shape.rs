@@ -1,4 +1,4 @@
-//! What a destination does not take as it is, made into what it takes: names, and how many buckets a histogram has.
+//! Changes to metrics for destinations with restrictions on names and on the number of histogram buckets.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ crate::choices! {
     }
 }
 
-/// How metrics are changed.
+/// The changes to metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Most buckets of a histogram with explicit bounds, neighbours being joined beyond; 0 = any number.
+    /// The most buckets of a histogram with explicit bounds. Neighbours are merged beyond it; 0 = no limit.
     pub max_buckets: usize,
-    /// What names may look like.
+    /// The rules for names.
     pub names: NameRules,
 }
 
 impl Shape {
-    /// Nothing is changed.
+    /// No changes.
     pub const NONE: Self = Self {
         max_buckets: 0,
         names: NameRules::Keep,
     };
 
-    /// The batch as the destination takes it. Other signals than metrics, and what is right already, stay untouched.
+    /// Changes a batch for the destination. Other signals, and metrics that need no change, stay untouched.
     pub(super) fn apply(self, batch: Batch) -> Batch {
         if self == Self::NONE || batch.signal() != Signal::Metrics {
             return batch;
@@ -44,7 +44,7 @@ impl Shape {
             Payload::Events(events) => convert::events_to_points(events),
             Payload::Encoded(encoded) => match convert::points(encoded) {
                 Ok(points) => points,
-                // It was checked when it came in: what can't be decoded is for the peer to judge.
+                // The gateway checked it on arrival. The peer decides about data that can't be decoded.
                 Err(_) => return batch,
             },
         };
@@ -54,7 +54,7 @@ impl Shape {
             changed |= self.rename(point);
         }
         if changed {
-            // Its decoded form takes many times as much, and would wait in the queue.
+            // The decoded form takes many times the memory, and would wait in the queue.
             batch.with(convert::encode_points(&points))
         } else {
             batch
@@ -119,7 +119,7 @@ impl Shape {
     }
 }
 
-/// The name with `_` for what it may not have, and a letter before what it may not begin with; `None`: it is right.
+/// Replaces invalid characters by `_`, and puts a letter before an invalid start. `None` if the name is valid.
 fn plain(name: &str, allowed: fn(bool, char) -> bool) -> Option<String> {
     let is_right = name.chars().enumerate().all(|(at, c)| allowed(at == 0, c));
     if is_right && !name.is_empty() {
@@ -129,7 +129,7 @@ fn plain(name: &str, allowed: fn(bool, char) -> bool) -> Option<String> {
     for c in name.chars() {
         match (allowed(plain.is_empty(), c), allowed(false, c)) {
             (true, _) => plain.push(c),
-            // It may stand here, but not first.
+            // The character is valid, but not at the start.
             (false, true) => plain.extend(["m_", &c.to_string()]),
             (false, false) if plain.is_empty() => plain.push_str("m_"),
             (false, false) => plain.push('_'),

@@ -1,8 +1,9 @@
 //! The part of a queue that is on disk.
 //!
-//! A batch has one of three placements. *Memory*: nothing is written. *Both*: written, and in memory at once.
-//! *Disk*: written, and read back when memory has room. While a batch waits on disk alone, all later batches go
-//! to disk too, so that the order stays. A batch on disk is settled when its last piece is delivered or dropped.
+//! A batch has one of three placements. *Memory*: it is not written. *Both*: it is written, and in memory at once.
+//! *Disk*: it is written, and read back when memory has space. While a batch waits only on disk, all later batches
+//! go to disk too, which preserves the order. A batch on disk is settled when its last piece is delivered or
+//! dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,42 +22,42 @@ use super::temporality::Conversion;
 use crate::batch::{Batch, Signal};
 use crate::component::{Account, ComponentError, Context, Held};
 
-/// A queue's log, and when it is used.
+/// The log of a queue, and the mode of its use.
 pub(super) struct Spill {
     store: Arc<Store>,
     mode: StorageMode,
     claimed: ItemCounter,
-    /// Items of a previous run, of that.
+    /// The part of `claimed` that a previous run left.
     restored: ItemCounter,
-    /// What has a smaller number is of a previous run.
+    /// The first record number of this run. Smaller numbers are from a previous run.
     first_seq: u64,
-    /// Where the conversion's places are kept at the stop, when they are not with every batch.
+    /// The file for the positions of the conversion at the stop, if the batches don't carry them.
     at_stop: Option<(PathBuf, Arc<Conversion>)>,
 }
 
 /// The options of one append.
 #[derive(Default)]
 pub(super) struct AppendOptions {
-    /// Space on disk that is reserved for it.
+    /// The disk space reserved for it.
     pub(super) share: Option<Share>,
     /// Whether the batch is in memory too; its guard then settles the record.
     pub(super) claimed: bool,
-    /// Called when the record is written, or with the reason why it is not.
+    /// Called after the write, with its result.
     pub(super) done: Option<Done>,
 }
 
-/// Where a batch goes, with the capacity reserved there.
+/// The placement of a batch, with its reserved capacity.
 pub(super) enum Placement {
     Memory(QueuePermit),
     Both(QueuePermit, Share),
     Disk(Share),
 }
 
-/// What the record around a payload takes.
+/// The overhead of a record, in bytes.
 const RECORD_BYTES: u64 = 256;
 
 impl Spill {
-    /// Opens the log of a component; `wake` is told when something was read or failed.
+    /// Opens the log of a component. The store signals `wake` after a read or a failure.
     pub(super) async fn open(
         context: &Context,
         storage: Arc<Storage>,
@@ -125,7 +126,7 @@ impl Spill {
         match (self.store.reserve(bytes), in_memory) {
             (Ok(Some(share)), Some(permit)) => Ok(Placement::Both(permit, share)),
             (Ok(Some(share)), None) => Ok(Placement::Disk(share)),
-            // Without promises a disk that fails is no reason to refuse what memory has room for.
+            // Without a promise to store, a failed disk is no reason to refuse a batch that fits into memory.
             (_, _) if self.mode == StorageMode::Spill => capacity.reserve(batch).map(Placement::Memory),
             (Ok(None), _) => Err(CapacityError::Full),
             (Err(_), _) => Err(CapacityError::TooLarge),
@@ -159,27 +160,27 @@ impl Spill {
         AckGuard::new(self.store.clone(), counts, seq, items, keeps)
     }
 
-    /// Items of all batches on disk that are not delivered or dropped, wherever else they are.
+    /// Unsettled items of all batches on disk, including those that are in memory too.
     pub(super) fn waiting(&self) -> u64 {
         self.store.backlog() + self.claimed.items()
     }
 
-    /// Those of them that a previous run left.
+    /// Unsettled items that a previous run left.
     pub(super) fn restored(&self) -> u64 {
         self.restored.items()
     }
 
-    /// Items that could not be written, and that nobody has any more.
+    /// Removes items that could not be written and that are lost.
     pub(super) fn forget(&self, items: usize) {
         self.store.taken(items as u64);
     }
 
-    /// Whether a sender that heard of a failure must not hear that all is well.
+    /// Whether an acknowledgement promises that the batch is stored.
     pub(super) fn promises(&self) -> bool {
         self.mode == StorageMode::Always
     }
 
-    /// Whether there is something to read back.
+    /// Whether the disk has batches that are not in memory.
     pub(super) fn has_backlog(&self) -> bool {
         self.backlog() > 0
     }
@@ -189,8 +190,8 @@ impl Spill {
         self.store.backlog()
     }
 
-    /// Asks for what comes next, once there is room in memory for it. A queue that `is_empty` goes on
-    /// without: what is on disk must not wait for ever.
+    /// Asks the store for the next batches if memory has space for them. An empty queue asks without a
+    /// reservation, because batches on disk must not wait forever.
     pub(super) fn ask(&self, memory: &Arc<Account>, is_empty: bool) {
         if !self.store.can_ask() {
             return;
@@ -202,7 +203,7 @@ impl Spill {
         self.store.ask(Some(ReadRoom::new(held, is_empty)));
     }
 
-    /// The batches that were read back or could not be written since the last call.
+    /// Collects the batches that were read back, or could not be written, since the last call.
     pub(super) fn collect(&self) -> Reloaded {
         let Outbox {
             read,
@@ -238,7 +239,7 @@ impl Spill {
                 }
             }
         }
-        // Only records of a previous run are read from files that may have been damaged since.
+        // Only records of a previous run are read from files that may be damaged.
         self.restored.lose(reloaded.lost.iter().sum());
         let failed = failed.into_iter().filter_map(|append| {
             let payload = append.payload.concat().into();
@@ -255,13 +256,13 @@ impl Spill {
         reloaded
     }
 
-    /// Notes that the collected batches are in the machine: later batches may queue behind them there.
+    /// Tells the store that the collected batches are in the machine. Later batches may queue after them there.
     pub(super) fn taken(&self, reloaded: &Reloaded) {
         self.store.taken(reloaded.items);
         self.claimed.add(reloaded.claimed);
     }
 
-    /// Writes what is there and ends. Blocking.
+    /// Writes all pending records and closes the log. Blocks the thread.
     pub(super) fn close(&self) {
         self.store.close();
         if let Some((directory, conversion)) = &self.at_stop
@@ -272,17 +273,17 @@ impl Spill {
     }
 }
 
-/// Batches that come from the disk into memory.
+/// Batches that move from disk to memory.
 #[derive(Default)]
 pub(super) struct Reloaded {
-    /// The batches, with their guards where they are on disk too.
+    /// The batches, with the guards of those that are still on disk.
     pub(super) exports: Vec<(ExportRequest, Option<AckGuard>)>,
-    /// Items of data that is damaged, by signal.
+    /// Damaged items, by signal.
     pub(super) lost: [u64; Signal::ALL.len()],
-    /// How many items all of this is.
+    /// The number of all items.
     items: u64,
-    /// How many of them are on disk still.
+    /// The number of items that are still on disk.
     claimed: usize,
-    /// Memory reserved for all of this, until it is in the machine.
+    /// The memory reserved until the batches are in the machine.
     _room: Option<ReadRoom>,
 }

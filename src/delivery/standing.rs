@@ -1,4 +1,4 @@
-//! How a destination fares, for the log, the health check and a gauge: since when it fails, and why.
+//! The standing of a destination, for the log, the health check and a gauge: the start and reason of its failure.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -9,19 +9,19 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::component::Shared;
 use crate::component::graph_metrics::NO_VALUE;
 
-/// A destination that fails for so long is worth a warning. Tests of the driver have no minute.
+/// The duration of a failure that deserves a warning. Tests of the driver can't wait a minute.
 pub(super) const OUTAGE: Duration = if cfg!(test) {
     Duration::from_millis(50)
 } else {
     Duration::from_secs(60)
 };
 
-/// What is wrong with a destination.
+/// The kind of failure of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
-    /// It can't be reached, or is busy.
+    /// The destination is unreachable or busy.
     Unavailable,
-    /// It denies access: wrong or missing credentials.
+    /// The destination denies access: wrong or missing credentials.
     Denied,
 }
 
@@ -40,14 +40,14 @@ impl Trouble {
 /// The standing of one destination.
 pub(super) struct Standing {
     component: Arc<str>,
-    /// Where it sends, without secrets; empty = the exporter has no address.
+    /// The address without secrets; empty if the exporter has none.
     pub(super) endpoint: String,
     shared: Arc<Shared>,
-    /// How long is too long.
+    /// The duration after which a failure is an outage.
     outage: Duration,
-    /// Whether there is anything to end: success costs no lock.
+    /// Whether there is a failure to end, so that success takes no lock.
     is_failing: AtomicBool,
-    /// Whether it is not shown any more. Changes under the lock of `failing`.
+    /// Whether the destination is no longer shown. It changes under the lock of `failing`.
     has_left: AtomicBool,
     failing: Mutex<Option<Failing>>,
     gauges: OnceLock<[metrics::Gauge; 2]>,
@@ -58,16 +58,16 @@ struct Failing {
     since: Instant,
     began: SystemTime,
     failures: u32,
-    /// Whether the warning is out.
+    /// Whether the warning is logged.
     is_told: bool,
     why: String,
 }
 
-/// An outage that is worth a warning, or that has ended after one.
+/// An outage that deserves a warning, or the end of one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outage {
     pub(super) lasts: Duration,
-    /// What the last attempt came to.
+    /// The outcome of the last attempt.
     pub(super) why: String,
 }
 
@@ -85,8 +85,8 @@ impl Standing {
         }
     }
 
-    /// An attempt failed, and will be repeated or was denied. One failure proves little: the health check names the
-    /// destination from the second in a row.
+    /// Records a failed attempt that will be repeated or was denied. One failure proves little, so the health
+    /// check names the destination from the second failure in a row.
     pub(super) fn failed(&self, now: Instant, trouble: Trouble, why: &str) {
         const SHOWN_FROM: u32 = 2;
         let mut failing = self.lock();
@@ -107,17 +107,17 @@ impl Standing {
         }
     }
 
-    /// The peer took something. An outage ends that was warned of.
+    /// Records a success. Returns the outage that it ends, if a warning was logged.
     pub(super) fn delivered(&self, now: Instant) -> Option<Outage> {
         self.end(now, Trouble::Denied)
     }
 
-    /// The peer answered, if only to refuse some data: it is there.
+    /// Records an answer that refuses some data, which proves that the peer is reachable.
     pub(super) fn answered(&self, now: Instant) -> Option<Outage> {
         self.end(now, Trouble::Unavailable)
     }
 
-    /// Ends a trouble that is no worse than this.
+    /// Ends a failure of kind `worst` or a milder kind.
     fn end(&self, now: Instant, worst: Trouble) -> Option<Outage> {
         if !self.is_failing.load(Relaxed) {
             return None;
@@ -129,7 +129,7 @@ impl Standing {
         ended.is_told.then(|| ended.outage(now))
     }
 
-    /// An outage that has become worth a warning. One that denies access is there: that has a line of its own.
+    /// Returns an outage that deserves a warning now. A peer that denies access has its own log line.
     pub(super) fn overdue(&self, now: Instant) -> Option<Outage> {
         let mut failing = self.lock();
         let failing = failing.as_mut().filter(|failing| failing.may_be_outage())?;
@@ -140,14 +140,14 @@ impl Standing {
         })
     }
 
-    /// When to look at [`Self::overdue`].
+    /// The time of the next call of [`Self::overdue`].
     pub(super) fn due(&self) -> Option<Instant> {
         let failing = self.lock();
         let untold = failing.as_ref().filter(|failing| failing.may_be_outage())?;
         Some(untold.since + self.outage)
     }
 
-    /// Whether the warning is out: what follows is no news.
+    /// Whether the warning is logged. Later failures are no news then.
     pub(super) fn is_told(&self) -> bool {
         self.lock().as_ref().is_some_and(|failing| failing.is_told)
     }
@@ -162,8 +162,8 @@ impl Standing {
         }
     }
 
-    /// The destination is used no more: it is nobody's trouble, although what is under way is still sent. A new
-    /// destination may have its name from now on, so nothing is shown under it later, at the drop least of all.
+    /// Ends the standing, although requests in progress continue. A new destination may have the name from now on,
+    /// so nothing is shown under it later, not even at the drop.
     pub(super) fn leave(&self) {
         let failing = self.lock();
         if self.has_left.swap(true, Relaxed) {
@@ -177,7 +177,7 @@ impl Standing {
         }
     }
 
-    /// Shows a trouble, or that there is none. The caller holds the lock of `failing`.
+    /// Shows a failure, or that there is none. The caller holds the lock of `failing`.
     fn show(&self, failing: Option<&Failing>) {
         if self.has_left.load(Relaxed) {
             return;
@@ -205,7 +205,7 @@ impl Standing {
 }
 
 impl Failing {
-    /// Whether it may become an outage that nobody knows of.
+    /// Whether it may become an outage without a warning so far.
     fn may_be_outage(&self) -> bool {
         self.trouble == Trouble::Unavailable && !self.is_told
     }

@@ -1,14 +1,14 @@
-//! Batches as bytes on disk and back.
+//! The format of batches on disk.
 //!
 //! | bytes | |
 //! | --- | --- |
-//! | 4 | length of what follows |
-//! | | how far the conversion of temporality has come in each stream of the batch |
+//! | 4 | length of the following field |
+//! | | position of the temporality conversion in each stream of the batch |
 //! | 1 | version of this layout |
-//! | 8 | when it arrived, nanoseconds since 1970 |
-//! | 1 + 8 + 8 + 8 + 1 | whether it is to be joined; time-out in nanoseconds, sizes, what they count |
-//! | 2 | kept headers, each: 2 bytes length of the name, 4 of the value, both |
-//! | 4 | requests, each: 4 bytes items, 4 bytes length |
+//! | 8 | arrival, nanoseconds since 1970 |
+//! | 1 + 8 + 8 + 8 + 1 | whether to join it; time-out in nanoseconds, two sizes, the unit of the sizes |
+//! | 2 | number of kept headers; each has 2 bytes length of the name, 4 of the value, and both texts |
+//! | 4 | number of requests; each has 4 bytes number of items, 4 bytes length |
 //! | | the requests |
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::component::wall_now;
 const VERSION: u8 = 1;
 const SIZERS: [Sizer; 3] = [Sizer::Requests, Sizer::Items, Sizer::Bytes];
 
-/// A batch whose payload is wire bytes, as it is kept.
+/// Encodes the payload of a batch as it is stored.
 pub(super) fn encode(batch: Batch) -> Batch {
     match &batch.payload {
         Payload::Encoded(_) => batch,
@@ -33,7 +33,7 @@ pub(super) fn encode(batch: Batch) -> Batch {
     }
 }
 
-/// A batch as bytes, with the places of its streams; its requests are shared, not copied.
+/// The bytes of a batch, with the positions of its streams. The requests are shared, not copied.
 pub(super) fn to_bytes(batch: &Batch, cursor: &[u8]) -> SmallVec<[Bytes; 2]> {
     let encoded = batch.payload.encode();
     let mut head = BytesMut::new();
@@ -73,13 +73,13 @@ fn put_batching(to: &mut BytesMut, batching: Option<&Batching>) {
     to.put_u8(sizer.unwrap_or_default() as u8);
 }
 
-/// The places of the streams in a batch that was kept.
+/// The stream positions of a stored batch.
 pub(super) fn cursor(mut payload: &[u8]) -> Option<&[u8]> {
     let length = payload.try_get_u32_le().ok()? as usize;
     payload.get(..length)
 }
 
-/// The batch that was kept. `None`: not written by this version.
+/// The stored batch. `None` if another version wrote it.
 pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
     let signal = *Signal::ALL.get(usize::from(stored.tag))?;
     let mut from = stored.payload;

@@ -1,7 +1,7 @@
-//! `temporality`: what a destination wants points of sums and histograms to cover.
+//! `temporality`: the temporality of sums and histograms that a destination wants.
 //!
-//! A batch is converted when it is committed to the destination's queue, not before: what a full queue drops stays
-//! part of the next delta. Where every batch is stored, how far each of its streams has come is stored with it.
+//! A batch is converted when it is committed to the destination's queue. So data that a full queue drops stays
+//! part of the next delta. If every batch is stored, the positions of its streams are stored with it.
 
 use std::sync::Arc;
 #[cfg(test)]
@@ -32,28 +32,28 @@ crate::choices! {
     }
 }
 
-/// Streams of one destination; beyond, points of new streams are dropped and counted. So are those of streams for which
-/// there is no memory: a destination's streams may take as much as a table.
+/// The most streams of one destination. Points of further streams are dropped and counted. The same applies to
+/// streams without free memory: the streams of a destination may take as much as a table.
 const MAX_STREAMS: usize = 1_000_000;
 
-/// A stream that says nothing for so long is forgotten: longer than any export interval.
+/// A stream without points for this long is forgotten. It is longer than any export interval.
 const EXPIRY_NS: u64 = 3600 * 1_000_000_000;
 
-/// A destination's conversion, and its place in every stream.
+/// The conversion of a destination, with its position in every stream.
 pub(super) struct Conversion {
     converter: Converter,
-    /// Sums of deltas that may fall stay as they are.
+    /// Whether sums of deltas that may fall stay unconverted.
     refuses_falling: bool,
     ledger: Arc<Ledger>,
-    /// Held while a batch is on its way from the conversion to the log.
+    /// Held from the conversion of a batch until the log has it.
     passing: RwLock<()>,
-    /// By how many nanoseconds a test looks through the streams too early.
+    /// Nanoseconds by which a test moves the clock of the expiry forward.
     #[cfg(test)]
     pub(super) ahead: AtomicU64,
 }
 
 impl Conversion {
-    /// `None`: points stay as they are.
+    /// Creates a conversion; `None` if points stay unconverted.
     pub(super) fn new(
         delivery: &Delivery,
         ledger: Option<&Arc<Ledger>>,
@@ -79,9 +79,9 @@ impl Conversion {
         })
     }
 
-    /// Forgets streams that have been silent for long, also while nothing comes.
+    /// Forgets streams that have been silent for long, even without new batches.
     pub(super) fn expire(&self) {
-        // While the places are frozen, the next look does.
+        // While the positions are frozen, the next call expires streams.
         if let Some(_passing) = self.passing.try_read() {
             #[cfg(not(test))]
             let ahead = 0;
@@ -91,19 +91,19 @@ impl Conversion {
         }
     }
 
-    /// Streams that it follows.
+    /// The number of streams.
     #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
         self.converter.len()
     }
 
-    /// Counts the places of a former run that found no room, and says so. Each costs an increase of its stream.
+    /// Counts and logs the positions of a previous run that found no memory. Each costs an increase of its stream.
     pub(super) fn note_lost(&self, component: &str) {
         let places = self.converter.take_lost();
         if places == 0 {
             return;
         }
-        // They come from the disk, as items of a former run do.
+        // They come from disk, like the items of a previous run.
         self.ledger.restore(places);
         self.ledger.drop_items(Reason::Limit, places);
         tracing::warn!(
@@ -113,12 +113,12 @@ impl Conversion {
         );
     }
 
-    /// To be held from the conversion until the batch is appended.
+    /// The guard that a caller holds from the conversion until the append.
     pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
         self.passing.read()
     }
 
-    /// Converts what needs it. With `cursor`, the new places of its streams are appended there.
+    /// Converts the points that need it. With `cursor`, appends the new positions of their streams.
     pub(super) fn convert(&self, batch: Batch, cursor: Option<&mut Vec<u8>>, flow: &mut Flow) -> Batch {
         if batch.signal() != Signal::Metrics {
             return batch;
@@ -129,7 +129,7 @@ impl Conversion {
             taken: 0,
             made: Vec::new(),
             cursor,
-            // Events are ours to add up.
+            // The gateway itself adds up events, so they are always converted.
             refuses_falling: self.refuses_falling && !matches!(batch.payload, Payload::Events(_)),
             flow,
         };
@@ -151,11 +151,11 @@ impl Conversion {
     }
 }
 
-/// One batch under conversion.
+/// A batch during its conversion.
 struct Converting<'a> {
     conversion: &'a Conversion,
     now: UnixNanos,
-    /// Points that do not stay as they are.
+    /// Points that are converted.
     taken: usize,
     made: Vec<Point>,
     cursor: Option<&'a mut Vec<u8>>,
@@ -168,11 +168,12 @@ impl Converting<'_> {
         self.conversion.converter.concerns(data) && !(self.refuses_falling && data.is_falling_delta())
     }
 
-    /// What stays.
+    /// Converts an encoded payload, and returns the unconverted rest.
     fn encoded(&mut self, encoded: &Encoded) -> Encoded {
         let before = self.taken;
         wire::points::visit(encoded, self).unwrap_or_else(|_| {
-            // Checked when it came in, so this is a processor's doing; what was not converted is counted.
+            // The gateway checked it on arrival, so a processor has damaged it. Points that were not converted are
+            // counted.
             let lost = encoded.items().saturating_sub(self.taken - before);
             self.conversion.ledger.drop_items(Reason::Invalid, lost);
             self.taken += lost;
@@ -183,7 +184,7 @@ impl Converting<'_> {
         })
     }
 
-    /// The same of events. Those from the future are cut out before they become part of a point.
+    /// Converts events. Events from the future are removed before they become part of a point.
     fn events(&mut self, events: &Events) -> Encoded {
         let Conversion {
             converter, ledger, ..
@@ -231,7 +232,7 @@ impl Converting<'_> {
         let cursor = self.cursor.as_deref_mut();
         match converter.convert(key, sample, self.now, series, &stream_id, cursor) {
             Converted::Point(point) => self.made.push(point),
-            // It is part of the state, as is what was said before.
+            // The point is already part of the state, or a duplicate of it.
             Converted::Baseline | Converted::Rejected(Rejection::Duplicate) => ledger.absorb_unsent(1),
             Converted::Unreadable => ledger.drop_items(Reason::Invalid, 1),
             Converted::Rejected(rejection) => {

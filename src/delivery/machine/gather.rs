@@ -1,5 +1,4 @@
-//! Joining loads into requests: the options of the `batch` processor, carried out behind the queue's
-//! admission.
+//! Joining loads into requests: the options of the `batch` processor, applied after the queue's admission.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +16,7 @@ pub(super) struct Gathering<L> {
 }
 
 impl<L: Load> Gathering<L> {
-    /// When it goes out, however small.
+    /// The time at which it goes out, whatever its size.
     pub(super) fn due(&self) -> Option<Instant> {
         self.since.checked_add(self.batching.timeout)
     }
@@ -35,7 +34,7 @@ impl<L: Load> Gathering<L> {
         self.batching.metrics.clone()
     }
 
-    /// Why it goes out.
+    /// The reason to send it.
     fn trigger(&self) -> Trigger {
         if self.batching.timeout.is_zero() || self.size() >= self.batching.min_size {
             Trigger::Size
@@ -53,7 +52,7 @@ impl<L: Load> Gathering<L> {
         self.permits.extend(permits);
     }
 
-    /// As it goes out: in pieces where it is too large.
+    /// The finished requests, in pieces if the load is too large.
     pub(super) fn into_requests(self) -> Vec<Request<L>> {
         let (max_size, sizer) = (self.batching.max_size, self.batching.sizer);
         if max_size == 0 || self.size() <= max_size {
@@ -85,7 +84,7 @@ impl<L: Load> Machine<L> {
         self.flush_due(now);
     }
 
-    /// Sends on what is large or old enough.
+    /// Sends the requests that are large or old enough.
     pub(super) fn flush_due(&mut self, now: Instant) {
         while let Some(at) = self.gathering.iter().position(|open| open.is_due(now)) {
             let full = self.gathering.swap_remove(at);
@@ -93,8 +92,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// What is left of a full request after cutting goes on gathering if it is small: it is of the load that
-    /// came last.
+    /// Cuts a full request. A small rest keeps gathering, because it belongs to the newest load.
     fn flush(&mut self, now: Instant, full: Gathering<L>) {
         let (batching, timed_out) = (full.batching.clone(), full.due().is_some_and(|due| due <= now));
         let trigger = full.trigger();
@@ -112,7 +110,7 @@ impl<L: Load> Machine<L> {
         self.ready.extend(requests);
     }
 
-    /// Has requests counted by the processor that wanted them.
+    /// Counts requests in the metrics of the processor that configured the batching.
     pub(super) fn count_gathered(
         &mut self,
         metrics: Option<Arc<BatchMetrics>>,

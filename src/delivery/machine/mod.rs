@@ -1,11 +1,10 @@
-//! The delivery state machine: queue, batching, retries, splitting. No clock, no socket, no task: callers
-//! pass the time in, carry out the [`Action`]s that come out, and report what came of attempts.
+//! The delivery state machine: queue, batching, retries, splitting. It has no clock, socket or task. Callers pass
+//! the time in, carry out the [`Action`]s, and report the outcomes of attempts.
 //!
-//! What goes in comes out: every item enqueued is later named in exactly one `Delivered` or `Dropped`, or is
-//! still held.
+//! Every enqueued item is later named in exactly one `Delivered` or `Dropped`, or is still held.
 //!
-//! A request lives in one place at a time: *gathering* (joined with others), *ready* (first in, first out),
-//! *flying* (an attempt is under way) or *waiting* (for its retry; this holds no consumer).
+//! A request has one state at a time: *gathering* (joined with others), *ready* (first in, first out), *flying*
+//! (an attempt is in progress) or *waiting* (for its retry, without a consumer).
 
 mod gather;
 mod order;
@@ -31,145 +30,146 @@ use gather::Gathering;
 use order::Joined;
 pub use order::Together;
 
-/// What can be queued, joined and cut.
+/// Data that can be queued, joined and cut.
 pub trait Load: Clone {
     /// Loads with equal batch keys may be joined. The key also selects the ledger that counts the items.
     type BatchKey: Clone + PartialEq;
 
     /// Its batch key.
     fn batch_key(&self) -> Self::BatchKey;
-    /// How it wants to be joined.
+    /// The batching limits, if it may be joined.
     fn batching(&self) -> Option<Batching>;
     /// Its size.
     fn size(&self, sizer: Sizer) -> usize;
     /// Appends a load of the same batch key.
     fn join(&mut self, other: Self);
-    /// How many loads were joined to make it, itself included.
+    /// The number of joined loads, including itself.
     fn parts(&self) -> usize;
-    /// Cuts it into pieces of at most `max`, as far as that is possible, each filled before the next begins.
-    /// No piece is empty; no item is lost. Beside each piece: of which parts it has something.
+    /// Cuts it into pieces of at most `max`, as far as possible. Each piece is filled before the next one. No
+    /// piece is empty, and no item is lost. The range beside a piece names the parts in it.
     fn split(self, max: usize, sizer: Sizer) -> Vec<(Self, Range<usize>)>;
-    /// What its first item is called, for people.
+    /// The name of its first item, for logs.
     fn name(&self) -> String;
-    /// An attempt settled all but so many of its items; which they are is between the load and its next
-    /// attempt.
+    /// Records that an attempt settled all but `items` items. The load and its next attempt know which items these
+    /// are.
     fn shrink(&mut self, items: usize);
 
-    /// Whether a former run may have sent it: in order, it goes again as it went, not joined with anything.
+    /// Whether a previous run may have sent it. An ordered queue sends it unchanged and never joins it.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// How many items.
+    /// The number of items.
     fn items(&self) -> usize {
         self.size(Sizer::Items)
     }
 }
 
-/// How a destination is served.
+/// The rules of a destination.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Attempts under way at once; one where requests go in order.
+    /// The number of concurrent attempts; 1 if requests are ordered.
     pub consumers: usize,
-    /// Requests go in the order of their arrival, one at a time: none overtakes one that waits for its retry.
+    /// Whether requests keep the order of their arrival. One is sent at a time, and none overtakes a waiting
+    /// retry.
     pub in_order: bool,
-    /// What is ready goes together as far as this allows.
+    /// The limits for joining ready requests.
     pub together: Option<Together>,
-    /// When to try again; `None` = never.
+    /// The retry schedule; `None` = never.
     pub retry: Option<Backoff>,
-    /// Whether to look for what it is in a request that the peer refuses.
+    /// Whether to search for the bad items in a request that the peer refuses.
     pub isolate: bool,
-    /// Most bytes of a request.
+    /// The largest request, in bytes.
     pub max_bytes: usize,
-    /// Most items of a request; at least 1.
+    /// The largest request, in items; at least 1.
     pub max_items: usize,
-    /// Whether what can't be sent before the stop is kept for the next run instead of dropped.
+    /// Whether unsent requests are kept for the next run at the stop, instead of dropped.
     pub keeps: bool,
 }
 
-/// What the machine wants done.
+/// An action that the machine wants.
 #[derive(Debug)]
 pub enum Action<L: Load> {
     /// Start an attempt, and report its outcome under `id`.
     Send {
-        /// Number of the attempt.
+        /// The number of the attempt.
         id: u64,
-        /// What to send.
+        /// The data to send.
         load: L,
         /// Whether it is the first attempt to send it.
         is_first: bool,
     },
-    /// Count a request that was gathered.
+    /// Count a gathered request.
     Gathered {
         /// The metrics to count it in.
         metrics: Arc<BatchMetrics>,
-        /// Why it goes out now.
+        /// The reason to send it now.
         trigger: Trigger,
-        /// How many items it has.
+        /// The number of items.
         items: usize,
-        /// The request itself, where its bytes are wanted.
+        /// The request itself, if the metrics count bytes.
         load: Option<L>,
     },
     /// Count items as delivered.
     Delivered {
         /// The key that selects the ledger.
         batch_key: L::BatchKey,
-        /// How many.
+        /// The number of items.
         items: usize,
     },
     /// Count items as dropped.
     Dropped {
         /// The key that selects the ledger.
         batch_key: L::BatchKey,
-        /// How many, and why.
+        /// The number of items, and the reason.
         loss: Loss,
     },
-    /// Keep it for the next run; the ledger counts it as held.
+    /// Keep a load for the next run. The ledger counts it as held.
     Kept {
-        /// What is left of it.
+        /// The remaining load.
         load: L,
         /// Its permits, with the guards of batches that are on disk already.
         permits: Permits,
     },
-    /// Worth a line in the log: the peer has it, and says something more.
+    /// Log that the peer accepted the items and added a message.
     Noted {
-        /// How many items it is about.
+        /// The number of items.
         items: usize,
-        /// What the peer said, or what is odd about it.
+        /// The message of the peer, or a description of its odd answer.
         note: String,
     },
-    /// Worth a line in the log: the peer denied access. What becomes of the items follows.
+    /// Log that the peer denied access. An action about the items follows.
     Denied {
-        /// How many items it is about.
+        /// The number of items.
         items: usize,
-        /// What the peer said.
+        /// The message of the peer.
         why: String,
     },
-    /// Worth a line in the log: an attempt failed and will be repeated.
+    /// Log that an attempt failed and will be repeated.
     Retrying {
-        /// How many items wait.
+        /// The number of waiting items.
         items: usize,
-        /// For how long.
+        /// The delay before the retry.
         delay: Duration,
-        /// What the peer said.
+        /// The message of the peer.
         why: String,
     },
 }
 
-/// One request on its way.
+/// A request in one of the states.
 struct Request<L> {
     load: L,
     permits: Permits,
     first_attempt: Option<Instant>,
     attempts: u32,
-    /// Attempts left to the search that this is a piece of; all pieces of a request share them.
+    /// The remaining attempts of the search that this piece belongs to. All pieces of a request share them.
     search: Option<Arc<AtomicU32>>,
-    /// Was cut off a larger one, and is not joined again.
+    /// Whether it was cut off a larger request. Pieces are not joined again.
     is_piece: bool,
 }
 
-/// Splits a load into pieces, each with the permits of the batches in it. So a sender that waits for its part
-/// is answered when the last piece of that part is settled.
+/// Splits a load into pieces, each with the permits of its batches. So a sender gets its answer when the last
+/// piece of its batch is settled.
 fn cut<L: Load>(load: L, permits: &Permits, max: usize, sizer: Sizer) -> Vec<(L, Permits)> {
     let is_apart = permits.len() == load.parts();
     let of = |parts: Range<usize>| match permits.get(parts) {
@@ -208,13 +208,13 @@ pub struct Machine<L: Load> {
     rules: Rules,
     gathering: Vec<Gathering<L>>,
     ready: VecDeque<Request<L>>,
-    /// By due time; the number keeps requests that are due at once apart.
+    /// Sorted by due time. The number separates requests with equal times.
     waiting: BTreeMap<(Instant, u64), Request<L>>,
     flying: HashMap<u64, Request<L>>,
     breaker: CircuitBreaker,
     joined: Joined,
     settled: VecDeque<Action<L>>,
-    /// Something was kept for the next run: what comes behind it in order must be too.
+    /// A request was kept for the next run, so the later ones must be kept too to preserve the order.
     keeping: bool,
     next_id: u64,
     deadline: Option<Instant>,
@@ -240,7 +240,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// Takes a load, with the permits of its batches.
+    /// Enqueues a load, with the permits of its batches.
     pub fn enqueue(&mut self, now: Instant, load: L, permits: Permits) {
         match load.batching() {
             Some(batching) if self.deadline.is_none() && !self.goes_alone(&load) => {
@@ -250,19 +250,19 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// What to do now; `None` = nothing before `wake_at`, the next `enqueue` or the next `finish`.
+    /// The next action; `None` = no action before `wake_at`, the next `enqueue` or the next `finish`.
     pub fn poll(&mut self, now: Instant) -> Option<Action<L>> {
         self.flush_due(now);
         if self.is_hopeless(now) {
             self.abandon();
         }
         self.keep_behind();
-        // A start may drop what is too large.
+        // A start may drop a load that is too large.
         let next = self.settled.pop_front().or_else(|| self.start(now));
         next.or_else(|| self.settled.pop_front())
     }
 
-    /// When `poll` has something to do if nothing else happens before.
+    /// The time at which `poll` has an action, if nothing else happens before.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let flush = self.gathering.iter().filter_map(Gathering::due).min();
         let send = if self.flying.len() < self.consumers() {
@@ -273,7 +273,7 @@ impl<L: Load> Machine<L> {
         flush.into_iter().chain(send).min()
     }
 
-    /// An attempt came to its end.
+    /// Records the end of an attempt.
     pub fn finish(&mut self, now: Instant, id: u64, outcome: Outcome) {
         let Some(mut request) = self.flying.remove(&id) else {
             return;
@@ -317,8 +317,8 @@ impl<L: Load> Machine<L> {
         self.joined.answered(items);
     }
 
-    /// Everything should go out now, at the latest by `deadline`: nothing is gathered any more, waiting
-    /// retries are due at once, and a retry that could come only after the deadline is dropped.
+    /// Starts the drain, which ends at `deadline`. Nothing is gathered any more, and waiting retries are due at
+    /// once. A retry that would start after the deadline is dropped.
     pub fn drain(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
         for gathering in std::mem::take(&mut self.gathering) {
@@ -336,12 +336,12 @@ impl<L: Load> Machine<L> {
         self.breaker.reset(self.next_id);
     }
 
-    /// From now on, what can't be sent before the stop is kept.
+    /// Keeps the requests that can't be sent before the stop.
     pub fn keep_what_is_left(&mut self) {
         self.rules.keeps = true;
     }
 
-    /// Gives everything up, also what is in flight: it is kept, or booked as lost by the shutdown.
+    /// Gives up all requests, including those in flight. They are kept, or counted as lost by the shutdown.
     pub fn abandon(&mut self) {
         let gathering = std::mem::take(&mut self.gathering);
         let requests = (std::mem::take(&mut self.flying).into_values())
@@ -354,7 +354,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// Too late for this run.
+    /// Gives up a request that is too late for this run.
     fn stop_trying(&mut self, request: Request<L>, why: String) {
         if self.rules.keeps {
             self.keep(request)
@@ -368,7 +368,7 @@ impl<L: Load> Machine<L> {
         self.keeping = true;
     }
 
-    /// Whether it holds nothing and has nothing to report.
+    /// Whether it holds no request and no pending action.
     pub fn is_empty(&self) -> bool {
         self.gathering.is_empty()
             && self.ready.is_empty()
@@ -377,7 +377,7 @@ impl<L: Load> Machine<L> {
             && self.settled.is_empty()
     }
 
-    /// Until when it drains, if it does.
+    /// The end of the drain, if it drains.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -425,7 +425,7 @@ impl<L: Load> Machine<L> {
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// When the next attempt may start, given a free consumer; `None` = not before something else happens.
+    /// The earliest start of the next attempt, given a free consumer; `None` = only after another event.
     fn next_start(&self, now: Instant) -> Option<Instant> {
         let due = if self.ready.is_empty() || self.is_blocked() {
             self.waiting.first_key_value()?.0.0
@@ -437,10 +437,10 @@ impl<L: Load> Machine<L> {
         self.breaker.allows(at, self.flying.keys().copied()).then_some(at)
     }
 
-    /// Draining, and no attempt can start before the deadline.
+    /// Whether no attempt can start before the deadline of the drain.
     fn is_hopeless(&self, now: Instant) -> bool {
         let open_until = self.breaker.open_until(now);
-        // What is kept need not be tried to the last: the next run goes on with it.
+        // Kept requests need not be tried to the last moment, because the next run continues with them.
         let too_late = |deadline| open_until > Some(deadline) || (self.rules.keeps && open_until > Some(now));
         self.flying.is_empty() && self.deadline.is_some_and(too_late)
     }
@@ -493,7 +493,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// Why a retry at `due` would be too late, if it would.
+    /// The reason why a retry at `due` would be too late, or `None`.
     fn give_up(&self, due: Instant, request: &Request<L>, backoff: &Backoff) -> Option<Reason> {
         let elapsed = due.duration_since(request.first_attempt.unwrap_or(due));
         if self

@@ -1,5 +1,5 @@
-//! Requests in the order of their arrival: one at a time, and none overtakes one that waits for its retry.
-//! What goes side by side then are the parts of one request (by series, say), which the attempt makes.
+//! Ordered requests: one is sent at a time, and none overtakes one that waits for its retry. Concurrency then
+//! exists only within a request: an attempt sends its parts, for example series, side by side.
 
 use std::time::Instant;
 
@@ -7,23 +7,24 @@ use super::{Action, Load, Machine, Request};
 use crate::batch::Sizer;
 use crate::delivery::outcome::{Left, Parts};
 
-/// How much of what is ready, because no attempt could take it, goes out together: a destination that lags
-/// catches up, and one that doesn't gets requests as they came.
+/// The limits for joining ready requests that no attempt could take yet. A slow destination catches up, and a fast
+/// one gets requests as they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Together {
-    /// Most items.
+    /// The largest joined request, in items.
     pub items: usize,
-    /// Most bytes.
+    /// The largest joined request, in bytes.
     pub bytes: usize,
 }
 
-/// Items that requests may be joined to besides: what was too much for the peer's time limit is joined to
-/// half as much, and each answer in time lets a little more go together. What timed out may have arrived and
-/// comes again whole, so the less of it the better.
+/// A further limit on joined requests, in items. It halves when a request exceeds the time limit, and each answer
+/// in time raises it a little. A request that timed out may have arrived and goes out again whole, so it should be
+/// small.
 #[derive(Debug)]
 pub(super) struct Joined(usize);
 
-/// What an answer in time adds: from nothing to the 8,192 of most destinations in 64 answers.
+/// The increase after an answer in time: 64 answers raise the limit from 0 to 8,192, the default of most
+/// destinations.
 const MORE: usize = 128;
 
 impl Default for Joined {
@@ -33,19 +34,19 @@ impl Default for Joined {
 }
 
 impl Joined {
-    /// A request of so many items was not answered in time.
+    /// Records a request of `items` items without an answer in time.
     pub(super) fn timed_out(&mut self, items: usize) {
         self.0 = self.0.min(items / 2);
     }
 
-    /// One was, in time.
+    /// Records a request of `items` items with an answer in time.
     pub(super) fn answered(&mut self, items: usize) {
         self.0 = self.0.max(items.saturating_add(MORE));
     }
 }
 
 impl<L: Load> Machine<L> {
-    /// Attempts under way at once.
+    /// The number of concurrent attempts.
     pub(super) fn consumers(&self) -> usize {
         if self.rules.in_order {
             1
@@ -54,12 +55,12 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// Nothing that is ready may start before what waits.
+    /// Whether a waiting retry blocks all ready requests.
     pub(super) fn is_blocked(&self) -> bool {
         self.rules.in_order && !self.waiting.is_empty()
     }
 
-    /// The next request to start.
+    /// Takes the next request to start.
     pub(super) fn take(&mut self, now: Instant) -> Option<Request<L>> {
         let due = self.take_due(now);
         match due {
@@ -69,14 +70,13 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// What a former run may have sent is not mixed with what it has not: a peer that has one sample of a
-    /// request already may refuse all of it.
+    /// Whether the load must not be joined. A previous run may have sent it, and a peer may refuse a whole request
+    /// for one sample that it already has.
     pub(super) fn goes_alone(&self, load: &L) -> bool {
         self.rules.in_order && load.is_alone()
     }
 
-    /// Joins what is ready behind a request that was never sent, unless somebody has said what requests are
-    /// to be like.
+    /// Joins ready requests to one that was never sent, unless options define the size of requests.
     pub(super) fn join_following(&mut self, request: &mut Request<L>) {
         let Some(together) = self.rules.together else {
             return;
@@ -106,7 +106,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// In order, what comes behind something that was kept is kept too.
+    /// Keeps the later requests too when an ordered request is kept.
     pub(super) fn keep_behind(&mut self) {
         if self.keeping && self.rules.in_order && self.flying.is_empty() {
             let behind = std::mem::take(&mut self.ready);

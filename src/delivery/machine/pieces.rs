@@ -1,4 +1,4 @@
-//! Requests that go in pieces: too large for the peer, or with something in them that it refuses.
+//! Cutting requests that are too large for the peer, or that contain items that it refuses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -8,13 +8,12 @@ use crate::batch::Sizer;
 use crate::component::Reason;
 use crate::delivery::capacity::Permits;
 
-/// Attempts that the search for what is refused in one request may cost: one bad item of 8,192 takes 26, and
-/// a peer that refuses everything is not asked for every single one.
+/// The limit on attempts of the search in one refused request. One bad item of 8,192 takes 26 attempts. A peer
+/// that refuses everything does not get a request for every item.
 pub(super) const MAX_SEARCH: u32 = 64;
 
 impl<L: Load> Machine<L> {
-    /// Larger than any request may be: it goes in pieces, and an item that is too large by itself goes
-    /// nowhere.
+    /// Cuts a request that exceeds the limits. An item that is too large by itself is dropped.
     pub(super) fn cut(&mut self, request: Request<L>) {
         let max = self.rules.max_bytes;
         let pieces = cut(request.load, &request.permits, max, Sizer::Bytes);
@@ -31,7 +30,7 @@ impl<L: Load> Machine<L> {
         self.requeue_pieces(fitting, request.search.as_ref());
     }
 
-    /// Refused for what is in it: halves are tried until what is refused stands alone.
+    /// Searches a refused request by halves until each bad item is alone.
     pub(super) fn isolate(&mut self, mut request: Request<L>, why: String) {
         if !self.rules.isolate {
             return self.drop_request(&request, Reason::Rejected, why);
@@ -47,7 +46,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    /// Too large, or bad somewhere: two halves may pass, unless it can't be cut.
+    /// Cuts a request that is too large or has a bad item into halves, unless it can't be cut.
     pub(super) fn halve(&mut self, request: Request<L>, why: String) {
         let half = request.load.items().div_ceil(2);
         let pieces = cut(request.load, &request.permits, half, Sizer::Items);
