@@ -1,35 +1,35 @@
-//! What a client would rather have: the members of `Accept` and `Accept-Encoding`, best first (RFC 9110, 12.4.2).
+//! Content negotiation: the members of `Accept` and `Accept-Encoding`, best first (RFC 9110, 12.4.2).
 
 use http::{HeaderMap, HeaderName};
 
 use super::compression::Coding;
 
-/// All values of a header that is a list.
+/// Joins all values of a list header.
 pub fn joined(headers: &HeaderMap, name: HeaderName) -> String {
     let values = headers.get_all(name).iter();
     let texts: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
     texts.join(",")
 }
 
-/// One member: a media range or a coding, its parameters and how much it is wanted.
+/// One member: a media range or a coding, with its parameters and quality.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish<'a> {
     /// `text/plain`, `gzip`, `*`.
     pub value: &'a str,
-    /// From 0, not at all, to 1.
+    /// The quality from 0 (not acceptable) to 1.
     pub quality: f64,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Wish<'a> {
-    /// The value of a parameter; its name in any case, the value without quotes.
+    /// The value of a parameter without quotes. Its name is compared without case.
     pub fn parameter(&self, name: &str) -> Option<&'a str> {
         let mut all = self.parameters.iter();
         all.find(|(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| *value)
     }
 
-    /// Whether it is this media range or coding, in any case.
+    /// Whether it is this media range or coding, compared without case.
     pub fn is(&self, value: &str) -> bool {
         self.value.eq_ignore_ascii_case(value)
     }
@@ -54,7 +54,7 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// The members of a header, best first; equal ones in the order in which they were sent.
+/// The members of a header, best first. Equal members keep their order.
 pub fn wishes(header: &str) -> Vec<Wish<'_>> {
     let members = parts(header, ',').filter(|member| !member.trim().is_empty());
     let mut wishes: Vec<_> = members.map(Wish::parse).collect();
@@ -63,7 +63,7 @@ pub fn wishes(header: &str) -> Vec<Wish<'_>> {
     wishes
 }
 
-/// The coding of an answer: of these, in our order of preference, the one that an `Accept-Encoding` wants most.
+/// The coding of an answer: the one from `ours` with the highest quality in `header`. `ours` breaks ties.
 pub fn coding(header: &str, ours: &[Coding]) -> Coding {
     let wishes = wishes(header);
     let quality = |coding: Coding| {
@@ -72,7 +72,7 @@ pub fn coding(header: &str, ours: &[Coding]) -> Coding {
             .find(|wish| Coding::named(wish.value) == Some(coding));
         let any = || wishes.iter().find(|wish| wish.is("*"));
         let found = named.or_else(any).map(|wish| wish.quality);
-        // What nobody has asked for is never a surprise as it is.
+        // Without a request for a coding, a client may not support one.
         found.unwrap_or(if coding == Coding::Identity {
             f64::MIN_POSITIVE
         } else {
@@ -89,7 +89,7 @@ pub fn coding(header: &str, ours: &[Coding]) -> Coding {
     best.0
 }
 
-/// Splits outside of quotes.
+/// Splits the text outside of quotes.
 fn parts(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     text.split(move |c: char| {

@@ -1,4 +1,4 @@
-//! `auth: {authenticator: ID}`: how receivers and exporters name the extension that authenticates.
+//! `auth: {authenticator: ID}`: the option of receivers and exporters that names their authenticator extension.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ crate::options! {
     }
 }
 
-/// Authenticates requests with the configured extension; admits every request where none is configured.
+/// Authenticates requests with the configured extension. Without one it admits every request.
 #[derive(Clone, Default)]
 pub struct AuthGate(Option<ConfiguredAuth>);
 
 #[derive(Clone)]
 struct ConfiguredAuth {
     authenticator: Arc<dyn Authenticator>,
-    /// The component that the requests are for, as a label of the metric.
+    /// The component that receives the requests, as a label of the metric.
     component: Arc<str>,
 }
 
@@ -34,12 +34,12 @@ struct ConfiguredAuth {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) address: IpAddr,
-    /// Whether many senders share the address: a proxy forwards for them.
+    /// Whether many senders share the address, because a proxy forwards for them.
     pub(crate) is_shared: bool,
 }
 
 impl Sender {
-    /// The key that identifies the sender; `None` where others share its address.
+    /// The key that identifies the sender; `None` if others share its address.
     pub(crate) fn key(self) -> Option<SenderKey> {
         (!self.is_shared).then(|| SenderKey::of(self.address))
     }
@@ -48,7 +48,7 @@ impl Sender {
 /// The answer to a request that is not admitted.
 #[derive(Debug)]
 pub struct NotAdmitted {
-    /// Why.
+    /// The reason.
     pub why: Unauthenticated,
     /// The value of `WWW-Authenticate`.
     pub challenge: HeaderValue,
@@ -65,7 +65,7 @@ impl NotAdmitted {
 }
 
 impl AuthGate {
-    /// The gate of a configuration. The error names a missing extension.
+    /// Creates the gate of a configuration. The error names a missing extension.
     pub fn of(config: Option<&AuthConfig>, base: &Context) -> Result<Self, ComponentError> {
         let authenticator = config.map(|config| config.authenticator(base)).transpose()?;
         Ok(Self(authenticator.map(|authenticator| ConfiguredAuth {

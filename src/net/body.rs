@@ -1,8 +1,8 @@
-//! Reading bodies. Of a request: never more than the limit, never for ever, and never beyond what the account has room for.
-//! Of an answer to a request of ours: never more than the limit.
+//! Reading bodies. A request body has limits on its size, its time and its memory. The body of an answer to our
+//! request has a limit on its size.
 //!
-//! A body reserves little more than what has arrived of it, whatever it promises. While memory is short, those that come
-//! slowly lose their room to those that come fast.
+//! A body reserves little more memory than its received bytes, whatever length it declares. While memory is short,
+//! slow bodies lose their reservation to fast ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use tokio::time::Instant;
 use super::refused::{Of, Why};
 use crate::component::account::{Account, Arriving, Ceiling, Held, Late, NoRoom, Pauses};
 
-/// What a request body may cost.
+/// The limits of a request body.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
-    /// Most bytes, before and after decompression.
+    /// The largest body in bytes, before and after decompression.
     pub max_bytes: usize,
-    /// A body of which nothing arrives for so long is given up; so is one that has not come at [`SLOWEST`] on the
-    /// whole, this long after it began.
+    /// The longest pause within a body. This long after its start, a body must also have arrived at [`SLOWEST`] on
+    /// average.
     pub idle_timeout: Duration,
 }
 
-/// Below this limit of memory it is short, and large bodies are refused unless configured.
+/// A memory limit below this is low: large bodies are refused unless configured.
 pub const LITTLE_MEMORY_BYTES: usize = 1 << 30;
 
-/// The largest HTTP body then: the Collector's default.
+/// The largest HTTP body with a low memory limit: the Collector's default.
 pub const MAX_BODY_OF_LITTLE_MEMORY: usize = 20 << 20;
 
-/// Bytes a second that a body must come at on the whole. A sender of a byte now and then would hold a request for hours.
+/// The least average rate of a body, in bytes per second. A slower sender could hold a request for hours.
 pub const SLOWEST: f64 = 1024.0;
 
-/// Bytes a second that a body must come at while memory is short.
+/// The least average rate while memory is short, in bytes per second.
 const PACE: f64 = (1 << 20) as f64;
 
-/// A body of which nothing arrives for so long is given up while memory is short.
+/// The longest pause within a body while memory is short.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl BodyLimits {
-    /// At most so many bytes, and half a minute of silence.
+    /// Limits with the given size and a pause of at most 30 s.
     pub const fn of(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -51,46 +51,46 @@ impl BodyLimits {
     }
 }
 
-/// Memory is allocated for so many times what has arrived, whatever length was promised: where the system backs memory
-/// by huge pages, what is allocated is resident.
+/// The factor between received bytes and the allocation, whatever length is declared. With huge pages, all
+/// allocated memory is resident.
 const AHEAD: usize = 4;
 
-/// So much is reserved before anything of a body has come: nothing is allocated for it yet, and promises are cheap to make.
+/// The reservation before the first bytes of a body. Nothing is allocated yet, so it is small.
 const UNSEEN_BYTES: usize = 4 << 10;
 
-/// So much at least once something has come.
+/// The least reservation after the first bytes.
 const FIRST_BYTES: usize = 64 << 10;
 
-/// What is reserved for a body of `promised` bytes, or of a length that nobody has said, when `arrived` of it are there.
+/// The reservation after `arrived` bytes of a body with the declared length `promised`, if there is one.
 fn claim(promised: Option<usize>, arrived: usize) -> usize {
     match promised {
         Some(promised) if arrived == 0 => promised.min(UNSEEN_BYTES),
         Some(promised) => promised
             .min(arrived.saturating_mul(AHEAD).max(FIRST_BYTES))
             .max(arrived),
-        // A run grows by doubling.
+        // The buffer grows by doubling.
         None => arrived.saturating_mul(2),
     }
 }
 
-/// Reserves the beginning of a body, if there is room for all of it.
+/// Reserves memory for the beginning of a body, if memory for all of it is free.
 ///
 /// # Errors
-/// There is none.
+/// Memory is short.
 pub async fn begin_body(held: &mut Held, promised: Option<usize>) -> Result<(), NoRoom> {
     held.begin(promised.unwrap_or(0), claim(promised, 0)).await
 }
 
-/// Why a body could not be read.
+/// The error of reading a body.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// Longer than the limit.
+    /// The body is larger than the limit.
     #[error("the body is larger than {limit_bytes} bytes")]
     TooLarge {
-        /// The limit.
+        /// The limit, in bytes.
         limit_bytes: usize,
     },
-    /// Nothing came for [`BodyLimits::idle_timeout`].
+    /// Nothing arrived for [`BodyLimits::idle_timeout`].
     #[error("the body did not arrive in time")]
     TimedOut,
     /// There is no room for more of it.
@@ -99,13 +99,13 @@ pub enum BodyError {
     /// It came so slowly that others have its room now.
     #[error("the gateway is over its memory limit, and the body arrived too slowly to keep its room")]
     TooSlow,
-    /// The connection broke or the framing is wrong.
+    /// The connection broke, or the framing is wrong.
     #[error("the body broke off: {0}")]
     Broken(String),
 }
 
 impl BodyError {
-    /// Why the request is refused.
+    /// The reason of the refusal.
     pub fn why(&self) -> Why {
         match self {
             Self::TooLarge { .. } => Why::Short(Of::TooLarge),
@@ -120,7 +120,7 @@ impl BodyError {
 /// Reads a whole body.
 ///
 /// # Errors
-/// It does not come, or there is no room for it.
+/// The body does not arrive, or memory is short.
 pub async fn read_body<B>(body: B, limits: BodyLimits, held: &mut Held) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -143,13 +143,12 @@ where
     Ok(whole.freeze())
 }
 
-/// Reads the whole body of an answer to a request of ours, which `held` has on the account. The caller sets a timeout.
+/// Reads the whole answer to our request. `held` has its memory reservation. The caller sets a timeout.
 ///
-/// It copies each piece into one buffer at once. A list of pieces takes 40 bytes for each, and keeps the buffers that the
-/// connection read into.
+/// Each piece is copied into one buffer at once. A list of pieces would take 40 bytes for each, and would keep the
+/// read buffers of the connection.
 ///
-/// # Errors
-/// It breaks off, or has more than `limit_bytes`.
+/// # Errors The connection breaks, or the body is larger than `limit_bytes`.
 pub async fn read_answer<B>(mut body: B, limit_bytes: usize, held: &mut Held) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -158,7 +157,7 @@ where
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| BodyError::Broken(error.to_string()))?;
-        // Trailers say nothing here.
+        // Trailers carry no data.
         let Ok(piece) = frame.into_data() else { continue };
         if piece.len() > limit_bytes.saturating_sub(whole.len()) {
             return Err(BodyError::TooLarge { limit_bytes });
@@ -169,28 +168,28 @@ where
     Ok(whole.freeze())
 }
 
-/// The length that a body says it has.
+/// The declared length of a body.
 pub fn promised<B: Body>(body: &B) -> Option<usize> {
     let promised = body.size_hint().lower();
     (promised > 0).then(|| usize::try_from(promised).unwrap_or(usize::MAX))
 }
 
-/// A piece of so many bytes that is a whole body is kept as it is. It may keep the buffer alive that its connection read
-/// into, which is not much larger then.
+/// A piece of this size that is a whole body is not copied. It may keep the read buffer of its connection, which
+/// is not much larger then.
 const WHOLE_BYTES: usize = 128 << 10;
 
-/// The pieces of a body as one run of bytes. A large body that comes in one piece is not copied. All others are: a small
-/// piece keeps the whole buffer alive that its connection read into.
+/// Joins the pieces of a body. A large body in one piece is not copied. All others are copied, because a small
+/// piece keeps the whole read buffer of its connection.
 #[derive(Default)]
 pub struct Run {
-    /// The only piece so far, where it is large.
+    /// The only piece so far, if it is large.
     first: Bytes,
-    /// All of them otherwise.
+    /// All pieces otherwise.
     all: BytesMut,
 }
 
 impl Run {
-    /// Appends a piece, of a body that is to have `promised` bytes.
+    /// Appends a piece of a body with `promised` bytes in total.
     pub fn push(&mut self, piece: Bytes, promised: usize) {
         if self.is_empty() && piece.len() >= WHOLE_BYTES {
             self.first = piece;
@@ -205,10 +204,10 @@ impl Run {
         self.all.extend_from_slice(&piece);
     }
 
-    /// The same with room for it, which is waited for shortly.
+    /// Appends a piece after a reservation, for which it may wait briefly.
     ///
     /// # Errors
-    /// There is no room.
+    /// Memory is short.
     pub async fn take(
         &mut self,
         piece: Bytes,
@@ -217,8 +216,8 @@ impl Run {
     ) -> Result<(), NoRoom> {
         let arrived = self.len() + piece.len();
         let claim = claim(promised, arrived);
-        // The old buffer stays resident for a while beside the larger one. A body that fits only without the old one is taken
-        // all the same.
+        // The old buffer stays resident for a while beside the larger one. A body that fits only without the old
+        // buffer is accepted anyway.
         let copied = if arrived > self.all.capacity() {
             self.len()
         } else {
@@ -237,7 +236,7 @@ impl Run {
         Ok(())
     }
 
-    /// Bytes so far.
+    /// The bytes so far.
     pub fn len(&self) -> usize {
         self.as_slice().len()
     }
@@ -247,7 +246,7 @@ impl Run {
         self.as_slice().is_empty()
     }
 
-    /// What has come so far.
+    /// The content so far.
     pub fn as_slice(&self) -> &[u8] {
         if self.first.is_empty() {
             &self.all
@@ -256,7 +255,7 @@ impl Run {
         }
     }
 
-    /// The whole.
+    /// The whole content.
     pub fn freeze(self) -> Bytes {
         if self.first.is_empty() {
             self.all.freeze()
@@ -266,11 +265,11 @@ impl Run {
     }
 }
 
-/// The pieces of a body, as long as they come fast enough.
+/// The pieces of a body, as long as they arrive fast enough.
 pub struct Chunks<B> {
     body: B,
     idle_timeout: Duration,
-    /// How long the sender was waited for.
+    /// The total time of waiting for the sender.
     waited: Duration,
     received: usize,
     arriving: Arriving,
@@ -281,12 +280,12 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    /// Begins now. The account of `held` reserves room for each piece.
+    /// Starts reading. The account of `held` reserves memory for each piece.
     pub fn under(body: B, idle_timeout: Duration, held: &Held) -> Self {
         Self::new(body, idle_timeout, held.account().clone(), held.ceiling())
     }
 
-    /// The same under any ceiling.
+    /// Like [`Self::under`], with any ceiling.
     pub fn new(body: B, idle_timeout: Duration, account: Arc<Account>, ceiling: Ceiling) -> Self {
         Self {
             body,
@@ -297,7 +296,7 @@ where
         }
     }
 
-    /// The next one; `None` at the end.
+    /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let since = Instant::now();
         let pauses = Pauses {
@@ -328,8 +327,7 @@ where
         Ok(Some(data))
     }
 
-    /// How long the next piece may take where `idle` without any is too long, and so is what falls behind a pace on the
-    /// whole.
+    /// The longest wait for the next piece, given the longest pause `idle` and the least average rate `pace`.
     fn patience(&self, idle: Duration, pace: f64) -> Duration {
         let paid_for = Duration::from_secs_f64(self.received as f64 / pace);
         (idle + paid_for).saturating_sub(self.waited).min(idle)

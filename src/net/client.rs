@@ -1,4 +1,4 @@
-//! How clients reach a server: TCP or a Unix socket, with TLS where it is wanted. One connector for gRPC and HTTP.
+//! Connections of clients: TCP or Unix sockets, optionally with TLS. gRPC and HTTP share one connector.
 
 use std::future::Future;
 use std::io;
@@ -20,17 +20,17 @@ use super::stream::Stream;
 use super::tls::{TlsClient, TlsClientConfig, TlsError};
 use super::via::Proxy;
 
-/// A connection that takes longer to open is given up: the next attempt may reach another address.
+/// The timeout for opening a connection. The next attempt may reach another address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A TCP connection whose data nobody acknowledges for so long is dead. Without this a half-open connection
-/// would swallow attempts for a quarter of an hour.
+/// A TCP connection is dead if data stays unacknowledged for this long, in milliseconds. Otherwise a half-open
+/// connection would take attempts for a quarter of an hour.
 const UNACKNOWLEDGED_TIMEOUT_MS: u32 = 20_000;
 
 /// The longest head of an answer over HTTP or gRPC, in bytes.
 pub const MAX_HEAD_BYTES: u32 = 64 << 10;
 
-/// A builder of HTTP clients. They refuse heads of answers that have more than [`MAX_HEAD_BYTES`], and their timeouts work.
+/// A builder of HTTP clients. They refuse response heads of more than [`MAX_HEAD_BYTES`], and their timeouts work.
 pub fn http_client() -> Builder {
     let mut client = Client::builder(TokioExecutor::new());
     client
@@ -41,18 +41,18 @@ pub fn http_client() -> Builder {
     client
 }
 
-/// Which URLs get TLS.
+/// The use of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseTls {
-    /// None.
+    /// TLS for no URL.
     Never,
-    /// Those with `https`.
+    /// TLS for `https` URLs.
     ByScheme,
-    /// All, whatever the scheme says.
+    /// TLS for all URLs, whatever their scheme.
     Always,
 }
 
-/// Opens connections to where URLs point, or to one Unix socket.
+/// Opens connections to the hosts of URLs, or to one Unix socket.
 #[derive(Clone)]
 pub struct Connector {
     unix: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// With `unix`, every connection goes to that socket.
+    /// Creates a connector. With `unix`, every connection goes to that socket.
     pub fn new(
         unix: Option<PathBuf>,
         use_tls: UseTls,
@@ -83,16 +83,16 @@ impl Connector {
         })
     }
 
-    /// The same, through a proxy. Unix sockets are reached without it.
+    /// Adds a proxy. Unix sockets are reached without it.
     pub fn via(mut self, proxy: Option<Proxy>) -> Self {
         self.proxy = proxy.map(Arc::new);
         self
     }
 
-    /// A connection to where a URL points.
+    /// Opens a connection to the host of a URL.
     ///
     /// # Errors
-    /// It can't be opened, or not within ten seconds.
+    /// The connection fails, or takes more than 10 s.
     pub async fn connect(&self, uri: Uri) -> io::Result<Stream> {
         let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.clone().open(uri)).await;
         opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

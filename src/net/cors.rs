@@ -1,4 +1,4 @@
-//! `cors`: which pages of other origins a browser lets use a server (Fetch standard, "CORS protocol").
+//! `cors`: the pages of other origins that a browser allows to use a server (Fetch standard, "CORS protocol").
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ impl CorsConfig {
         }
     }
 
-    /// As a server that takes these methods does it; `None` where no origin is allowed. Pages may send `headers` whatever
-    /// is configured.
+    /// The CORS layer of a server with these methods; `None` without an allowed origin. Pages may always send
+    /// `headers`.
     pub fn layer<const N: usize>(&self, methods: [Method; N], headers: &[HeaderName]) -> Option<CorsLayer> {
         if self.allowed_origins.is_empty() {
             return None;
@@ -80,14 +80,14 @@ fn items(list: &Node) -> &[Node] {
     list.as_list().unwrap_or_default()
 }
 
-/// What `check` has reported is left out.
+/// The valid names. `check` has reported the others.
 fn names(names: &[String]) -> impl Iterator<Item = HeaderName> {
     names
         .iter()
         .filter_map(|name| HeaderName::try_from(name.as_str()).ok())
 }
 
-/// Whether an origin is what a pattern says; schemes and hosts come in lower case.
+/// Whether an origin matches a pattern. Browsers send schemes and hosts in lower case.
 fn matches(pattern: &str, origin: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern.eq_ignore_ascii_case(origin),

@@ -1,25 +1,25 @@
-//! File descriptors: as many as the system allows, shared by all listeners so that none takes the last ones.
+//! File descriptors: all listeners share the limit of the system, so that none takes the last descriptors.
 
 use std::sync::{Arc, LazyLock};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Semaphore;
 
-/// Descriptors that connections never take: files, logs, clients, and the first connections of each listener. A quarter
-/// where the limit is low.
+/// Descriptors that connections never take: files, logs, clients, and the first connections of each listener. A
+/// low limit reserves a quarter instead.
 const RESERVED: u64 = 4096;
 
-/// Connections of each listener that come out of the reserve: whatever happens to others, it answers.
+/// The connections that each listener takes from the reserve, so that it always answers.
 pub(super) const OWN: usize = 8;
 
-/// Raises the limit of open files as far as the system lets us, and says what it is then.
+/// Raises the limit of open files to the most that the system allows, and returns it.
 pub fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         ..limit
     };
-    // Refused: the limit stays as it is.
+    // After a refusal the limit stays unchanged.
     let _ = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Where to listen or connect: `host:port` or the path of a Unix socket.
+//! Addresses for listening and connecting: `host:port`, or the path of a Unix socket.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,9 +14,9 @@ use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 pub enum Endpoint {
     /// A TCP address. An empty host means all interfaces.
     Tcp {
-        /// Name or address, without brackets.
+        /// A name or address, without brackets.
         host: String,
-        /// Port; 0 lets the system choose.
+        /// The port; 0 lets the system choose.
         port: u16,
     },
     /// A Unix socket.
@@ -33,16 +33,16 @@ crate::choices! {
     }
 }
 
-/// Why a text is no endpoint.
+/// The error of an endpoint's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// Nothing but a host.
+    /// The text has only a host.
     #[error("missing port: write host:port, for example localhost:4317")]
     NoPort,
-    /// Nothing but a number.
+    /// The text has only a number.
     #[error("missing host: write host:port, for example localhost:{0}")]
     NoHost(u16),
-    /// What stands after the last colon is no port.
+    /// The text after the last colon is no port.
     #[error("{0:?} is no port: a port is a number from 0 to 65535")]
     BadPort(String),
     /// An IPv6 address without brackets, or brackets that don't close.
@@ -51,7 +51,7 @@ pub enum EndpointError {
     /// A URL where an address belongs.
     #[error("an address has no `{0}://` in front: write host:port or unix:/path")]
     Scheme(String),
-    /// `unix:` and nothing else.
+    /// The path after `unix:` is missing.
     #[error("missing path of the Unix socket after `unix:`")]
     NoPath,
     /// An abstract socket.
@@ -89,7 +89,7 @@ impl Endpoint {
         }
     }
 
-    /// Which transport it needs.
+    /// The transport of the endpoint.
     pub fn transport(&self) -> Transport {
         match self {
             Self::Tcp { .. } => Transport::Tcp,

@@ -1,17 +1,17 @@
-//! gRPC as both ends of OTLP need it: the methods, the headers, what stands before a message.
-//! After <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+//! The parts of gRPC that both ends of OTLP need: methods, headers and message prefixes. See
+//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, Request};
 
-/// The method by which each signal is sent, by `Signal as usize`.
+/// The method of each signal, by `Signal as usize`.
 pub const EXPORT_METHODS: [&str; 3] = [
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
     "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
 ];
 
-/// How gRPC writes its codes, by their numbers.
+/// The names of the codes, by number.
 pub const CODE_NAMES: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -34,13 +34,13 @@ pub const CODE_NAMES: [&str; 17] = [
 
 /// The `Content-Type` of calls and answers.
 pub const APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-/// How a call went: a code, in the trailers.
+/// The code of a call, in the trailers.
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// How the messages that say they are compressed are.
+/// The compression of messages that are marked as compressed.
 pub const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// How messages to anyone who sends this header may be compressed.
+/// The compressions that the sender of this header accepts.
 pub const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-/// How long the caller waits.
+/// The time limit of the caller.
 pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// Whether a request is a call.
@@ -52,20 +52,20 @@ pub fn is_call<B>(request: &Request<B>) -> bool {
         && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// What stands before a message: a byte that says whether it is compressed, and its length in 32 bits, big endian.
+/// The prefix of a message: a byte that says whether it is compressed, and its length in 32 bits, big endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// 0 or 1; another one is no prefix of gRPC's.
+    /// 0 or 1; other values are invalid.
     pub flag: u8,
-    /// Of the message, in bytes.
+    /// The length of the message, in bytes.
     pub length: u32,
 }
 
 impl Prefix {
-    /// Bytes of a prefix.
+    /// The length of a prefix, in bytes.
     pub const BYTES: usize = 5;
 
-    /// Of a message that is sent. `None`: gRPC knows none of that length.
+    /// The prefix of a message. `None` if gRPC can't express the length.
     pub fn of(is_compressed: bool, message_bytes: usize) -> Option<Self> {
         Some(Self {
             flag: is_compressed.into(),
@@ -73,7 +73,7 @@ impl Prefix {
         })
     }
 
-    /// The one that stands first, once it is there.
+    /// The prefix at the beginning of `bytes`; `None` if it is incomplete.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let [flag, length @ ..] = bytes.first_chunk::<{ Self::BYTES }>()?;
         Some(Self {
@@ -82,7 +82,7 @@ impl Prefix {
         })
     }
 
-    /// As it is sent.
+    /// The encoded prefix.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let [a, b, c, d] = self.length.to_be_bytes();
         [self.flag, a, b, c, d]

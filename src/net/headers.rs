@@ -1,4 +1,4 @@
-//! Configured request headers: checked names and values, kept out of every print.
+//! Configured request headers: checked names and values, which are never printed.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::{Node, Problems, Secret};
 
-/// Headers as configured.
+/// Headers from the configuration.
 pub type Headers = BTreeMap<String, Secret>;
 
-/// Reports names and values that are no HTTP headers, of a map at `at`. Values are not shown.
+/// Reports invalid names and values of the map at `at`, without showing the values.
 pub fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
     for (name, value) in headers {
         let at = at.child(name);
@@ -22,7 +22,7 @@ pub fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
     }
 }
 
-/// As they are sent; what `check` has reported is left out.
+/// The headers to send, without the invalid ones, which `check` has reported.
 pub fn build(headers: &Headers) -> HeaderMap {
     let pairs = headers.iter().filter_map(|(name, value)| {
         let name = HeaderName::try_from(name.as_str()).ok()?;

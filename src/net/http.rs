@@ -1,4 +1,4 @@
-//! Serving HTTP on an accepted connection: HTTP/1.1 and HTTP/2 on one port, or HTTP/2 only for gRPC.
+//! HTTP on accepted connections: HTTP/1.1 and HTTP/2 on one port, or HTTP/2 only for gRPC.
 
 mod answers;
 mod frames;
@@ -41,80 +41,82 @@ use super::stream::Peer;
 use super::yield_first::YieldFirst;
 use crate::component::{Ceiling, Context, Held};
 
-/// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB. Large ones are on the account.
+/// The largest HTTP/2 frame. 1 MiB halves the cost of a hop compared with the default of 16 KiB. Large frames
+/// reserve memory.
 pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
-/// A full frame may be on the way in one stream before the sender must wait: a request of most senders.
+/// The receive window of a stream: one full frame, which holds a request of most senders.
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
-/// What all streams of a connection may have on the way: the most that an unread connection costs.
+/// The receive window of a connection: the most memory that its unread data takes.
 pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
-/// Readers send forms and small messages.
+/// The stream and connection windows for readers, which send forms and small messages.
 const READER_WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
-/// Streams at a time unless configured. SDKs use one; gateways a few dozen.
+/// The default limit of concurrent streams. SDKs use one; gateways a few dozen.
 pub const HTTP2_MAX_STREAMS: u32 = 200;
-/// A head of senders'. Telemetry needs a few hundred bytes, and what stands in between adds tokens.
+/// The largest request head of a sender. Telemetry needs a few hundred bytes, and proxies add tokens.
 const MAX_HEAD_BYTES: u32 = 64 << 10;
-/// A head of readers'. Long queries and many selectors come as forms.
+/// The largest request head of a reader. Long queries and many selectors come as forms.
 const MAX_READER_HEAD_BYTES: u32 = 16 << 10;
-/// The least that HTTP/2 allows. A frame is read as a whole, whatever the windows are.
+/// The smallest limit that HTTP/2 allows. A frame is read as a whole, whatever the windows.
 const READER_FRAME_BYTES: u32 = 16 << 10;
-/// Time that streams get to finish after the connection's age is up, unless configured.
+/// The default time for streams to finish after the maximum age of the connection.
 const DEFAULT_AGE_GRACE: Duration = Duration::from_secs(30);
-/// Time that an idle peer gets to close the connection when it is asked to.
+/// The time for an idle peer to close the connection after a request to do so.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
-/// The same where others wait for the place of the connection: it is told, no more.
+/// The same time while other connections wait for the slot. The peer gets the notice only.
 const CROWDED_GRACE: Duration = Duration::from_millis(1);
-/// A connection without a request for so long makes room for others where connections are short.
+/// The idle time after which a connection may be closed for others, if connections are short.
 const EXPENDABLE_AFTER: Duration = Duration::from_secs(2);
-/// The same of a reader's that has had no second request: probes of health are to be answered at once.
+/// The same for a reader with at most one request so far: health probes must be answered at once.
 const READER_UNUSED_AFTER: Duration = Duration::from_millis(50);
-/// A sender keeps its connection as long without a request, unless configured: SDKs send once a minute.
+/// The default idle time of a sender's connection. SDKs send once a minute.
 pub const SENDER_IDLE: Duration = Duration::from_secs(300);
-/// A reader keeps its connection as long without a request, unless configured: Prometheus scrapes once a minute.
+/// The default idle time of a reader's connection. Prometheus scrapes once a minute.
 pub const READER_IDLE: Duration = Duration::from_secs(120);
-/// A reader that takes nothing of its answer for so long is cut off, unless configured.
+/// The default time after which a reader that takes no byte of its answer is cut off.
 pub const READER_STALL: Duration = Duration::from_secs(30);
-/// Silence after which a reader is pinged: streams of those that are gone end.
+/// The silence after which a reader is pinged, to detect streams whose readers have vanished.
 const READER_PING: Duration = Duration::from_secs(60);
 
-/// How a connection is served.
+/// The options of connections.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Refuse HTTP/1.1: gRPC needs HTTP/2.
+    /// Whether HTTP/1.1 is refused: gRPC needs HTTP/2.
     pub http2_only: bool,
-    /// HTTP/2 streams at a time.
+    /// The limit of concurrent HTTP/2 streams.
     pub max_concurrent_streams: u32,
-    /// HTTP/2: what the peer may have on the way in a stream, and in all of them together.
+    /// HTTP/2: the receive windows of a stream and of a connection, in bytes.
     pub windows: (u32, u32),
-    /// HTTP/2: the largest frame of the peer's.
+    /// HTTP/2: the largest frame from the peer, in bytes.
     pub max_frame_bytes: u32,
-    /// A connection gives way to others after so many bytes read.
+    /// The bytes to read before the connection yields to others.
     pub turn_bytes: usize,
-    /// The largest head of a request: its path and its headers.
+    /// The largest head of a request in bytes: its path and headers.
     pub max_head_bytes: u32,
-    /// Time for the first request's headers. A connection over HTTP/1.1 has `max_idle`, where that is more, for the others.
+    /// The timeout for the headers of the first request. Later requests over HTTP/1.1 have `max_idle`, if that is
+    /// longer.
     pub header_timeout: Duration,
-    /// HTTP/2: silence after which the peer is pinged.
+    /// HTTP/2: the silence after which the peer is pinged.
     pub ping_interval: Option<Duration>,
-    /// HTTP/2: how long a ping may stay unanswered.
+    /// HTTP/2: the timeout of a ping.
     pub ping_timeout: Duration,
-    /// A connection without a request for so long is asked to go. One that has not sent any yet gets `header_timeout`.
+    /// The idle time after which the peer is asked to close. Before the first request, `header_timeout` applies.
     pub max_idle: Option<Duration>,
-    /// Where all connections are taken, one without a request for so long makes room for another. One that has had only
-    /// one request, or none, goes before those that are used again and again, which have 2 s.
+    /// The idle time after which a connection may be closed for others, if all slots are in use. It applies to
+    /// connections with at most one request so far. Those with more requests have 2 s.
     pub unused_after: Duration,
-    /// Age at which a connection is asked to go, so that clients spread over new replicas.
+    /// The age at which the peer is asked to close, so that clients spread over new replicas.
     pub max_age: Option<Duration>,
-    /// Time that running requests get after that.
+    /// The time for running requests to finish after `max_age`.
     pub max_age_grace: Option<Duration>,
-    /// A connection whose peer takes nothing of an answer for so long is cut. Answers that may be large need it.
+    /// The time after which a connection is cut if its peer takes no byte of an answer. Large answers need it.
     pub max_stall: Option<Duration>,
     /// HTTP/1.1: whether a connection serves more than one request.
     pub keeps_alive: bool,
-    /// Names that requests may ask for besides addresses and `localhost`; `None`: any name.
+    /// The host names that requests may use besides addresses and `localhost`; `None`: any name.
     pub allowed_hosts: Option<Arc<[String]>>,
-    /// Whose calls are measured, if they are.
+    /// The labels of measured calls; `None`: calls are not measured.
     pub measured: Option<Arc<Measured>>,
-    /// Who counts refused requests, and has large heads on its account.
+    /// The component that counts refused requests, with the memory account of large heads.
     pub served_by: Arc<ServedBy>,
 }
 
@@ -125,7 +127,7 @@ impl Default for HttpConfig {
             max_concurrent_streams: HTTP2_MAX_STREAMS,
             windows: (HTTP2_STREAM_WINDOW_BYTES, HTTP2_CONNECTION_WINDOW_BYTES),
             max_frame_bytes: HTTP2_FRAME_BYTES,
-            // Most bytes are those of bodies, which are not decoded here.
+            // Most bytes belong to bodies, which are not decoded here.
             turn_bytes: 128 << 10,
             max_head_bytes: MAX_HEAD_BYTES,
             header_timeout: Duration::from_secs(60),
@@ -145,13 +147,13 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
-    /// For readers of pages: those who are idle or take nothing of their answers are cut off. Streams go on while their
-    /// readers answer pings.
+    /// Options for readers of pages. Readers that are idle or take nothing of their answers are cut off. Streams
+    /// continue while their readers answer pings.
     pub fn pages() -> Self {
         Self {
             windows: READER_WINDOWS,
             max_frame_bytes: READER_FRAME_BYTES,
-            // Most bytes are those of heads, which are decoded here.
+            // Most bytes belong to heads, which are decoded here.
             turn_bytes: 32 << 10,
             max_head_bytes: MAX_READER_HEAD_BYTES,
             max_idle: Some(READER_IDLE),
@@ -162,8 +164,8 @@ impl HttpConfig {
         }
     }
 
-    /// The same, and a listener of this machine alone answers to no names but `localhost` and these: a page in a browser
-    /// can give its own name any address.
+    /// Limits the host names of a loopback listener to `localhost` and `allowed_hosts`. A page in a browser can
+    /// let its own name resolve to any address.
     pub fn guarded(self, at: &Listener, allowed_hosts: &[String]) -> Self {
         Self {
             allowed_hosts: at.local().is_loopback().then(|| allowed_hosts.into()),
@@ -171,7 +173,7 @@ impl HttpConfig {
         }
     }
 
-    /// The same for a receiver, and its calls are measured where somebody wants to know.
+    /// Options for a receiver. Its calls are measured if detailed metrics are on.
     pub fn of_receiver(
         self,
         base: &Context,
@@ -188,7 +190,7 @@ impl HttpConfig {
     }
 }
 
-/// Serves HTTP on every connection of a listener: [`serve`] in a [`Server`].
+/// Serves HTTP on every connection of a listener, with [`serve`] in a [`Server`].
 pub fn start<S, F, B>(listener: Listener, limits: ConnectionLimits, config: HttpConfig, service: S) -> Server
 where
     S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -207,8 +209,8 @@ where
     server
 }
 
-/// Answers the requests of a connection until the peer closes it or the server stops; then requests that have begun
-/// are finished and no new ones are taken.
+/// Answers the requests of a connection until the peer closes it or the server stops. At the stop, running
+/// requests finish and new ones are refused.
 pub async fn serve<S, F, B>(connection: Connection, config: &HttpConfig, service: S)
 where
     S: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -307,7 +309,7 @@ where
         serving.as_mut().graceful_shutdown();
         let cut = async {
             sleep(grace).await;
-            // What came before the peer knew.
+            // These requests came before the peer knew.
             if activity.is_busy() {
                 sleep(Some(grace_of_requests)).await;
             }
@@ -318,7 +320,7 @@ where
         };
     }
     if let Some(Err(error)) = outcome {
-        // HTTP has answered it itself.
+        // The HTTP library has answered it itself.
         if error
             .downcast_ref::<hyper::Error>()
             .is_some_and(hyper::Error::is_parse)
@@ -329,18 +331,18 @@ where
     }
 }
 
-/// Whether a connection has requests, and since when it has none. Requests pay two atomic operations for it; anyone who
-/// waits looks when it could be long enough.
+/// Whether a connection has requests, and its idle time. Requests pay two atomic operations for it. Waiters check
+/// when the limit may be reached.
 struct Activity {
     served_by: Arc<ServedBy>,
-    /// The connection's beginning.
+    /// The start of the connection.
     began: Instant,
     requests: AtomicUsize,
-    /// Requests whose bodies are waited for, which are not among `requests`.
+    /// Requests that wait for their bodies. They are not in `requests`.
     waiting: AtomicUsize,
-    /// Requests that have ever begun.
+    /// All requests so far.
     begun: AtomicUsize,
-    /// When the last request ended, in milliseconds after the beginning.
+    /// The end of the last request, in milliseconds after the start.
     last_ms: AtomicU64,
     /// Whether the peer may still be sending when the connection ends.
     may_send: AtomicBool,
@@ -349,11 +351,11 @@ struct Activity {
 /// One request of a connection, until its answer is sent.
 struct Busy(Arc<Activity>);
 
-/// In the extensions of a reader's request whose body has not come yet.
+/// Marks a reader's request whose body is incomplete, in its extensions.
 #[derive(Clone)]
 pub(crate) struct Unfinished(Arc<Activity>);
 
-/// While this lives the connection counts as idle: it is the peer's turn.
+/// While it exists the connection counts as idle, because the peer must act.
 pub(crate) struct Waiting(Arc<Activity>);
 
 impl Unfinished {
@@ -403,7 +405,7 @@ impl Activity {
         self.requests.fetch_sub(1, SeqCst);
     }
 
-    /// Notes that the peer is asked to go: one that has no request has sent all of the last one.
+    /// Records that the peer is asked to close. A peer without a request has sent all of its last one.
     fn ask_to_go(&self) {
         if !self.is_busy() {
             self.may_send.store(false, SeqCst);
@@ -414,18 +416,18 @@ impl Activity {
         self.requests.load(SeqCst) > 0
     }
 
-    /// Whether there is no request, and none is on its way, nor the rest of one that was refused.
+    /// Whether no request is running or arriving, and no rest of a refused request is arriving.
     fn is_unused(&self) -> bool {
         let may_come = !self.has_begun() || self.may_send.load(SeqCst);
         !self.is_busy() && (!may_come || self.idle_for() >= EXPENDABLE_AFTER)
     }
 
-    /// Requests whose answers are not sent yet.
+    /// Requests without a sent answer.
     fn unanswered(&self) -> usize {
         self.requests.load(SeqCst) + self.waiting.load(SeqCst)
     }
 
-    /// How long there has been no request.
+    /// The time without a request.
     fn idle_for(&self) -> Duration {
         match self.requests.load(SeqCst) {
             0 => (self.began + Duration::from_millis(self.last_ms.load(SeqCst))).elapsed(),
@@ -440,8 +442,8 @@ impl Activity {
         }
     }
 
-    /// Returns when there has been no request for too long, and how long the peer gets to go. Where memory is short there
-    /// is no request now.
+    /// Waits until the connection is idle for too long, and returns the time for the peer to close. While memory
+    /// is over its limit, an unused connection is idle at once.
     async fn idle(&self, config: &HttpConfig, crowd: &Notify, over_memory: &Notify) -> Duration {
         loop {
             let expendable_after = self.expendable_after(config);
@@ -467,7 +469,7 @@ impl Activity {
                     if self.idle_for() >= self.expendable_after(config) {
                         return CROWDED_GRACE;
                     } else {
-                        // It has work again: another one is to go.
+                        // This connection has work again, so another one must close.
                         crowd.notify_one()
                     }
                 }
@@ -478,7 +480,7 @@ impl Activity {
 }
 
 impl Busy {
-    /// Counts the request as refused, if its answer says why.
+    /// Counts a refused request, if its answer has the reason.
     fn note<B>(&self, answer: &Response<B>) {
         if let Some(why) = Why::of(answer) {
             self.0.served_by.count(why);
@@ -492,7 +494,7 @@ impl Drop for Busy {
     }
 }
 
-/// For ever where no limit is set.
+/// Sleeps forever without a duration.
 async fn sleep(duration: Option<Duration>) {
     match duration {
         Some(duration) => tokio::time::sleep(duration).await,
@@ -507,7 +509,7 @@ fn builder(config: &HttpConfig) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .keep_alive(config.keeps_alive)
         .max_buf_size(config.max_head_bytes as usize)
-        // It runs while the connection waits for its next request, too.
+        // The timer also runs while the connection waits for its next request.
         .header_read_timeout(config.header_timeout.max(config.max_idle.unwrap_or_default()));
     builder
         .http2()

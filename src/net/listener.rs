@@ -1,4 +1,4 @@
-//! Listening sockets: TCP or Unix, bound once, accepted from by a [`Server`](super::Server).
+//! Listening sockets, TCP or Unix. A [`Server`](super::Server) accepts their connections.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,31 +10,31 @@ use super::endpoint::Endpoint;
 use super::stream::{Credentials, Peer, Stream};
 use super::unix::{SocketFile, SocketFileConfig};
 
-/// Why an endpoint could not be listened on.
+/// The error of listening on an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address is taken, not ours, or can't be resolved.
+    /// The address is in use, not local, or can't be resolved.
     #[error("can't listen on {endpoint}: {source}{}", remedy(.source))]
     Bind {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Something failed with a socket file.
+    /// An operation on a socket file failed.
     #[error("can't {action} the socket {path}: {source}{}", remedy(.source))]
     SocketFile {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file that is no socket stands in the way.
+    /// Another kind of file has the path of the socket.
     #[error("{0} exists and is no socket: move it away or choose another path")]
     NotASocket(PathBuf),
-    /// Another process listens there.
+    /// Another process listens on the socket.
     #[error("another process listens on {0}: stop it or choose another path")]
     InUse(PathBuf),
 }
@@ -63,12 +63,13 @@ enum Socket {
     Unix(UnixListener, SocketFile, SocketFileConfig),
 }
 
-/// Connections that wait to be accepted; the system has a limit of its own, usually the same. Beyond it the first packet of
-/// a connection is dropped, and its sender tries again after a second. The library's 128 are less than a fleet that comes back.
+/// Connections that wait to be accepted. The system has a limit of its own, usually the same. Beyond it the system
+/// drops the first packet of a connection, and its sender retries after a second. The library's 128 are too few
+/// for a reconnecting fleet.
 const BACKLOG: i32 = 4096;
 
 impl Listener {
-    /// Binds the endpoint. `file` matters for Unix sockets only.
+    /// Binds the endpoint. `file` applies to Unix sockets only.
     pub async fn bind(endpoint: &Endpoint, file: &SocketFileConfig) -> Result<Self, ListenError> {
         match endpoint {
             Endpoint::Tcp { host, port } => {
@@ -99,7 +100,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens; the port is the one that the system chose where 0 was asked for.
+    /// The address that it listens on. The port is the chosen one if 0 was configured.
     pub fn local(&self) -> &Endpoint {
         &self.local
     }
@@ -108,7 +109,7 @@ impl Listener {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Answers are small and awaited; Nagle would hold them back for an ACK.
+                // Answers are small and awaited; Nagle's algorithm would hold them back for an ACK.
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }
@@ -128,14 +129,14 @@ impl Listener {
     }
 }
 
-/// The connection is closed before a byte of it is read.
+/// Logs a refused process. The connection closes before a byte of it is read.
 fn turn_away(file: &SocketFile, peer: Option<Credentials>) {
     let socket = file.path().display().to_string();
     tracing::debug!(socket, ?peer, "turned away: not an allowed user or group");
     metrics::counter!("tidegate_socket_turned_away_total", "socket" => socket).increment(1);
 }
 
-/// An empty host is every interface, of IPv4 as well where the system has IPv6 (as in the Collector).
+/// Binds TCP. An empty host means every interface, for IPv4 and IPv6 (as in the Collector).
 async fn bind_tcp(host: &str, port: u16) -> io::Result<TcpListener> {
     if !host.is_empty() {
         return TcpListener::bind((host, port)).await;

@@ -1,5 +1,5 @@
-//! Durations and sizes of calls, under the names of OpenTelemetry's instrumentation of HTTP and gRPC. Measured at level
-//! `detailed` of the gateway's own metrics only.
+//! Durations and sizes of calls, with the names of OpenTelemetry's HTTP and gRPC instrumentation. They are
+//! measured only at level `detailed` of the gateway's own metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,20 +12,20 @@ use tonic::Code;
 use super::Endpoint;
 use super::grpc::{CODE_NAMES, EXPORT_METHODS, GRPC_STATUS, is_call};
 
-/// What clients may say at will becomes no label: it is called this.
+/// The label for text that clients choose freely.
 const OTHER: &str = "_OTHER";
 
-/// A server, as it is configured: ours, or the one that we send to.
+/// A configured server: ours, or the peer of an exporter.
 #[derive(Clone, Debug)]
 pub struct Measured {
     address: SharedString,
-    /// A Unix socket has none.
+    /// The port; `None` for a Unix socket.
     port: Option<SharedString>,
     scheme: &'static str,
 }
 
 impl Measured {
-    /// A server of ours.
+    /// The labels of our server.
     pub fn server(at: &Endpoint, is_secure: bool) -> Arc<Self> {
         let (address, port) = match at {
             Endpoint::Tcp { host, port } => (host.clone(), Some(port.to_string().into())),
@@ -38,7 +38,7 @@ impl Measured {
         })
     }
 
-    /// The server of a URL.
+    /// The labels of the server of a URL.
     pub fn peer(url: &Uri) -> Self {
         let is_secure = url.scheme_str() == Some("https");
         let default = if is_secure { 443 } else { 80 };
@@ -81,7 +81,7 @@ impl Measured {
         labels
     }
 
-    /// A request of HTTP that we sent was answered with a status, or not at all.
+    /// Records the end of our HTTP request; `status` is `None` without an answer.
     pub fn http_sent(&self, began: Instant, status: Option<u16>, version: Version, bytes: u64) {
         let outcome = match status {
             Some(status) => Label::new("http.response.status_code", status.to_string()),
@@ -92,13 +92,13 @@ impl Measured {
         metrics::histogram!("http.client.request.duration", labels).record(began.elapsed().as_secs_f64());
     }
 
-    /// A call of gRPC that we made is over.
+    /// Records the end of our gRPC call.
     pub fn rpc_sent(&self, began: Instant, method: &str, code: Code) {
         let labels = self.rpc_labels(method, code);
         metrics::histogram!("rpc.client.call.duration", labels).record(began.elapsed().as_secs_f64());
     }
 
-    /// A request comes in.
+    /// Begins the measurement of an incoming request.
     pub fn begin<B: Body>(self: &Arc<Self>, request: &Request<B>) -> Call {
         Call {
             server: self.clone(),
@@ -112,7 +112,7 @@ impl Measured {
     }
 }
 
-/// A request that came in, until it is answered.
+/// An incoming request, until its answer.
 pub struct Call {
     server: Arc<Measured>,
     began: Instant,
@@ -120,12 +120,12 @@ pub struct Call {
     method: Method,
     path: String,
     version: Version,
-    /// Where the client has said so.
+    /// The length of the body, if the client declared it.
     bytes: Option<u64>,
 }
 
 impl Call {
-    /// It is answered.
+    /// Records the answer.
     pub fn end<B>(self, answer: &Response<B>) {
         let took = self.began.elapsed().as_secs_f64();
         if self.is_rpc {
@@ -141,7 +141,7 @@ impl Call {
     }
 }
 
-/// What failed says so in its headers; what succeeded says so behind its answer.
+/// The code of an answer. Errors have it in the headers, successes in the trailers.
 fn grpc_code(headers: &HeaderMap) -> Code {
     headers
         .get(GRPC_STATUS)

@@ -1,4 +1,4 @@
-//! `include_metadata`: which headers of a request stay with the data that it brought.
+//! `include_metadata`: the headers of a request that stay with its data.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::config::{Decode, Node, Problems, TypeHelp};
 /// `true`, `false`, or a list of names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum IncludeMetadata {
-    /// None.
+    /// No headers.
     #[default]
     None,
-    /// All but those that are about the one request, its connection and its body.
+    /// All headers except those of the single request, its connection and its body.
     All,
-    /// These.
+    /// These headers.
     Only(Vec<HeaderName>),
 }
 
-/// Headers that say nothing of the sender or differ at every request: were they kept, no two batches could be joined.
+/// Headers that don't identify the sender or differ in every request. With them, no two batches could be joined.
 const OF_THE_REQUEST: [&str; 14] = [
     "accept",
     "accept-encoding",
@@ -38,7 +38,7 @@ const OF_THE_REQUEST: [&str; 14] = [
 ];
 
 impl IncludeMetadata {
-    /// What is to be kept of a request's headers; `None` where that is nothing.
+    /// The headers to keep; `None` if there are none.
     pub fn of(&self, headers: &HeaderMap) -> Option<Arc<ClientMetadata>> {
         let is_kept = |name: &HeaderName| match self {
             Self::None => false,

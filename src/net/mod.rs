@@ -1,7 +1,7 @@
 //! The network, shared by servers and clients: endpoints, listeners, TLS, limits, decompression.
 //!
-//! A server is three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers use [`http::serve`] as the body of
-//! their handler. What readers ask for (health, the API, scrapes, the gateway's own metrics) is served by `pages`.
+//! A server takes three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers use [`http::serve`]
+//! in their handler. `pages` serves readers: health, the API, scrapes, the gateway's own metrics.
 
 pub mod accept;
 pub mod auth;
@@ -46,7 +46,7 @@ pub use unix::{FileMode, Owner, SocketFile, SocketFileConfig};
 
 use crate::config::WithoutEffect;
 
-/// Options of the Collector's servers and clients that can mean nothing here.
+/// Options of the Collector's servers and clients that have no effect here.
 pub const BUFFER_SIZES: &WithoutEffect = &[
     ("read_buffer_size", "buffers grow and shrink with what is read"),
     (
@@ -55,13 +55,13 @@ pub const BUFFER_SIZES: &WithoutEffect = &[
     ),
 ];
 
-/// Extensions of the Collector that stand between a server and its requests: refused.
+/// Options for the Collector's server middleware, which the configuration refuses.
 pub const SERVER_MIDDLEWARES: &[(&str, &str)] = &[(
     "middlewares",
     "no extension stands between requests and the receiver: take it out, and limit by `max_connections`, the processor `memory_limiter`, or a proxy in front",
 )];
 
-/// The same of clients.
+/// The same for clients.
 pub const CLIENT_MIDDLEWARES: &[(&str, &str)] = &[(
     "middlewares",
     "no extension stands between the exporter and its requests: take it out; `headers`, `auth`, `sending_queue` and `retry_on_failure` say how requests go out",

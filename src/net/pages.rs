@@ -1,5 +1,6 @@
-//! The HTTP server of all that readers ask for: health, the API, scrapes, the gateway's own metrics. Pages by GET, HEAD or a
-//! posted form, streams of events, gRPC where a component speaks it; TLS, authentication and CORS where configured.
+//! The HTTP server for readers: health, the API, scrapes, the gateway's own metrics. It serves pages by GET, HEAD
+//! or a posted form, event streams, and gRPC if the component supports it. TLS, authentication and CORS are
+//! optional.
 
 mod answers;
 mod room;
@@ -47,51 +48,51 @@ use crate::net::{
     TlsServerConfig, tls,
 };
 
-/// People, probes, and those who watch.
+/// The default limit of connections: people, probes and watchers.
 pub(crate) const MAX_CONNECTIONS: usize = 512;
 
-/// A longer form, or gRPC request, is refused.
+/// The largest form or gRPC request, in bytes.
 const MAX_FORM: usize = 256 << 10;
 
-/// So much of it needs no room: queries are answered above the limit of memory, too.
+/// The part of a form without a reservation. Queries are answered above the memory limit, too.
 const FREE_FORM: usize = 4 << 10;
 
-/// Parameters of a request, in its form and behind its path. One of a byte takes a hundred when it is read.
+/// The most parameters of a request, in its form and query. A parameter of one byte takes a hundred in memory.
 const MAX_PARAMETERS: usize = 1000;
 
-/// Requests at a time on a connection of those who read pages.
+/// The limit of concurrent requests on a connection of a reader.
 const MAX_STREAMS: u32 = 16;
 
-/// Time for a form, or a gRPC request, to come.
+/// The timeout for a form or a gRPC request.
 const FORM_TIME: Duration = Duration::from_secs(10);
 
-/// What a page of another origin may send whatever is configured.
+/// Headers that pages of other origins may always send.
 const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE];
 
-/// An answer on its way.
+/// An answer in progress.
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
-/// Where to listen, who may ask, and how much.
+/// The address, the access and the limits of a server.
 pub(crate) struct ServerConfig<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) socket: &'a SocketFileConfig,
     pub(crate) tls: Option<&'a TlsServerConfig>,
     pub(crate) auth: Option<&'a AuthConfig>,
-    /// Names by which it is asked besides `localhost`, where it listens on this machine alone.
+    /// The host names of a loopback listener besides `localhost`.
     pub(crate) allowed_hosts: &'a [String],
     pub(crate) max_connections: usize,
-    /// Of one address; unset: a quarter of them.
+    /// The limit for one address; unset: a quarter of all connections.
     pub(crate) max_connections_per_peer: Option<NonZeroUsize>,
-    /// What all answers that are on their way may take; unset: a sixteenth of the memory limit, 64 MiB at most.
+    /// The limit of all unsent answers in bytes; unset: a sixteenth of the memory limit, at most 64 MiB.
     pub(crate) max_answer_bytes: Option<usize>,
     /// Headers of every answer.
     pub(crate) headers: HeaderMap,
-    /// How connections are served; `max_concurrent_streams` is what the pages say.
+    /// The options of connections. `Pages::max_streams` overrides `max_concurrent_streams`.
     pub(crate) serving: HttpConfig,
 }
 
 impl<'a> ServerConfig<'a> {
-    /// Anybody may ask, within the usual limits.
+    /// A server for everybody, with the default limits.
     pub(crate) fn at(endpoint: &'a Endpoint, socket: &'a SocketFileConfig) -> Self {
         Self {
             endpoint,
@@ -108,39 +109,39 @@ impl<'a> ServerConfig<'a> {
     }
 }
 
-/// Why a server does not start.
+/// The error of starting a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    /// Its certificate or key can't be used.
+    /// The certificate or the key is unusable.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// It can't listen.
+    /// The endpoint can't be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
 }
 
-/// What a server serves.
+/// The content of a server.
 #[async_trait]
 pub(crate) trait Pages: Send + Sync + 'static {
-    /// How a client may ask for a page.
+    /// The requests that it accepts.
     fn takes(&self) -> Takes;
 
-    /// How a client may ask for the page of a path, where that differs.
+    /// The requests that the path accepts, if it differs.
     fn takes_at(&self, _path: &str) -> Takes {
         self.takes()
     }
 
-    /// Which pages of other origins may ask.
+    /// The CORS options.
     fn cors(&self) -> Option<&CorsConfig> {
         None
     }
 
-    /// Requests at a time on one connection. Clients of gRPC have one connection for all they ask.
+    /// The limit of concurrent requests on one connection. gRPC clients use one connection for all requests.
     fn max_streams(&self) -> u32 {
         MAX_STREAMS
     }
 
-    /// The page that a request asks for.
+    /// The answer to a page request.
     async fn page(&self, request: Request) -> Answer;
 
     /// The answer to a gRPC request.
@@ -149,14 +150,14 @@ pub(crate) trait Pages: Send + Sync + 'static {
     }
 }
 
-/// A server that is started and stopped with its component.
+/// A server that starts and stops with its component.
 #[derive(Default)]
 pub(crate) struct PageServer {
     running: Mutex<Option<Server>>,
 }
 
 impl PageServer {
-    /// Binds and serves.
+    /// Binds the endpoint and starts to serve.
     pub(crate) async fn start(
         &self,
         base: &Context,
@@ -176,7 +177,7 @@ impl PageServer {
         Ok(())
     }
 
-    /// See [`Server::stop`].
+    /// Stops the server; see [`Server::stop`].
     pub(crate) async fn stop(&self, deadline: Instant) {
         let running = self.lock().take();
         if let Some(server) = running {
@@ -194,10 +195,10 @@ impl PageServer {
     }
 }
 
-/// Serves `pages` to anybody, outside any component: `id` stands for them in the gateway's own metrics.
+/// Serves `pages` to everybody, outside any component. `id` identifies them in the gateway's own metrics.
 ///
 /// # Errors
-/// It can't listen.
+/// The endpoint can't be bound.
 pub(crate) async fn serve(
     id: &Arc<str>,
     config: ServerConfig<'_>,
@@ -213,7 +214,7 @@ pub(crate) async fn serve(
     handler.open(config).await
 }
 
-/// What stands between requests and pages.
+/// Handles requests before they reach the pages.
 struct Handler {
     auth_gate: AuthGate,
     room: Arc<Room>,
@@ -265,7 +266,7 @@ impl Handler {
             Ok(client) => client,
             Err(refused) => return refusal(refused, is_call(&request)),
         };
-        // What the body takes, until there is an answer.
+        // The reservation of the body, until the answer exists.
         let mut body = Held::new(self.served_by.memory.clone());
         if is_call(&request) {
             if let Some(client) = client {
@@ -285,7 +286,7 @@ impl Handler {
     }
 }
 
-/// A body, unless it takes too long. Until it has come its connection makes room for others where they are short.
+/// Reads a body within its timeout. Meanwhile the connection may be closed for others if connections are short.
 async fn in_time(head: &http::request::Parts, body: Incoming, held: &mut Held) -> Result<Bytes, Broken> {
     let _waiting = head.extensions.get().map(Unfinished::wait);
     let reading = async {
@@ -310,7 +311,7 @@ async fn in_time(head: &http::request::Parts, body: Incoming, held: &mut Held) -
     timeout(FORM_TIME, reading).await.unwrap_or(Err(Broken::TimedOut))
 }
 
-/// A gRPC request that has come as a whole, in time.
+/// Reads a whole gRPC request within its timeout.
 async fn called(
     request: http::Request<Incoming>,
     held: &mut Held,
@@ -320,7 +321,7 @@ async fn called(
     Ok(http::Request::from_parts(head, Full::new(body)))
 }
 
-/// What a client is told whose gRPC request did not come.
+/// The answer to a gRPC request whose body failed.
 fn broken_call(why: &Broken) -> tonic::Status {
     match why {
         Broken::TimedOut => {
@@ -333,7 +334,7 @@ fn broken_call(why: &Broken) -> tonic::Status {
     }
 }
 
-/// What a client is told whose form did not come.
+/// The answer to a form whose body failed.
 fn broken_form(why: &Broken) -> Answer {
     match why {
         Broken::NoRoom(_) | Broken::TooSlow => busy(&why.to_string()),
@@ -348,7 +349,7 @@ fn broken_form(why: &Broken) -> Answer {
     }
 }
 
-/// The answer. Where it refuses its request and does not say why, its status does.
+/// Adds the reason of a refusal to an answer, from its status if necessary.
 fn told(answer: Answer) -> Answer {
     let is_said = Why::of(&answer).is_some();
     match by_status(&answer).filter(|_| !is_said) {
@@ -357,7 +358,7 @@ fn told(answer: Answer) -> Answer {
     }
 }
 
-/// Why a page refuses what it was asked. What it could not do for now, it does not refuse.
+/// The reason of a refusal by its status. A temporary failure is no refusal.
 fn by_status(answer: &Answer) -> Option<Why> {
     let code = answer.headers().get(GRPC_STATUS);
     if let Some(code) = code.map(|code| Code::from_bytes(code.as_bytes())) {
@@ -375,7 +376,7 @@ fn by_status(answer: &Answer) -> Option<Why> {
     }
 }
 
-/// The answer, its bytes on the books until they are sent; a refusal where there is no room. Streams have none.
+/// Reserves the bytes of an answer until they are sent, or refuses the request. Streams need no reservation.
 async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>, is_call: bool) -> Answer {
     if http_body::Body::size_hint(answer.body()).exact().is_none() {
         return answer;
@@ -400,7 +401,7 @@ async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>, is_ca
     }
 }
 
-/// The answer to a client that may not ask.
+/// The answer to a client without access.
 fn refusal(refused: NotAdmitted, is_call: bool) -> Answer {
     let is_for_now = refused.retry_after().is_some();
     let NotAdmitted { why, challenge } = refused;
@@ -416,16 +417,16 @@ fn refusal(refused: NotAdmitted, is_call: bool) -> Answer {
     }
 }
 
-/// How a client may ask.
+/// The requests that a path accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// By path alone: GET and HEAD.
+    /// GET and HEAD, without parameters in a form.
     Paths,
-    /// Also by a posted form.
+    /// Also a posted form.
     Forms,
-    /// As Prometheus's API has it: GET alone.
+    /// Only GET, as in Prometheus's API.
     Get,
-    /// As Prometheus's API has it: GET, or a posted form.
+    /// GET or a posted form, as in Prometheus's API.
     GetOrForm,
 }
 
@@ -449,27 +450,27 @@ impl Takes {
     }
 }
 
-/// What a client asks for.
+/// A page request.
 #[derive(Clone)]
 pub(crate) struct Request {
     /// The path.
     pub(crate) path: String,
-    /// What is in a posted form, then what stands behind the path.
+    /// The parameters of the form, then those of the query.
     pub(crate) form: Vec<(String, String)>,
     /// Its headers.
     pub(crate) headers: HeaderMap,
-    /// The client that asks, if the gateway can identify it: by its user or token, else by an address that it does not share.
+    /// The identity of the client, if known: its user or token, or else an address that it does not share.
     pub(crate) client: Option<SenderKey>,
-    /// When it came.
+    /// The time of its arrival.
     pub(crate) came: Instant,
-    /// How long its answer is waited for.
+    /// The time that the client waits for its answer.
     pub(crate) patience: Patience,
-    /// What its answer may take while it is made.
+    /// The memory limit for creating its answer, in bytes.
     pub(crate) max_bytes: usize,
 }
 
 impl Request {
-    /// One that comes now.
+    /// A request that arrives now.
     pub(crate) fn of(path: &str, form: Vec<(String, String)>) -> Self {
         Self {
             path: path.to_owned(),
@@ -540,7 +541,7 @@ async fn answer(
     }
 }
 
-/// Whether a posted body is a form; one without a type is taken for one.
+/// Whether a posted body is a form. A body without a type counts as one.
 fn is_form(headers: &HeaderMap) -> bool {
     let Some(of) = headers.get(CONTENT_TYPE) else {
         return true;

@@ -1,4 +1,4 @@
-//! How many connections each address has, so that none takes all of a listener.
+//! Limits the connections of each address, so that none takes all connections of a listener.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::stream::Peer;
 /// The connections of each address.
 pub(super) type Peers = Shares<IpAddr>;
 
-/// Counts a connection until the share is dropped; `None`: its address has as many as it may. Addresses of this machine
-/// count where `most` is configured.
+/// Counts a connection until the share is dropped. `None` means that its address has its maximum. Addresses of
+/// this machine count only if `most` is configured.
 pub(super) fn enter(peers: &Arc<Peers>, peer: Peer, most: PerPeer) -> Option<Share<IpAddr>> {
     let of = counted(peer).or_else(|| local(peer).filter(|_| most.is_configured));
     let most = Most {
@@ -20,15 +20,15 @@ pub(super) fn enter(peers: &Arc<Peers>, peer: Peer, most: PerPeer) -> Option<Sha
     peers.take(1, of, most).ok()
 }
 
-/// How many connections one address may have.
+/// The limit of connections for one address.
 #[derive(Clone, Copy, Debug)]
 pub struct PerPeer {
     pub(super) connections: usize,
-    /// Else it is a share of all, and local proxies forward for many.
+    /// Whether the limit is configured. Otherwise it is a share of all, and local proxies are exempt.
     pub(super) is_configured: bool,
 }
 
-/// An address of this machine.
+/// The address of a peer on this machine.
 fn local(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Tcp(address) => Some(address.ip().to_canonical()),
@@ -36,7 +36,7 @@ fn local(peer: Peer) -> Option<IpAddr> {
     }
 }
 
-/// The address by which a peer is counted. Who has an IPv6 address has 2^64 of them.
+/// The address that counts for a peer. An IPv6 user has 2^64 addresses, so only the prefix counts.
 pub(super) fn counted(peer: Peer) -> Option<IpAddr> {
     let Peer::Tcp(address) = peer else {
         return None;

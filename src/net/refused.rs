@@ -1,4 +1,4 @@
-//! Requests that are refused. Their answers say why, and [`super::http::serve`] counts them by that: nobody else does.
+//! Refused requests. Their answers carry the reason, and [`super::http::serve`] counts them.
 
 use std::sync::Arc;
 
@@ -7,71 +7,71 @@ use http::Response;
 use crate::component::account::count_refusal;
 use crate::component::{Account, Ceiling, Context};
 
-/// Why a request is refused, in the extensions of its answer. What other counters count already has none there.
+/// The reason of a refusal, in the extensions of the answer. Answers that another counter counts have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It names no host, two of them, or one that is not served here.
+    /// The request has no host, two hosts, or one that is not served here.
     Host,
-    /// Its head is broken or too long.
+    /// The head is malformed or too long.
     Head,
-    /// Nothing is at its path.
+    /// The path does not exist.
     Path,
-    /// Its method is not allowed at its path.
+    /// The path does not allow the method.
     Method,
-    /// Its body has another type than those that are taken.
+    /// The media type of the body is not supported.
     MediaType,
-    /// Its body has another coding than those that are taken.
+    /// The coding of the body is not supported.
     Coding,
-    /// Its body broke off, is framed wrongly, or can't be unpacked.
+    /// The body broke off, is framed wrongly, or can't be decompressed.
     Body,
-    /// Its parameters can't be read, or are too many.
+    /// The parameters are invalid or too many.
     Parameters,
-    /// Its query can't be computed.
+    /// The query can't be computed.
     Query,
-    /// Others have what it asks for.
+    /// Other clients use the requested resource.
     Busy,
-    /// Memory, processors or time are too short for it.
+    /// Memory, processors or time are short for it.
     Short(Of),
 }
 
-/// What memory, processors or time are too short for.
+/// The part of a request that memory, processors or time are short for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// The head of the request.
     Head,
-    /// The body, before anything of it was read.
+    /// The body, before any of it was read.
     Admission,
     /// The rest of the body.
     Body,
-    /// The body, which comes too slowly while memory is short.
+    /// The body, which arrives too slowly while memory is short.
     SlowBody,
-    /// The body, which does not come in time.
+    /// The body, which does not arrive in time.
     IdleBody,
-    /// What the body unpacks to.
+    /// The decompressed body.
     Unpacking,
-    /// What the body is decoded to.
+    /// The decoded body.
     Decoding,
     /// The work on it.
     Work,
-    /// The body, which is larger than the limit.
+    /// The body, which exceeds the limit.
     TooLarge,
-    /// The request, also if nothing else were there.
+    /// The request, even in an otherwise idle gateway.
     All,
 }
 
 impl Why {
-    /// The answer, which says so.
+    /// Attaches the reason to an answer.
     pub fn mark<B>(self, mut answer: Response<B>) -> Response<B> {
         answer.extensions_mut().insert(self);
         answer
     }
 
-    /// What an answer says.
+    /// The reason attached to an answer.
     pub fn of<B>(answer: &Response<B>) -> Option<Self> {
         answer.extensions().get::<Self>().copied()
     }
 
-    /// The `reason` of a counter.
+    /// The `reason` label of the counter.
     fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -90,7 +90,7 @@ impl Why {
 }
 
 impl Of {
-    /// The `reason` of `tidegate_memory_refusals_total`.
+    /// The `reason` label of `tidegate_memory_refusals_total`.
     fn name(self) -> &'static str {
         match self {
             Self::Head => "head",
@@ -107,20 +107,20 @@ impl Of {
     }
 }
 
-/// The component that a server belongs to.
+/// The component of a server.
 #[derive(Clone, Debug)]
 pub struct ServedBy {
-    /// What it is: the label of its id among refusals for lack of memory.
+    /// The class, which is the label name of its id among refusals for lack of memory.
     class: &'static str,
     id: Arc<str>,
-    /// Large heads of requests are on this account.
+    /// The account that reserves large request heads.
     pub(super) memory: Arc<Account>,
-    /// Up to here: as the bodies of these requests.
+    /// The memory limit of these requests' bodies, which also applies to their heads.
     pub(super) ceiling: Ceiling,
 }
 
 impl Default for ServedBy {
-    /// A component without a name, whose memory has no limit.
+    /// A component without a name and without a memory limit.
     fn default() -> Self {
         Self::component("", Arc::default())
     }
@@ -137,7 +137,7 @@ impl ServedBy {
         }
     }
 
-    /// Any other part of the gateway.
+    /// Another part of the gateway.
     pub fn component(id: impl Into<Arc<str>>, memory: Arc<Account>) -> Self {
         Self {
             ceiling: Ceiling::Soft,

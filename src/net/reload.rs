@@ -1,4 +1,4 @@
-//! What is made of files that may be replaced while we run, as mounted Kubernetes secrets and certificates are.
+//! Values from files that may change at run time, such as mounted Kubernetes secrets and certificates.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::component::files;
 
-/// Files are looked at no more often than this.
+/// The shortest interval between two checks of files.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A value made of files; made again when one of them has changed. Threads of their own look at the files: a file system
-/// that hangs holds up no request and no other file.
+/// A value from files, rebuilt when one of them changes. Separate threads check the files, so that a hanging file
+/// system delays no request and no other file.
 pub struct Reloading<T, E>(Arc<Files<T, E>>);
 
 struct Files<T, E> {
     files: Vec<PathBuf>,
     load: Box<dyn Fn() -> Result<T, E> + Send + Sync>,
     known: Mutex<Option<Known<T>>>,
-    /// A thread looks at the files now.
+    /// Whether a thread checks the files now.
     is_looking: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ where
     T: Clone + Send + 'static,
     E: Display + 'static,
 {
-    /// Nothing is read yet. The files are looked at after each interval; `None`: never again.
+    /// Creates the value without reading files. They are checked after each interval; `None`: never again.
     pub fn new(
         files: impl IntoIterator<Item = PathBuf>,
         interval: Option<Duration>,
@@ -55,10 +55,10 @@ where
         Self(files)
     }
 
-    /// The value of the files at the last look; where they could not be used, the last one of those that could.
+    /// The value from the last check. If the files were unusable, the last usable value stays.
     ///
     /// # Errors
-    /// There is no value yet, and the first one can't be made.
+    /// There is no value yet, and the first one can't be built.
     pub fn current(&self) -> Result<T, E> {
         if let Some(known) = &*self.0.known.lock() {
             return Ok(known.value.clone());
@@ -80,18 +80,18 @@ impl<T, E> Files<T, E> {
     }
 }
 
-/// Files to look at, whatever is made of them.
+/// Files to check, independent of their value.
 trait Look: Send + Sync {
-    /// Makes the value again if the files have changed since.
+    /// Rebuilds the value if the files have changed.
     fn look(&self);
 
-    /// Whether a look has begun and has not ended.
+    /// Whether a check is in progress.
     fn is_looking(&self) -> &AtomicBool;
 }
 
 impl<T: Send, E: Display> Look for Files<T, E> {
     fn look(&self) {
-        // The lock is never held while a file is read. What is not used yet is read by its first user.
+        // The lock is never held while a file is read. The first user reads a value that is not used yet.
         let Some(before) = self.known.lock().as_ref().map(|known| known.modified.clone()) else {
             return;
         };
@@ -101,7 +101,7 @@ impl<T: Send, E: Display> Look for Files<T, E> {
         }
         let made = (self.load)();
         if let Err(error) = &made {
-            // Said once for each change.
+            // Logged once for each change.
             tracing::warn!(%error, "changed files can't be used; what was read before stays in force");
         }
         if let Some(known) = &mut *self.known.lock() {
@@ -117,14 +117,14 @@ impl<T: Send, E: Display> Look for Files<T, E> {
     }
 }
 
-/// The thread that says when files are looked at. It touches no file itself.
+/// The thread that starts the checks. It touches no file itself.
 #[derive(Default)]
 struct Watcher {
     all: Mutex<Vec<Watched>>,
     added: Condvar,
 }
 
-/// Files that are looked at while somebody uses them.
+/// Files that are checked while somebody uses them.
 struct Watched {
     files: Weak<dyn Look>,
     interval: Duration,
@@ -132,7 +132,7 @@ struct Watched {
 }
 
 impl Watcher {
-    /// The one of this process.
+    /// The watcher of this process.
     fn get() -> &'static Self {
         static WATCHER: OnceLock<Watcher> = OnceLock::new();
         static STARTED: OnceLock<()> = OnceLock::new();
@@ -163,7 +163,7 @@ impl Watcher {
     }
 }
 
-/// A look that has begun. It ends with this, even where no thread was to be had for it.
+/// A check in progress. Its drop ends the check, even if no thread could be started.
 struct Looking(Arc<dyn Look>);
 
 impl Drop for Looking {
@@ -173,7 +173,7 @@ impl Drop for Looking {
 }
 
 impl Watched {
-    /// Begins a look when it is time, unless the last one still goes on. Gives whether somebody uses the files.
+    /// Starts a check if it is due and the last one has ended. Returns whether somebody uses the files.
     fn look_if_due(&mut self, now: Instant) -> bool {
         let Some(files) = self.files.upgrade() else {
             return false;
@@ -190,7 +190,7 @@ impl Watched {
     }
 }
 
-/// Starts a thread. Where the system gives none, the files are as they were.
+/// Starts a thread. If the system refuses, the files count as unchanged.
 fn start(name: &str, work: impl FnOnce() + Send + 'static) {
     let started = thread::Builder::new().name(name.to_owned()).spawn(work);
     if let Err(error) = started {
@@ -226,7 +226,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(10);
 
-    /// Writes a file with a time of its own: clocks of file systems are coarse.
+    /// Writes a file with an explicit time, because clocks of file systems are coarse.
     fn write(path: &Path, text: &str, at: u64) {
         std::fs::write(path, text).unwrap();
         let file = std::fs::File::options().append(true).open(path).unwrap();

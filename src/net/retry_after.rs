@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
-/// How long the server wants to be left alone, if it says so.
+/// The delay that the server asks for.
 pub fn parse(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -21,7 +21,7 @@ mod tests {
 
     fn parsed(text: &str) -> Option<Duration> {
         let headers = [(RETRY_AFTER, text.parse().unwrap())].into_iter().collect();
-        // Sun, 06 Nov 1994 08:49:37 GMT, the RFC's example.
+        // The example of the RFC: Sun, 06 Nov 1994 08:49:37 GMT.
         parse(
             &headers,
             SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),

@@ -1,4 +1,4 @@
-//! The accept loop: one task a connection, a cap on connections, and a stop that waits only so long.
+//! The accept loop: one task a connection, a limit of connections, and a stop with a deadline.
 
 use std::future::Future;
 use std::num::NonZeroUsize;
@@ -20,55 +20,55 @@ use super::stream::{Peer, Stream};
 use super::tls::TlsServer;
 use crate::component::{Account, Ceiling};
 
-/// A TLS handshake that takes longer is given up: it holds a connection slot.
+/// The timeout of a TLS handshake, which holds a connection slot.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same where others wait for its place.
+/// The same while other connections wait for the slot.
 const CROWDED_HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// Pause after a failed accept. The usual cause, too many open files, does not go away at once.
+/// The pause after a failed accept. The usual cause, too many open files, does not go away at once.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// While a new connection finds no place, another one without work is asked to go after this.
+/// The interval at which one more idle connection is asked to close while a new connection finds no slot.
 const CROWD_AGAIN: Duration = Duration::from_millis(50);
 
-/// What repeats is logged once in this time.
+/// The interval between log lines about one repeated problem.
 const COMPLAIN: Duration = Duration::from_secs(60);
 
-/// The part of a listener's connections that one address may have, unless configured.
+/// The default part of a listener's connections for one address.
 const SHARE_OF_A_PEER: usize = 4;
 
-/// A connection may take so much before anything of it is on the account: half a head, or half a frame.
+/// The memory of a connection before any reservation, in bytes: half a head, or half a frame.
 const BYTES_OF_A_CONNECTION: usize = 64 << 10;
 
-/// All connections of a listener may take this part of the memory limit so.
+/// The part of the memory limit that unreserved memory of all connections may take.
 const SHARE_OF_CONNECTIONS: usize = 4;
 
-/// A listener has so many connections however low the memory limit is.
+/// The least number of connections of a listener, however low the memory limit.
 const FEW_CONNECTIONS: usize = 64;
 
-/// While memory is over its limit, so many connections without a request are closed...
+/// The number of unused connections that are closed while memory is over its limit...
 const CLOSED_AT_ONCE: usize = 16;
 
 /// ...at intervals of this.
 const CLOSE_AGAIN: Duration = Duration::from_millis(100);
 
-/// Memory is measured about as often.
+/// The interval of checks. Memory is measured about as often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a server demands of its connections.
+/// The limits of a server's connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
-    /// Connections at a time. Further ones wait in the kernel's backlog.
+    /// The limit of concurrent connections. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
-    /// Connections of one address at a time; further ones are closed. Those of this machine count where it is configured.
+    /// The limit for one address; further connections are closed. Local addresses count only if it is configured.
     pub max_per_peer: PerPeer,
-    /// TLS, where the server speaks it.
+    /// The TLS of the server, if it uses TLS.
     pub tls: Option<Arc<TlsServer>>,
 }
 
 impl ConnectionLimits {
-    /// So many connections at a time, and of one address a quarter of them unless it is said.
+    /// Limits with a maximum, and a maximum for one address, by default a quarter.
     pub fn new(max_connections: usize, max_per_peer: Option<NonZeroUsize>) -> Self {
         let share = max_connections / SHARE_OF_A_PEER;
         Self {
@@ -81,12 +81,12 @@ impl ConnectionLimits {
         }
     }
 
-    /// Plain connections, so many at a time.
+    /// Limits for connections without TLS.
     pub fn plain(max_connections: usize) -> Self {
         Self::new(max_connections, None)
     }
 
-    /// The same, and no more connections than can have unfinished heads at once in a part of `memory` bytes.
+    /// Reduces the limit, so that unfinished heads of all connections fit into a part of `memory` bytes.
     pub fn within(mut self, memory: usize) -> Self {
         let most = (memory / SHARE_OF_CONNECTIONS / BYTES_OF_A_CONNECTION).max(FEW_CONNECTIONS);
         if most < self.max_connections {
@@ -101,7 +101,7 @@ impl ConnectionLimits {
         self
     }
 
-    /// The same over TLS, where there is one.
+    /// Adds TLS.
     pub fn over(self, tls: Option<Arc<TlsServer>>) -> Self {
         Self { tls, ..self }
     }
@@ -110,42 +110,42 @@ impl ConnectionLimits {
 /// An accepted connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// Its bytes.
+    /// The bytes.
     pub stream: Stream,
-    /// Who is on the other side.
+    /// The peer.
     pub peer: Peer,
-    /// Fires when the server stops: finish what has begun, take nothing new.
+    /// Fires when the server stops: finish running requests, and accept no new ones.
     pub stopping: CancellationToken,
-    /// Wakes one connection without work when others wait for its place.
+    /// Wakes one idle connection when others wait for its slot.
     pub crowd: Arc<Notify>,
-    /// Wakes a connection that is to go if it has no request: memory is over its limit.
+    /// Wakes a connection when memory is over its limit. It must close if it has no request.
     pub over_memory: Arc<Notify>,
-    /// Whether one address may have all connections of the server, as that of a proxy.
+    /// Whether one address may have all connections of the server, for example a proxy.
     pub is_proxied: bool,
-    /// Where it was accepted, as a label.
+    /// The endpoint of the listener, as a label.
     pub endpoint: Arc<str>,
 }
 
-/// Why a connection ends before its time.
+/// The reason of the early end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It could not be accepted.
+    /// The accept failed.
     Accept,
-    /// Its TLS handshake failed.
+    /// The TLS handshake failed.
     Handshake,
-    /// Its TLS handshake took too long.
+    /// The TLS handshake took too long.
     SlowHandshake,
-    /// Its peer took nothing of an answer.
+    /// The peer took nothing of an answer.
     Stalled,
-    /// There is no room for a frame of its peer's.
+    /// Memory for a frame of the peer is short.
     Memory,
-    /// Its peer declared nothing that it could send.
+    /// The peer declared nothing that it could send.
     Undeclared,
-    /// It was silent, and others waited for its place.
+    /// The connection was idle, and others waited for its slot.
     Crowded,
 }
 
-/// Counts a connection that ends before its time.
+/// Counts the early end of a connection.
 pub(crate) fn count_ended(endpoint: &Arc<str>, why: Ended) {
     let reason = match why {
         Ended::Accept => "accept",
@@ -160,7 +160,7 @@ pub(crate) fn count_ended(endpoint: &Arc<str>, why: Ended) {
         .increment(1);
 }
 
-/// A running accept loop. Dropping it ends its tasks at once.
+/// A running accept loop. Its drop ends its tasks at once.
 #[derive(Debug)]
 pub struct Server {
     local: Endpoint,
@@ -171,7 +171,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Accepts from `listener` and runs `handler` on each connection in a task of its own.
+    /// Accepts from `listener` and runs `handler` for each connection in a separate task.
     pub fn start<H, F>(listener: Listener, limits: ConnectionLimits, handler: H) -> Self
     where
         H: Fn(Connection) -> F + Clone + Send + Sync + 'static,
@@ -202,8 +202,8 @@ impl Server {
         server
     }
 
-    /// While `memory` is over its hard limit, closes connections that have no request, some at a time. What libraries keep
-    /// for a connection is on nobody's account: their buffers, and tables of headers.
+    /// Closes some connections without a request at a time, while `memory` is over its hard limit. The buffers and
+    /// header tables that libraries keep for a connection have no reservation.
     pub fn close_unused_while_over(&self, memory: Arc<Account>) {
         let over_memory = self.over_memory.clone();
         let watch = async move {
@@ -221,12 +221,12 @@ impl Server {
             .spawn(async move { stopping.run_until_cancelled(watch).await });
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn local(&self) -> &Endpoint {
         &self.local
     }
 
-    /// Stops accepting, lets connections finish until `deadline`, then ends those that are left.
+    /// Stops accepting, lets connections finish until `deadline`, and ends the rest.
     pub async fn stop(&self, deadline: Instant) {
         self.stopping.cancel();
         self.tasks.close();
@@ -245,19 +245,19 @@ impl Drop for Server {
     }
 }
 
-/// Places for connections.
+/// The slots for connections.
 struct Slots {
-    /// Of this listener.
+    /// The slots of this listener.
     all: Arc<Semaphore>,
-    /// Descriptors that only it has.
+    /// File descriptors reserved for this listener.
     own: Arc<Semaphore>,
-    /// Those that all listeners share.
+    /// File descriptors that all listeners share.
     shared: Arc<Semaphore>,
-    /// Wakes a connection without work.
+    /// Wakes an idle connection.
     crowd: Arc<Notify>,
 }
 
-/// A place, and its descriptor.
+/// A slot, and its file descriptor.
 struct Slot {
     _place: OwnedSemaphorePermit,
     _descriptor: OwnedSemaphorePermit,
@@ -273,7 +273,7 @@ impl Slots {
         }
     }
 
-    /// Waits for a place. While there is none a connection without work is asked to go.
+    /// Waits for a slot. While none is free, idle connections are asked to close.
     async fn take(&self) -> Option<Slot> {
         let mut place = pin!(self.all.clone().acquire_owned());
         let place = loop {
@@ -293,7 +293,7 @@ impl Slots {
             None => {
                 let mut own = pin!(self.own.clone().acquire_owned());
                 let mut shared = pin!(self.shared.clone().acquire_owned());
-                // What a connection of this listener gives back, another listener may take.
+                // Another listener may take the descriptor that a connection of this listener releases.
                 loop {
                     self.crowd.notify_one();
                     tokio::select! {
@@ -327,7 +327,7 @@ impl Default for Complaints {
 
 struct AcceptLoop {
     listener: Listener,
-    /// Where it listens.
+    /// The address that it listens on.
     endpoint: Arc<str>,
     slots: Slots,
     over_memory: Arc<Notify>,
@@ -371,7 +371,7 @@ impl AcceptLoop {
         H: Fn(Connection) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        // A peer that is gone already is nobody to serve.
+        // The peer has closed already.
         let Ok(peer) = stream.peer() else { return };
         let Some(counted) = peers::enter(&self.peers, peer, self.max_per_peer) else {
             return self.turn_away(peer);
@@ -407,7 +407,7 @@ impl AcceptLoop {
         });
     }
 
-    /// The connection is closed before a byte of it is read.
+    /// Logs a refused peer. The connection closes before a byte of it is read.
     fn turn_away(&self, peer: Peer) {
         let endpoint = &self.endpoint;
         if let Some(repeated) = self.complaints.of_peers.ready() {
@@ -434,7 +434,7 @@ async fn secure(
     let Some(tls) = tls else {
         return Ok(stream);
     };
-    // It was read once: from then on there always is one.
+    // The files were read once, so a value always exists.
     let tls = tls.current().map_err(|_| Ended::Handshake)?;
     let acceptor = tokio_rustls::TlsAcceptor::from(tls);
     match in_time(acceptor.accept(stream), crowd).await {
@@ -450,7 +450,7 @@ async fn secure(
     }
 }
 
-/// What a handshake comes to, unless it takes too long, or long while others wait for its place.
+/// Waits for a handshake until its timeout, which is shorter while others wait for the slot.
 async fn in_time<T>(handshake: impl Future<Output = T>, crowd: &Notify) -> Option<T> {
     let crowded = async {
         sleep(CROWDED_HANDSHAKE).await;

@@ -1,4 +1,4 @@
-//! A limited amount of something that senders take for a time; a sender that takes much leaves a part of it to others.
+//! A limited amount that senders share. A sender with a large share leaves a part to others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,27 +8,27 @@ use parking_lot::Mutex;
 
 use crate::component::account::SenderKey;
 
-/// How much is taken, by senders with a key.
+/// The amount in use, with the share of each sender that has a key.
 #[derive(Debug)]
 pub(crate) struct Shares<K = SenderKey>(Mutex<Taken<K>>);
 
-/// How much may be taken.
+/// The limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Most {
-    /// By all senders together.
+    /// The limit of all senders together.
     pub(crate) of_all: usize,
-    /// By each sender that has a key.
+    /// The limit of each sender that has a key.
     pub(crate) of_one: usize,
 }
 
-/// What is taken now. Senders who have nothing are not in the map.
+/// The amount in use. Senders without a share are not in the map.
 #[derive(Debug)]
 struct Taken<K> {
     all: usize,
     of: HashMap<K, usize>,
 }
 
-/// A part of the amount, until this is dropped.
+/// A part of the amount, until the drop.
 #[derive(Debug)]
 pub(crate) struct Share<K: Copy + Eq + Hash = SenderKey> {
     shares: Arc<Shares<K>>,
@@ -36,12 +36,12 @@ pub(crate) struct Share<K: Copy + Eq + Hash = SenderKey> {
     sender: Option<K>,
 }
 
-/// Why nothing is given.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoShare {
-    /// Everything is taken.
+    /// The whole amount is in use.
     Full,
-    /// The sender has as much as one sender may have.
+    /// The sender has its maximum.
     OfSender,
 }
 
@@ -55,11 +55,10 @@ impl<K> Default for Shares<K> {
 }
 
 impl<K: Copy + Eq + Hash> Shares<K> {
-    /// Takes an amount. A sender that has nothing yet may take more than the share of one sender, so that a large request
-    /// is not refused for ever.
+    /// Takes an amount. A sender without a share may exceed the limit of one sender, so that a large request is
+    /// not refused forever.
     ///
-    /// # Errors
-    /// There is not enough for all, or the sender has its share already.
+    /// # Errors The rest is too small, or the sender has its maximum already.
     pub(crate) fn take(
         self: &Arc<Self>,
         amount: usize,

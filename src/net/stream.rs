@@ -1,4 +1,4 @@
-//! An accepted connection's bytes, whatever they run over, and who sent them.
+//! The stream of an accepted connection, over any transport, and its peer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,25 +15,25 @@ pub enum Stream {
     Tcp(TcpStream),
     /// A Unix socket.
     Unix(UnixStream),
-    /// Plain TCP to a proxy, which reads what is sent and wants absolute URLs.
+    /// Plain TCP to a proxy, which reads the requests and needs absolute URLs.
     Proxied(TcpStream),
     /// TLS over either.
     Tls(Box<tokio_rustls::TlsStream<Stream>>),
 }
 
-/// Who is on the other side.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A TCP address.
     Tcp(SocketAddr),
-    /// A process of this machine, where the kernel says which.
+    /// A process on this machine, if the kernel identifies it.
     Unix(Option<Credentials>),
 }
 
-/// A process, as the kernel vouches for it at the time it connected or sent.
+/// The identity of a process at the time it connected or sent, guaranteed by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Credentials {
-    /// Process id, where it has one in our namespace.
+    /// The process id, if it has one in our namespace.
     pub pid: Option<i32>,
     /// Effective user id.
     pub uid: u32,
@@ -42,7 +42,7 @@ pub struct Credentials {
 }
 
 impl Stream {
-    /// Who is on the other side.
+    /// The peer of the connection.
     pub fn peer(&self) -> io::Result<Peer> {
         match self {
             Self::Tcp(stream) | Self::Proxied(stream) => stream.peer_addr().map(Peer::Tcp),

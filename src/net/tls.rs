@@ -1,4 +1,4 @@
-//! TLS by rustls with the Collector's option names, for servers and clients.
+//! TLS with rustls and the Collector's option names, for servers and clients.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,17 +16,17 @@ use super::reload::Reloading;
 use crate::component::files;
 use crate::config::{Node, Problems, Secret};
 
-/// ALPN of servers and clients that speak HTTP/2 and, failing that, HTTP/1.1.
+/// The ALPN of HTTP/2 with a fallback to HTTP/1.1.
 pub const ALPN_HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
-/// ALPN of clients that are to speak HTTP/1.1 only.
+/// The ALPN of clients that must use HTTP/1.1.
 pub const ALPN_HTTP1: &[&[u8]] = &[b"http/1.1"];
 /// ALPN of gRPC.
 pub const ALPN_GRPC: &[&[u8]] = &[b"h2"];
 
-/// Large bundles of authorities have some hundreds of KiB.
+/// The largest PEM file, in bytes. Large bundles of authorities have some hundreds of KiB.
 const MAX_PEM_BYTES: usize = 8 << 20;
 
-/// Certificates are renewed days before they end.
+/// The default interval of checks. Certificates are renewed days before they expire.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 crate::choices! {
@@ -95,39 +95,39 @@ crate::options! {
     check = TlsClientConfig::check
 }
 
-/// Why TLS could not be set up.
+/// The error of a TLS setup.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A PEM file or text can't be read, or holds nothing of the kind.
+    /// A PEM file or text can't be read, or has no such content.
     #[error("can't read {what} from {place}: {source}")]
     Pem {
         /// `a certificate`, `a private key`.
         what: &'static str,
-        /// The file, or the option that holds the text.
+        /// The file, or the option with the text.
         place: String,
-        /// Why.
+        /// The error.
         source: pem::Error,
     },
     /// A PEM file without a certificate.
     #[error("no certificate in {0}")]
     NoCertificate(String),
-    /// The parts don't fit each other or the library.
+    /// The parts don't match, or the library refuses them.
     #[error("TLS: {0}")]
     Rustls(#[from] rustls::Error),
     /// The client authorities are unusable.
     #[error("client_ca_file: {0}")]
     ClientVerifier(#[from] rustls::server::VerifierBuilderError),
-    /// The name to check is no DNS name and no address.
+    /// The name to verify is no DNS name and no address.
     #[error("server_name_override: {0:?} is no host name")]
     ServerName(String),
 }
 
-/// A server's side of TLS as it is now.
+/// The current TLS setup of a server.
 pub type TlsServer = Reloading<Arc<ServerConfig>, TlsError>;
-/// A client's side of TLS as it is now.
+/// The current TLS setup of a client.
 pub type TlsClient = Reloading<Arc<ClientConfig>, TlsError>;
 
-/// What is made of these files, again whenever they change; looked at this often, 0 is never.
+/// Builds a value from files, and again after changes. 0 disables the checks.
 fn reloading<T: Clone + Send + 'static>(
     files: [&Option<PathBuf>; 3],
     interval: Duration,
@@ -140,12 +140,13 @@ fn reloading<T: Clone + Send + 'static>(
     Ok(Arc::new(made))
 }
 
-/// The cryptography of the whole process. Installs it as rustls' default too, for libraries that ask for that.
+/// The cryptography of the whole process. It is also installed as the default of rustls, for libraries that need
+/// one.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER
         .get_or_init(|| {
-            // Fails only when somebody has installed one before, which is as good.
+            // It fails only if another provider is already installed, which works too.
             let _ = rustls::crypto::ring::default_provider().install_default();
             Arc::new(rustls::crypto::ring::default_provider())
         })
@@ -175,7 +176,7 @@ impl TlsServerConfig {
     /// Reads the files, and again whenever they change.
     ///
     /// # Errors
-    /// They can't be used.
+    /// The files are unusable.
     pub fn build(&self, alpn: &[&[u8]]) -> Result<Arc<TlsServer>, TlsError> {
         let files = [&self.cert_file, &self.key_file, &self.client_ca_file];
         let (config, alpn) = (self.clone(), owned(alpn));
@@ -224,10 +225,10 @@ impl TlsClientConfig {
         }
     }
 
-    /// Reads the files, and again whenever they change. `insecure` is for the caller to look at first.
+    /// Reads the files, and again whenever they change. The caller handles `insecure`.
     ///
     /// # Errors
-    /// They can't be used.
+    /// The files are unusable.
     pub fn build(&self, alpn: &[&[u8]]) -> Result<Arc<TlsClient>, TlsError> {
         let files = [&self.ca_file, &self.cert_file, &self.key_file];
         let (config, alpn) = (self.clone(), owned(alpn));
@@ -252,7 +253,7 @@ impl TlsClientConfig {
         Ok(Arc::new(config))
     }
 
-    /// The name to expect in the server's certificate, where it is not the endpoint's host.
+    /// The expected name in the server's certificate, if it differs from the endpoint's host.
     pub fn server_name(&self) -> Result<Option<rustls::pki_types::ServerName<'static>>, TlsError> {
         let Some(name) = &self.server_name_override else {
             return Ok(None);
@@ -272,7 +273,7 @@ impl TlsClientConfig {
         let with_system = own.is_none() || self.include_system_ca_certs_pool;
         let mut store = roots(own.unwrap_or_default())?;
         if with_system {
-            // A broken certificate in the system's pool is no reason to trust none of the others.
+            // One broken certificate in the system's pool does not make the others untrusted.
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
         Ok(store)
@@ -359,7 +360,7 @@ impl<'a> KeyPair<'a> {
     }
 }
 
-/// Where PEM comes from.
+/// The source of PEM text.
 #[derive(Clone, Copy)]
 enum Pem<'a> {
     File(&'a Path),
@@ -410,7 +411,7 @@ fn certificates(pem: Pem<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> 
     }
 }
 
-/// `insecure_skip_verify`: any certificate will do; the signatures of the handshake are still checked.
+/// `insecure_skip_verify`: accepts any certificate. The signatures of the handshake are still verified.
 #[derive(Debug)]
 struct TrustAnybody(Arc<CryptoProvider>);
 

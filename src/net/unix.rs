@@ -1,4 +1,4 @@
-//! Socket files: mode, owner, what an earlier process left behind, and who is on the other side.
+//! Socket files: mode, owner, stale files of earlier processes, and the identity of peers.
 
 use std::fmt;
 use std::io;
@@ -27,8 +27,8 @@ crate::options! {
 }
 
 impl SocketFileConfig {
-    /// Whether the process on the other side may speak to us. One that the kernel does not name may not, where it
-    /// matters.
+    /// Whether the process may connect. If there are restrictions, a process that the kernel does not identify may
+    /// not.
     pub fn allows(&self, peer: Option<Credentials>) -> bool {
         if self.allowed_uids.is_empty() && self.allowed_gids.is_empty() {
             return true;
@@ -62,7 +62,7 @@ impl Decode for FileMode {
     }
 }
 
-/// Owner of a file: names or numbers, looked up when the file is made.
+/// The owner of a file: names or numbers, resolved when the file is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     user: Option<String>,
@@ -120,7 +120,7 @@ impl Owner {
     }
 }
 
-/// The number of a user or group: given as such, or the third field of the line that begins with its name.
+/// The number of a user or group: given as a number, or the third field of the line that begins with its name.
 fn id_of(table: &str, name: &str) -> io::Result<u32> {
     if let Ok(id) = name.parse() {
         return Ok(id);
@@ -133,7 +133,7 @@ fn id_of(table: &str, name: &str) -> io::Result<u32> {
         .ok_or_else(unknown)
 }
 
-/// A socket file of ours; removes it when dropped, if it is still ours by then.
+/// A socket file of this process. The drop removes it, if it still belongs to this process.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -141,10 +141,10 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Makes the socket file: `bind` under a private name first, mode and owner next, then renamed to `path`, so that
-    /// nobody can connect before the permissions are right.
+    /// Creates the socket file: binds a private name, sets mode and owner, then renames it to `path`. So nobody
+    /// can connect before the permissions are right.
     ///
-    /// A socket that nobody listens on any more is replaced; a live one, or another kind of file, is an error.
+    /// A socket without a listener is replaced. A live socket, or another kind of file, is an error.
     pub fn place<T>(
         path: &Path,
         config: &SocketFileConfig,
@@ -161,7 +161,7 @@ impl SocketFile {
         let socket = bind(&temporary).map_err(|error| fail("bind", error))?;
         let placed = Self::dress(&temporary, path, config, &fail);
         if placed.is_err() {
-            // The first error is the one to tell.
+            // Report the first error.
             let _ = std::fs::remove_file(&temporary);
         }
         Ok((socket, placed?))
@@ -188,7 +188,7 @@ impl SocketFile {
         })
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -197,7 +197,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|now| now == self.identity) {
-            // Somebody may have removed it in this moment; then there is nothing to do.
+            // Another process may have removed it at this moment, which is fine.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -208,7 +208,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Short, since the whole path of a socket is limited to 107 bytes.
+/// A short name, because the path of a socket is limited to 107 bytes.
 fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{:08x}", rand::random::<u32>()))
 }
@@ -227,7 +227,7 @@ fn check_vacant(path: &Path, socket_type: SocketType) -> Result<(), ListenError>
     }
 }
 
-/// Whether anybody holds the socket: the kernel refuses connections to a socket file whose process is gone.
+/// Whether a process holds the socket. The kernel refuses connections to a socket file without a process.
 fn is_live(path: &Path, socket_type: SocketType) -> bool {
     let probe = || {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

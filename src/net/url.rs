@@ -1,4 +1,4 @@
-//! Endpoints of an HTTP client: URLs, checked when they are read.
+//! Endpoints of an HTTP client: URLs that are checked when the configuration is read.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub enum Url {
 }
 
 impl Url {
-    /// This URL as it is.
+    /// The URL without changes.
     pub fn exact(&self) -> Uri {
         match self {
             Self::Http(uri) => uri.clone(),

@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 
 use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
-/// Most bytes of a proxy's answer to `CONNECT`.
+/// The largest answer of a proxy to `CONNECT`, in bytes.
 const MAX_ANSWER_BYTES: usize = 8 << 10;
 
-/// A proxy that speaks HTTP. What is encrypted goes through a tunnel (`CONNECT`), the rest by absolute URLs.
+/// An HTTP proxy. Encrypted traffic uses a tunnel (`CONNECT`), other traffic absolute URLs.
 #[derive(Clone, PartialEq)]
 pub struct Proxy {
     host: String,
@@ -24,17 +24,17 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// What to send with requests that the proxy reads.
+    /// The authorization for requests that the proxy reads.
     pub fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
 
-    /// A connection to the proxy.
+    /// Opens a connection to the proxy.
     pub(super) async fn connect(&self) -> io::Result<TcpStream> {
         TcpStream::connect((self.host.as_str(), self.port)).await
     }
 
-    /// Has the proxy connect to where a URL points; what is sent from then on goes there.
+    /// Asks the proxy for a tunnel to a host. Further bytes on the stream go there.
     pub(super) async fn tunnel(&self, stream: &mut TcpStream, host: &str, port: u16) -> io::Result<()> {
         let target = if host.contains(':') {
             format!("[{host}]:{port}")
@@ -50,7 +50,7 @@ impl Proxy {
         request.extend(b"\r\n");
         stream.write_all(&request).await?;
         let mut answer = Vec::new();
-        // Byte by byte: what follows the head is not ours to read.
+        // It reads byte by byte, because the bytes after the head belong to the caller.
         while !answer.ends_with(b"\r\n\r\n") {
             if answer.len() >= MAX_ANSWER_BYTES {
                 return Err(io::Error::other("the proxy's answer is too long"));
@@ -66,7 +66,7 @@ impl Proxy {
     }
 }
 
-/// Without the password.
+/// Omits the password.
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}:{}", self.host, self.port)
@@ -96,7 +96,7 @@ fn parse(text: &str) -> Result<Proxy, &'static str> {
     })
 }
 
-/// Undoes `%40` and the like (RFC 3986, 2.1); what is none stays.
+/// Decodes `%40` and the like (RFC 3986, 2.1). Malformed sequences stay.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();

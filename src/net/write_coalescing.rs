@@ -1,8 +1,8 @@
 //! Write coalescing: small writes to a stream go out together.
 //!
-//! HTTP/2 libraries write and flush every frame by itself, and most servers take frames of 16 KiB only: a
-//! request of 200 KiB would be a dozen system calls, and as many segments. Here writes are buffered until the
-//! task that makes them has nothing more to do for now.
+//! HTTP/2 libraries write and flush every frame separately, and most servers accept only frames of 16 KiB. A
+//! request of 200 KiB would take a dozen system calls, and as many segments. Here writes are buffered until their
+//! task is idle.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -109,7 +109,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
         true
     }
 
-    /// Nothing: see [`Driver`].
+    /// Does nothing: see [`Driver`].
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -130,7 +130,7 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let outcome = Pin::new(&mut self.future).poll(cx);
-        // The future finds out by itself, at the next write or read, that the stream is broken.
+        // The future detects the broken stream at its next write or read.
         let _ = self.driver.0.lock().poll_send(cx);
         outcome
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever sizes are written to whatever room, the same bytes come out.
+        /// The bytes that come out are the same for all sizes of writes and buffers.
         #[test]
         fn nothing_is_lost_or_moved(
             sizes in prop::collection::vec(prop_oneof![0_usize..100, 10_000_usize..200_000], 0..12),

@@ -1,8 +1,8 @@
 //! A connection task that yields to other ready tasks before it runs.
 //!
-//! A task with an answer or a request wakes the task of its connection, and the scheduler runs a woken task
-//! next: one answer, one write, one wake-up of the peer. After a yield, the connection finds the answers of all
-//! ready tasks, and writes them at once.
+//! A task with an answer or a request wakes the task of its connection, and the scheduler runs a woken task next.
+//! Without a yield, each answer costs one write and one wake-up of the peer. After a yield, the connection finds
+//! the answers of all ready tasks and writes them at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -53,9 +53,10 @@ mod tests {
     const ANSWERS: usize = 10;
     const SOON: Duration = Duration::from_secs(30);
 
-    /// How often a connection writes that is given answers by so many tasks which are ready at once.
+    /// The number of writes of a connection that gets answers from several ready tasks.
     fn writes(connection: impl FnOnce(Writer) -> Pin<Box<dyn Future<Output = ()> + Send>>) -> usize {
-        // One thread of the scheduler that gateways have: the other one has no slot for who is to be next.
+        // One thread of a multi-thread scheduler, as in gateways. The other scheduler has no slot for the next
+        // task.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_time()
@@ -84,7 +85,7 @@ mod tests {
         writes.load(SeqCst)
     }
 
-    /// Takes what there is, and writes it at one go.
+    /// Takes all available answers, and writes them at once.
     struct Writer {
         given: mpsc::Receiver<()>,
         left: usize,

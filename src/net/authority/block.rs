@@ -1,8 +1,8 @@
-//! One header block (RFC 7541): where its `:authority` stands, and what h2 can read instead.
+//! One header block (RFC 7541): the position of its `:authority`, and a replacement that h2 can read.
 //!
-//! Only the value of a literal `:authority` is replaced, by one of the same length. An entry of HPACK's dynamic table
-//! costs the length of its name and value, so the table that h2 builds from the edited block evicts what the client's
-//! table evicts. Nothing has to be remembered from block to block, and no other byte changes.
+//! Only the value of a literal `:authority` is replaced, by one of the same length. An entry of HPACK's dynamic
+//! table costs the length of its name and value. So the table that h2 builds from the edited block evicts the same
+//! entries as the client's table. No state is kept between blocks, and no other byte changes.
 
 use std::ops::Range;
 
@@ -12,15 +12,15 @@ use super::huffman;
 
 /// The name as text.
 const NAME: &[u8] = b":authority";
-/// The name as the Huffman code writes it.
+/// The name in Huffman code.
 const CODED_NAME: &[u8] = b"\xb8\x3b\x53\x39\xec\x32\x7d\x7f";
 /// Its first index in HPACK's static table.
 const STATIC_INDEX: usize = 1;
-/// An integer may continue over so many bytes: lengths of more than 2^21 don't fit a frame that we take.
+/// The most bytes of a continued integer. Lengths of more than 2^21 don't fit a frame that we accept.
 const MAX_INTEGER_BYTES: usize = 4;
 
-/// The block with an authority that h2 accepts; `None` where there is nothing to replace, or the block is malformed:
-/// h2 then judges what the client sent.
+/// The block with an authority that h2 accepts. `None` if nothing needs replacement or the block is malformed: h2
+/// then judges the client's bytes.
 pub(super) fn edited(block: &[u8]) -> Option<Vec<u8>> {
     let mut edited = Vec::new();
     let mut copied = 0;
@@ -44,8 +44,8 @@ pub(super) fn edited(block: &[u8]) -> Option<Vec<u8>> {
     Some(edited)
 }
 
-/// What stands for an authority that h2 refuses: the same with `-` for every byte that a host name can't have. `None`
-/// for one that h2 takes, and for an empty one, which no text of its length can replace.
+/// A replacement for an authority that h2 refuses: `-` stands for every byte that is invalid in a host name.
+/// `None` if h2 accepts the authority, or if it is empty, because no text of its length can replace it.
 fn usable(mut authority: Vec<u8>) -> Option<Vec<u8>> {
     if authority.is_empty() || Authority::try_from(authority.as_slice()).is_ok() {
         return None;
@@ -60,13 +60,13 @@ fn usable(mut authority: Vec<u8>) -> Option<Vec<u8>> {
 
 /// One representation of a header field.
 struct Field<'a> {
-    /// Its value, where it is a literal `:authority`.
+    /// Its value, if it is a literal `:authority`.
     authority: Option<Text<'a>>,
 }
 
 /// A string in a block.
 struct Text<'a> {
-    /// With its length in front.
+    /// The string with its length prefix.
     encoded: Range<usize>,
     bytes: &'a [u8],
     coded: bool,
@@ -92,7 +92,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The next representation; `None` where it is malformed.
+    /// The next representation; `None` if it is malformed.
     fn field(&mut self) -> Option<Field<'a>> {
         let first = *self.block.get(self.at)?;
         let index = match first {
@@ -103,12 +103,12 @@ impl<'a> Cursor<'a> {
             }
             // A literal that enters the table.
             0x40.. => self.integer(6)?,
-            // A new size of the table.
+            // A size update of the table.
             0x20.. => {
                 self.integer(5)?;
                 return Some(Field { authority: None });
             }
-            // A literal that does not, or never may.
+            // A literal without indexing, or never indexed.
             _ => self.integer(4)?,
         };
         let named = match index {
@@ -135,7 +135,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// An integer whose first byte has `bits` for it (RFC 7541, 5.1).
+    /// An integer with a prefix of `bits` bits (RFC 7541, 5.1).
     fn integer(&mut self, bits: u32) -> Option<usize> {
         let full = (1 << bits) - 1;
         let mut value = usize::from(self.byte()?) & full;
@@ -159,7 +159,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The length of a string that is not coded.
+/// Writes the length of a string without Huffman code.
 fn push_integer(block: &mut Vec<u8>, value: usize) {
     const FULL: usize = 0x7f;
     if value < FULL {

@@ -1,10 +1,10 @@
-//! The frames of one HTTP/2 client, as far as they must be followed to find header blocks (RFC 9113). No I/O.
+//! Follows the frames of one HTTP/2 client as far as necessary to find header blocks (RFC 9113). No I/O.
 
 use std::borrow::Cow;
 
 use super::block;
 
-/// What a client over HTTP/2 sends first.
+/// The first bytes of an HTTP/2 client.
 pub(in crate::net) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
 const HEADERS: u8 = 1;
@@ -14,31 +14,31 @@ const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
 
-/// The frames of a header block may be so long together. h2 refuses lists of more than 64 KiB, counted decoded.
+/// The largest header block over all its frames, in bytes. h2 refuses decoded lists of more than 64 KiB.
 const MAX_BLOCK_BYTES: usize = 64 << 10;
-/// Frames that continue a block. h2 takes 5.
+/// The most CONTINUATION frames of a block. h2 accepts 5.
 const MAX_CONTINUATIONS: usize = 8;
 
-/// Where in the client's bytes we are.
+/// The position in the bytes of the client.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Bytes of the preface that have been seen.
+    /// Bytes of the preface so far.
     preface: usize,
-    /// Bytes that pass unseen: the rest of a frame.
+    /// Bytes that pass unread: the rest of a frame.
     skip: usize,
-    /// Nothing is looked at any more: it is HTTP/1, or h2 will refuse it.
+    /// Whether the rest passes unread: the client uses HTTP/1, or h2 will refuse it.
     over: bool,
 }
 
-/// What to do with bytes.
+/// The decision about bytes.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next {
-    /// All of them pass.
+    /// All bytes pass.
     Pass,
-    /// The first `pass` of them pass; the rest is the beginning of a frame, which can be judged when there are `need`
-    /// bytes of it.
+    /// The first `pass` bytes pass. The rest is the beginning of a frame, and the decision needs `need` bytes of
+    /// it.
     Wait { pass: usize, need: usize },
-    /// The first `pass` of them pass; the `frames` bytes behind them are to be replaced.
+    /// The first `pass` bytes pass. The next `frames` bytes are replaced.
     Replace {
         pass: usize,
         frames: usize,
@@ -46,20 +46,21 @@ pub(super) enum Next {
     },
 }
 
-/// The frame at the beginning of some bytes.
+/// The frame at the beginning of the bytes.
 enum Frame {
-    /// So many bytes, which pass.
+    /// A frame of this many bytes, which passes.
     Pass(usize),
-    /// Not all of it is there.
+    /// An incomplete frame.
     Need(usize),
-    /// A header block over so many bytes, and what is to be sent instead.
+    /// A header block of this many bytes, and its replacement.
     Replace(usize, Vec<u8>),
-    /// Nothing that h2 accepts.
+    /// Bytes that h2 does not accept.
     Foreign,
 }
 
 impl Frames {
-    /// Looks at bytes. They begin where the ones before ended, less what was to wait or to be replaced.
+    /// Decides about bytes. They start where the previous ones ended, minus those that had to wait or were
+    /// replaced.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> Next {
         let mut pass = self.preface(bytes);
         while !self.over {
@@ -79,12 +80,12 @@ impl Frames {
         Next::Pass
     }
 
-    /// From here on everything passes.
+    /// Lets all further bytes pass.
     pub(super) fn give_up(&mut self) {
         self.over = true;
     }
 
-    /// How many bytes belong to the preface.
+    /// The number of bytes that belong to the preface.
     fn preface(&mut self, bytes: &[u8]) -> usize {
         let due = &PREFACE[self.preface..];
         let there = due.len().min(bytes.len());
@@ -100,7 +101,7 @@ fn frame(bytes: &[u8]) -> Frame {
     };
     match head.kind {
         HEADERS => headers(head, bytes),
-        // One that continues nothing is an error, which h2 tells the client.
+        // A CONTINUATION without a block is an error, which h2 reports to the client.
         _ => Frame::Pass(HEAD_BYTES + head.length),
     }
 }
@@ -179,7 +180,7 @@ impl Head {
         Some((priority, &rest[..fragment]))
     }
 
-    /// A frame that holds the whole of a block. We take frames as long as the longest block.
+    /// A frame with a whole block. We accept frames as long as the longest block.
     fn whole(&self, priority: &[u8], block: &[u8]) -> Vec<u8> {
         let length = (priority.len() + block.len()) as u32;
         let flags = self.flags & !PADDED | END_HEADERS;

@@ -3,12 +3,12 @@
 //! The code is canonical: codes of one length are consecutive numbers, so the symbols in order and a count for each
 //! length describe it in full.
 
-/// Symbols for each length in bits, from 0 to 30.
+/// The number of symbols for each code length, from 0 to 30 bits.
 const COUNTS: [u32; 31] = [
     0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 3,
 ];
 
-/// Symbols by the length of their codes, and by code where the length is equal.
+/// The symbols in the order of their code lengths, then of their codes.
 const SYMBOLS: [u8; 256] = [
     48, 49, 50, 97, 99, 101, 105, 111, 115, 116, 32, 37, 45, 46, 47, 51, 52, 53, 54, 55, 56, 57, 61, 65, 95,
     98, 100, 102, 103, 104, 108, 109, 110, 112, 114, 117, 58, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77,
@@ -24,7 +24,7 @@ const SYMBOLS: [u8; 256] = [
     220, 249, 10, 13, 22,
 ];
 
-/// The text of a coded string; `None` where it is malformed.
+/// The decoded text of a string; `None` if it is malformed.
 pub(super) fn decode(coded: &[u8]) -> Option<Vec<u8>> {
     let mut bits = Bits { coded, at: 0 };
     let mut text = Vec::with_capacity(coded.len() * 2);
@@ -45,7 +45,7 @@ enum Symbol {
 
 struct Bits<'a> {
     coded: &'a [u8],
-    /// In bits.
+    /// The position, in bits.
     at: usize,
 }
 
@@ -75,12 +75,12 @@ impl Bits<'_> {
             before += count;
             first = (first + count) << 1;
         }
-        // The end-of-string symbol, which no string may hold.
+        // The end-of-string symbol, which is forbidden in strings.
         Symbol::Malformed
     }
 }
 
-/// Fewer bits than a byte has, all of them ones.
+/// Whether the rest is padding: fewer than 8 bits, all of them ones.
 fn is_padding(code: u32, bits: usize) -> bool {
     bits < 8 && code + 1 == 1 << bits
 }

@@ -1,9 +1,9 @@
 //! Requests over a Unix socket whose `:authority` is the path of the socket.
 //!
-//! gRPC's C-core (Python, C++, Ruby, PHP), Java and Swift send the path, percent-encoded or as it is. RFC 3986 allows
-//! no such host, so h2 resets the stream before we see it. [`AuthorityFilter`] stands between the socket and h2, finds
-//! these authorities in the client's header blocks and replaces them by ones that h2 accepts: `%2Frun%2Fotlp.sock`
-//! arrives as `-2Frun-2Fotlp.sock`. All other bytes pass as they are, and most are never copied.
+//! gRPC's C-core (Python, C++, Ruby, PHP), Java and Swift send the path, percent-encoded or raw. RFC 3986 allows
+//! no such host, so h2 resets the stream before we see it. [`AuthorityFilter`] reads the socket before h2 and
+//! finds these authorities in header blocks. It replaces them by ones that h2 accepts: `%2Frun%2Fotlp.sock`
+//! becomes `-2Frun-2Fotlp.sock`. All other bytes pass unchanged, and most are never copied.
 
 mod block;
 mod frames;
@@ -20,23 +20,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) use frames::PREFACE;
 use frames::{Frames, Next};
 
-/// While a header block is incomplete, so many bytes are read at a time.
+/// The read size while a header block is incomplete, in bytes.
 const CHUNK_BYTES: usize = 4 << 10;
 
-/// A stream of which h2 can read every authority.
+/// A stream with authorities that h2 accepts.
 #[derive(Debug)]
 pub struct AuthorityFilter<S> {
     stream: S,
     frames: Frames,
-    /// What was read and has not been handed out: up to `ready` it may be.
+    /// Bytes that were read but not returned. Those up to `ready` may be returned.
     held: Vec<u8>,
     ready: usize,
-    /// Behind `ready`, so many bytes must be there before we look again.
+    /// The bytes after `ready` that the next decision needs.
     need: usize,
 }
 
 impl<S> AuthorityFilter<S> {
-    /// Filters what is read from `stream`.
+    /// Creates a filter of `stream`.
     pub fn new(stream: S) -> Self {
         Self {
             stream,
@@ -47,14 +47,14 @@ impl<S> AuthorityFilter<S> {
         }
     }
 
-    /// Passes everything, at the cost of one branch a read.
+    /// Creates a filter that passes everything, at the cost of one branch a read.
     pub fn passing(stream: S) -> Self {
         let mut filter = Self::new(stream);
         filter.frames.give_up();
         filter
     }
 
-    /// Looks at what is held and not ready.
+    /// Decides about the held bytes that are not ready.
     fn judge(&mut self) {
         while self.held.len() - self.ready >= self.need.max(1) {
             self.need = 0;
@@ -73,7 +73,7 @@ impl<S> AuthorityFilter<S> {
         }
     }
 
-    /// Hands out what is ready.
+    /// Returns ready bytes.
     fn give(&mut self, into: &mut ReadBuf<'_>) {
         let given = self.ready.min(into.remaining());
         into.put_slice(&self.held[..given]);
@@ -84,7 +84,7 @@ impl<S> AuthorityFilter<S> {
         }
     }
 
-    /// Keeps what was read into `into` since it had `before` bytes, as far as it may not pass yet.
+    /// Keeps the new bytes of `into` that must not pass yet. `into` had `before` bytes before the read.
     fn keep(&mut self, into: &mut ReadBuf<'_>, before: usize) {
         let fresh = &into.filled()[before..];
         let passed = match self.frames.follow(fresh) {
@@ -123,7 +123,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityFilter<S> {
                 ready!(Pin::new(&mut this.stream).poll_read(cx, into))?;
                 let read = into.filled().len() - before;
                 this.keep(into, before);
-                // Nothing at all is the end of the stream; nothing that may pass is not.
+                // An empty read is the end of the stream. A read whose bytes must all wait is not.
                 if read == 0 || into.filled().len() > before {
                     return Poll::Ready(Ok(()));
                 }
@@ -134,7 +134,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityFilter<S> {
             ready!(Pin::new(&mut this.stream).poll_read(cx, &mut chunk))?;
             this.held.extend_from_slice(chunk.filled());
             if chunk.filled().is_empty() {
-                // h2 sees that the client stopped within a frame.
+                // h2 detects that the client stopped within a frame.
                 this.ready = this.held.len();
             } else {
                 this.judge();

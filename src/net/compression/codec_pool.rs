@@ -1,4 +1,4 @@
-//! Pools of codecs: to make a codec costs as much as to compress a small body.
+//! Pools of codecs. Creating a codec costs as much as compressing a small body.
 
 use std::io;
 

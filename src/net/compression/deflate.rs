@@ -1,4 +1,4 @@
-//! RFC 1951, bare and as RFC 1950 wraps it.
+//! Deflate streams: RFC 1951, raw or wrapped as in RFC 1950.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use super::codec_pool::CodecPool;
 use super::{DecompressError, MIN_GROWTH_BYTES, USUAL_RATIO, Unpacked};
 use crate::component::account::Held;
 
-/// Making a body smaller may not cost more than making it.
+/// Compressing a body must not cost more than creating it.
 const LEVEL: Compression = Compression::fast();
 
 static INFLATERS: CodecPool<Decompress> = CodecPool::new();
 static BARE_DEFLATERS: CodecPool<Compress> = CodecPool::new();
 static ZLIB_DEFLATERS: CodecPool<Compress> = CodecPool::new();
 
-/// The name means a body with a header; some senders leave it out.
+/// The coding `deflate` means a body with a header, but some senders omit it.
 pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
     let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes, held)?;
     inflate(body, has_zlib_header(body), &mut unpacked)?;
@@ -37,7 +37,7 @@ fn has_zlib_header(body: &[u8]) -> bool {
     }
 }
 
-/// Appends what a stream unpacks to, and says how many bytes the stream has.
+/// Appends the decompressed stream, and returns its compressed length in bytes.
 pub(super) fn inflate(
     body: &[u8],
     has_header: bool,
@@ -57,7 +57,7 @@ pub(super) fn inflate(
     )
 }
 
-/// Appends a body as a bare stream.
+/// Appends the body as a raw stream.
 pub(super) fn deflate(body: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
     deflate_with(&BARE_DEFLATERS, false, body, packed)
 }
@@ -77,7 +77,7 @@ fn deflate_with(
                 let rest = body.get(deflater.total_in() as usize..).unwrap_or_default();
                 match deflater.compress_vec(rest, packed, FlushCompress::Finish)? {
                     Status::StreamEnd => return Ok(()),
-                    // There is room again in the next turn.
+                    // The next turn has free space again.
                     Status::Ok | Status::BufError => {}
                 }
             }

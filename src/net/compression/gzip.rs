@@ -1,5 +1,5 @@
-//! RFC 1952 around bare streams. The checksum is `crc32fast`'s, which takes a tenth of what the stream's own coder takes
-//! for it: as much as unpacking itself.
+//! Gzip (RFC 1952) around raw streams. `crc32fast` computes the checksum in a tenth of the time that the deflate
+//! library needs for it. That library would spend as much time on it as on decompression.
 
 use std::io;
 
@@ -14,7 +14,7 @@ const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 /// 2.3.1: CRC-32 and length.
 const TRAILER_BYTES: usize = 8;
 
-/// Beyond that, what the end of a body says of its length is not a reason to make room.
+/// A higher ratio in the trailer of a body is no reason for a larger allocation.
 const HIGHEST_RATIO: usize = 64;
 
 /// 2.3.1, FLG.
@@ -24,7 +24,7 @@ const HAS_NAME: u8 = 1 << 3;
 const HAS_COMMENT: u8 = 1 << 4;
 const RESERVED: u8 = 0b1110_0000;
 
-/// One member or several, whose contents follow each other.
+/// Decompresses one or more members, and joins their contents.
 pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
     let mut unpacked = Unpacked::new(expected_bytes(body), limit_bytes, held)?;
     let mut rest = member(body, &mut unpacked)?;
@@ -42,7 +42,7 @@ pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// What the end of a body says, as far as it can be believed, and a little more, so that the end is met in full stride.
+/// The credible part of the length in the trailer, plus a margin so that the last step is not short of space.
 fn expected_bytes(body: &[u8]) -> usize {
     let said = body.last_chunk().map_or(0, |length| u32::from_le_bytes(*length)) as usize;
     let said = said.saturating_add(512);
@@ -53,7 +53,7 @@ fn expected_bytes(body: &[u8]) -> usize {
     }
 }
 
-/// Appends what a member holds; gives what follows it.
+/// Appends the content of a member, and returns the bytes after it.
 fn member<'a>(body: &'a [u8], unpacked: &mut Unpacked<'_>) -> Result<&'a [u8], DecompressError> {
     let stream = after_header(body).ok_or_else(|| corrupt("invalid gzip header"))?;
     let begin = unpacked.bytes.len();
@@ -79,7 +79,7 @@ fn length(content: &[u8]) -> u32 {
     content.len() as u32
 }
 
-/// What follows the header of a member. `None`: there is none, or it goes on.
+/// The bytes after the header of a member. `None`: the header is missing or incomplete.
 fn after_header(body: &[u8]) -> Option<&[u8]> {
     let [0x1f, 0x8b, 8, flags, _, _, _, _, _, _, rest @ ..] = body else {
         return None;

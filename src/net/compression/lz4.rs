@@ -14,7 +14,7 @@ pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// One frame or several, whose contents follow each other.
+/// Decompresses one or more frames, and joins their contents.
 pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
     let mut decoder = FrameDecoder::new(Input {
         rest: body,
@@ -36,14 +36,14 @@ pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Re
     Ok(unpacked.into())
 }
 
-/// A body that notes when more is read than it has: the decoder takes a missing end for the end.
+/// A body that detects a read past its end. The decoder would take a missing end for a regular one.
 struct Input<'a> {
     rest: &'a [u8],
     is_short: bool,
 }
 
 impl Input<'_> {
-    /// Whether all of it is used up. An error: it ends in the middle of a frame.
+    /// Whether all bytes are used. An error means that the body ends within a frame.
     fn is_at_end(&self) -> io::Result<bool> {
         if self.is_short {
             Err(io::ErrorKind::UnexpectedEof.into())

@@ -1,5 +1,5 @@
-//! Content codings: made, and undone under a limit and on the account of memory, since what a small body unpacks to is
-//! the sender's choice.
+//! Content codings. Decompression has a size limit and reserves memory, because the sender controls the size of
+//! the output.
 
 mod codec_pool;
 mod deflate;
@@ -15,22 +15,22 @@ use super::refused::{Of, Why};
 use crate::component::account::{Held, NoRoom};
 use crate::component::worker::{Overloaded, Slot};
 
-/// Bodies up to this size are unpacked on the spot; larger ones would keep a runtime thread from its other work.
+/// The largest body that is decompressed inline. A larger one would keep a runtime thread from other work.
 const INLINE_MAX_BYTES: usize = 128 << 10;
 
-/// So are bodies that unpack to this size at most.
+/// The largest output that is decompressed inline.
 const INLINE_MAX_UNPACKED_BYTES: usize = 1 << 20;
 
-/// Room is not made in smaller steps.
+/// The smallest growth of the output buffer.
 const MIN_GROWTH_BYTES: usize = 4 << 10;
 
-/// First guess of how much larger a body gets.
+/// The first estimate of the compression ratio.
 const USUAL_RATIO: usize = 4;
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// As it is.
+    /// No coding.
     Identity,
     /// RFC 1952.
     Gzip,
@@ -38,9 +38,9 @@ pub enum Coding {
     Zstd,
     /// RFC 1950, and bare RFC 1951 as some senders understand the name.
     Deflate,
-    /// Snappy as a bare block. Framed bodies are read too: HTTP clients send the one, gRPC's the other.
+    /// Snappy as a bare block. Framed bodies are accepted too: HTTP clients send blocks, gRPC clients send frames.
     Snappy,
-    /// Snappy, framed. Bare blocks are read too.
+    /// Snappy in its framing format. Bare blocks are accepted too.
     SnappyFramed,
     /// LZ4 in its frame format.
     Lz4,
@@ -61,10 +61,10 @@ const NAMES: &[(&str, Coding)] = &[
 ];
 
 impl Coding {
-    /// What a server accepts, as the value of `Accept-Encoding` and `grpc-accept-encoding`.
+    /// The codings that a server accepts, as the value of `Accept-Encoding` and `grpc-accept-encoding`.
     pub const ACCEPTED: &str = "identity,gzip,zstd,deflate,snappy,lz4";
 
-    /// The coding of that name, in any case.
+    /// The coding with this name, in any case.
     pub fn named(name: &str) -> Option<Self> {
         let name = name.trim();
         NAMES
@@ -73,7 +73,7 @@ impl Coding {
             .map(|(_, coding)| *coding)
     }
 
-    /// The value of `Content-Encoding`; none for a body as it is.
+    /// The value of `Content-Encoding`; `None` for [`Coding::Identity`].
     pub fn header(self) -> Option<&'static str> {
         let named = NAMES
             .iter()
@@ -82,7 +82,7 @@ impl Coding {
     }
 }
 
-/// A body in this coding.
+/// Compresses a body with the default level.
 pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
     match coding {
         Coding::Identity => Ok(body.to_vec()),
@@ -99,7 +99,7 @@ pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same with an effort: 1 to 9 of gzip and deflate, 1 to 22 of zstd. The others have no levels.
+/// Compresses a body with a level: 1 to 9 for gzip and deflate, 1 to 22 for zstd. Other codings have no levels.
 pub fn compress_at(coding: Coding, body: &[u8], level: u32) -> io::Result<Vec<u8>> {
     let effort = flate2::Compression::new(level.min(9));
     match coding {
@@ -118,40 +118,40 @@ pub fn compress_at(coding: Coding, body: &[u8], level: u32) -> io::Result<Vec<u8
     }
 }
 
-/// Why a body could not be unpacked.
+/// The error of decompressing a body.
 #[derive(Debug, thiserror::Error)]
 pub enum DecompressError {
-    /// It unpacks to more than the limit.
+    /// The output is larger than the limit.
     #[error("the decompressed body is larger than {limit_bytes} bytes")]
     TooLarge {
-        /// The limit.
+        /// The limit, in bytes.
         limit_bytes: usize,
     },
-    /// It is not what its header says.
+    /// The data is corrupt.
     #[error("can't decompress the body: {0}")]
     Corrupt(#[from] io::Error),
-    /// What it unpacks to has no room.
+    /// The output does not fit into memory now.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// It would have none if the gateway held nothing else.
+    /// The output would not fit into the memory limit even of an idle gateway.
     #[error(
         "the request needs {} MiB of memory to be unpacked, and the limit is {} MiB: send smaller ones",
         bytes >> 20,
         limit_bytes >> 20
     )]
     NeverFits {
-        /// What it takes.
+        /// The needed memory, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The memory limit, in bytes.
         limit_bytes: usize,
     },
-    /// There is too much other work.
+    /// The gateway has too much other work.
     #[error(transparent)]
     Overloaded(#[from] Overloaded),
 }
 
 impl DecompressError {
-    /// Why the request is refused.
+    /// The reason of the refusal.
     pub fn why(&self) -> Why {
         match self {
             Self::TooLarge { .. } => Why::Short(Of::TooLarge),
@@ -163,20 +163,19 @@ impl DecompressError {
     }
 }
 
-/// Undoes a coding where nobody keeps an account; more than `limit_bytes` of output is an error.
+/// Decompresses a body without a memory reservation. An output of more than `limit_bytes` is an error.
 ///
 /// # Errors
-/// It can't be unpacked, or is too large then.
+/// The body is corrupt, or its output is too large.
 pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
     let mut held = Held::new(Default::default());
     unpack(coding, body, limit_bytes, &mut held, &mut None).await
 }
 
-/// Undoes the coding of a body that `held` has on the account: what it unpacks to takes the place of it there. Large
-/// bodies are unpacked off the runtime's threads, in a slot that is there for what comes next.
+/// Decompresses a body with a reservation. The output replaces the body in `held`. A large body is decompressed
+/// outside of the runtime's threads, in a slot that the next step can use too.
 ///
-/// # Errors
-/// It can't be unpacked, is too large then, or has no room.
+/// # Errors The body is corrupt, or its output is too large or does not fit into memory.
 pub(crate) async fn unpack(
     coding: Coding,
     body: Bytes,
@@ -204,7 +203,7 @@ pub(crate) async fn unpack(
     unpacked
 }
 
-/// The same here and now.
+/// Like [`unpack`], inline.
 pub(crate) fn unpack_now(
     coding: Coding,
     body: Bytes,
@@ -245,7 +244,7 @@ pub(crate) fn unpack_now(
     Ok(unpacked)
 }
 
-/// Reserves what is about to be unpacked; says whether that could ever have room.
+/// Reserves memory for the output. The error says whether it could ever fit.
 fn grow(held: &mut Held, bytes: usize) -> Result<(), DecompressError> {
     held.try_grow(bytes).map_err(|no_room| {
         if held.could_ever_grow(bytes) {
@@ -262,7 +261,7 @@ fn grow(held: &mut Held, bytes: usize) -> Result<(), DecompressError> {
 /// Snappy framing format, 4.1: the stream identifier.
 const SNAPPY_FRAMED: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
-/// What a body unpacks to, as far as it has come; never more than its limit and a byte, and reserved before it is there.
+/// The output so far. Its size is at most the limit plus a byte, and it is reserved before it is allocated.
 struct Unpacked<'a> {
     bytes: Vec<u8>,
     limit_bytes: usize,
@@ -270,7 +269,7 @@ struct Unpacked<'a> {
 }
 
 impl<'a> Unpacked<'a> {
-    /// With room for what is expected.
+    /// Allocates the expected size.
     fn new(expected_bytes: usize, limit_bytes: usize, held: &'a mut Held) -> Result<Self, DecompressError> {
         let room = expected_bytes
             .max(MIN_GROWTH_BYTES)
@@ -283,7 +282,7 @@ impl<'a> Unpacked<'a> {
         })
     }
 
-    /// Has `step` write into the room that there is, and makes more, until it says that it is done.
+    /// Calls `step` to write into the free part of the buffer, and grows the buffer, until `step` is done.
     fn fill(
         &mut self,
         mut step: impl FnMut(&mut Vec<u8>) -> io::Result<bool>,
@@ -311,7 +310,7 @@ impl<'a> Unpacked<'a> {
         }
     }
 
-    /// What is there and what it becomes stand side by side while the one is copied to the other.
+    /// Grows the buffer. The old and the new buffer exist side by side during the copy.
     fn make_room(&mut self, more: usize) -> Result<(), DecompressError> {
         let len = self.bytes.len();
         grow(self.held, len + more)?;

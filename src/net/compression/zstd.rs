@@ -1,4 +1,4 @@
-//! RFC 8878.
+//! Zstandard (RFC 8878).
 
 use std::io;
 
@@ -11,10 +11,10 @@ use super::codec_pool::CodecPool;
 use super::{DecompressError, USUAL_RATIO, Unpacked, grow};
 use crate::component::account::Held;
 
-/// Making a body smaller may not cost more than making it.
+/// Compressing a body must not cost more than creating it.
 const LEVEL: i32 = 1;
 
-/// Largest window: RFC 9659 forbids more in HTTP, and the decoder allocates what the sender asks for.
+/// The largest window: RFC 9659 forbids more in HTTP, and the decoder allocates the size that the sender asks for.
 const WINDOW_LOG_MAX: u32 = 23;
 
 static COMPRESSORS: CodecPool<bulk::Compressor<'static>> = CodecPool::new();
@@ -35,13 +35,13 @@ pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Re
     }
 }
 
-/// What a body of one frame says that it unpacks to.
+/// The declared output size of a body with one frame.
 fn whole_bytes(body: &[u8]) -> Option<u64> {
     let bytes = zstd_safe::get_frame_content_size(body).ok()??;
     (zstd_safe::find_frame_compressed_size(body) == Ok(body.len())).then_some(bytes)
 }
 
-/// Without a window: what is unpacked is one.
+/// Decompresses at once. The output itself serves as the window.
 fn at_once(body: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::with_capacity(bytes);
     DECOMPRESSORS.with(bulk::Decompressor::new, |coder| {
@@ -50,8 +50,7 @@ fn at_once(body: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
     Ok(unpacked)
 }
 
-/// What the largest window of a body's frames takes (RFC 8878, 3.1.1.1.2), as far as one may be. Frames that decoders skip
-/// have none.
+/// The largest window of a body's frames (RFC 8878, 3.1.1.1.2), up to the limit. Skippable frames have no window.
 fn window_bytes(mut body: &[u8]) -> usize {
     let mut most = 0;
     while let Some([magic @ .., _, window]) = body.first_chunk::<6>() {
@@ -67,7 +66,7 @@ fn window_bytes(mut body: &[u8]) -> usize {
     most
 }
 
-/// Frame after frame, with a coder of its own: its window may be large.
+/// Decompresses frame by frame, with a decoder of its own, because its window may be large.
 fn step_by_step(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
     let window = window_bytes(body);
     grow(held, window)?;
@@ -90,7 +89,7 @@ fn frame_by_frame(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<By
             if wanted == 0 && input.pos() == body.len() {
                 return Ok(true);
             }
-            // A frame that is empty, or that decoders skip, writes nothing: others follow.
+            // An empty or skippable frame writes nothing, but others may follow.
             if output.pos() > written || input.pos() == read {
                 return Ok(false);
             }

@@ -1,9 +1,10 @@
-//! Answers that are being sent on a connection: in turns with everything else there is to do, and cut off when the peer
-//! does not take them any more.
+//! Sending answers on a connection. Answers yield to other work, and a connection is cut off if its peer stops
+//! reading.
 //!
-//! A page of a million series is a few hundred writes, and a peer on the same machine takes them as fast as they come:
-//! who writes them in one go keeps all other connections waiting, because nobody else looks what has come on these. What
-//! is sent stays in memory until the peer has it: who asks for page after page and reads none must be cut off.
+//! A page of a million series takes a few hundred writes, and a local peer reads them at once. Writing them
+//! without a pause would delay all other connections, because the runtime does not poll their sockets meanwhile.
+//! Sent bytes stay in memory until the peer has read them. So a client that requests many pages and reads none
+//! must be cut off.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -19,14 +20,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// A body is handed out in pieces of this size, so that others have their turns (writing one takes 0.1 ms), and a slow
-/// peer is told from one that stands still. HTTP's own buffers hold about as much.
+/// The size of the pieces of a body. Others run between pieces (writing one takes 0.1 ms), and a slow peer differs
+/// from a stalled one. HTTP's own buffers hold about as much.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A stall is noticed late by at most this part of what is allowed.
+/// A stall is detected late by at most this part of its limit.
 const CHECKS: u32 = 8;
 
-/// When the peer last took a piece of each answer.
+/// The time at which the peer last took a piece of each answer.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<Sending>);
 
@@ -34,7 +35,8 @@ pub(super) struct Answers(Mutex<Sending>);
 struct Sending {
     taken: HashMap<u64, Instant>,
     next: u64,
-    /// Since when the connection takes no bytes. Answers that fit the buffers above it are gone by then.
+    /// The start of the time in which the connection takes no bytes. Answers that fit the buffers are sent by
+    /// then.
     blocked: Option<Instant>,
 }
 
@@ -51,7 +53,7 @@ impl Answers {
         number
     }
 
-    /// Notes that the peer has taken all there is of an answer so far.
+    /// Records that the peer has taken all available bytes of an answer.
     fn rest(&self, number: u64) {
         self.lock().taken.remove(&number);
     }
@@ -74,7 +76,7 @@ impl Answers {
     }
 }
 
-/// Returns when the peer has taken nothing of some answer for so long; never where no limit is set.
+/// Returns when the peer has taken nothing of an answer for `max_stall`; never without a limit.
 pub(super) async fn stalled(answers: Option<&Answers>, max_stall: Option<Duration>) {
     let (Some(answers), Some(max_stall)) = (answers, max_stall) else {
         return std::future::pending().await;
@@ -84,7 +86,7 @@ pub(super) async fn stalled(answers: Option<&Answers>, max_stall: Option<Duratio
     }
 }
 
-/// A connection that notes, if anybody wants to know, since when its peer takes nothing.
+/// A connection that records, on request, since when its peer takes nothing.
 pub(super) struct Noted<S> {
     stream: S,
     answers: Option<Arc<Answers>>,
@@ -144,11 +146,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
 
 /// A body in pieces.
 pub(super) struct Pieces<B> {
-    /// `None`: what is left is all.
+    /// `None`: only `left` remains.
     body: Option<Pin<Box<B>>>,
-    /// Of the frame that is being handed out.
+    /// The rest of the current frame.
     left: Bytes,
-    /// Ends when others have had their turn.
+    /// Completes after other tasks have run.
     turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     watched: Option<(u64, Arc<Answers>)>,
     #[allow(dead_code, reason = "the request lasts until its answer is sent")]
@@ -156,7 +158,7 @@ pub(super) struct Pieces<B> {
 }
 
 impl<B> Pieces<B> {
-    /// When the peer took the last piece is known to `answers`, if anybody wants to know.
+    /// Creates the pieces of a body. `answers`, if present, records when the peer took the last piece.
     pub(super) fn of(body: B, answers: Option<Arc<Answers>>, busy: Option<Busy>) -> Self {
         Self {
             watched: answers.map(|answers| (answers.begin(), answers)),
@@ -167,7 +169,7 @@ impl<B> Pieces<B> {
         }
     }
 
-    /// A short text.
+    /// Creates the pieces of a short text.
     pub(super) fn of_text(text: Bytes, busy: Busy) -> Self {
         Self {
             watched: None,
@@ -197,7 +199,7 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
                 return Poll::Ready(None);
             };
             let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
-                // Who asks for more has taken what there was.
+                // A request for more means that the previous pieces are taken.
                 if let Some((number, answers)) = &this.watched {
                     answers.rest(*number);
                 }
@@ -216,7 +218,7 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
         }
         let piece = this.left.split_to(this.left.len().min(PIECE_BYTES));
         if !this.left.is_empty() {
-            // The runtime looks what has come on other connections before it comes back to a task that yields.
+            // The runtime polls the sockets of other connections before it resumes a task that yields.
             this.turn = Some(Box::pin(tokio::task::yield_now()));
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
@@ -263,10 +265,10 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(30);
 
-    /// More than the kernel takes for a peer that reads nothing.
+    /// More than the kernel buffers for a peer that reads nothing.
     const PAGE_BYTES: usize = 64 << 20;
 
-    /// A body that says when it is gone.
+    /// A body that reports its drop.
     struct Told(
         Full<Bytes>,
         #[allow(dead_code, reason = "its end is what is told")] watch::Receiver<()>,
@@ -326,7 +328,7 @@ mod tests {
         let (mut near, mut far) = tokio::net::UnixStream::pair().unwrap();
         let trips = Arc::new(AtomicUsize::new(0));
         let count = trips.clone();
-        // Each byte gets on only when the runtime has looked at its sockets.
+        // Each byte passes only when the runtime has polled its sockets.
         tokio::spawn(async move {
             loop {
                 near.write_u8(0).await.unwrap();
@@ -396,7 +398,7 @@ mod tests {
         let (mut piece, mut read) = (vec![0; PAGE_BYTES / 16], 0);
         let begun = Instant::now();
         loop {
-            // Until well past the limit, always a little before it would be reached.
+            // Continues well past the limit, always a little before it would be reached.
             if begun.elapsed() < 3 * max_stall {
                 tokio::time::sleep(max_stall / 8).await;
             }

@@ -1,5 +1,5 @@
-//! Memory for the frames of HTTP/2. h2 reads a frame as a whole before it reports it, and header fields keep the buffers
-//! that their frames were read into. Both are on the account, so that many connections cannot fill the memory.
+//! Memory for HTTP/2 frames. h2 reads a whole frame before it reports it, and header fields keep the buffers of
+//! their frames. Both are reserved, so that many connections cannot fill the memory.
 
 use std::io;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::component::{Held, NoRoom};
 use crate::net::authority::PREFACE;
 use crate::net::server::{Ended, count_ended};
 
-/// A frame of so many bytes needs no room: it takes no more than the head of a request over HTTP/1.1. A listener has no
-/// more connections than there is memory for such frames.
+/// A frame of this size needs no reservation: it takes no more than the head of an HTTP/1.1 request. The memory
+/// limit also limits the connections of a listener.
 const FREE_BYTES: usize = 64 << 10;
 
 const HEAD_BYTES: usize = 9;
@@ -24,34 +24,35 @@ const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
 
-/// Follows the frames that a peer sends, and ends the connection where there is no memory for one.
+/// Follows the frames of a peer, and ends the connection if memory for one is short.
 pub(super) struct Frames {
-    /// Bytes of the preface that have been seen.
+    /// Bytes of the preface so far.
     preface: usize,
     /// Whether it is HTTP/1.1.
     passes: bool,
-    /// The frame that is on its way.
+    /// The current frame.
     frame: Frame,
     head: [u8; HEAD_BYTES],
-    /// Bytes of `head` that are there.
+    /// Bytes of `head` so far.
     seen: usize,
-    /// Reserved for the largest frame so far, as long as the connection lives. As much is filled as has arrived of one.
+    /// The reservation of the largest frame, for the life of the connection. The received part of a frame is
+    /// filled.
     largest: Held,
     table: HeaderTable,
-    /// Reserved for the buffers that `table` keeps in use, where they are more than `FREE_BYTES`.
+    /// The reservation of the buffers that `table` keeps in use, if they exceed `FREE_BYTES`.
     kept: Held,
-    /// Where the connection was accepted, as a label.
+    /// The endpoint of the listener, as a label.
     endpoint: Arc<str>,
 }
 
-/// Which bytes of a frame are still to come.
+/// The bytes of a frame that are still to come.
 #[derive(Default)]
 struct Frame {
     bytes: usize,
     left: usize,
-    /// Whether the first of them says how much padding there is.
+    /// Whether the first byte is the padding length.
     is_padded: bool,
-    /// Bytes in front of the header block.
+    /// Bytes before the header block.
     before: usize,
     /// Bytes of the header block; all others are skipped.
     block: usize,
@@ -79,7 +80,8 @@ impl Frame {
         }
     }
 
-    /// Takes the first of these bytes that belong to it; the part of them that is header block, and those behind the frame.
+    /// Takes the bytes that belong to the frame. Returns their part in the header block, and the bytes after the
+    /// frame.
     fn take<'a>(&mut self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         let (mut own, rest) = bytes.split_at(self.left.min(bytes.len()));
         self.left -= own.len();
@@ -101,7 +103,7 @@ impl Frame {
 }
 
 impl Frames {
-    /// `held` has nothing reserved.
+    /// Creates a follower. `held` must have no reservation.
     pub(super) fn new(held: [Held; 2], endpoint: Arc<str>) -> Self {
         let [largest, kept] = held;
         Self {
@@ -160,7 +162,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Bytes are filled when they have arrived. A measurement takes filled bytes for resident ones.
+    /// Fills the received bytes. A measurement counts filled bytes as resident.
     fn fill_largest(&mut self) {
         let arrived = self.frame.arrived().min(self.largest.bytes());
         self.largest.fill_to(arrived);
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
     use crate::component::Account;
 
-    /// What is read of these writes, and the account then.
+    /// Reads the writes under a memory limit. Returns the bytes read, the account, and its use.
     async fn read(limit: usize, writes: &[&[u8]]) -> (io::Result<usize>, Arc<Account>, usize) {
         let memory = Arc::new(Account::default());
         memory.set_default_limit(limit);
@@ -238,7 +240,7 @@ mod tests {
             &head(1 << 20),
         ]
         .concat();
-        // However the bytes come.
+        // The result must not depend on the sizes of the reads.
         for part in [1_000_000, 10_000, 7] {
             let writes: Vec<_> = all.chunks(part).collect();
             let (outcome, memory, reserved) = read(1 << 30, &writes).await;

@@ -1,5 +1,5 @@
-//! Follows the header blocks of HTTP/2 far enough to know how much memory the dynamic table of HPACK keeps in use. An
-//! entry of the table is a slice of the buffer that its frame was read into, and keeps all of that buffer.
+//! Follows the header blocks of HTTP/2 to find the memory that the dynamic table of HPACK keeps in use. An entry
+//! of the table is a slice of the read buffer of its frame, and keeps the whole buffer.
 //!
 //! Nothing is decoded: h2 does that, and ends a connection whose block is wrong. This follows RFC 7541, section 6.
 
@@ -8,25 +8,25 @@ use std::collections::VecDeque;
 /// The table's size unless it is negotiated; no listener offers a larger one.
 const TABLE_BYTES: usize = 4096;
 
-/// RFC 7541, section 4.1: an entry counts with so much beside its name and its value.
+/// RFC 7541, section 4.1: the overhead of an entry, beside its name and value.
 const ENTRY_BYTES: usize = 32;
 
-/// A read buffer has so many bytes, except one for a single large frame, which has no place for a header block behind it.
+/// The size of a read buffer. A buffer for a single large frame is larger, but no header block follows in it.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// A byte of Huffman code stands for at least this part of a byte: the longest code has 30 bits.
+/// The largest ratio of Huffman code to text: the longest code has 30 bits.
 const SHORTEST_TEXT: usize = 4;
 
-/// What comes next in a header block.
+/// The next part of a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// The first byte of a field.
     Field,
-    /// The first byte of a name or a value: how long it is.
+    /// The first byte of a name or value: its length.
     Length,
     /// Further bytes of an index.
     Index,
-    /// Further bytes of a length, of which these bits are known.
+    /// Further bytes of a length, with its known bits.
     MoreLength { value: usize, shift: u32 },
     /// Bytes of a name or a value.
     Text(usize),
@@ -42,9 +42,9 @@ pub(super) struct HeaderTable {
     is_entry: bool,
     /// Whether the text is Huffman code.
     is_huffman: bool,
-    /// Bytes of the field's entry, at least.
+    /// The least size of the field's entry, in bytes.
     size: usize,
-    /// Bytes that were read since the last entry.
+    /// Bytes read since the last entry.
     unused: usize,
     /// Size and buffer bytes of each entry, the oldest first.
     entries: VecDeque<(u16, u16)>,
@@ -69,17 +69,17 @@ impl Default for HeaderTable {
 }
 
 impl HeaderTable {
-    /// So many bytes of any kind were read.
+    /// Counts `bytes` read bytes of any kind.
     pub(super) fn note_read(&mut self, bytes: usize) {
         self.unused = self.unused.saturating_add(bytes);
     }
 
-    /// A header block begins.
+    /// Begins a header block.
     pub(super) fn begin(&mut self) {
         self.next = Next::Field;
     }
 
-    /// Bytes of read buffers that entries keep in use, at most.
+    /// The most bytes of read buffers that entries keep in use.
     pub(super) fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
@@ -119,7 +119,7 @@ impl HeaderTable {
                 }
             }
             Next::MoreLength { value, shift } => {
-                // A length of more than four bytes is an error for h2, too.
+                // h2 also refuses a length of more than four bytes.
                 let bits = usize::from(byte & 0x7f).checked_shl(shift).unwrap_or(usize::MAX);
                 let value = value.saturating_add(bits);
                 if byte < 0x80 {
@@ -131,7 +131,7 @@ impl HeaderTable {
                     }
                 }
             }
-            // Nothing is left of a text that has ended.
+            // The text has ended.
             Next::Text(_) => {}
         }
     }
@@ -140,7 +140,7 @@ impl HeaderTable {
         let (mask, has_value) = match byte {
             0x80.. => (0x7f, false),
             0x40.. => (0x3f, true),
-            // The table changes its size: it only becomes smaller.
+            // A size update of the table, which can only shrink.
             0x20.. => (0x1f, false),
             _ => (0x0f, true),
         };
@@ -259,7 +259,7 @@ mod tests {
         };
         assert_eq!(insert(100), 100);
         assert_eq!(insert(1 << 20), 100 + BUFFER_BYTES);
-        // 124 entries of 33 bytes fill the table: those before them are gone.
+        // 124 entries of 33 bytes fill the table, so the earlier ones are evicted.
         for _ in 0..123 {
             insert(50);
         }

@@ -1,4 +1,4 @@
-//! Room for the heads of requests. HTTP/2 has no window for them, and they stay until their requests are answered.
+//! Memory for request heads. HTTP/2 has no window for them, and they stay until their requests are answered.
 //! Without a limit, many heads without bodies would fill the memory.
 
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::net::auth::Sender;
 use crate::net::grpc::is_call;
 use crate::net::refused::{Of, ServedBy, Why};
 
-/// A head that weighs so little needs no room...
+/// A head of this size needs no reservation...
 const FREE_BYTES: usize = 8 << 10;
 
 /// ...while its connection has no more requests than this. SDKs have one at a time, gateways a few dozen.
 const FREE_REQUESTS: usize = 32;
 
-/// A field takes so much beside its value: its place in the map, and its name.
+/// The overhead of a field beside its value: its slot in the map, and its name.
 const FIELD_BYTES: usize = 128;
 
-/// A request takes so much beside its head: its stream, its task, the buffer that it was read into.
+/// The overhead of a request beside its head: its stream, its task, its read buffer.
 const REQUEST_BYTES: usize = 8 << 10;
 
 /// Memory is measured once a second by default.
@@ -33,8 +33,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const WHY: &str =
     "the gateway is over its memory limit: it takes no large heads, nor many requests of a connection";
 
-/// Copies the path and the authority of a request over HTTP/2. As they come they keep the buffer alive that their frame was
-/// read into, which may be much larger.
+/// Copies the path and the authority of a request over HTTP/2. The originals keep the read buffer of their frame,
+/// which may be much larger.
 pub(super) fn copy_path<B>(request: &mut Request<B>) {
     if request.version() != Version::HTTP_2 {
         return;
@@ -42,7 +42,7 @@ pub(super) fn copy_path<B>(request: &mut Request<B>) {
     let uri = request.uri();
     let mut parts = uri::Parts::default();
     parts.scheme = uri.scheme().cloned();
-    // What was read once can be read again.
+    // Text that was parsed once can be parsed again.
     parts.authority = uri.authority().and_then(|known| known.as_str().try_into().ok());
     parts.path_and_query = uri
         .path_and_query()
@@ -52,10 +52,10 @@ pub(super) fn copy_path<B>(request: &mut Request<B>) {
     }
 }
 
-/// Reserves room for a request until it is answered, where its head is large or its connection has many `requests`.
+/// Reserves memory for a request until its answer, if its head is large or its connection has many `requests`.
 ///
 /// # Errors
-/// There is no room.
+/// Memory is short.
 pub(super) fn hold<B>(
     request: &Request<B>,
     requests: usize,
@@ -68,18 +68,18 @@ pub(super) fn hold<B>(
     }
     let bytes = bytes + REQUEST_BYTES;
     let mut held = Held::under(by.ceiling, by.memory.clone()).of(sender.and_then(Sender::key));
-    // A small head is to take no room from a body that is on its way.
+    // A small head must not take memory from an arriving body.
     held.try_grow_quietly(bytes)?;
     held.fill(bytes);
     Ok(Some(held))
 }
 
-/// What a head takes. Short fields take more than their bytes.
+/// The memory of a head. Short fields take more than their bytes.
 fn weight<B>(request: &Request<B>) -> usize {
     let (uri, fields) = (request.uri(), request.headers());
     let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
-    // Further values of a name have places of their own.
+    // Further values of a name have their own slots.
     let places = fields.capacity() + fields.len() - fields.keys_len();
     let text = fields
         .iter()
@@ -87,7 +87,7 @@ fn weight<B>(request: &Request<B>) -> usize {
     authority + path + places * FIELD_BYTES + text.sum::<usize>()
 }
 
-/// The answer to a request that has no room.
+/// The answer to a request without memory.
 pub(super) fn refusal<B>(request: &Request<B>) -> Response<Bytes> {
     let answer = if is_call(request) {
         let details = ErrorDetails::with_retry_info(Some(RETRY));

@@ -1,4 +1,4 @@
-//! The host that a request asks for: HTTP/1.1 demands exactly one, and a listener of this machine alone answers to few.
+//! The host of a request: HTTP/1.1 requires exactly one, and a loopback listener accepts few names.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode, Version};
 
 use crate::net::refused::Why;
 
-/// The answer to a request that asks for no host, for two, or for one that is not served here; `None`: it may pass.
+/// The refusal of a request with no host, two hosts, or a host that is not served here; `None`: it passes.
 pub(super) fn refusal<B>(request: &Request<B>, allowed: Option<&[String]>) -> Option<Response<Bytes>> {
     let mut named = request.headers().get_all(HOST).iter();
     let (host, another) = (named.next(), named.next());
@@ -38,7 +38,7 @@ pub(super) fn refusal<B>(request: &Request<B>, allowed: Option<&[String]>) -> Op
     Some(refused(StatusCode::FORBIDDEN, why))
 }
 
-/// Whether this is an address, `localhost`, or a name that is allowed; with or without a port.
+/// Whether the host is an address, `localhost`, or an allowed name, with or without a port.
 fn is_local(asked: &str, allowed: &[String]) -> bool {
     let Ok(authority) = asked.parse::<Authority>() else {
         return false;

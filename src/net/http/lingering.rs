@@ -1,7 +1,7 @@
-//! A stream that is closed only when its peer has stopped sending, or for long enough.
+//! A stream that closes only after its peer has stopped sending, or after a limit.
 //!
-//! An answer may come before the request has been read: it is too large, nobody knows the sender. Were the connection
-//! closed with bytes unread, the system would tell the peer so at once, and the peer would lose the answer.
+//! An answer may precede the end of its request, for example if the request is too large or not authenticated. A
+//! close with unread bytes would reset the connection, and the peer would lose the answer.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,20 +15,20 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Activity;
 
-/// A peer that sends nothing for so long has stopped.
+/// A peer that is silent for this long has stopped.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Nobody is waited for any longer.
+/// The longest wait for a peer.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What is read at a time, and thrown away.
+/// The size of a read, which is discarded.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// See the module.
+/// The stream; see the module.
 pub(super) struct Lingering<S> {
     stream: S,
     activity: Arc<Activity>,
-    /// There once nothing more is written.
+    /// Set after the last write.
     waits: Option<Waits>,
 }
 
@@ -105,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
                     let silent = Instant::now() + SILENCE;
                     waits.silence.as_mut().reset(silent.min(waits.until));
                 }
-                // It has stopped, or it is gone.
+                // The peer has stopped or has closed.
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
             }
         }

@@ -1,4 +1,4 @@
-//! A stream of which somebody sees what is read.
+//! A stream with an observer of its reads.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,12 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Sees what is read of a stream.
+/// Observes the reads of a stream.
 pub(super) trait Reads {
-    /// After each read.
+    /// Receives the bytes of each read.
     ///
     /// # Errors
-    /// The stream is to end.
+    /// The stream must end.
     fn see(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()>;
 }
 

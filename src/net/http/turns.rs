@@ -1,5 +1,5 @@
-//! A connection that gives way to others after so many bytes. The runtime has it give way after 128 reads, whatever their
-//! length: the heads in so many bytes may take tens of milliseconds to decode, and a health check waits for all connections.
+//! A connection that yields to others after a number of bytes. The runtime lets it yield after 128 reads of any
+//! length. The heads in them may take tens of milliseconds to decode, while a health check waits.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -8,16 +8,16 @@ use tokio::task::coop;
 
 use super::reads::Reads;
 
-/// The runtime's budget of a task.
+/// The budget of a task in the runtime.
 const UNITS: usize = 128;
 
 pub(super) struct Turns {
-    /// Bytes read that cost a unit of the budget.
+    /// The bytes read for each unit of the budget.
     unit_bytes: usize,
 }
 
 impl Turns {
-    /// A connection gives way after `bytes` read.
+    /// Creates a limit that yields after `bytes` read bytes.
     pub(super) fn of(bytes: usize) -> Self {
         let unit_bytes = (bytes / UNITS).max(1);
         Self { unit_bytes }
@@ -27,7 +27,7 @@ impl Turns {
 impl Reads for Turns {
     fn see(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
         for _ in 0..bytes.len() / self.unit_bytes {
-            // Without budget the next read is pending, and its task is woken.
+            // Without budget the next read is pending, and wakes the task.
             let Poll::Ready(unit) = coop::poll_proceed(cx) else {
                 break;
             };

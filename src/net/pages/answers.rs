@@ -1,4 +1,4 @@
-//! What the server answers with: pages, refusals, downloads, streams of events; whole bodies are compressed on demand.
+//! Answers of the server: pages, refusals, downloads, event streams. Whole bodies are compressed on demand.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use crate::component::account::SenderKey;
 use crate::component::worker::Turns;
 use crate::net::{Coding, compress};
 
-/// A body, whole or a stream.
+/// A body, complete or a stream.
 pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a path answers.
+/// The answer of a path.
 pub(crate) type Answer = Response<Body>;
 
-/// A shorter body is sent as it is: it fits into one packet.
+/// Shorter bodies are not compressed, because they fit into one packet. In bytes.
 const MIN_COMPRESSED: u64 = 1400;
 
-/// Answers of all servers that are compressed at a time.
+/// The limit of concurrent compressions, for all servers together.
 pub(crate) static COMPRESSING: Turns = Turns::of(2);
 
-/// Compresses a whole body that is worth it, off the threads that move data.
+/// Compresses a complete body if it is large enough, outside of the threads that move data.
 pub(crate) async fn compressed(
     answer: Answer,
     coding: Coding,
@@ -79,7 +79,7 @@ pub(crate) fn grpc_error(status: tonic::Status) -> Answer {
     status.into_http::<Body>()
 }
 
-/// An answer that names the methods of a path.
+/// An answer that names the allowed methods of a path.
 pub(crate) fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -91,7 +91,7 @@ pub(crate) fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
     answer
 }
 
-/// An error in the shape of Prometheus's API.
+/// An error in the format of Prometheus's API.
 pub(crate) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
     json(
         status,
@@ -99,7 +99,7 @@ pub(crate) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
     )
 }
 
-/// The refusal of who may ask again soon.
+/// A temporary refusal, which the client may retry soon.
 pub(crate) fn busy(why: &str) -> Answer {
     let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
     let soon = HeaderValue::from_static("1");
@@ -107,12 +107,12 @@ pub(crate) fn busy(why: &str) -> Answer {
     answer
 }
 
-/// A body that is there as a whole.
+/// A complete body.
 pub(crate) fn whole(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that is there as a whole, and what follows it in gRPC. A call's answer has no length in its head.
+/// A complete body with gRPC trailers. The answer to a call has no length in its head.
 pub(crate) fn with_trailers(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
     let Some(trailers) = trailers else {
         return whole(bytes);
@@ -133,7 +133,7 @@ pub(crate) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
     text(status, "application/json", body.to_string())
 }
 
-/// Nothing: an empty answer, not an error.
+/// An empty answer, which is no error.
 pub(crate) fn empty() -> Answer {
     let mut answer = Response::new(whole(Bytes::new()));
     *answer.status_mut() = StatusCode::NO_CONTENT;
@@ -159,7 +159,7 @@ pub(crate) fn bytes(content_type: &'static str, body: Bytes) -> Answer {
     answer
 }
 
-/// Server-sent events, as they come; a comment now and then shows that the stream is alive.
+/// A stream of server-sent events. Regular comments show that the stream is alive.
 pub(crate) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
     let frames = next.map(|event| {
         let text = match event {
@@ -177,14 +177,14 @@ pub(crate) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer
 
 /// One event of a stream.
 pub(crate) enum Event {
-    /// Its name and its data, in one line.
+    /// An event with its name and one line of data.
     Named(&'static str, String),
-    /// Nothing happened.
+    /// No event: the stream is alive.
     Alive,
 }
 
 impl Event {
-    /// How long it is, about.
+    /// The approximate size, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Named(_, data) => data.len(),

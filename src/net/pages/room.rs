@@ -1,5 +1,5 @@
-//! Room for answers that are on their way. A client that reads none of its answers takes room from other readers, not from
-//! those who send; it takes all of it only by a single answer that is so large.
+//! Memory for unsent answers. A client that reads none of its answers takes memory from other readers, not from
+//! senders. Only a single answer of that size can take all of it.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use crate::component::Account;
 use crate::component::account::SenderKey;
 use crate::net::shares::{Most, NoShare, Share, Shares};
 
-/// Short answers have a part of the room that others never take: probes and autoscalers get theirs.
+/// Short answers have their own part of the memory, for probes and autoscalers. In bytes.
 const SHORT: usize = 64 << 10;
 
-/// The room, by bytes.
+/// The memory limit of unsent answers.
 pub(crate) struct Room {
-    /// Whose answers they are.
+    /// The component of the answers.
     component: Arc<str>,
-    /// Unset: by the limit of `memory`.
+    /// The limit in bytes; `None`: it follows from the limit of `memory`.
     configured: Option<usize>,
     memory: Arc<Account>,
     shares: Arc<Shares>,
 }
 
-/// Bytes that take room until nobody has them any more.
+/// Bytes with a reservation, until their last reference is dropped.
 struct Held {
     bytes: Bytes,
     _share: Share,
 }
 
-/// Counts an answer of a component that is refused because those that clients have not read take too much memory.
+/// Counts a refused answer of a component, because unread answers of clients take too much memory.
 pub(crate) fn count_refusal(component: &Arc<str>) {
     metrics::counter!("tidegate_answers_refused_total", "component" => component.clone()).increment(1);
 }
 
-/// What all answers of a server that are on their way may take where the memory limit is so many bytes, unless configured.
+/// The default limit of all unsent answers of a server in bytes, given the memory limit.
 pub(crate) fn max_answer_bytes(memory: usize) -> usize {
     const USUAL: usize = 64 << 20;
     const LEAST: usize = 1 << 20;
@@ -50,22 +50,21 @@ impl Room {
         })
     }
 
-    /// Memory limiters come and go.
+    /// The limit in bytes. It is computed each time, because memory limiters come and go.
     fn bytes(&self) -> usize {
         let configured = self.configured;
         configured.unwrap_or_else(|| max_answer_bytes(self.memory.limit()))
     }
 
-    /// Counts an answer that is refused because there is no room for it.
+    /// Counts an answer that was refused because memory is short.
     pub(crate) fn count_refusal(&self) {
         count_refusal(&self.component);
     }
 
-    /// The same bytes, which take room while they are there. A client with several has three quarters at most,
-    /// and the rest for short ones.
+    /// Reserves memory for bytes, until they are dropped. A client with several answers may take three quarters of
+    /// the memory, and the rest for short answers.
     ///
-    /// # Errors
-    /// There is no room, or the client has not read what it was sent before.
+    /// # Errors Memory is short, or the client has not read its earlier answers.
     pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes, client: Option<SenderKey>) -> Result<Bytes, NoShare> {
         let room = self.bytes();
         let quarter = room / 4;
