@@ -1,4 +1,4 @@
-//! What `attributes` and `resource` do to a set of attributes: the Collector's actions, in written order.
+//! The actions of `attributes` and `resource` on a set of attributes: the Collector's actions, in written order.
 
 use http::HeaderName;
 use regex::Regex;
@@ -97,7 +97,7 @@ impl Action {
         }
     }
 
-    /// Does it. `client` is what is kept of the request that brought the set.
+    /// Applies the action. `client` is the kept metadata of the request that brought the set.
     pub(in crate::processors) fn apply(&self, set: &mut dyn AttributeSet, client: Option<&ClientMetadata>) {
         match self.action {
             Verb::Insert if set.has(&self.key) => {}
@@ -123,7 +123,7 @@ impl Action {
         }
     }
 
-    /// Does something to each key that is there of those that `key` and `pattern` name.
+    /// Calls `act` for each existing key that `key` or `pattern` selects.
     fn each_key(&self, set: &mut dyn AttributeSet, act: impl Fn(&mut dyn AttributeSet, &str)) {
         if !self.key.is_empty() && set.has(&self.key) {
             act(set, &self.key);
@@ -135,7 +135,7 @@ impl Action {
         }
     }
 
-    /// What can't be converted stays as it is.
+    /// Converts a value; `None` if it can't be converted and stays unchanged.
     fn convert(&self, value: &AttributeValue) -> Option<AttributeValue> {
         let text = crate::prom::labels::text(value.view());
         match self.converted_type? {
@@ -158,7 +158,7 @@ impl Action {
         let Some(found) = pattern.0.captures(&text) else {
             return;
         };
-        // A group that took no part gives an empty text, as in the Collector.
+        // A group without a match gives an empty text, as in the Collector.
         for name in pattern.groups() {
             set.set(name, found.name(name).map_or("", |part| part.as_str()).into());
         }
@@ -173,9 +173,9 @@ fn change(set: &mut dyn AttributeSet, key: &str, change: impl Fn(&AttributeValue
     }
 }
 
-/// SHA-256 in hexadecimal digits, of the bytes that the Collector digests: text as it is, numbers in 8 little-endian
-/// bytes, truth values in one. An empty text stays empty. Other values are digested as their text; the Collector
-/// replaces them by an empty text.
+/// SHA-256 in hexadecimal digits, of the bytes that the Collector digests: texts unchanged, numbers in 8
+/// little-endian bytes, booleans in one byte. An empty text stays empty. Other values are digested as text. The
+/// Collector replaces them by an empty text.
 fn hash(value: &AttributeValue) -> String {
     match value {
         AttributeValue::Str(text) if text.is_empty() => String::new(),
@@ -295,7 +295,7 @@ impl Decode for Pattern {
     }
 }
 
-/// A set that is being changed.
+/// A set during its changes.
 pub(in crate::processors) struct Decoded {
     attributes: Attributes,
     is_changed: bool,
@@ -309,7 +309,7 @@ impl Decoded {
         }
     }
 
-    /// The set as it is now; `None` when it is as it was.
+    /// The changed set; `None` if nothing has changed.
     pub(in crate::processors) fn changed(self) -> Option<Attributes> {
         self.is_changed.then_some(self.attributes)
     }
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use crate::component::testing::settings;
 
-    /// What an action makes of `{a: "x-1", n: 7}`.
+    /// The result of an action on `{a: "x-1", n: 7}`.
     fn done(action: &str) -> Attributes {
         let before = Attributes::new(vec![("a".into(), "x-1".into()), ("n".into(), 7i64.into())]);
         let mut set = Decoded::new(&before);
@@ -363,7 +363,7 @@ mod tests {
             ("n", AttributeValue::from(7i64)),
         );
         let text = |text: &str| AttributeValue::from(text);
-        // Of 7 as the Collector digests it: eight bytes, the least significant first.
+        // The digest of 7 as in the Collector: eight bytes, the least significant first.
         let sha256 = text("aae89fc0f03e2959ae4d701a80cc3915918c950b159f6abb6c92c1433b1a8534");
         let table: [(&str, Attributes); 16] = [
             (

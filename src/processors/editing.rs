@@ -1,4 +1,4 @@
-//! The way of a batch through an edit of attributes, whatever form it has: what `attributes` and `resource` share.
+//! Applies an edit of attributes to a batch in any form, for `attributes` and `resource`.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::component::{Consumer, Flow, Ledger, Lifecycle, Processor, Reason, Ref
 
 /// An edit of one of the sets of attributes that items have.
 pub(super) trait Edit: Send + Sync {
-    /// Edits requests in place. `client` is what is kept of the sender's request.
+    /// Edits requests in place. `client` is the kept metadata of the sender's request.
     fn on_wire<'a>(&'a self, client: Option<&'a ClientMetadata>) -> Box<dyn Visitor + 'a>;
 
-    /// A source of events and its kinds after the edit; `None` where they stay. Events come without a request.
+    /// The edited source of events and its kinds; `None` if they stay unchanged. Events come without a request.
     fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)>;
 
-    /// What edits series, one after the other.
+    /// Returns an edit for consecutive series.
     fn series<'a>(&'a self, client: Option<&'a ClientMetadata>) -> SeriesEdit<'a>;
 }
 
-/// Makes of a series what it is after the edit; `None` where it stays.
+/// Edits a series; `None` if it stays unchanged.
 pub(super) type SeriesEdit<'a> = Box<dyn FnMut(&Series) -> Option<Series> + 'a>;
 
 /// A processor that edits.
@@ -54,7 +54,7 @@ impl<E: Edit> Editing<E> {
         });
         Points {
             points: edited.collect(),
-            // Edited points differ from what their table shows.
+            // Edited points differ from the contents of their table.
             table: None,
         }
     }
@@ -94,7 +94,7 @@ impl<E: Edit> Consumer for Editing<E> {
     }
 }
 
-/// The set after the actions; `None` when it is as it was.
+/// The set after the actions; `None` if it is unchanged.
 pub(super) fn edit_set(
     attributes: &Attributes,
     actions: &[Action],

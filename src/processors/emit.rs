@@ -1,4 +1,4 @@
-//! What processors with a state share: telling readers about their table, and pushing on what it shows.
+//! Emission of state: processors with a table announce it to readers and push its contents on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use crate::component::unix_now;
 use crate::component::worker::in_background;
 use crate::component::{Consumer, Flow, Ledger};
 
-/// Points a batch: large enough to share its costs, small enough to be queued whole.
+/// The points of a batch: enough to share its costs, few enough to be queued whole.
 const BATCH_POINTS: usize = 8192;
 
-/// How often state is looked through for what has expired.
+/// The interval of searches for expired state.
 const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 
-/// Hands on what a table shows.
+/// Hands on the contents of a table.
 pub(super) struct Emitter {
     pub(super) table: Arc<Table>,
     pub(super) next: Arc<dyn Consumer>,
@@ -27,12 +27,13 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    /// An empty batch by which readers of tables find this one.
+    /// Sends an empty batch with the table, so that readers of tables find it.
     pub(super) fn announce(&self) {
         self.push(Vec::new());
     }
 
-    /// Hands on everything that the table shows now. What is refused is not lost: the next snapshot contains it.
+    /// Hands on the current contents of the table. A refused batch is not lost, because the next snapshot contains
+    /// it.
     pub(super) fn emit(&self, now: UnixNanos) {
         for points in snapshot(&self.table, now) {
             self.push(points);
@@ -68,7 +69,7 @@ fn snapshot(table: &Table, now: UnixNanos) -> Vec<Vec<Point>> {
 }
 
 fn point(reading: Reading<'_>, now: UnixNanos) -> Point {
-    // A total is true until now, whenever it last grew; a gauge was true when it was measured.
+    // A total is valid until now, whenever it last grew; a gauge was valid when it was measured.
     let time = match reading.series.metric.data {
         Data::Gauge => reading.time,
         _ => clock::wall(now).max(reading.time),
@@ -82,18 +83,18 @@ fn point(reading: Reading<'_>, now: UnixNanos) -> Point {
     }
 }
 
-/// Does what takes as long as there are series, where it keeps no thread of the runtime from those who wait for it.
+/// Runs work in proportion to the number of series, on a background thread that blocks no runtime thread.
 async fn apart<T: Send + Sync + 'static>(with: Arc<T>, work: fn(&T, UnixNanos)) {
-    // A panic has been printed; the next round is tried all the same.
+    // A panic is in the log. The next round continues.
     let _ = in_background(move || work(&with, unix_now())).await;
 }
 
-/// A task that emits at an interval and lets state expire. `stop` ends it.
+/// A task that emits at an interval and expires state. `stop` ends it.
 #[derive(Default)]
 pub(super) struct Ticker(Mutex<Option<(watch::Sender<bool>, JoinHandle<()>)>>);
 
 impl Ticker {
-    /// Starts it. `expire` is called about once a second.
+    /// Starts the task, which calls `expire` about once a second.
     pub(super) fn start(
         &self,
         emitter: Arc<Emitter>,
@@ -107,7 +108,7 @@ impl Ticker {
             let mut checks = tokio::time::interval(EXPIRY_CHECK);
             emissions.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
             checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-            // The first tick of an interval comes at once.
+            // The first tick of an interval is immediate.
             emissions.tick().await;
             loop {
                 tokio::select! {
@@ -116,13 +117,13 @@ impl Ticker {
                     _ = stopped.changed() => break,
                 }
             }
-            // What came since the last interval.
+            // Emits the data since the last interval.
             apart(emitter, Emitter::emit).await;
         });
         *self.0.lock() = Some((stop, task));
     }
 
-    /// Stops it after a last emission, at the latest at `deadline`.
+    /// Stops the task after a last emission, by `deadline`.
     pub(super) async fn stop(&self, deadline: Instant) {
         let running = self.0.lock().take();
         let Some((stop, mut task)) = running else {

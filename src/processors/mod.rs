@@ -1,4 +1,4 @@
-//! Processors: they look at data or change it on its way.
+//! Processors: components that inspect or change passing data.
 
 mod actions;
 pub mod aggregate;
@@ -17,7 +17,7 @@ mod testing;
 
 use crate::component::ProcessorFactory;
 
-/// Every processor type. Adding one touches its folder and this list.
+/// All processor types. A new one needs its folder and an entry here.
 pub static FACTORIES: &[&ProcessorFactory] = &[
     &aggregate::FACTORY,
     &attributes::FACTORY,

@@ -1,4 +1,4 @@
-//! Edited sources of events, remembered: a source sends many batches and looks the same in all of them.
+//! A cache of edited sources of events, because a source sends many equal batches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidegate_engine::{Events, Schema, Source, SourceId};
 
-/// Sources remembered at most; beyond that all are forgotten and edited again.
+/// The most sources in the cache. Beyond it, the cache is cleared.
 const MAX_SOURCES: usize = 10_000;
 
-/// What became of a source and its schema.
+/// The edited form of sources and schemas.
 #[derive(Default)]
 pub(in crate::processors) struct EditedSources {
     known: Mutex<HashMap<SourceId, Edited>>,
@@ -18,12 +18,12 @@ pub(in crate::processors) struct EditedSources {
 #[derive(Clone)]
 struct Edited {
     of: (Arc<Source>, Arc<Schema>),
-    /// What they became; `None` where nothing changed.
+    /// The edited form; `None` if nothing changed.
     to: Option<(Arc<Source>, Arc<Schema>)>,
 }
 
 impl EditedSources {
-    /// The events with the source and schema that `edit` makes of theirs; the same events where it makes nothing.
+    /// The events with the source and schema from `edit`, or the same events if nothing changed.
     pub(in crate::processors) fn apply(
         &self,
         events: Arc<Events>,
@@ -32,7 +32,7 @@ impl EditedSources {
         let Some((source, schema)) = self.look_up(&events, edit) else {
             return events;
         };
-        // Columns are copied only where somebody else has them too.
+        // Columns are copied only if they are shared.
         let mut events = Arc::unwrap_or_clone(events);
         (events.source, events.schema) = (source, schema);
         Arc::new(events)

@@ -1,7 +1,7 @@
 //! Builds the graph: exporters first, then pipelines from their end to their beginning, receivers last.
 //!
-//! One instance of a receiver, exporter or connector serves every pipeline that names it;
-//! every pipeline has processor instances of its own.
+//! One instance of a receiver, exporter or connector serves every pipeline that names it. Every pipeline has its
+//! own processor instances.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,30 +25,30 @@ pub struct Member {
     pub life: Arc<dyn Lifecycle>,
 }
 
-/// Instances, connected, not started. In starting order: extensions, exporters, pipelines upstream, receivers.
+/// Connected instances that are not started. Starting order: extensions, exporters, pipelines upstream, receivers.
 pub struct Graph {
-    /// Members in the order in which they are to be started.
+    /// The members in starting order.
     pub members: Vec<Member>,
-    /// The counters to show in tidegate's own telemetry.
+    /// The counters for tidegate's own telemetry.
     pub metrics: GraphMetrics,
-    /// What is worth saying of components that could be built.
+    /// Warnings about components that could be built.
     pub warnings: Vec<BuildError>,
 }
 
-/// A build that failed, with the component that is to blame.
+/// A failed build, with the component at fault.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct BuildError {
-    /// Section of the component.
+    /// The section of the component.
     pub class: Class,
-    /// Its id.
+    /// The id of the component.
     pub id: ComponentId,
-    /// What it said.
+    /// The error of the component.
     pub error: ComponentError,
 }
 
 impl Graph {
-    /// Builds every component that a pipeline or `service::extensions` names. Opens nothing.
+    /// Builds every component that a pipeline or `service::extensions` names. Opens no files or sockets.
     pub fn build(plan: &Plan, shared: &Arc<Shared>) -> Result<Self, Vec<BuildError>> {
         let mut builder = Builder::new(plan, shared.clone());
         builder.extensions();
@@ -71,7 +71,7 @@ impl Graph {
     }
 }
 
-/// Where the time that a processor itself takes is recorded.
+/// The histogram of the time that a processor itself takes.
 fn duration(pipeline: &PipelinePlan, id: &ComponentId) -> metrics::Histogram {
     metrics::histogram!(
         "otelcol_processor_internal_duration",
@@ -81,7 +81,7 @@ fn duration(pipeline: &PipelinePlan, id: &ComponentId) -> metrics::Histogram {
     )
 }
 
-/// An exporter or connector as the pipelines before it see it.
+/// An exporter or connector as a target of pipelines.
 #[derive(Clone)]
 struct Sink {
     consumer: Arc<dyn Consumer>,
@@ -121,7 +121,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Notes a built instance, or why there is none.
+    /// Keeps a built instance, or records its error.
     fn keep<T>(
         &mut self,
         class: Class,
@@ -228,7 +228,7 @@ impl<'a> Builder<'a> {
         ledger
     }
 
-    /// The entry of a pipeline, built when first asked for: pipelines behind its connectors come before it.
+    /// The entry of a pipeline, built at its first request. Pipelines after its connectors are built before it.
     fn pipeline(&mut self, pipeline: &PipelinePlan) -> Arc<dyn Consumer> {
         if let Some(entry) = self.entries.get(&pipeline.id) {
             return entry.clone();

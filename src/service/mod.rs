@@ -1,8 +1,8 @@
-//! The service: from checked configuration to a running graph of components, and back to a clean stop.
+//! The service: from a checked configuration to a running graph of components, and back to a clean stop.
 //!
-//! `plan` resolves a configuration to factories and settings, `graph` builds and connects the instances,
-//! `writers` looks for processors that make the same series, `running` starts the instances from exporters back to
-//! receivers and stops them in the other direction.
+//! `plan` resolves a configuration to factories and settings. `graph` builds and connects the instances. `writers`
+//! finds processors that write the same series. `running` starts the instances from exporters to receivers, and
+//! stops them in the opposite order.
 
 pub mod graph;
 pub mod plan;

@@ -1,4 +1,4 @@
-//! A configuration resolved to factories and settings: what `graph` builds from.
+//! A configuration resolved to factories and settings, from which `graph` builds the components.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -13,12 +13,12 @@ use crate::component::{
 use crate::config::{Class, Component, ComponentId, Decode, Document, PipelineId, Problems, Reference, Span};
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
 
-/// How long a stop may take by default: within the 30 s that Kubernetes grants, with room for slow exits.
+/// The default time limit of a stop: within the 30 s that Kubernetes grants, with a margin for slow exits.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A component with its options.
 pub struct Planned<F: 'static> {
-    /// What makes it.
+    /// The factory.
     pub factory: &'static F,
     /// Its decoded options.
     pub settings: Settings,
@@ -27,17 +27,17 @@ pub struct Planned<F: 'static> {
 /// A pipeline as configured.
 #[derive(Clone, Debug)]
 pub struct PipelinePlan {
-    /// `metrics/vendor`.
+    /// The id: `metrics/vendor`.
     pub id: PipelineId,
-    /// Receivers, and connectors that feed it.
+    /// The receivers, and the connectors that feed the pipeline.
     pub receivers: Vec<ComponentId>,
-    /// Processors in the order in which data passes them.
+    /// The processors, in the order of the data.
     pub processors: Vec<ComponentId>,
-    /// Exporters, and connectors that it feeds.
+    /// The exporters, and the connectors that the pipeline feeds.
     pub exporters: Vec<ComponentId>,
 }
 
-/// Everything that is to run.
+/// All components and options of a gateway.
 pub struct Plan {
     /// Receivers by id.
     pub receivers: BTreeMap<ComponentId, Planned<ReceiverFactory>>,
@@ -49,20 +49,20 @@ pub struct Plan {
     pub connectors: BTreeMap<ComponentId, Planned<ConnectorFactory>>,
     /// Extensions by id.
     pub extensions: BTreeMap<ComponentId, Planned<ExtensionFactory>>,
-    /// `service::extensions`: which extensions start, and in which order.
+    /// `service::extensions`: the extensions to start, in order.
     pub extension_order: Vec<ComponentId>,
     /// The pipelines in the order of the file.
     pub pipelines: Vec<PipelinePlan>,
     /// `service::telemetry`.
     pub telemetry: telemetry::Config,
-    /// How long a stop may take to hand on what is held.
+    /// The time limit for a stop to hand on all held data.
     pub drain_timeout: Duration,
     places: HashMap<(Class, ComponentId), Span>,
 }
 
 impl Plan {
-    /// Decodes every component's options and checks what its factory knows. All problems go to `cx`;
-    /// `None` only when nothing of the service's own options could be read.
+    /// Decodes the options of every component and checks them with its factory. All problems go to `cx`. `None`
+    /// only if no option of the service itself could be read.
     pub fn resolve(document: &Document, cx: &mut Problems) -> Option<Self> {
         let telemetry = match &document.service.telemetry {
             Some(node) => telemetry::Config::decode(node, cx),
@@ -86,7 +86,7 @@ impl Plan {
         Some(plan)
     }
 
-    /// What runs, for pages about the gateway itself. `config`: what it was resolved from, without secrets.
+    /// An overview for pages about the gateway itself. `config` is the source of the plan, without secrets.
     pub fn overview(&self, config: String, metrics: GraphMetrics) -> Overview {
         let texts = |ids: &[ComponentId]| ids.iter().map(ToString::to_string).collect();
         let pipelines = self.pipelines.iter().map(|pipeline| PipelineOverview {
@@ -104,12 +104,12 @@ impl Plan {
         }
     }
 
-    /// Where a component is defined.
+    /// The place of a component's definition.
     pub fn place(&self, class: Class, id: &ComponentId) -> Option<Span> {
         self.places.get(&(class, id.clone())).copied()
     }
 
-    /// A component can only be named by pipelines whose signal it handles.
+    /// Checks that pipelines name only components that handle their signal.
     fn check_signals(&self, document: &Document, cx: &mut Problems) {
         for pipeline in &document.service.pipelines {
             let signal = pipeline.id.signal;
@@ -128,7 +128,7 @@ impl Plan {
         }
     }
 
-    /// `admin::exporter` names a `prometheus` exporter that runs.
+    /// Checks that `admin::exporter` names a running `prometheus` exporter.
     fn check_shown(&self, document: &Document, cx: &mut Problems) {
         let runs = |id: &ComponentId| {
             self.pipelines
@@ -176,7 +176,7 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Every defined component of a class, used or not: a bad unused one is an error too.
+    /// Decodes every defined component of a class. A bad component is an error even if no pipeline uses it.
     fn section<B: 'static>(
         &mut self,
         class: Class,
@@ -184,7 +184,7 @@ impl Resolver<'_> {
     ) -> BTreeMap<ComponentId, Planned<Factory<B>>> {
         let mut resolved = BTreeMap::new();
         for Component { id, options, .. } in self.document.section(class) {
-            // An unknown type has been reported already.
+            // Another check has already reported an unknown type.
             let found = factories
                 .iter()
                 .copied()

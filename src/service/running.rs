@@ -1,4 +1,4 @@
-//! A graph in operation: started from the exporters back to the receivers, stopped in the other direction.
+//! A running graph: it starts from exporters to receivers, and stops in the opposite order.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use crate::component::account::default_limit;
 use crate::component::shared::Phase;
 use crate::component::{ComponentError, Shared};
 
-/// Components that run.
+/// Running components.
 pub struct Running {
     members: Vec<Member>,
     shared: Arc<Shared>,
-    /// Measures memory.
+    /// The task that measures memory.
     watching: JoinHandle<()>,
 }
 
 impl Running {
-    /// Starts every member. When one fails, those already started are stopped again before the error is returned.
+    /// Starts every member. If one fails, the started ones are stopped before the error returns.
     pub async fn start(graph: Graph, shared: Arc<Shared>, drain: Duration) -> Result<Self, ComponentError> {
         shared.health.enter(Phase::Starting);
         if let Some(bytes) = default_limit() {
@@ -44,7 +44,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Stops receivers first and exporters last, each handing on what it holds; `drain` bounds the whole stop.
+    /// Stops receivers first and exporters last. Each hands on its held data; `drain` limits the whole stop.
     pub async fn stop(self, drain: Duration) {
         self.shared.health.enter(Phase::Stopping);
         let deadline = Instant::now() + drain;
@@ -63,5 +63,5 @@ impl Running {
     }
 }
 
-/// Beyond the deadline a component has this long to count what it lost and return.
+/// The time after the deadline for a component to count its losses and return.
 const STOP_GRACE: Duration = Duration::from_millis(250);

@@ -1,5 +1,5 @@
-//! Finds duplicate writers: two processors that write the same series to one exporter. The configuration
-//! shows these; the exporter refuses duplicates that only the data can show.
+//! Finds duplicate writers: two processors that write the same series to one exporter. This check sees only the
+//! configuration. The exporter refuses duplicates that appear only in the data.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ pub(super) struct SeriesWriter {
     pub(super) pipeline: PipelineId,
     pub(super) id: ComponentId,
     pub(super) outputs: Vec<OutputDescriptor>,
-    /// Whether a later processor may change its output, so that nothing is certain.
+    /// Whether a later processor may change its output, which makes a duplicate uncertain.
     pub(super) is_edited: bool,
 }
 
 /// Duplicate writers, as far as the configuration shows them.
 #[derive(Default)]
 pub(super) struct Duplicates {
-    /// One of the two would always be refused.
+    /// The exporter would always refuse one of the two.
     pub(super) certain: Vec<BuildError>,
-    /// One of the two would be refused wherever their labels agree.
+    /// The exporter would refuse one of the two if their labels are equal.
     pub(super) possible: Vec<BuildError>,
 }
 

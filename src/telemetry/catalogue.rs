@@ -1,42 +1,42 @@
-//! Every metric of the gateway itself: its kind, its unit, the level from which it exists, and what it says.
+//! The catalogue of the gateway's own metrics: kind, unit, lowest level and help text.
 //!
-//! A metric that is missing here has no help text; a test reads the source for names and finds it.
+//! A metric that is missing here has no help text. A test searches the source for names and finds it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::config::Detail;
 
-/// What is known of a metric before it has a value.
+/// The description of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Described {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// UCUM, as OpenTelemetry has it.
+    /// The unit in UCUM, as in OpenTelemetry.
     pub(super) unit: &'static str,
-    /// It exists from this level on.
+    /// The lowest level at which the metric exists.
     pub(super) level: Detail,
     pub(super) help: &'static str,
 }
 
-/// What kind of metric it is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     Counter,
     /// A counter with fractions. Components set it as a gauge: the `metrics` facade counts whole numbers only.
     FractionCounter,
     Gauge,
-    /// With these bounds.
+    /// A histogram with these bounds.
     Histogram(&'static [f64]),
 }
 
-/// Sizes of requests in items.
+/// Bounds for request sizes in items.
 pub(super) const ITEMS: &[f64] = &[
     10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0,
     7000.0, 8000.0, 9000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0, 100_000.0,
 ];
 
-/// Sizes of requests in bytes.
+/// Bounds for request sizes in bytes.
 pub(super) const BYTES: &[f64] = &[
     128.0,
     256.0,
@@ -58,7 +58,7 @@ pub(super) const BYTES: &[f64] = &[
     16_777_216.0,
 ];
 
-/// Durations of what takes microseconds within the gateway, and seconds between two.
+/// Bounds for durations in seconds: microseconds within the gateway, seconds between two gateways.
 pub(super) const SECONDS: &[f64] = &[
     0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0,
     2.5, 5.0, 7.5, 10.0,
@@ -76,7 +76,7 @@ macro_rules! metrics_table {
     };
 }
 
-/// All of them.
+/// All metrics.
 #[rustfmt::skip]
 pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic Counter "otelcol_receiver_accepted_metric_points" ["{datapoint}"] "Metric points that the pipelines took.";
@@ -207,7 +207,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_webhook_dropped_total" ["{crossing}"] "Crossings of thresholds that could not be posted.";
 };
 
-/// The metric of a name, as components have it.
+/// The description of the metric with this name, as components use it.
 pub(super) fn find(name: &str) -> Option<&'static Described> {
     static BY_NAME: LazyLock<HashMap<&'static str, &'static Described>> = LazyLock::new(|| {
         CATALOGUE

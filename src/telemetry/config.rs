@@ -51,7 +51,7 @@ crate::options! {
     }
 }
 
-/// A key that others have and that means nothing here: a warning says so.
+/// A key of the Collector that has no effect here. It causes a warning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoEffect;
 
@@ -243,7 +243,7 @@ crate::options! {
 }
 
 impl Selected {
-    /// Whether an attribute is selected.
+    /// Whether the selection has an attribute.
     pub fn has(&self, name: &str) -> bool {
         let matches = |patterns: &[String]| {
             let mut patterns = patterns.iter().map(|pattern| glob::Pattern::new(pattern));
@@ -291,16 +291,16 @@ crate::choices! {
     }
 }
 
-/// A processor is of one of its kinds.
+/// Checks that a processor has exactly one kind.
 fn check_kinds(has_batch: bool, has_simple: bool, at: &Node, cx: &mut Problems) {
     if has_batch == has_simple {
         cx.at(at).error("expected one of `batch` and `simple`");
     }
 }
 
-/// What a processor of either kind comes to.
+/// The effective batching of a processor of either kind.
 fn batch(batch: Option<&Batch>, simple: Option<&Simple>) -> Option<(Batch, Otlp)> {
-    /// What `simple` waits: pushing each one by itself would cost more than it tells.
+    /// The delay of `simple`. Pushing each record separately would cost more than it is worth.
     const SOON: Millis = Millis::of(50);
     let simple = || {
         simple.map(|simple| Batch {
@@ -322,7 +322,7 @@ impl LogProcessor {
         check_kinds(self.batch.is_some(), self.simple.is_some(), at, cx);
     }
 
-    /// How and where to send; `None`: nowhere.
+    /// The batching and destination; `None`: no processor is configured.
     pub(super) fn push(&self) -> Option<(Batch, Otlp)> {
         batch(self.batch.as_ref(), self.simple.as_ref())
     }
@@ -333,7 +333,7 @@ impl SpanProcessor {
         check_kinds(self.batch.is_some(), self.simple.is_some(), at, cx);
     }
 
-    /// How and where to send; `None`: nowhere.
+    /// The batching and destination; `None`: no processor is configured.
     pub(super) fn push(&self) -> Option<(Batch, Otlp)> {
         batch(self.batch.as_ref(), self.simple.as_ref())
     }
@@ -357,7 +357,7 @@ impl PushExporter {
         }
     }
 
-    /// Where to push, if anywhere.
+    /// The OTLP destination, if there is one.
     pub fn otlp(&self) -> Option<Otlp> {
         let by = |protocol, otlp: &Otlp| Otlp {
             protocol,
@@ -370,7 +370,7 @@ impl PushExporter {
 }
 
 impl Metrics {
-    /// Readers that push.
+    /// The readers that push.
     pub fn pushers(&self) -> impl Iterator<Item = &Periodic> {
         let wanted = self.level != Detail::None;
         self.readers
@@ -379,12 +379,12 @@ impl Metrics {
             .filter(move |reader| wanted && reader.exporter.otlp().is_some())
     }
 
-    /// Pages to serve, and where.
+    /// The pages to serve, with their endpoints.
     pub fn pages(&self) -> Result<Vec<(Endpoint, Listen)>, String> {
         if self.level == Detail::None {
             return Ok(Vec::new());
         }
-        // A list of readers without one to be scraped serves nothing.
+        // A list of readers without a pull reader serves no page.
         if self.readers.is_empty() {
             let endpoint = self.address.parse();
             let endpoint =

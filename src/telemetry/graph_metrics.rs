@@ -22,7 +22,7 @@ pub(super) struct MetricsPublisher {
     started: Started,
 }
 
-/// A count of a receiver.
+/// Selects a count of a receiver.
 type EntryCount = fn(&EntryCounts) -> &AtomicU64;
 
 const ENTRY_COUNTS: [(&str, EntryCount); 3] = [
@@ -96,7 +96,7 @@ fn publish_receiver(entry: &ReceiverMetrics) {
 }
 
 fn publish_exporter(node: &NodeMetrics, balance: &Balance) {
-    /// Reasons that mean the destination did not get it.
+    /// Reasons that mean that the destination did not get the item.
     const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
     let dropped = |reason: Reason| balance.dropped[reason as usize];
     let counts = [
@@ -127,7 +127,7 @@ fn publish_processor(node: &NodeMetrics, balance: &Balance) {
     counter!("otelcol_processor_outgoing_items", labels()).absolute(balance.left);
 }
 
-/// Counts of a type of processor, each of all its instances under one id: the pipelines share them.
+/// Counts of a processor type. All instances with one id share a count, because several pipelines use them.
 #[derive(Default)]
 struct OfType(BTreeMap<(&'static str, Arc<str>), u64>);
 
@@ -161,12 +161,12 @@ impl OfType {
     }
 }
 
-/// `filter` of `filter/a`.
+/// The type of an id: `filter` for `filter/a`.
 fn kind_of(id: &str) -> &str {
     id.split_once('/').map_or(id, |(kind, _)| kind)
 }
 
-/// in + made + restored = out + absorbed + dropped + held, for every component.
+/// Publishes the counts of a component: in + made + restored = out + absorbed + dropped + held.
 fn publish_ledger(node: &NodeMetrics, balance: &Balance) {
     let whose = || {
         vec![

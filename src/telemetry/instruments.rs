@@ -1,4 +1,4 @@
-//! The recorder behind a push: values as OpenTelemetry's SDK asks for them.
+//! The recorder of a push: it keeps values in the form that OpenTelemetry's SDK needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 
 use super::catalogue::{Kind, find};
 
-/// Instruments of a meter, made as components ask for them.
+/// The instruments of a meter, created when a component first uses them.
 pub(super) struct Instruments {
     meter: Meter,
     families: Mutex<HashMap<String, Family>>,
 }
 
-/// The series of one name: attributes, and the value as `metrics` keeps it.
+/// The series of one name: attributes, and the value in the form of `metrics`.
 type Series = Arc<Mutex<HashMap<Key, (Vec<KeyValue>, Arc<AtomicU64>)>>>;
 
 enum Family {
-    /// An instrument that is asked reads these.
+    /// An observable instrument, which reads these series.
     Asked(Series),
-    /// One that is told of every value.
+    /// A histogram, which receives every value.
     Told(opentelemetry::metrics::Histogram<f64>),
 }
 
@@ -35,7 +35,7 @@ impl Instruments {
         }
     }
 
-    /// The value of a series, whose instrument is there from then on.
+    /// The value of a series. The first call creates its instrument.
     fn value(&self, key: &Key, kind: Kind) -> Option<Arc<AtomicU64>> {
         let mut families = self.families.lock();
         let make = || self.make(key.name(), kind);
@@ -57,7 +57,7 @@ impl Instruments {
         let series = Series::default();
         let read = series.clone();
         let name = name.to_owned();
-        // The meter keeps what it builds; the handles of those that are asked are of no use.
+        // The meter keeps its instruments. The handles of observable ones are not needed.
         match kind {
             Kind::Counter => {
                 let builder = self.meter.u64_observable_counter(name);
@@ -89,7 +89,7 @@ impl Instruments {
                     .with_callback(move |instrument| {
                         each(&read, |attributes, bits| {
                             let value = f64::from_bits(bits);
-                            // One without a value is not shown.
+                            // A series without a value is not shown.
                             if !value.is_nan() {
                                 instrument.observe(value, attributes);
                             }

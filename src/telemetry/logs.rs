@@ -1,4 +1,4 @@
-//! Logs to standard error, and to where they are pushed.
+//! Logs to standard error and to OTLP destinations.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use super::config::{Encoding, LogProcessor, Logs};
 
-/// The last push at the end may take this long.
+/// The time limit of the last push at the stop.
 const LAST_PUSH: Duration = Duration::from_secs(1);
 
-/// Starts logging. `TIDEGATE_LOG` (directives as of tracing's `EnvFilter`) wins over the configured level.
-/// A second call in a process changes nothing.
+/// Starts logging. `TIDEGATE_LOG` (directives of tracing's `EnvFilter`) overrides the configured level. A second
+/// call in a process has no effect.
 pub fn start_logs(config: &Logs) {
     subscribe(config, None);
 }
 
-/// Starts logging, to standard error and where processors of the configuration send records.
+/// Starts logging to standard error and to the configured processors.
 pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, String> {
     let pushes: Vec<_> = config.processors.iter().filter_map(LogProcessor::push).collect();
     if pushes.is_empty() {
@@ -45,9 +45,9 @@ pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, 
 
 fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     let level = config.level.as_str();
-    // Libraries below speak up only when something is wrong, unless everything is asked for.
-    // Of h2, only errors: any peer can make it warn as often as it likes.
-    // A directive selects by the beginning of a target: `tidegate` stands for all crates of the gateway.
+    // Libraries log warnings and errors only, unless all levels are enabled. h2 logs errors only, because any peer
+    // can trigger its warnings at will. A directive selects by the prefix of a target: `tidegate` stands for all
+    // crates of the gateway.
     let default = format!("warn,h2=error,tidegate={level}");
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let lines = tracing_subscriber::fmt::layer()
@@ -57,10 +57,10 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
         Encoding::Console => lines.with_target(false).boxed(),
         Encoding::Json => lines.json().flatten_event(true).boxed(),
     };
-    // What the libraries of the push itself say would be pushed again.
+    // Log lines of the push libraries would be pushed again.
     let ours = filter_fn(|metadata| metadata.target().starts_with("tidegate"));
     let pushed = provider.map(|provider| OpenTelemetryTracingBridge::new(provider).with_filter(ours));
-    // Fails only when logging has been started before.
+    // It fails only if logging has been started before.
     let _ = tracing_subscriber::registry()
         .with(filter)
         .with(lines)
@@ -72,10 +72,10 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
 pub(super) struct Push(SdkLoggerProvider);
 
 impl Push {
-    /// Sends what waits, if that is quickly done.
+    /// Sends pending records, with a time limit.
     pub(super) async fn stop(self) {
         let shutdown = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_PUSH));
-        // Nothing more can be said of a peer that can't be reached: standard error has the records.
+        // A failure needs no report: standard error has the records.
         let _ = tokio::time::timeout(LAST_PUSH, shutdown).await;
     }
 }

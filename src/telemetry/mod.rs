@@ -1,4 +1,4 @@
-//! tidegate's own telemetry: logs, metrics under the Collector's names where it has the thing, spans of slow batches.
+//! tidegate's own telemetry: logs, metrics with the Collector's names where possible, spans of slow batches.
 
 mod catalogue;
 pub mod config;
@@ -30,13 +30,13 @@ pub use config::Config;
 pub use logs::start_logs;
 pub use process::{measure_heap, note_live_memory};
 
-/// The instrumentation scope of everything that tidegate says of itself.
+/// The instrumentation scope of tidegate's own telemetry.
 const SCOPE: &str = "tidegate";
 
-/// Recorded values of histograms are sorted into buckets this often.
+/// The interval at which recorded values of histograms are sorted into buckets.
 const TIDY: Duration = Duration::from_secs(5);
 
-/// tidegate's own telemetry before the components are built: it logs and counts, and shows nothing yet.
+/// The telemetry before the components are built: it logs and counts, but exports nothing yet.
 pub struct Prepared {
     resource: Resource,
     pages: Vec<(Endpoint, server::Page)>,
@@ -44,7 +44,7 @@ pub struct Prepared {
     logs: Option<logs::Push>,
 }
 
-/// tidegate's own telemetry in operation.
+/// The running telemetry.
 #[derive(Default)]
 pub struct Telemetry {
     servers: Vec<server::Server>,
@@ -55,8 +55,8 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts logging, and installs the recorder that components count into. Once a process, within a runtime, before
-    /// any component is built: what is counted earlier is lost.
+    /// Starts logging, and installs the recorder for the counts of components. Call it once a process, within a
+    /// runtime, before any component is built: earlier counts are lost.
     pub fn prepare(config: &Config) -> Result<Prepared, ComponentError> {
         let attributes = attributes(config);
         let resource = resource(config, &attributes);
@@ -90,8 +90,7 @@ impl Telemetry {
 }
 
 impl Prepared {
-    /// Serves and pushes what components count and `metrics` holds, and records slow batches, as far as the
-    /// configuration wants it.
+    /// Serves and pushes the counts of components and of `metrics`, and records slow batches, as configured.
     pub async fn start(
         self,
         config: &Config,
@@ -126,7 +125,7 @@ impl Prepared {
 }
 
 impl Telemetry {
-    /// Pushes what is left, within a second or two, and stops serving.
+    /// Pushes the rest within one or two seconds, and stops serving.
     pub async fn stop(self) {
         let pushers = async {
             for pusher in self.pushers {
@@ -151,7 +150,7 @@ impl Telemetry {
     }
 }
 
-/// Keeps what pages record from growing while nobody scrapes.
+/// Limits the memory of recorded values while nobody scrapes.
 async fn tidy(renderings: Vec<recorder::Rendering>) {
     let mut ticks = tokio::time::interval(TIDY);
     loop {
@@ -160,7 +159,7 @@ async fn tidy(renderings: Vec<recorder::Rendering>) {
     }
 }
 
-/// The gateway's own attributes: what the configuration says, and who it is where that says nothing.
+/// The gateway's own attributes: those from the configuration, then default identifiers.
 fn attributes(config: &Config) -> Vec<(String, String)> {
     let configured = config.resource.attributes.iter();
     let mut attributes: Vec<_> = configured
@@ -191,7 +190,7 @@ fn resource(config: &Config, attributes: &[(String, String)]) -> Resource {
     }
 }
 
-/// A random UUID (RFC 9562, version 4), new at each start, as the Collector has it.
+/// A random UUID (RFC 9562, version 4), new at each start, as in the Collector.
 fn instance_id() -> String {
     let random = rand::random::<u128>() & !(0xf << 76) & !(0x3 << 62) | 4 << 76 | 2 << 62;
     let hex = format!("{random:032x}");

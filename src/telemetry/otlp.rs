@@ -1,5 +1,5 @@
-//! Where own telemetry is pushed to: the `otlp` block of a reader or processor, in the spelling of OpenTelemetry's
-//! declarative configuration, which the Collector uses here too.
+//! The destination of own telemetry: the `otlp` block of a reader or processor. Its spelling is that of
+//! OpenTelemetry's declarative configuration, which the Collector uses too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::net::headers::{self, Headers};
 use crate::net::tls::{ALPN_GRPC, ALPN_HTTP, TlsClientConfig};
 use crate::net::{Connector, read_answer};
 
-/// An answer to a push says little; more than this is not read.
+/// The largest answer to a push that is read, in bytes. Answers are short.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 crate::options! {
@@ -107,12 +107,12 @@ crate::options! {
     }
 }
 
-/// A time in milliseconds, as the declarative configuration has them; durations such as `10s` are understood too.
+/// A duration in milliseconds, as in the declarative configuration. Durations such as `10s` are accepted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Millis(pub Duration);
 
 impl Millis {
-    /// So many milliseconds.
+    /// A duration of `ms` milliseconds.
     pub const fn of(ms: u64) -> Self {
         Self(Duration::from_millis(ms))
     }
@@ -145,7 +145,7 @@ crate::options! {
     }
 }
 
-/// Headers in either spelling.
+/// Headers, as a list or a map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeaderList(pub Headers);
 
@@ -178,7 +178,7 @@ impl Otlp {
         headers::check(&self.all_headers(), at, cx);
     }
 
-    /// Those of `headers`, then those of `headers_list`.
+    /// The headers from `headers_list`, overridden by those from `headers`.
     fn all_headers(&self) -> Headers {
         let list = self.headers_list.as_ref().map_or("", Secret::expose);
         let listed = list.split(',').filter_map(|pair| pair.split_once('='));
@@ -211,7 +211,7 @@ impl Otlp {
         }
     }
 
-    /// An exporter of metrics. Within a runtime, which it keeps using.
+    /// Creates an exporter of metrics. It keeps using the current runtime.
     pub(super) fn metrics(&self) -> Result<MetricExporter, String> {
         let built = match self.protocol {
             Protocol::Grpc => {
@@ -234,7 +234,7 @@ impl Otlp {
         }
     }
 
-    /// An exporter of log records. Within a runtime, which it keeps using.
+    /// Creates an exporter of log records. It keeps using the current runtime.
     pub(super) fn logs(&self) -> Result<LogExporter, String> {
         let built = match self.protocol {
             Protocol::Grpc => self.grpc(LogExporter::builder().with_tonic())?.build(),
@@ -243,7 +243,7 @@ impl Otlp {
         built.map_err(|error| error.to_string())
     }
 
-    /// An exporter of spans. Within a runtime, which it keeps using.
+    /// Creates an exporter of spans. It keeps using the current runtime.
     pub(super) fn spans(&self) -> Result<SpanExporter, String> {
         let built = match self.protocol {
             Protocol::Grpc => self.grpc(SpanExporter::builder().with_tonic())?.build(),
@@ -283,7 +283,7 @@ impl Otlp {
         let use_tls = if secure { UseTls::Always } else { UseTls::Never };
         let connector = self.connector(use_tls, ALPN_GRPC)?;
         let authority = url.authority().ok_or("an endpoint without a host")?;
-        // tonic refuses `https` unless it does the TLS itself; ours is done by the connector.
+        // tonic refuses `https` unless it does TLS itself, but our connector does it.
         let endpoint =
             Endpoint::from_shared(format!("http://{authority}")).map_err(|error| error.to_string())?;
         let endpoint = endpoint.origin(url).http2_max_header_list_size(MAX_HEAD_BYTES);
@@ -302,7 +302,8 @@ impl Otlp {
     }
 }
 
-/// The SDK's HTTP client, on our own connector. Its exporters run on threads of their own: requests go to the runtime.
+/// The SDK's HTTP client with our own connector. The SDK's exporters run on their own threads, requests on the
+/// runtime.
 #[derive(Clone)]
 struct Client {
     http: hyper_util::client::legacy::Client<Connector, Full<Bytes>>,
@@ -333,7 +334,7 @@ impl HttpClient for Client {
         let Self { http, timeout, .. } = self.clone();
         let exchange = async move {
             let (head, body) = http.request(request.map(Full::new)).await?.into_parts();
-            // One answer at a time, which is small: it needs no account.
+            // There is one small answer at a time, so it needs no reservation.
             let mut held = Held::ours(Arc::default());
             let body = read_answer(body, MAX_ANSWER_BYTES, &mut held).await?;
             Ok::<_, HttpError>(http::Response::from_parts(head, body))

@@ -1,4 +1,4 @@
-//! What the process uses, read from `/proc/self` when somebody asks.
+//! The resource usage of the process, read from `/proc/self` on demand.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -16,11 +16,11 @@ pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
     /// Resident memory in bytes.
     pub(crate) resident_bytes: u64,
-    /// Memory for data that the system has given, in bytes: private and writable, touched or not.
+    /// Memory for data in bytes: private and writable, touched or not.
     pub(crate) data_bytes: u64,
 }
 
-/// Resources in use now; zeros where `/proc` can't be read.
+/// The current usage; zeros if `/proc` can't be read.
 pub(crate) fn usage() -> Usage {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -42,22 +42,23 @@ pub(crate) fn usage() -> Usage {
 
 static HEAP: OnceLock<fn() -> usize> = OnceLock::new();
 
-/// Has an allocator asked for the bytes that it holds for the heap. Once a process.
+/// Sets the function that asks the allocator for the bytes of the heap. Call it once a process.
 pub fn measure_heap(bytes: fn() -> usize) {
     let _ = HEAP.set(bytes);
 }
 
-/// The allocator has just given back what is free. Call it each time.
+/// Records that the allocator has just returned free memory. Call it each time.
 pub fn note_live_memory() {
     measure::note_live();
 }
 
-/// What the allocator holds for the heap, where it can be asked.
+/// The bytes that the allocator holds for the heap, if it can tell.
 pub(super) fn heap_bytes() -> Option<usize> {
     HEAP.get().map(|bytes| bytes())
 }
 
-/// utime + stime: fields 14 and 15; the name in field 2 may hold spaces, so counting starts behind its parenthesis.
+/// utime + stime: fields 14 and 15. The name in field 2 may contain spaces, so counting starts after its
+/// parenthesis.
 fn cpu_ticks(stat: &str) -> f64 {
     let behind_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     behind_name
@@ -68,7 +69,7 @@ fn cpu_ticks(stat: &str) -> f64 {
         .sum()
 }
 
-/// Since when the process counts its uptime.
+/// The start of the process's uptime.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Started(Instant);
 

@@ -1,4 +1,4 @@
-//! Pushes metrics by OTLP: OpenTelemetry's SDK collects what components count.
+//! Pushes metrics by OTLP. OpenTelemetry's SDK collects the counts of components.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use super::config::Periodic;
 use super::graph_metrics::MetricsPublisher;
 use super::instruments::Instruments;
 
-/// The SDK's own timer is not used: ledgers are told before each push.
+/// Disables the SDK's own timer, because the ledgers are published before each push.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
-/// A peer that is down is complained of this often.
+/// The interval between log lines about an unreachable peer.
 const COMPLAIN: Duration = Duration::from_secs(60);
-/// The last push at the end may take this long.
+/// The time limit of the last push at the stop.
 const LAST_PUSH: Duration = Duration::from_secs(1);
 
-/// A reader that pushes, in operation.
+/// A running reader that pushes.
 pub(super) struct Pusher {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Pusher {
-    /// Pushes a last time, if that is quickly done.
+    /// Pushes a last time, with a time limit.
     pub(super) async fn stop(mut self) {
         self.stop.send_replace(true);
         if tokio::time::timeout(LAST_PUSH, &mut self.task).await.is_err() {
@@ -47,7 +47,7 @@ pub(super) struct Push {
 }
 
 impl Push {
-    /// A reader, and the recorder that it reads.
+    /// Creates a reader, and the recorder that it reads.
     pub(super) fn new(config: &Periodic, resource: Resource) -> Result<(Self, Instruments), String> {
         let mut otlp = config
             .exporter

@@ -1,5 +1,5 @@
-//! What components count into: a recorder for every reader, side by side behind one fan-out. Each keeps values of its
-//! own, under the names that its reader wants.
+//! The recorder for the counts of components. A fan-out passes them to one recorder for every reader. Each
+//! recorder has its own values, with the names for its reader.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ use super::config::{Detail, Listen};
 use super::instruments::Instruments;
 use super::views::Views;
 
-/// Lets the metrics of a level through, as the views want them.
+/// Passes the metrics of a level, changed by the views.
 struct Leveled<R> {
     level: Detail,
     views: Views,
     inner: R,
 }
 
-/// A recorder for `pages` and `pushes`.
+/// Creates a recorder for `pages` and `pushes`.
 pub(super) fn fan_out(
     level: Detail,
     views: Views,
@@ -41,7 +41,7 @@ pub(super) fn fan_out(
 }
 
 impl<R> Leveled<R> {
-    /// What is not in the catalogue is not hidden.
+    /// Metrics outside of the catalogue are shown.
     fn shows(&self, key: &Key) -> bool {
         let is_of_level = |described: &Described| described.level as u8 <= self.level as u8;
         find(key.name()).is_none_or(is_of_level) && !self.views.drops(key.name())
@@ -84,7 +84,7 @@ impl<R: Recorder> Recorder for Leveled<R> {
     }
 }
 
-/// What a page appends to the names that components use.
+/// The suffixes that a page appends to the names of components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Naming {
     units: bool,
@@ -99,7 +99,7 @@ impl Naming {
         }
     }
 
-    /// The name on the page, as the Collector's Prometheus exporter makes it.
+    /// The name on the page, as from the Collector's Prometheus exporter.
     pub(super) fn name(self, described: &Described) -> Cow<'static, str> {
         let is_counter = matches!(described.kind, Kind::Counter | Kind::FractionCounter);
         let stem = described.name.strip_suffix("_total").unwrap_or(described.name);
@@ -126,14 +126,14 @@ impl Naming {
     }
 }
 
-/// A page's recorder under the page's names.
+/// The recorder of a page, with the names of the page.
 pub(super) struct Renaming {
     naming: Naming,
     inner: PrometheusRecorder,
 }
 
 impl Renaming {
-    /// The recorder of a page, described, and what renders it.
+    /// The recorder of a page with its descriptions, and its renderer.
     pub(super) fn new(listen: &Listen, attributes: &[(String, String)]) -> (Self, Rendering) {
         let naming = Naming::of(listen);
         let mut builder = PrometheusBuilder::new();
@@ -214,7 +214,7 @@ impl Rendering {
             let declared = format!("# TYPE {} ", self.naming.name(described));
             page = page.replace(&format!("{declared}gauge\n"), &format!("{declared}counter\n"));
         }
-        // Gauges without a value.
+        // Gauges without a value are not shown.
         let is_shown = |line: &&str| line.starts_with('#') || !line.ends_with(" NaN\n");
         if page.contains(" NaN\n") {
             page.split_inclusive('\n').filter(is_shown).collect()
@@ -223,7 +223,7 @@ impl Rendering {
         }
     }
 
-    /// Sorts recorded values into buckets. Until then the recorder keeps each of them.
+    /// Sorts recorded values into buckets. Until then the recorder keeps each value.
     pub(super) fn tidy(&self) {
         self.handle.run_upkeep();
     }

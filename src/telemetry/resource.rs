@@ -1,9 +1,9 @@
-//! The attributes of the gateway itself: a map as the Collector has always had it, or the list of OpenTelemetry's
+//! The attributes of the gateway itself: a map, the Collector's older form, or the list of OpenTelemetry's
 //! declarative configuration.
 
 use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
-/// Attributes in written order. `None` takes a default away.
+/// Attributes in written order. `None` removes a default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResourceConfig {
     /// Keys and values.
@@ -102,13 +102,13 @@ impl Decode for ResourceConfig {
 }
 
 impl ResourceConfig {
-    /// The last one of a name counts.
+    /// Sets an attribute. The last value of a name counts.
     fn set(&mut self, name: String, value: Option<String>) {
         self.attributes.retain(|(known, _)| *known != name);
         self.attributes.push((name, value));
     }
 
-    /// `key=value,key=value`, as in `OTEL_RESOURCE_ATTRIBUTES`. Those of `attributes` win.
+    /// Adds `key=value,key=value`, as in `OTEL_RESOURCE_ATTRIBUTES`. Entries of `attributes` override them.
     fn add_list(&mut self, list: &str) {
         let pairs = list.split(',').filter_map(|pair| pair.split_once('='));
         for (name, value) in pairs {
@@ -119,7 +119,7 @@ impl ResourceConfig {
         }
     }
 
-    /// What was written for a name: a value, or that there is to be none.
+    /// The configured value of a name; the inner `None` removes the default.
     pub fn get(&self, name: &str) -> Option<Option<&str>> {
         let found = self.attributes.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_deref())

@@ -1,4 +1,5 @@
-//! The pages of tidegate's own metrics. Separate from every receiver, so that they answer when those don't.
+//! The pages of tidegate's own metrics. They are separate from every receiver, so that they answer if a receiver
+//! fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,23 +20,23 @@ use crate::net::pages::{self, Answer, Pages, Request, ServerConfig, StartError, 
 use crate::net::{Endpoint, SocketFileConfig};
 use crate::prom::labels::Labels;
 
-/// A scrape that is under way when the gateway stops may take this long to finish.
+/// The time limit for a running scrape at the stop.
 const FINISH: Duration = Duration::from_millis(200);
 
-/// Scrapers, and people who look.
+/// The limit of connections, for scrapers and people.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Requests at a time on one connection.
+/// The limit of concurrent requests on one connection.
 const MAX_STREAMS: u32 = 4;
 
-/// A page without its numbers.
+/// A page without its values.
 pub(super) struct Page {
     rendering: Rendering,
-    /// `target_info`, rendered.
+    /// The rendered `target_info`.
     target: String,
-    /// The last one: when it was begun, and its text.
+    /// The last page: the start of its rendering, and its text.
     last: Mutex<Option<(Instant, Bytes)>>,
-    /// Pages are rendered one after the other.
+    /// The permit to render. Only one page is rendered at a time.
     turn: Arc<Semaphore>,
 }
 
@@ -60,10 +61,10 @@ impl Page {
         self.rendering.clone()
     }
 
-    /// The page as it is now. Those who ask while one is rendered share the next one.
+    /// The current page. Requests during a rendering share the next one.
     async fn text(self: &Arc<Self>, publisher: &Arc<MetricsPublisher>) -> Bytes {
         let asked = Instant::now();
-        // Never closed.
+        // The semaphore is never closed.
         let turn = self.turn.clone().acquire_owned().await;
         if let Some((begun, text)) = self.last()
             && begun >= asked
@@ -72,7 +73,7 @@ impl Page {
         }
         let (page, publisher) = (self.clone(), publisher.clone());
         let render = move || {
-            // Kept to the end, also when the client hangs up.
+            // The permit is held to the end, even if the client disconnects.
             let _turn = turn;
             page.render(&publisher)
         };
@@ -93,7 +94,7 @@ impl Page {
     }
 }
 
-/// What the server answers with.
+/// The content of the server.
 struct Answers {
     page: Arc<Page>,
     publisher: Arc<MetricsPublisher>,

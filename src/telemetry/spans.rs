@@ -16,18 +16,18 @@ use tidegate_runtime::Every;
 use super::config::{Detail, SpanProcessor, Traces};
 use crate::component::slow::{Observer, Slow, Slowness, Stage};
 
-/// A peer that is down is complained of this often.
+/// The interval between log lines about an unreachable peer.
 const COMPLAIN: Duration = Duration::from_secs(60);
-/// The last export at the end may take this long.
+/// The time limit of the last export at the stop.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
 
-/// The tracing of slow batches in operation.
+/// The running tracing of slow batches.
 pub(super) struct Spans {
     provider: SdkTracerProvider,
 }
 
 impl Spans {
-    /// `None` where nobody wants spans.
+    /// Starts the tracing; `None` if no destination for spans is configured.
     pub(super) fn start(
         config: &Traces,
         resource: Resource,
@@ -57,10 +57,10 @@ impl Spans {
         Ok(Some(Self { provider }))
     }
 
-    /// Exports what waits, if that is quickly done.
+    /// Exports pending spans, with a time limit.
     pub(super) async fn stop(self) {
         let shutdown = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST_EXPORT));
-        // Whatever it says: a peer that can't be reached has been complained of.
+        // The result does not matter: the failures of the peer are already logged.
         let _ = tokio::time::timeout(LAST_EXPORT, shutdown).await;
     }
 }
@@ -106,7 +106,7 @@ fn end(span: &mut impl Span, slow: &Slow, clock: Clock) {
     span.end_with_timestamp(clock.at(slow.ended));
 }
 
-/// Wall-clock time of moments that were measured on the monotonic clock.
+/// Converts moments of the monotonic clock to wall-clock time.
 #[derive(Clone, Copy)]
 struct Clock {
     wall: SystemTime,
@@ -126,7 +126,7 @@ impl Clock {
     }
 }
 
-/// The OTLP exporter, whose failures the SDK would keep to itself.
+/// The OTLP exporter, with log lines for failures that the SDK would hide.
 #[derive(Debug)]
 struct Reporting {
     spans: OtlpSpans,

@@ -1,4 +1,4 @@
-//! `service::telemetry::metrics::views`: metrics that are dropped, and attributes that are left out.
+//! `service::telemetry::metrics::views`: metrics to drop, and attributes to omit.
 
 use std::collections::HashMap;
 use std::sync::Arc;

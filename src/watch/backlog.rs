@@ -1,5 +1,5 @@
-//! What waits to be written to a watcher: few messages, on the account of memory. A reader who does not take them loses
-//! his stream when memory is short, or after a while.
+//! The backlog of a watcher: a few pending messages, with a memory reservation. A reader that does not take them
+//! loses its stream after a while, or earlier if memory is short.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,40 +16,40 @@ use tokio_util::sync::CancellationToken;
 
 use crate::component::{Account, Held, Shared};
 
-/// Messages that a slow reader may be behind by; then changes are joined.
+/// The most pending messages of a reader. Further changes are merged.
 const MESSAGES: usize = 16;
 
-/// Bytes that those messages may have. A larger message waits until nothing else does.
+/// The most bytes of the pending messages. A larger message waits until nothing else is pending.
 const BYTES: u32 = 256 << 10;
 
-/// A reader that takes nothing for so long while something waits for it loses its stream.
+/// A reader that takes nothing for this long while messages are pending loses its stream.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// When memory is short, the same after this.
+/// The same while memory is short.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What all watchers of a gateway may have waiting; less where the memory limit is less than 1 GiB.
+/// The most pending bytes of all watchers of a gateway. A memory limit below 1 GiB lowers it.
 const MOST: usize = 64 << 20;
 
-/// Of the memory limit, one part in so many.
+/// The divisor of the memory limit that gives the lower value.
 const SHARE: usize = 16;
 
-/// Short news are told whatever else the gateway holds.
+/// Short messages need no reservation, so they are always sent. In bytes.
 const SHORT: usize = 64 << 10;
 
-/// Why a stream ends before its reader hangs up.
+/// The reason why a stream ends before its reader closes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
-    /// The reader has hung up.
+    /// The reader has closed the stream.
     #[error("the reader has hung up")]
     Gone,
     /// The gateway stops.
     #[error("the gateway stops")]
     Stopping,
-    /// The reader takes nothing.
+    /// The reader takes no messages.
     #[error("the reader has taken nothing for too long: watch again")]
     Slow,
-    /// There is no room for what is to be written.
+    /// Memory for the pending messages is short.
     #[error("memory is short for what waits for the reader: watch again later")]
     Memory,
 }
@@ -64,11 +64,11 @@ impl Ended {
     }
 }
 
-/// What the watchers of a gateway have waiting.
+/// The pending bytes of all watchers of a gateway.
 #[derive(Default)]
 struct Watchers {
     held: AtomicUsize,
-    /// Somebody finds no room.
+    /// Wakes slow readers when another watcher waits for memory.
     shortage: Notify,
 }
 
@@ -78,7 +78,7 @@ impl Watchers {
     }
 }
 
-/// The side that tells. A clone tells the same reader.
+/// The sending side. Clones send to the same reader.
 pub struct Backlog<T>(Arc<State<T>>);
 
 impl<T> Clone for Backlog<T> {
@@ -110,14 +110,14 @@ struct State<T> {
 
 struct Queue<T> {
     waiting: VecDeque<(T, Weight)>,
-    /// What the reader is told last, where there is something to say.
+    /// The last message to the reader, if any.
     last_word: Option<T>,
     why: Option<Ended>,
     tellers: usize,
     waker: Option<Waker>,
-    /// Messages that wait, and those that are being written.
+    /// Messages that are pending or being written.
     unread: usize,
-    /// Since when the reader has taken nothing of them.
+    /// The start of the time in which the reader has taken none of them.
     since: Instant,
 }
 
@@ -133,7 +133,7 @@ impl<T> State<T> {
     }
 }
 
-/// Room for a message, given back when it has been written.
+/// The reservation of a message, released after the write.
 struct Weight {
     held: Held,
     watchers: Arc<Watchers>,
@@ -147,17 +147,17 @@ impl Drop for Weight {
     }
 }
 
-/// Room for a message that is to be made.
+/// A reservation for a message to create.
 pub struct Place(Weight);
 
-/// The reader's side: the messages, one after another.
+/// The reading side: the messages in order.
 pub struct Unread<T> {
     state: Arc<State<T>>,
-    /// Of the message that was taken last: it has been written when the next one is asked for.
+    /// The reservation of the last message taken. The next request for a message means that it is written.
     writing: Option<Weight>,
 }
 
-/// A stream for one reader; `say` makes the last word of why it ends.
+/// Creates a stream for one reader. `say` creates the last message from the reason of the end.
 pub fn backlog<T>(shared: &Shared, say: fn(Ended) -> Option<T>) -> (Backlog<T>, Unread<T>) {
     let state = Arc::new(State {
         account: shared.memory.clone(),
@@ -184,13 +184,13 @@ pub fn backlog<T>(shared: &Shared, say: fn(Ended) -> Option<T>) -> (Backlog<T>, 
 }
 
 impl<T> Backlog<T> {
-    /// Returns when the reader may be told more: only then is it worth while to see what is new.
+    /// Waits until the reader can take more. Only then is it useful to look for changes.
     ///
     /// # Errors
     /// The stream has ended.
     pub async fn ready(&self) -> Result<(), Ended> {
         let ready = async {
-            // Never closed.
+            // The semaphore is never closed.
             let _ = self.0.messages.acquire().await;
             let _ = self.0.bytes.acquire().await;
         };
@@ -201,11 +201,10 @@ impl<T> Backlog<T> {
         }
     }
 
-    /// Room for a message of at most so many bytes. Waits until the reader has taken what is before it, and shortly for
-    /// memory.
+    /// Reserves memory for a message of at most `bytes`. Waits until the reader has taken the earlier messages,
+    /// and briefly for memory.
     ///
-    /// # Errors
-    /// The stream has ended.
+    /// # Errors The stream has ended.
     pub async fn place(&self, bytes: usize) -> Result<Place, Ended> {
         let State {
             messages,
@@ -214,7 +213,7 @@ impl<T> Backlog<T> {
         } = &*self.0;
         let permits = u32::try_from(bytes).unwrap_or(BYTES).clamp(1, BYTES);
         let place = async {
-            // Never closed.
+            // The semaphore is never closed.
             let message = messages.clone().acquire_owned().await.map_err(|_| Ended::Gone)?;
             let share = of_stream.clone().acquire_many_owned(permits).await;
             let share = share.map_err(|_| Ended::Gone)?;
@@ -228,7 +227,7 @@ impl<T> Backlog<T> {
         placed.inspect_err(|why| self.end(*why))
     }
 
-    /// Slow readers lose what they do not take; then others wait for it as long as a slow reader may.
+    /// Reserves memory. It waits as long as a slow reader may take, because slow readers lose their messages then.
     async fn reserve(&self, bytes: usize, of_stream: [OwnedSemaphorePermit; 2]) -> Result<Place, Ended> {
         let State {
             account, watchers, ..
@@ -255,12 +254,12 @@ impl<T> Backlog<T> {
             bytes,
             _of_stream: of_stream,
         });
-        // No body that is on its way loses its room for a watcher.
+        // A watcher must not take memory from an arriving body.
         place.0.held.promise(bytes);
         Ok(place)
     }
 
-    /// Tells the reader something that has so many bytes.
+    /// Sends a message of `bytes` bytes to the reader.
     pub fn tell(&self, place: Place, message: T, bytes: usize) {
         let Place(mut weight) = place;
         weight.held.settle(bytes);
@@ -279,7 +278,7 @@ impl<T> Backlog<T> {
         queue.wake();
     }
 
-    /// Returns when the stream is over: the reader has hung up, or is too slow.
+    /// Returns when the stream has ended, because the reader closed it or is too slow.
     pub async fn ended(&self) -> Ended {
         let State { watchers, ended, .. } = &*self.0;
         loop {
@@ -302,7 +301,7 @@ impl<T> Backlog<T> {
         }
     }
 
-    /// When the reader will have taken nothing for so long.
+    /// The time at which the reader will have taken nothing for `patience`.
     fn late_at(&self, patience: Duration) -> Instant {
         let queue = self.0.lock();
         match queue.unread {
@@ -316,7 +315,7 @@ impl<T> Backlog<T> {
         queue.unread > 0 && queue.since.elapsed() >= patience
     }
 
-    /// Ends the stream. What waits is dropped, unless the gateway stops.
+    /// Ends the stream. Pending messages are dropped, unless the gateway stops.
     pub fn end(&self, why: Ended) {
         let mut queue = self.0.lock();
         if queue.why.is_some() {

@@ -1,8 +1,8 @@
-//! Which groups of a composite are meant.
+//! Filters for the groups of a composite.
 
 use tidegate_engine::Attributes;
 
-/// Attributes that a group must have, with their values as text. Empty: every group is meant.
+/// Required attributes of a group, with their values as text. Empty: all groups match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter(Vec<(String, String)>);
 
@@ -10,7 +10,7 @@ impl Filter {
     /// Reads `key=value` pairs.
     ///
     /// # Errors
-    /// One has no `=`.
+    /// A pair has no `=`.
     pub fn parse<'a>(pairs: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let pair = |pair: &'a str| {
             let (key, value) = pair
@@ -21,7 +21,7 @@ impl Filter {
         pairs.into_iter().map(pair).collect()
     }
 
-    /// Whether a group is meant.
+    /// Whether a group matches.
     pub fn takes(&self, attributes: &Attributes) -> bool {
         let has = |(key, value): &(String, String)| {
             attributes.get(key).is_some_and(|own| own.to_string() == *value)

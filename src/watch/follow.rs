@@ -11,18 +11,18 @@ use tokio::time::Instant;
 use super::{BY_TIME, CompositeSnapshot, Crossing, Filter, GroupAnswer, Watched};
 use crate::component::unix_now;
 
-/// A watcher of a composite: [`Follow::next`] gives what is new to it.
+/// A watcher of a composite. [`Follow::next`] returns the changes that it has not seen.
 pub struct Follow {
     watched: Arc<Watched>,
     newest: watch::Receiver<u64>,
     crossings: broadcast::Receiver<Arc<Crossing>>,
-    /// The number of the newest snapshot that this watcher has seen; 0: none.
+    /// The number of the newest snapshot that this watcher has seen; 0 = none.
     seen_seq: u64,
-    /// Changes are told so far apart at least.
+    /// The shortest interval between two reported changes.
     min_interval: Duration,
     told: Option<Instant>,
     has_looked: bool,
-    /// A threshold of this watcher's own: nothing else is worth telling.
+    /// The own threshold of this watcher. With it, only its crossings are reported.
     own: Option<(Threshold, HashMap<Attributes, Hysteresis>)>,
     wants: Filter,
 }
@@ -32,16 +32,16 @@ pub struct Follow {
 pub enum WatchEvent {
     /// Groups that changed.
     Changed(Vec<GroupAnswer>),
-    /// A declared threshold, or the watcher's own, was crossed or is over.
+    /// A declared threshold, or the watcher's own, was crossed or cleared.
     Crossed(Arc<Crossing>),
-    /// It was too slow to hear of so many crossings.
+    /// The watcher was too slow and missed this many crossings.
     Missed(u64),
 }
 
 impl WatchEvent {
-    /// The most bytes that a message of it takes while it is encoded, in any format.
+    /// The most bytes of an encoded message, in any format.
     pub fn weight(&self) -> usize {
-        /// Names, numbers and states, as a tree of JSON.
+        /// Names, numbers and states, as a JSON tree.
         const GROUP: usize = 4096;
         let weight = |group: &GroupAnswer| {
             let answer = &group.answer;
@@ -80,29 +80,29 @@ impl Follow {
         }
     }
 
-    /// What has this number or an older one is known to the watcher. A number that was not given yet is of another run
-    /// of the gateway: everything is new.
+    /// Skips changes with this number or an older one. A number that does not exist yet is from another run of the
+    /// gateway, so all groups are new then.
     #[must_use]
     pub fn after(mut self, seq: u64) -> Self {
         self.seen_seq = if seq > self.watched.seq() { 0 } else { seq };
         self
     }
 
-    /// Changes are told so far apart at least; crossings at once.
+    /// Sets the shortest interval between reported changes. Crossings are reported at once.
     #[must_use]
     pub fn every(mut self, min_interval: Duration) -> Self {
         self.min_interval = min_interval;
         self
     }
 
-    /// Only these groups.
+    /// Limits the watcher to some groups.
     #[must_use]
     pub fn only(mut self, wants: Filter) -> Self {
         self.wants = wants;
         self
     }
 
-    /// Only crossings of this threshold; a group that is beyond it already is told at once.
+    /// Reports only crossings of this threshold. A group that is already beyond it is reported at once.
     #[must_use]
     pub fn across(mut self, threshold: Threshold) -> Self {
         self.own = Some((threshold, HashMap::new()));
@@ -123,22 +123,22 @@ impl Follow {
                     Ok(crossing) if self.is_wanted(&crossing.group) => return WatchEvent::Crossed(crossing),
                     Ok(_) => {}
                     Err(broadcast::error::RecvError::Lagged(missed)) => return WatchEvent::Missed(missed),
-                    // The sender is the composite, which is here.
+                    // The composite owns the sender, and `self` keeps the composite.
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
                 () = Self::change(&mut self.newest, self.told, self.min_interval) => {}
-                // A crossing that came too soon after the last one is told when its time has come.
+                // A crossing within the minimum interval is reported when the interval ends.
                 () = tokio::time::sleep(BY_TIME), if self.own.is_some() => {}
             }
         }
     }
 
-    /// Waits for a change, and until it may be told.
+    /// Waits for a change, and until the interval since the last report has passed.
     async fn change(newest: &mut watch::Receiver<u64>, told: Option<Instant>, min_interval: Duration) {
         if let Some(told) = told.filter(|_| !min_interval.is_zero()) {
             tokio::time::sleep_until(told + min_interval).await;
         }
-        // The sender is the composite, which is here.
+        // The composite owns the sender, so it is not closed.
         let _ = newest.changed().await;
     }
 
@@ -167,8 +167,8 @@ impl Follow {
         Some(WatchEvent::Changed(new))
     }
 
-    /// What there is; a first look does not wait for the next tick. Later ones read nothing: each reading may be a
-    /// change, which would be looked at again.
+    /// Takes a snapshot. The first call reads the composite without waiting for the next tick. Later calls don't
+    /// read, because each read may produce a change that would cause another call.
     fn see(&mut self) -> CompositeSnapshot {
         if std::mem::replace(&mut self.has_looked, true) {
             self.watched.snapshot()

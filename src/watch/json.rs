@@ -1,4 +1,4 @@
-//! What composites say, as JSON: on the admin pages, in event streams and in webhooks.
+//! The JSON of composites: on the admin pages, in event streams and in webhooks.
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Across, AttributeRef, Attributes, Function, MapRef};
@@ -6,7 +6,7 @@ use tidegate_engine::{Across, AttributeRef, Attributes, Function, MapRef};
 use super::{Crossing, GroupAnswer, Watched};
 use crate::component::unix_now;
 
-/// One group of a composite. What is not known is null.
+/// One group of a composite. Unknown values are null.
 pub fn label_set(watched: &Watched, group: &GroupAnswer) -> Value {
     of_group(watched.declaration(), group)
 }
@@ -49,7 +49,7 @@ fn of_group(declaration: &tidegate_engine::Declaration, group: &GroupAnswer) -> 
     all
 }
 
-/// A threshold that was crossed, or is over.
+/// A threshold that was crossed or cleared.
 pub fn crossing(crossing: &Crossing) -> Value {
     let threshold = &crossing.threshold;
     json!({

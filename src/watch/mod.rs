@@ -1,8 +1,8 @@
-//! Composites that can be watched: answers are numbered, so that a reader knows what is new to it, and thresholds are
-//! told when they are crossed.
+//! Watchable composites. Their answers are numbered, so that a reader knows what it has not seen. Crossings of
+//! thresholds are reported.
 //!
-//! Nothing is computed while nobody looks: a composite without thresholds is read when somebody asks, and at every
-//! 5 ms only while somebody waits.
+//! Nothing is computed without readers: a composite without thresholds is read on request. While somebody waits,
+//! it is read every 5 ms.
 
 mod backlog;
 mod filter;
@@ -30,19 +30,19 @@ use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 use crate::component::{unix_now, wall_now};
 
-/// How often a composite that somebody waits for is read.
+/// The interval between reads of a composite while somebody waits.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Answers that change by time alone (a sub-window leaves, a lease runs out) are seen so often.
+/// The interval for changes through time alone, such as the end of a sub-window or of a lease.
 const BY_TIME: Duration = Duration::from_millis(50);
 
-/// Of the time, one part in so many may go into reading for those who wait.
+/// The divisor of the time that may go into reads for those who wait.
 const SHARE: u32 = 10;
 
-/// Crossings that a slow watcher may be behind by.
+/// The most crossings that a watcher may lag by before it misses some.
 const CROSSINGS: usize = 256;
 
-/// A composite, with numbered answers.
+/// A composite with numbered answers.
 pub struct Watched {
     composite: Arc<Composite>,
     thresholds: Vec<Threshold>,
@@ -50,9 +50,9 @@ pub struct Watched {
     /// The newest number.
     newest: watch::Sender<u64>,
     crossings: broadcast::Sender<Arc<Crossing>>,
-    /// Somebody waits, or does no longer.
+    /// Wakes the reader task when the number of waiting readers changes.
     interest: Notify,
-    /// Readers that wait have an expression computed one at a time; queries that meet a computation use the last value.
+    /// The permit to compute the expression. Queries that meet a computation use the last value.
     turn: Arc<Semaphore>,
 }
 
@@ -70,7 +70,7 @@ struct Seen {
 pub struct CompositeSnapshot {
     /// One answer per group.
     pub answers: Arc<[GroupAnswer]>,
-    /// The newest number among them, or of a group that went.
+    /// The newest number among them, or the number of the last removal of a group.
     pub seq: u64,
 }
 
@@ -81,7 +81,7 @@ struct Group {
     look: u64,
 }
 
-/// The part of an answer that is compared with the one before. Its age is not: it changes without news.
+/// The part of an answer that is compared with the previous one. The age changes without news, so it is left out.
 #[derive(PartialEq)]
 struct ComparableValue {
     /// The bits of the numbers, so that NaN equals NaN.
@@ -118,29 +118,29 @@ impl ComparableValue {
 pub struct GroupAnswer {
     /// The composite's answer for the group.
     pub answer: Answer,
-    /// Grows with every change of the composite; this one is of the group's last change.
+    /// The number of the group's last change. Numbers grow with every change of the composite.
     pub seq: u64,
 }
 
-/// A value has crossed a declared threshold, or come back.
+/// A crossing of a declared threshold, or the return from it.
 #[derive(Clone, Debug)]
 pub struct Crossing {
     /// The composite.
     pub declaration: Declaration,
-    /// What was crossed.
+    /// The threshold.
     pub threshold: Threshold,
-    /// Whether it counts as crossed now, or as over.
+    /// Whether the threshold is crossed now, or cleared.
     pub is_crossed: bool,
-    /// The group, as it was then.
+    /// The group at the time of the crossing.
     pub group: GroupAnswer,
-    /// When.
+    /// The time of the crossing.
     pub at: UnixNanos,
 }
 
 impl Watched {
     /// A composite with thresholds.
     pub fn new(composite: Arc<Composite>, thresholds: Vec<Threshold>) -> Self {
-        // Numbers of a former run are smaller, as long as a composite changes less than a million times a second.
+        // Numbers of a previous run are smaller, if a composite changes less than a million times a second.
         let first = wall_now() / 1_000;
         Self {
             composite,
@@ -158,17 +158,17 @@ impl Watched {
         &self.composite
     }
 
-    /// What was declared.
+    /// The declaration of the composite.
     pub fn declaration(&self) -> &Declaration {
         self.composite.declaration()
     }
 
-    /// The newest number given.
+    /// The newest number.
     pub fn seq(&self) -> u64 {
         *self.newest.borrow()
     }
 
-    /// Reads one answer per group; a single `absent` one if there are none. An expression answers its last
+    /// Reads one answer per group, or a single `absent` answer without groups. An expression returns its last
     /// computed value: call [`Watched::refresh`] first.
     pub fn read(&self, now: UnixNanos) -> CompositeSnapshot {
         let mut seen = self.seen();
@@ -215,9 +215,9 @@ impl Watched {
         let groups = seen.groups.len();
         seen.groups.retain(|_, group| group.look == look);
         seq += u64::from(seen.groups.len() < groups);
-        // Told while `seen` is held: numbers and crossings leave in their order.
+        // Sent while `seen` is locked, so that numbers and crossings leave in order.
         for crossing in crossings {
-            // Nobody need be listening.
+            // There may be no listener.
             let _ = self.crossings.send(crossing);
         }
         if seq != before {
@@ -235,19 +235,19 @@ impl Watched {
         self.seen().snapshot.clone()
     }
 
-    /// Crossings of the declared thresholds, from now on.
+    /// A receiver of crossings of the declared thresholds, from now on.
     pub fn crossings(&self) -> broadcast::Receiver<Arc<Crossing>> {
         self.crossings.subscribe()
     }
 
-    /// Waits for changes.
+    /// Creates a watcher of changes.
     pub fn follow(self: &Arc<Self>) -> Follow {
         let follow = Follow::new(self.clone(), self.newest.subscribe(), self.crossings());
         self.interest.notify_one();
         follow
     }
 
-    /// Looks for those who wait, for ever. One task a composite.
+    /// Reads the composite for waiting readers, forever. Each composite has one such task.
     pub async fn keep_looking(&self) {
         let mut last = Instant::now();
         loop {

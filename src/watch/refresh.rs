@@ -1,5 +1,5 @@
-//! Expressions are computed for those who read them. The query locks what other queries need, so that it can take long:
-//! it runs on a thread of the background, never on one of the runtime.
+//! Computes expressions for their readers. A query locks data that other queries need, so it can take long. It
+//! runs on a background thread, never on one of the runtime.
 
 #[cfg(test)]
 mod tests;
@@ -14,14 +14,14 @@ use super::Watched;
 use crate::component::unix_now;
 use crate::component::worker::in_background;
 
-/// How long a reader waits for expressions, their turns included. Then it reads their last values.
+/// The longest wait of a reader for expressions, including their turns. Then it reads the last values.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Threads that one reader of many expressions takes at once.
+/// The most threads that one reader of many expressions uses.
 const AT_ONCE: usize = 4;
 
 impl Watched {
-    /// Has an expression computed, where that is due. Waits 10 s at most.
+    /// Computes an expression if it is due. Waits at most 10 s.
     pub async fn refresh(&self) {
         let places = Semaphore::new(1);
         let _ = tokio::time::timeout(PATIENCE, self.compute(&places)).await;
@@ -31,14 +31,14 @@ impl Watched {
         if !self.composite.is_due(unix_now()) {
             return;
         }
-        // Never closed. Held until the work is done, even when nobody waits for it any more.
+        // Never closed. The permit is held until the work is done, even if its caller no longer waits.
         let turn = self.turn.clone().acquire_owned().await;
-        // After the turn: a reader that waits for a turn takes no place from others.
+        // The place is taken after the turn, so that a waiting reader takes no place from others.
         let _place = places.acquire().await;
-        // Another reader may have had it computed meanwhile.
+        // Another reader may have computed it meanwhile.
         if self.composite.is_due(unix_now()) {
             let composite = self.composite.clone();
-            // A panic has been printed; the last value stays.
+            // A panic is in the log. The last value stays.
             let _ = in_background(move || {
                 let _turn = turn;
                 composite.compute_if_due(unix_now());
@@ -48,8 +48,7 @@ impl Watched {
     }
 }
 
-/// Has the expressions among these computed that are due, side by side: none waits for one that takes long. Waits 10 s
-/// at most.
+/// Computes the due expressions among these concurrently, so that none waits for a slow one. Waits at most 10 s.
 pub async fn refresh(all: &[Arc<Watched>]) {
     let now = unix_now();
     let places = Arc::new(Semaphore::new(AT_ONCE));

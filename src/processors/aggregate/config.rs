@@ -210,7 +210,7 @@ impl Config {
         }
     }
 
-    /// The rules, as the engine takes them.
+    /// The rules in the form of the engine.
     pub fn rules(&self) -> Result<Vec<Rule>, BadPattern> {
         let mut rules = Vec::new();
         for item in &self.rules.0 {
@@ -222,7 +222,7 @@ impl Config {
         Ok(rules)
     }
 
-    /// The places of the rules that the configuration spells out: those of built-in sets need not match anything.
+    /// The indexes of the rules in the configuration. Rules of built-in sets need not match anything.
     pub fn own_rules(&self) -> Vec<usize> {
         let (mut own, mut at) = (Vec::new(), 0);
         for item in &self.rules.0 {
@@ -237,7 +237,7 @@ impl Config {
         own
     }
 
-    /// The table's limits.
+    /// The limits of the table.
     pub fn limits(&self) -> Limits {
         Limits {
             series: self.max_series,
@@ -248,7 +248,7 @@ impl Config {
             future: (&self.future).into(),
             lease: Limits::default().lease.min(self.expiry),
             expiry: self.expiry,
-            // Each series has a stream at least, where none are added up.
+            // Each series has at least one stream, even without aggregation.
             streams: Limits::default().streams.max(self.max_series.saturating_mul(2)),
             ..Limits::default()
         }

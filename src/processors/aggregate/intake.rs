@@ -1,4 +1,4 @@
-//! What the rules take of a batch, and what of it passes.
+//! Splits a batch into the part that the rules take and the part that passes.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::batch::wire::points::{self, PointVisitor, WirePoint};
 use crate::batch::{Encoded, Payload, Points};
 use crate::component::{Flow, Ledger, Reason, unix_now};
 
-/// The way into a table.
+/// The input of a table.
 pub(super) struct Intake {
     pub(super) table: Arc<Table>,
-    /// The names that some rule may take; what has none of them need not be looked at.
+    /// The rules. Metrics whose names match none of them are not inspected.
     pub(super) rules: Vec<Rule>,
 }
 
@@ -20,7 +20,7 @@ impl Intake {
         self.rules.iter().any(|rule| rule.name.matches(name))
     }
 
-    /// Whether a part of the batch may have to be passed on.
+    /// Whether a part of the batch may have to pass.
     pub(super) fn may_pass(&self, payload: &Payload) -> bool {
         let filtered = self
             .rules
@@ -34,7 +34,7 @@ impl Intake {
         }
     }
 
-    /// Takes what rules take, as of `now`; gives what is to be passed on.
+    /// Absorbs the part that rules take, as of `now`. Returns the part that passes.
     pub(super) fn take(
         &self,
         payload: &Payload,
@@ -78,7 +78,7 @@ impl Intake {
         absorbed.unmatched.map(Payload::from)
     }
 
-    /// What rules do not take; nothing is taken in.
+    /// The part that no rule takes. Absorbs nothing.
     pub(super) fn rest(&self, payload: &Payload) -> Option<Payload> {
         if !self.may_pass(payload) {
             return None;
@@ -87,7 +87,7 @@ impl Intake {
             Payload::Events(events) => self.table.unmatched(events).map(Payload::from),
             Payload::Encoded(encoded) => {
                 let now = unix_now();
-                // What can't be read is found out, and counted, when it is taken.
+                // Unreadable data is detected and counted when it is absorbed.
                 rest_of(points::visit(encoded, &mut Sorting { intake: self, now }).map_err(drop))
             }
             Payload::Points(points) => points_that(points, |point| !self.table.takes(&point.series)),
@@ -99,7 +99,7 @@ fn rest_of(rest: Result<Encoded, ()>) -> Option<Payload> {
     rest.ok().filter(|rest| !rest.parts.is_empty()).map(Payload::from)
 }
 
-/// The points of which `keep` says so; the same batch where that is all.
+/// The points that `keep` selects. The same batch if these are all points.
 fn points_that(points: &Points, mut keep: impl FnMut(&Point) -> bool) -> Option<Payload> {
     let kept: Vec<Point> = points
         .points
@@ -111,14 +111,14 @@ fn points_that(points: &Points, mut keep: impl FnMut(&Point) -> bool) -> Option<
         all if all == points.points.len() => Some(points.clone().into()),
         0 => None,
         _ => {
-            // No longer what their table shows.
+            // The points no longer equal the contents of their table.
             let points = kept.into();
             Some(Points { points, table: None }.into())
         }
     }
 }
 
-/// Takes points out of a request.
+/// Absorbs the points of a request.
 struct Taking<'a> {
     intake: &'a Intake,
     session: Session<'a>,
@@ -131,7 +131,7 @@ impl PointVisitor for Taking<'_> {
     fn wants(&mut self, name: &str) -> bool {
         let wants = self.intake.may_take(name);
         if !wants {
-            // What is walked over now may be long.
+            // The next stretch to skip may be long, so other sessions continue.
             self.session.pause();
         }
         wants
@@ -147,7 +147,7 @@ impl PointVisitor for Taking<'_> {
     }
 }
 
-/// Leaves the points of a request that are not taken.
+/// Keeps the points of a request that no rule takes.
 struct Sorting<'a> {
     intake: &'a Intake,
     now: UnixNanos,

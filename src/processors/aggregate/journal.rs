@@ -1,13 +1,13 @@
-//! `storage`: what the state is made of, on disk before it is shown or acknowledged.
+//! `storage`: the input of the state, on disk before the state is shown or acknowledged.
 //!
-//! Every batch that a rule takes something of is appended as it came, and taken in by the log's thread when it is kept;
-//! a snapshot of the table takes the place of what it covers. A restart restores the snapshot and takes in again what
-//! came after it, so that totals are those of everything that was acknowledged.
+//! Every batch with points for a rule is appended unchanged. The log's thread absorbs it when the write is done. A
+//! snapshot of the table replaces the records that it covers. A restart restores the snapshot and absorbs the
+//! later records again. So the totals are those of all acknowledged data.
 //!
 //! | bytes | |
 //! | --- | --- |
 //! | 1 | 1: an OTLP request, 2: events |
-//! | 8 | when it was taken in, nanoseconds since 1970 |
+//! | 8 | time of the absorption, nanoseconds since 1970 |
 //! | | the batch |
 
 use std::sync::{Arc, OnceLock};
@@ -24,26 +24,26 @@ use super::intake::Intake;
 use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
 
-/// When a sender that found the disk full should come back.
+/// The retry delay for a sender while the disk is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 const REQUEST: u8 = 1;
 const EVENTS: u8 = 2;
 
-/// What the record around a batch takes, and the head of its payload.
+/// The overhead of a record and of the head of its payload, in bytes.
 const RECORD_BYTES: u64 = 256;
 
 /// The log of one table.
 pub(super) struct Journal {
-    /// Id of the storage extension.
+    /// The id of the storage extension.
     storage: String,
-    /// The processor in this pipeline: what its directory is called, and its messages.
+    /// The processor in this pipeline, which names the directory and appears in messages.
     owner: Arc<str>,
     state: Arc<JournaledState>,
     store: OnceLock<Store>,
 }
 
-/// The state that the log restores, replays into and takes snapshots of.
+/// The state that the log restores, replays into and snapshots.
 struct JournaledState {
     intake: Arc<Intake>,
     ledger: Arc<Ledger>,
@@ -59,7 +59,7 @@ impl Journal {
         }
     }
 
-    /// Takes up what a former run left.
+    /// Restores the state that a previous run left.
     pub(super) async fn open(&self, context: &Context) -> Result<(), ComponentError> {
         let storage = context.storage("storage", &self.storage)?;
         let (owner, directory) = (self.owner.clone(), storage.directory_of(&self.owner));
@@ -82,12 +82,12 @@ impl Journal {
         recovered.tell_damage(&self.owner);
         let series = self.state.intake.table.len();
         info!(component = &*self.owner, series, "the state is taken up");
-        // Started once.
+        // The journal starts only once.
         let _ = self.store.set(store);
         Ok(())
     }
 
-    /// Writes what is there, with a snapshot, and ends.
+    /// Writes pending records and a snapshot, and closes the log.
     pub(super) async fn close(self: Arc<Self>) {
         let closing = tokio::task::spawn_blocking(move || self.store.get().map(Store::close));
         if closing.await.is_err() {
@@ -95,7 +95,7 @@ impl Journal {
         }
     }
 
-    /// Sets room aside on the disk.
+    /// Reserves disk space.
     pub(super) fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
         let bytes = batch.bytes() as u64 + RECORD_BYTES;
         let refuse = |why| Refused::busy(format!("{}: storage: {why}", self.owner), RETRY_AFTER);
@@ -113,7 +113,7 @@ impl Journal {
         }
     }
 
-    /// Appends a batch, to be taken in when it is kept. Gives the rest of the batch, which is sent on.
+    /// Appends a batch, which is absorbed after the write. Returns the part that passes.
     pub(super) fn take(&self, batch: &Batch, flow: &mut Flow) -> Option<Payload> {
         let share: Option<Share> = flow.take(self.number());
         let rest = self.state.intake.rest(&batch.payload);
@@ -146,7 +146,7 @@ impl Journal {
         rest
     }
 
-    /// Tells its admissions from those of others.
+    /// The owner number of its admissions.
     fn number(&self) -> usize {
         Arc::as_ptr(&self.state).addr()
     }
@@ -167,7 +167,7 @@ fn to_bytes(payload: &Payload, now: UnixNanos) -> SmallVec<[Bytes; 2]> {
             Some(payload.encode())
         }
     };
-    // Requests one behind the other are one request: their repeated fields add up.
+    // Concatenated requests are one request, because their repeated fields add up.
     let parts = encoded.into_iter().flat_map(|encoded| encoded.parts);
     std::iter::once(head.into())
         .chain(parts.map(|part| part.bytes))
@@ -175,7 +175,7 @@ fn to_bytes(payload: &Payload, now: UnixNanos) -> SmallVec<[Bytes; 2]> {
 }
 
 impl JournaledState {
-    /// A batch was written, or could not be.
+    /// Completes a batch after its write, or after a failure.
     fn kept(
         &self,
         kept: Result<(), String>,
@@ -185,7 +185,7 @@ impl JournaledState {
     ) {
         let mut flow = Flow::default();
         let answered = match (kept, &answer) {
-            // The sender has it and comes again.
+            // The sender still has the data and will retry.
             (Err(why), Some(_)) => {
                 let items = payload.items() - self.intake.rest(payload).map_or(0, |rest| rest.items());
                 self.ledger.drop_items(Reason::StorageFailed, items);
@@ -194,18 +194,18 @@ impl JournaledState {
                     RETRY_AFTER,
                 ))
             }
-            // Without a promise, data stays in memory when the disk fails, while there is room.
+            // Without a promise to store, data stays in memory if the disk fails and memory allows.
             (Ok(()), _) | (Err(_), None) => {
-                // What passes has passed.
+                // The part that passes has passed already.
                 self.intake.take(payload, now, &self.ledger, &mut flow);
                 Ok(flow.outcome())
             }
         };
-        // A caller that no longer waits need not know.
+        // The receiver may have stopped waiting, so an error does not matter.
         let _ = answer.map(|answer| answer.send(answered));
     }
 
-    /// Takes in a batch of a former run, whose books are closed. `None`: not written by this version.
+    /// Absorbs a batch of a previous run without counting it again. `None`: another version wrote it.
     fn take_again(&self, mut payload: &[u8]) -> Option<()> {
         let form = payload.try_get_u8().ok()?;
         let now = clock::steady(payload.try_get_u64_le().ok()?);
@@ -229,7 +229,7 @@ impl JournaledState {
 }
 
 impl State for JournaledState {
-    /// Nothing is shown that a kill could take back: a counter that falls reads as one that has restarted.
+    /// Shows no data that a kill could revoke, because a counter that falls looks like a restart.
     fn joins(&self) -> Joins {
         Joins::WhenKept
     }
@@ -262,7 +262,7 @@ impl State for JournaledState {
     }
 
     fn save(&self, _: &mut dyn FnMut()) -> Saving {
-        // Nobody else takes anything in: this is the log's thread.
+        // This is the log's thread, the only one that absorbs data.
         let frozen = self.intake.table.freeze();
         Box::new(move |to| frozen.write(to))
     }

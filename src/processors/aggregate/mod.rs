@@ -1,8 +1,8 @@
-//! `aggregate`: events and points to counters, gauges and histograms by declared rules.
+//! `aggregate`: turns events and points into counters, gauges and histograms by declared rules.
 //!
-//! What a rule takes ends here: it is part of the state before the push returns, or with `storage` when it is on disk
-//! (`journal`). The state is a table that exporters and the admin API read live; every `interval` its series are pushed
-//! on for exporters that can't read tables. What no rule takes passes unchanged (`intake`).
+//! Data that a rule takes ends here. It is part of the state before the push returns, or with `storage` when it is
+//! on disk (`journal`). The state is a table that exporters and the admin API read live. Every `interval` its
+//! series are pushed on, for exporters that can't read tables. Other data passes unchanged (`intake`).
 
 pub mod config;
 mod intake;
@@ -118,7 +118,7 @@ impl Lifecycle for Aggregate {
     }
 
     async fn stop(&self, deadline: Instant) {
-        // What it still holds is part of the last emission.
+        // The last emission includes the held state.
         if let Some(journal) = self.journal.clone() {
             journal.close().await;
         }
@@ -155,7 +155,7 @@ impl Consumer for Aggregate {
     }
 }
 
-/// What nothing has matched.
+/// Warnings about rules that have matched nothing.
 fn complaints(intake: &Intake, own: &[usize]) -> Vec<String> {
     let of_rule = |(number, at): (usize, &usize)| {
         let rule = intake.rules.get(*at)?;

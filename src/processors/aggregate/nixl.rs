@@ -10,7 +10,8 @@ use tidegate_ring::{DEFAULT_BOUNDS_US, KINDS, KNOWN_KINDS, Kind, Metric};
 
 use crate::prom::OPENMETRICS_NAME;
 
-/// The counter of errors by status. Rings name each error apart (`agent_err_not_found`), stores have the counter.
+/// The counter of errors by status. Rings have a name for each error (`agent_err_not_found`), stores have the
+/// counter.
 const ERRORS: (&str, &str) = ("agent_errors", "agent_err*");
 
 const BY_AGENT: [&str; 3] = ["agent_name", "hostname", "status"];
@@ -34,7 +35,7 @@ pub(super) fn rules() -> Vec<Rule> {
     });
     let gauges = known().filter_map(|kind| Some((kind, kind.last?)));
     let gauges = gauges.flat_map(|(kind, Metric { name, help })| {
-        // Where a gauge can't be named like a counter (in cells, in OpenMetrics) it has another name.
+        // A gauge has another name where its counter's name would be ambiguous (in cells, in OpenMetrics).
         let other = kind.unambiguous_last().filter(|other| other != name);
         let metadata: Attributes = other
             .iter()
@@ -65,7 +66,7 @@ fn known() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().take(KNOWN_KINDS)
 }
 
-/// The counters, that of errors once.
+/// The counters, with the error counter once.
 fn counters() -> impl Iterator<Item = Metric> {
     let errors = known().find(|kind| kind.status.is_some());
     let others = known().filter(|kind| kind.status.is_none());

@@ -1,9 +1,9 @@
-//! Whether this gateway is one of several replicas, as far as its environment shows.
+//! Detects from the environment whether this gateway is one of several replicas.
 
 use crate::component::Context;
 
-/// Warns once where this is surely not the only replica: senders behind a load balancer change replicas, and then both
-/// count what they had counted before.
+/// Warns once if this certainly is not the only replica. Senders behind a load balancer change replicas, and then
+/// both replicas report the same totals.
 pub(super) fn warn_of_others(base: &Context) {
     let name = |variable| std::env::var(variable).unwrap_or_default();
     let is_in_cluster = !name("KUBERNETES_SERVICE_HOST").is_empty();
@@ -18,7 +18,7 @@ pub(super) fn warn_of_others(base: &Context) {
     }
 }
 
-/// Whether a host name is that of a pod of a StatefulSet beyond its first: `gateway-1`.
+/// Whether a host name is that of a later pod of a StatefulSet, such as `gateway-1`.
 fn is_later_replica(host: &str) -> bool {
     /// Other pods end in five random characters, which may all be digits.
     const MAX_DIGITS: usize = 3;

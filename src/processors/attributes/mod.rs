@@ -69,7 +69,7 @@ impl Edit for AttributeEdit {
         })
     }
 
-    /// Attributes of a source and of its kinds are one set to an action, so the kinds take over all of them.
+    /// An action sees the attributes of a source and of its kinds as one set, so the kinds receive all of them.
     fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)> {
         let mut matcher = Matcher::new(&self.selects);
         matcher.resource(&Decoded::new(&source.resource.attributes));

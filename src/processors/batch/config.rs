@@ -39,7 +39,7 @@ impl Config {
         }
     }
 
-    /// The names of the headers that stay; `None`: all.
+    /// The names of the headers to keep; `None`: all.
     pub(super) fn kept(&self) -> Option<Vec<HeaderName>> {
         let names = self.metadata_keys.iter();
         // Bad names were reported, and no request has them.

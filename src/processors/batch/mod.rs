@@ -1,5 +1,5 @@
-//! `batch`: larger requests for the destinations below. It only stamps its wishes on batches; joining and cutting happen
-//! in the destinations' queues, so nothing is held here and nothing is acknowledged before a destination has it.
+//! `batch`: larger requests for the destinations below. It only marks batches with its limits. The queues of the
+//! destinations join and cut them. So it holds nothing, and nothing is acknowledged before a destination has it.
 
 mod config;
 
@@ -46,7 +46,7 @@ pub static FACTORY: ProcessorFactory = Factory {
     },
 };
 
-/// The metrics of the requests that a processor asks for.
+/// The metrics of the requests that a processor configures.
 fn batch_metrics(cx: &Context) -> BatchMetrics {
     let counter = |name| metrics::counter!(name, "processor" => cx.id.clone());
     let histogram = |name| metrics::histogram!(name, "processor" => cx.id.clone());
@@ -59,7 +59,7 @@ fn batch_metrics(cx: &Context) -> BatchMetrics {
     }
 }
 
-/// How many senders are told apart: one where nothing tells them apart.
+/// The gauge of different senders: one if no metadata keys distinguish them.
 fn senders(id: &Arc<str>, is_one: bool) -> Gauge {
     let senders = metrics::gauge!("otelcol_processor_batch_metadata_cardinality", "processor" => id.clone());
     senders.increment(if is_one { 1.0 } else { 0.0 });
@@ -75,19 +75,19 @@ struct Stamp {
     next: Arc<dyn Consumer>,
 }
 
-/// How many different senders there may be.
+/// Limits the number of different senders.
 struct CardinalityLimit {
-    /// 0: any number.
+    /// The limit; 0 = none.
     most: usize,
-    /// Hashes of those that were seen.
+    /// Hashes of the senders so far.
     seen: Mutex<HashSet<u64>>,
     hasher: RandomState,
-    /// Shows how many were seen.
+    /// The gauge of senders so far.
     shown: Gauge,
 }
 
 impl CardinalityLimit {
-    /// Where any number is allowed, so many are counted.
+    /// Without a limit, at most this many senders are counted.
     const COUNTED: usize = 1 << 16;
 
     fn new(most: usize, shown: Gauge) -> Self {
@@ -99,7 +99,7 @@ impl CardinalityLimit {
         }
     }
 
-    /// Whether what is kept of a request is among the first so many.
+    /// Whether the sender with this metadata is within the limit.
     fn allows(&self, client: Option<&ClientMetadata>) -> bool {
         let mut hasher = self.hasher.build_hasher();
         for (name, value) in client.into_iter().flat_map(|client| client.headers()) {

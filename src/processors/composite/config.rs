@@ -13,7 +13,7 @@ use crate::component::future::FutureConfig;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
 use crate::config::{Node, Ordered, Problems};
 
-/// Ranks of one composite: as many as the shared page has room for.
+/// The most ranks of one composite, which the shared page can hold.
 const MAX_QUANTILES: usize = 4;
 
 /// The length of a sub-window of a short window.
@@ -215,7 +215,7 @@ impl CompositeConfig {
         }
     }
 
-    /// An expression, or a metric and a function.
+    /// Checks for an expression, or for a metric and a function.
     fn check_source(&self, at: &Node, cx: &mut Problems) {
         if let Some(metric) = &self.metric {
             check_pattern(metric, at.child("metric"), cx);
@@ -256,7 +256,7 @@ impl CompositeConfig {
         Query::parse(self.expr.as_ref()?).ok()
     }
 
-    /// As the engine takes it.
+    /// The declaration in the form of the engine.
     pub fn declaration(&self, shared: &Shared) -> Result<Declaration, BadPattern> {
         let all_together = || Grouping::by::<&str>([]);
         let declaration = Declaration {

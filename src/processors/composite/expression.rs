@@ -1,4 +1,5 @@
-//! Composites that are PromQL: what is computed, from what, and whose sources tell how far it can be trusted.
+//! Composites that are PromQL expressions: their computation, their input, and the sources that determine their
+//! quality.
 
 mod sources;
 
@@ -21,10 +22,10 @@ use crate::prom::catalog::View;
 use crate::prom::flat::{SUFFIXES, identity};
 use crate::prom::name::Kind;
 
-/// The shortest time between two computations that nobody asks for.
+/// The shortest interval between two computations without a reader.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A declaration whose sources are those of the series that `query` selects, by the names of any exporter.
+/// A declaration with the sources of the series that `query` selects, by the names of any exporter.
 pub(super) fn declaration(
     text: &str,
     query: &Query,
@@ -36,7 +37,7 @@ pub(super) fn declaration(
         Some(names) => Pattern::regex(&patterns(&names, &view.styles()))?,
         None => Pattern::parse("*")?,
     };
-    // The view reads the composite.
+    // The view reads the composite, so a strong reference would be a cycle.
     let view = Arc::downgrade(&view);
     let selects = move |series: &Series| {
         let styles = view.upgrade().map(|view| view.styles()).unwrap_or_default();
@@ -54,11 +55,11 @@ pub(super) fn declaration(
     })
 }
 
-/// How metrics may be called that an exporter shows under one of these names.
+/// A pattern for the names of metrics that an exporter shows under one of `names`.
 fn patterns(names: &[String], styles: &[Arc<Style>]) -> String {
     let stripped = |name: &String| -> Vec<String> {
         let of_style = |style: &Arc<Style>| {
-            // What an exporter puts before every name.
+            // The prefix of the exporter's names.
             let x = style.naming.metric("x", "", Kind::Gauge)?;
             let stem = name.strip_prefix(x.strip_suffix('x')?)?;
             Some(spellings(stem))
@@ -71,8 +72,8 @@ fn patterns(names: &[String], styles: &[Arc<Style>]) -> String {
     all.join("|")
 }
 
-/// How metrics may be called, as a regular expression, that have this name in Prometheus: other characters may stand
-/// for underscores, and a unit or `total` may be added.
+/// A regular expression for the metric names that become `name` in Prometheus. Other characters may stand for
+/// underscores, and a unit or `total` may be added.
 fn spellings(name: &str) -> String {
     let parts: Vec<String> = name.split('_').map(regex::escape).collect();
     let (mut all, mut closing) = (String::new(), String::new());
@@ -93,7 +94,7 @@ fn is_selected(series: &Series, selections: &[Selection], style: &Style) -> bool
     SUFFIXES.iter().any(|suffix| {
         let name = (NAME.to_owned(), format!("{name}{suffix}"));
         let labels: Labels = pairs.iter().cloned().chain([name]).collect();
-        // What is told by a label of a part of the series (`le`) is not looked at.
+        // Labels of a part of the series (`le`) are not compared.
         selections.iter().any(|selection| accepts(selection, &labels))
     })
 }
@@ -104,7 +105,7 @@ fn accepts(selection: &Selection, labels: &Labels) -> bool {
     matchers.all(|matcher| is_of_part(matcher.name()) || matcher.accepts(labels))
 }
 
-/// Has the composite computed: when somebody reads it, and at every interval.
+/// Computes the composite at every interval and for its readers.
 pub(super) fn start(
     composite: &Arc<Composite>,
     query: Query,
@@ -125,13 +126,13 @@ pub(super) fn start(
         loop {
             ticks.tick().await;
             let composite = composite.clone();
-            // A panic has been printed; the next round is tried all the same.
+            // A panic is in the log. The next round continues.
             let _ = in_background(move || composite.compute(unix_now())).await;
         }
     })
 }
 
-/// What an expression is computed from.
+/// The input of an expression.
 struct Computing {
     query: Query,
     own: Weak<Composite>,
@@ -171,7 +172,7 @@ impl Computing {
         })
     }
 
-    /// What the composites that it names say of themselves.
+    /// The state of the composites that the expression names.
     fn composites(
         &self,
         shared: &Shared,

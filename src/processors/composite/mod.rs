@@ -1,9 +1,9 @@
-//! `composite`: declared values of the data on its way: a function over a window of each series, put together across
-//! series.
+//! `composite`: declared values of passing data. A value is a function over a window of each series, combined
+//! across series.
 //!
-//! Everything passes unchanged. Before `aggregate` it sees every single event, behind it only snapshots. Each value
-//! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`; watchers
-//! are told when it changes or crosses a threshold.
+//! All data passes unchanged. Before `aggregate` it sees every single event, after it only snapshots. Each value
+//! can be read at any time (admin API, live tables), and is pushed on as a gauge at every `interval`. Watchers are
+//! notified when it changes or crosses a threshold.
 
 pub mod config;
 mod expression;
@@ -56,7 +56,7 @@ struct Composites {
     ticker: Ticker,
     watched: Vec<Arc<Watched>>,
     webhooks: Vec<Webhook>,
-    /// Look for those who watch, and hand crossings on.
+    /// The tasks that read for watchers and forward crossings.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -67,7 +67,7 @@ impl Composites {
         let declarations: Vec<_> = declarations
             .collect::<Result<_, BadPattern>>()
             .map_err(|error| cx.base.error(error.to_string()))?;
-        // All of a processor together take as much as a table.
+        // All composites of a processor together may take as much memory as a table.
         let budget = Arc::new(Budget::of(shared.memory.bounds_of_tables()));
         let list: Vec<_> = declarations
             .into_iter()
@@ -107,14 +107,14 @@ impl Composites {
             Payload::Events(events) => self.set.observe_events(events),
             Payload::Points(points) => self.set.observe_all(&points.points, now),
             Payload::Encoded(encoded) => {
-                // What can't be read is for a component to refuse that needs it: here it only passes.
+                // Components that need the data refuse it if it is unreadable. Here it only passes.
                 let _ = wire::points::visit(encoded, &mut Observing { set: &self.set, now });
             }
         }
     }
 }
 
-/// What nothing has matched.
+/// Warnings about composites that have matched nothing.
 fn complaints(set: &CompositeSet) -> Vec<String> {
     let of_one = |composite: &Arc<Composite>| {
         let declaration = composite.declaration();
@@ -128,7 +128,7 @@ fn complaints(set: &CompositeSet) -> Vec<String> {
     set.list().iter().flat_map(of_one).collect()
 }
 
-/// What has found no place, which is counted.
+/// Warnings about groups that exceed a limit, which are counted.
 fn shortfalls(set: &CompositeSet, processor: &str) -> Vec<String> {
     for composite in set.list() {
         let counts = [
@@ -153,7 +153,7 @@ fn shortfalls(set: &CompositeSet, processor: &str) -> Vec<String> {
         .collect()
 }
 
-/// Logs why a composite has no value when the reason is a new one.
+/// Logs the reason why a composite has no value, if it is new.
 fn log_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos) {
     let error = composite.error(now);
     if let Some(error) = error.as_ref().filter(|error| told.as_ref() != Some(error)) {
@@ -162,7 +162,7 @@ fn log_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos)
     *told = error.or(told.take());
 }
 
-/// Looks at the points of a request.
+/// Observes the points of a request.
 struct Observing<'a> {
     set: &'a CompositeSet,
     now: UnixNanos,

@@ -54,7 +54,7 @@ impl ThresholdConfig {
         }
     }
 
-    /// As the engine takes it. `None`: it was reported as wrong.
+    /// The threshold in the form of the engine. `None`: it is invalid and reported.
     pub fn threshold(&self) -> Option<Threshold> {
         let (direction, at) = self.direction()?;
         let name = || format!("{} {at}", direction.name());

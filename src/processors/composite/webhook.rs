@@ -1,5 +1,4 @@
-//! Tells somebody by an HTTP request that a threshold was crossed. Queue, retries and drain are those of
-//! every exporter.
+//! Posts an HTTP request when a threshold is crossed. It has the queue, retries and drain of every exporter.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -76,10 +75,10 @@ struct Post {
     url: Uri,
     headers: HeaderMap,
     retry: RetryConfig,
-    /// The address, for people.
+    /// The address for logs, without secrets.
     shown: String,
     labels: [(&'static str, String); 2],
-    /// The account that answers are on.
+    /// The account for the memory of answers.
     memory: Arc<Account>,
 }
 

@@ -36,7 +36,7 @@ crate::options! {
 
 const NO_OTTL: &str = "OTTL is not supported; `include` and `exclude` select by names and attributes";
 
-/// Where the Collector's processor has OTTL conditions.
+/// Options of the Collector's processor that hold OTTL conditions.
 const OTTL: &[(&str, &str)] = &[
     ("metric_conditions", NO_OTTL),
     ("trace_conditions", NO_OTTL),
@@ -45,7 +45,7 @@ const OTTL: &[(&str, &str)] = &[
     ("profiles", "tidegate carries no profiles"),
 ];
 
-/// The same below `metrics`, `traces` and `logs`.
+/// The same options below `metrics`, `traces` and `logs`.
 const OTTL_RULES: &[(&str, &str)] = &[
     ("resource", NO_OTTL),
     ("metric", NO_OTTL),
@@ -55,7 +55,7 @@ const OTTL_RULES: &[(&str, &str)] = &[
     ("log_record", NO_OTTL),
 ];
 
-/// Says what becomes of OTTL's own errors.
+/// The option for errors of OTTL conditions.
 const ABOUT_OTTL: &WithoutEffect = &[(
     "error_mode",
     "it is about OTTL conditions, of which there are none",
@@ -148,7 +148,7 @@ impl Consumer for Filter {
         if self.action == Action::Reject && gone > 0 {
             flow.reject(gone, || format!("`{}` does not take them", self.path));
         }
-        // An empty batch that came in empty says something (which table it is of); one that became empty does not.
+        // An empty batch on arrival has a meaning (the table that it names); one that became empty has none.
         if after > 0 || before == 0 {
             self.next.consume(kept, flow);
         }
@@ -196,7 +196,7 @@ impl Filter {
                 attributes: &series.attributes,
             })
         };
-        // Even when nothing goes now, something of the table's later states may: a reader must not see past us.
+        // Later states of the table may contain dropped points, so readers must not bypass the filter.
         let kept: Vec<Point> = points.points.iter().filter(keep).cloned().collect();
         batch.with(Points {
             points: kept.into(),
@@ -205,7 +205,7 @@ impl Filter {
     }
 }
 
-/// The events whose kind is wanted.
+/// The events whose kind is selected.
 fn select(events: &Events, wanted: impl Fn(&u16) -> bool) -> Events {
     fn column<T: Copy>(column: &[T], keep: &[bool]) -> Vec<T> {
         column

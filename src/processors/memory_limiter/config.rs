@@ -8,7 +8,7 @@ use crate::config::{Node, Problems, WithoutEffect};
 /// A mebibyte, in bytes.
 const MIB: u64 = 1 << 20;
 
-/// The room for spikes where none is configured: this share of the limit, in percent.
+/// The default share of the limit for spikes, in percent.
 const DEFAULT_SPIKE_PERCENT: u64 = 20;
 
 crate::options! {
@@ -33,7 +33,7 @@ crate::options! {
 
 const NO_COLLECTOR: &str = "there is no garbage collector to run";
 
-/// Options of the Collector's processor that can mean nothing here.
+/// Options of the Collector's processor that have no effect here.
 const OF_GO: &WithoutEffect = &[
     ("min_gc_interval_when_soft_limited", NO_COLLECTOR),
     ("min_gc_interval_when_hard_limited", NO_COLLECTOR),
@@ -75,7 +75,7 @@ impl Config {
         }
     }
 
-    /// The limits where the machine has `total` bytes. MiB go before percentages.
+    /// The limits on a machine with `total` bytes. MiB override percentages.
     pub(super) fn limits(&self, total: u64) -> Limit {
         let percent = |percent: u64| total / 100 * percent;
         let (limit, spike) = match self.limit_mib {

@@ -1,10 +1,10 @@
-//! `memory_limiter`: refuses data while the process uses too much memory, so that senders keep it and come back.
+//! `memory_limiter`: refuses data while the process uses too much memory, so that senders keep it and retry.
 //!
-//! Above the soft limit, components that keep data in memory refuse it, and tables take in no new series: points of known
-//! series still arrive. Above the hard limit, everything is refused.
+//! Above the soft limit, components that keep data in memory refuse it, and tables accept no new series. Points of
+//! known series still arrive. Above the hard limit, everything is refused.
 //!
-//! What the process uses is measured every `check_interval`; the account of memory (`tidegate-runtime`) adds what was
-//! promised or taken in since, so that a burst between two measurements is seen too.
+//! The memory of the process is measured every `check_interval`. The account of memory (`tidegate-runtime`) adds
+//! all reservations and allocations since then, so that it also detects a burst between two measurements.
 
 mod config;
 
@@ -45,7 +45,7 @@ pub static FACTORY: ProcessorFactory = Factory {
             runs: AtomicBool::new(false),
             over: AtomicU8::new(0),
         };
-        // Components that start before this one derive limits of their own from it.
+        // Components that start before this one derive their own limits from it.
         gauge.begin();
         Ok(Arc::new(MemoryLimiter {
             check_interval: config.check_interval,
@@ -86,7 +86,7 @@ impl Lifecycle for MemoryLimiter {
         let task = self.task.lock().take();
         if let Some(task) = task {
             task.abort();
-            // Cancelled is how it should end.
+            // The expected result is a cancellation.
             let _ = task.await;
         }
         self.gauge.end();
@@ -140,13 +140,13 @@ fn count_refused(processor: &Arc<str>, batch: &Batch) {
     metrics::counter!(name, "processor" => processor.to_string()).increment(batch.items() as u64);
 }
 
-/// How much memory is in use, and whether that is too much.
+/// The memory in use, compared with the limits.
 struct Gauge {
     context: Context,
     limit: Limit,
     /// Whether the account has the limit.
     runs: AtomicBool,
-    /// How many of the two limits it is over.
+    /// The number of exceeded limits, 0 to 2.
     over: AtomicU8,
 }
 
@@ -176,7 +176,7 @@ impl Gauge {
         }
     }
 
-    /// Logs when the usage crosses a limit, upwards or downwards.
+    /// Logs a crossing of a limit, upwards or downwards.
     fn log_change(&self, used: usize) {
         let Limit { soft, hard } = self.limit;
         let over = u8::from(used > soft) + u8::from(used > hard);
@@ -225,7 +225,7 @@ mod tests {
     use crate::component::Ceiling;
     use crate::delivery::testing::{context, opaque};
 
-    /// A queue, which keeps what it takes, or a table.
+    /// A queue, which keeps its data, or a table.
     enum Sink {
         Queue,
         Table,

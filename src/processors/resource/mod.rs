@@ -84,7 +84,7 @@ impl Edit for ResourceEdit {
     }
 
     fn series<'a>(&'a self, client: Option<&'a ClientMetadata>) -> SeriesEdit<'a> {
-        // Points of a resource share it and follow one another.
+        // Consecutive points share their resource.
         let mut last: Option<(Arc<Resource>, Option<Arc<Resource>>)> = None;
         Box::new(move |series| {
             let resource = match &last {

@@ -14,9 +14,9 @@ use crate::batch::wire::proto::{Field, Fields, varint};
 use crate::batch::wire::walk::{HEADER, Header, Item};
 use crate::processors::actions::Decoded;
 
-/// An item that may be selected. What a kind of item does not have is 0 or empty.
+/// An item that may be selected. Properties that its kind does not have are 0 or empty.
 pub(in crate::processors) trait Candidate {
-    /// Of the metric or span.
+    /// The name of the metric or span.
     fn name(&self) -> &[u8];
     /// Its own attributes.
     fn attributes(&self) -> Box<dyn AttributeSet + '_>;
@@ -28,11 +28,11 @@ pub(in crate::processors) trait Candidate {
     fn severity_number(&self) -> i32 {
         0
     }
-    /// Of a log record.
+    /// The severity text of a log record.
     fn severity_text(&self) -> &[u8] {
         b""
     }
-    /// Of a log record.
+    /// The body of a log record.
     fn body(&self) -> AttributeValue {
         AttributeValue::Empty
     }
@@ -51,8 +51,8 @@ struct Side<'a> {
     selection: &'a Selection,
     /// Whether the resource, and the scope, satisfy it.
     around: [bool; 2],
-    /// Where the name stands that was asked for last, and the answer. Forgotten with every resource, so that
-    /// it can't outlive the bytes.
+    /// The position of the last name asked for, and the answer. It is reset with every resource, so that it can't
+    /// outlive the bytes.
     name: Option<(*const [u8], bool)>,
 }
 
@@ -68,24 +68,24 @@ impl<'a> Matcher<'a> {
         self.include.iter_mut().chain(&mut self.excludes)
     }
 
-    /// The items of a resource follow.
+    /// Begins the items of a resource.
     pub(in crate::processors) fn resource(&mut self, resource: &dyn AttributeSet) {
         self.sides().for_each(|side| side.resource(resource));
     }
 
-    /// As [`Self::resource`], of a resource on the wire.
+    /// Like [`Self::resource`], for an encoded resource.
     pub(in crate::processors) fn wire_resource(&mut self, resource: &Header<'_>, editor: &Editor<'_>) {
         /// Field number of `Resource.attributes`.
         const ATTRIBUTES: u32 = 1;
         self.resource(&WireAttributes::read_or_none(resource, ATTRIBUTES, editor));
     }
 
-    /// The items of a scope follow.
+    /// Begins the items of a scope.
     pub(in crate::processors) fn scope(&mut self, scope: &Scope) {
         self.named_scope(scope.name.as_bytes(), scope.version.as_bytes());
     }
 
-    /// As [`Self::scope`], of the message around a scope and its items.
+    /// Like [`Self::scope`], for the encoded message with a scope and its items.
     pub(in crate::processors) fn wire_scope(&mut self, around: &[u8]) {
         if !self.sides().any(|side| side.selection.needs_scope()) {
             return;
@@ -123,7 +123,7 @@ impl<'a> Side<'a> {
         self.name = None;
         self.around = [
             self.selection.resource(resource),
-            // Until a scope comes: one without a name.
+            // Items before the first scope have a scope without a name.
             self.selection.scope(b"", b""),
         ];
     }
@@ -146,7 +146,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A metric without points: a name and nothing else.
+/// A metric without points, which has only a name.
 pub(in crate::processors) struct Named<'a>(pub(in crate::processors) &'a [u8]);
 
 impl Candidate for Named<'_> {
@@ -175,7 +175,7 @@ impl Candidate for Measured<'_> {
     }
 }
 
-/// An item on the wire.
+/// An encoded item.
 pub(in crate::processors) struct OnWire<'a, 'e> {
     pub(in crate::processors) item: &'a Item<'a>,
     pub(in crate::processors) editor: &'a Editor<'e>,
@@ -193,7 +193,7 @@ impl OnWire<'_, '_> {
         let value = field
             .and_then(|field| varint(field.payload))
             .map_or(0, |(value, _)| value);
-        // Enumerations are 32 bits; protobuf cuts what is longer.
+        // Enumerations have 32 bits; protobuf truncates longer values.
         value as i32
     }
 }

@@ -1,7 +1,7 @@
-//! Which items a processor is about: the Collector's `include` and `exclude`.
+//! Selection of items: the Collector's `include` and `exclude`.
 //!
-//! Every list that is given must be satisfied: the name is one of the names, the severity is high enough, all of the
-//! attributes are there.
+//! An item must satisfy every configured list: one of the names, a high enough severity, and all of the
+//! attributes.
 
 mod matcher;
 mod selection;
@@ -59,7 +59,7 @@ crate::options! {
     check = Selector::check
 }
 
-/// Options of the Collector's matcher that can mean nothing here.
+/// Options of the Collector's matcher that have no effect here.
 const OF_GO: &WithoutEffect = &[("regexp", "compiled expressions need no cache")];
 
 crate::options! {
@@ -98,7 +98,7 @@ pub struct SeverityNumber(pub i32);
 
 /// Short names of the first number of each range; the others are `TRACE2` to `TRACE4` and so on.
 const SEVERITIES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
-/// Numbers a range.
+/// The numbers in a range.
 const RANGE: i32 = 4;
 
 impl SeverityNumber {
@@ -150,7 +150,7 @@ const TEXTS: [&str; 6] = [
 ];
 
 impl Selector {
-    /// What it asks of the resource's attributes, and the rest, each as a selector; `None` where it asks for one only.
+    /// Splits the selector into a part for the resource's attributes and the rest; `None` if one of them is empty.
     fn resource_apart(&self) -> Option<(Self, Self)> {
         let mut others = self.clone();
         let resource_attributes = std::mem::take(&mut others.resource_attributes);

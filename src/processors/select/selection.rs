@@ -11,17 +11,17 @@ use crate::batch::Signal;
 use crate::batch::wire::attributes::AttributeSet;
 use crate::prom::labels::text;
 
-/// Texts of which one must be met.
+/// Alternative texts.
 #[derive(Debug)]
 enum Texts {
-    /// Nothing was asked for.
+    /// No text is required.
     Any,
     Equal(HashSet<String>),
     Regex(RegexSet),
 }
 
 impl Texts {
-    /// Regular expressions that `check` has complained about select nothing.
+    /// Compiles the texts. Invalid regular expressions, which `check` has reported, select nothing.
     fn new<'a>(how: MatchType, texts: impl IntoIterator<Item = &'a String>) -> Self {
         let texts: Vec<&String> = texts.into_iter().collect();
         match how {
@@ -43,17 +43,17 @@ impl Texts {
         matches!(self, Self::Any)
     }
 
-    /// Whether bytes that should be UTF-8 are among them.
+    /// Whether the list has these bytes, which should be UTF-8.
     fn allow_bytes(&self, bytes: &[u8]) -> bool {
         self.is_any() || self.allow(&String::from_utf8_lossy(bytes))
     }
 }
 
-/// What the value of an attribute may be.
+/// The allowed values of an attribute.
 #[derive(Debug)]
 enum Values {
     Any,
-    /// Of the same type too: 42 is not "42".
+    /// A value of the same type: 42 is not "42".
     Equal(AttributeValue),
     /// The text of a plain value matches.
     Regex(RegexSet),
@@ -83,10 +83,10 @@ impl Values {
     }
 }
 
-/// A key and what its value may be.
+/// A key and its allowed values.
 type WantedAttribute = (String, Values);
 
-/// A selector, ready to be asked.
+/// A compiled selector.
 #[derive(Debug)]
 pub(super) struct Selection {
     services: Texts,
@@ -101,7 +101,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// An error names what is asked for and means nothing to the signal.
+    /// Compiles a selector. The error names an option that has no meaning for the signal.
     fn new(selector: &Selector, signal: Signal) -> Result<Self, String> {
         let of = [
             (Signal::Metrics, "metric_names", selector.metric_names.is_empty()),
@@ -149,7 +149,7 @@ impl Selection {
         })
     }
 
-    /// Whether the resource satisfies it, as far as it is about resources.
+    /// Whether the resource satisfies the conditions on resources.
     pub(super) fn resource(&self, resource: &dyn AttributeSet) -> bool {
         let service = || match resource.get("service.name") {
             Some(name) => self.services.allow(&text(name.view())),
@@ -158,24 +158,24 @@ impl Selection {
         (self.services.is_any() || service()) && has_all(&self.resource, resource)
     }
 
-    /// Whether it looks at scopes.
+    /// Whether it has conditions on scopes.
     pub(super) fn needs_scope(&self) -> bool {
         !self.libraries.is_empty()
     }
 
-    /// Whether the scope satisfies it, as far as it is about scopes.
+    /// Whether the scope satisfies the conditions on scopes.
     pub(super) fn scope(&self, name: &[u8], version: &[u8]) -> bool {
         let mut libraries = self.libraries.iter();
         self.libraries.is_empty()
             || libraries.any(|(names, versions)| names.allow_bytes(name) && versions.allow_bytes(version))
     }
 
-    /// Whether a name satisfies it, as far as it is about names.
+    /// Whether a name satisfies the conditions on names.
     pub(super) fn name(&self, name: &[u8]) -> bool {
         self.names.allow_bytes(name)
     }
 
-    /// Whether an item satisfies all that its name, scope and resource say nothing of.
+    /// Whether an item satisfies the conditions other than those on its name, scope and resource.
     pub(super) fn item(&self, item: &dyn Candidate) -> bool {
         (self.span_kinds.is_any() || self.span_kinds.allow(span_kind(item.span_kind())))
             && self
@@ -204,7 +204,7 @@ impl Severity {
     }
 }
 
-/// The name of a span kind as protobuf has it, which the Collector's configuration uses.
+/// The protobuf name of a span kind, which the Collector's configuration uses.
 fn span_kind(kind: i32) -> &'static str {
     match kind {
         1 => "SPAN_KIND_INTERNAL",
@@ -251,8 +251,8 @@ impl IncludeExclude {
         })
     }
 
-    /// As the Collector's `filter` reads it: of metrics, `resource_attributes` of `exclude` exclude by themselves, and
-    /// what else it names excludes elsewhere too.
+    /// Compiles both selectors as in the Collector's `filter`. For metrics, `resource_attributes` of `exclude`
+    /// exclude by themselves, and its other conditions exclude in addition.
     pub(in crate::processors) fn of_filter(
         include: Option<&Selector>,
         exclude: Option<&Selector>,

@@ -1,7 +1,7 @@
-//! Whose series an expression selects, and who of them is missing.
+//! The sources of the series that an expression selects, including missing ones.
 //!
-//! The tables know a source by its series only. So what was selected is remembered: a source whose series ended with a
-//! failed scrape, or went because nothing was heard of it, is still expected.
+//! The tables know a source only by its series. So selected sources are remembered: a source is still expected if
+//! its series ended with a failed scrape, or vanished because it was silent.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tidegate_engine::{DataQuality, Freshness, Key, UnixNanos};
 
 use crate::component::Evaluation;
 
-/// A source of which nothing is heard for so long is forgotten.
+/// A source that is silent for this long is forgotten, in nanoseconds.
 const MEMORY_NS: u64 = 600_000_000_000;
 
-/// A target's markers and its `up` may come in two requests.
+/// The longest distance between a target's markers and its `up`, which may come in two requests. In nanoseconds.
 const APART_NS: u64 = 10_000_000_000;
 
-/// The sources of what an expression selects.
+/// The sources of the selected series.
 #[derive(Debug, Default)]
 pub(super) struct Sources(HashMap<Key, Known>);
 
@@ -30,15 +30,15 @@ struct Known {
 enum Standing {
     Alive,
     Overdue,
-    /// Its last scrape failed.
+    /// The last scrape failed.
     Failed,
-    /// Its series have ended; perhaps a scrape failed.
+    /// The series have ended, perhaps after a failed scrape.
     Ended(UnixNanos),
 }
 
 impl Sources {
-    /// The quality of the sources after an evaluation; `None`: there are none. `lease`: how long each may be silent,
-    /// where that is configured.
+    /// The quality of the sources after an evaluation; `None` without sources. `lease` is the configured limit of
+    /// silence for each source.
     pub(super) fn see(
         &mut self,
         evaluation: &Evaluation,
