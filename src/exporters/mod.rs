@@ -1,4 +1,4 @@
-//! Exporters: take telemetry out.
+//! Exporters: components that send telemetry out of the gateway.
 
 pub mod debug;
 pub mod file;

@@ -1,7 +1,7 @@
-//! Presets for vendors of observability services: one row of a table each. What the user sets goes before.
+//! Presets for vendors of observability services, one table row each. Options of the user override them.
 //!
-//! Sources: the vendors' public documentation of their OTLP endpoints, as of late 2026. A field that a vendor does not
-//! document stays at the exporter's default.
+//! Sources: the vendors' public documentation of their OTLP endpoints, as of late 2026. A field that a vendor does
+//! not document stays at the exporter's default.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::config::{ByteSize, Node, OptionDoc, Problems, Secret};
 use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Shape, TemporalityChoice, Together};
 use crate::net::headers::Headers;
 
-/// What waits for a free attempt goes out in requests of as much, where nobody says how to batch: small requests cost
-/// more to hand on than what is in them. The items are those of the Collector's batches.
+/// The default limits for joining ready requests: small requests cost more than their content. The number of items
+/// is that of the Collector's batches.
 const TOGETHER: Together = Together {
     items: 8192,
     bytes: 1 << 20,
@@ -46,10 +46,10 @@ crate::choices! {
     }
 }
 
-/// How a vendor knows its customers.
+/// The form of the API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAs {
-    /// `api_key` in this header, behind these words.
+    /// `api_key` in this header, after this prefix.
     Header(&'static str, &'static str),
     /// `api_key` is `user:token`, for HTTP's basic authentication.
     Basic,
@@ -64,25 +64,25 @@ pub struct Vendor {
     pub name: VendorName,
     /// Whether it takes OTLP over gRPC.
     pub grpc: bool,
-    /// Where metrics go below the endpoint, if elsewhere than OTLP says.
+    /// The path of metrics below the endpoint, if it differs from OTLP's.
     pub metrics_path: Option<&'static str>,
-    /// How it knows its customers.
+    /// The form of the API key.
     pub key: KeyAs,
-    /// What points are to cover.
+    /// The temporality of points.
     pub temporality: TemporalityChoice,
     /// `gzip` or `zstd`.
     pub compression: &'static str,
-    /// Most bytes of a request, before compression.
+    /// The largest request in bytes, before compression.
     pub max_request_bytes: u64,
-    /// Most items of a request.
+    /// The largest request, in items.
     pub max_request_items: usize,
-    /// Most buckets of a histogram; neighbours are joined beyond.
+    /// The most buckets of a histogram; neighbours are merged beyond it.
     pub max_buckets: usize,
-    /// What names may look like.
+    /// The rules for names.
     pub names: NameRules,
 }
 
-/// What most of them have.
+/// The common values.
 const PLAIN: Vendor = Vendor {
     name: VendorName::Honeycomb,
     grpc: false,
@@ -178,18 +178,18 @@ pub const VENDORS: &[Vendor] = &[
 ];
 
 impl VendorName {
-    /// Its preset.
+    /// The preset of the vendor.
     pub fn preset(self) -> &'static Vendor {
         let found = VENDORS.iter().find(|vendor| vendor.name == self);
         found.unwrap_or(&PLAIN)
     }
 }
 
-/// What the user has set that a preset may also set.
+/// The user's values of options that a preset may also set.
 pub struct Chosen<'a> {
     /// The preset, if any.
     pub vendor: Option<VendorName>,
-    /// What the vendor knows us by.
+    /// The API key.
     pub api_key: Option<&'a Secret>,
     /// Options of the exporter.
     pub temporality: Option<TemporalityChoice>,
@@ -204,12 +204,12 @@ impl Chosen<'_> {
         self.vendor.map_or(&PLAIN, VendorName::preset)
     }
 
-    /// What points are to cover.
+    /// The temporality of points.
     fn temporality(&self) -> TemporalityChoice {
         self.temporality.unwrap_or(self.preset().temporality)
     }
 
-    /// How metrics are changed to be taken.
+    /// The changes to metrics.
     fn shape(&self) -> Shape {
         let preset = self.preset();
         Shape {
@@ -230,12 +230,12 @@ impl Chosen<'_> {
         }
     }
 
-    /// Whether requests are compressed with zstd rather than gzip, where nobody says.
+    /// Whether the default compression is zstd instead of gzip.
     pub fn prefers_zstd(&self) -> bool {
         self.preset().compression == "zstd"
     }
 
-    /// How an exporter delivers: as the user says, else as the vendor wants it. `timeout` zero = as long as it takes.
+    /// The delivery options: the user's, then the vendor's. A `timeout` of zero means no limit.
     pub fn delivery(&self, queue: &QueueConfig, retry: &RetryConfig, timeout: Duration) -> Delivery {
         Delivery {
             queue: self.queue(queue),

@@ -1,4 +1,4 @@
-//! Durations as Prometheus writes them, in configurations, queries and answers.
+//! Durations in Prometheus's format, in configurations, queries and answers.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ const UNITS: &[(&str, u64)] = &[
 ];
 
 impl PromDuration {
-    /// So many seconds.
+    /// A duration of `seconds` seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// Nothing, which means "as elsewhere" in Prometheus's configuration.
+    /// Whether it is zero, which means the inherited value in Prometheus's configuration.
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
     }
 
-    /// Reads the text; `None` when it is none, or longer than 292 years, where Prometheus's counter ends.
+    /// Parses a text; `None` if it is invalid or longer than 292 years, the limit of Prometheus.
     pub fn parse(text: &str) -> Option<Self> {
         if text == "0" {
             return Some(Self::default());
@@ -53,7 +53,7 @@ impl PromDuration {
     }
 }
 
-/// As Prometheus prints it: whole years, weeks and days only where nothing is left over.
+/// Prints in Prometheus's form: whole years, weeks and days only without a remainder.
 impl std::fmt::Display for PromDuration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut left = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);

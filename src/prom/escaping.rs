@@ -1,8 +1,8 @@
-//! Names that only newer scrapers take, made into names that all take (prometheus/common, "escaping schemes").
+//! Escaping of names that only newer scrapers accept (prometheus/common, "escaping schemes").
 
 use std::fmt::Write;
 
-/// How names are escaped for a scraper, after the translation: what the `escaping` parameter of `Accept` says.
+/// The escaping of names after the translation: the `escaping` parameter of `Accept`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Escaping {
     /// `allow-utf-8`: not at all.
@@ -24,7 +24,7 @@ const NAMES: [(&str, Escaping); 4] = [
     ("values", Escaping::Values),
 ];
 
-/// What a name is the name of: labels may not have colons.
+/// The kind of a name: labels may not contain colons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Metric,
@@ -37,7 +37,7 @@ impl Escaping {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
     }
 
-    /// Its name.
+    /// The name of the scheme.
     pub fn name(self) -> &'static str {
         match self {
             Self::AllowUtf8 => "allow-utf-8",
@@ -47,12 +47,12 @@ impl Escaping {
         }
     }
 
-    /// A metric's name escaped. One that all scrapers take stays as it is.
+    /// The escaped name of a metric. A name that all scrapers accept stays unchanged.
     pub fn metric(self, name: String) -> String {
         self.escape(name, Of::Metric)
     }
 
-    /// A label's name escaped. One that all scrapers take stays as it is.
+    /// The escaped name of a label. A name that all scrapers accept stays unchanged.
     pub fn label(self, name: String) -> String {
         self.escape(name, Of::Label)
     }

@@ -1,5 +1,5 @@
-//! A series as Prometheus's data model has it: a name, labels, and one value or several that differ by suffix and
-//! one more label.
+//! A series in Prometheus's data model: a name, labels, and one value, or several that differ by suffix and one
+//! more label.
 
 use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary, Value};
 
@@ -8,7 +8,7 @@ use super::render::Style;
 use super::render::histogram::{classic, quantiles, running};
 use super::render::kind::kinds;
 
-/// Name and labels of a series in this style; `None`: it can't be told in this data model.
+/// The name and labels of a series in this style; `None`: the data model can't express it.
 pub fn identity(series: &Series, style: &Style) -> Option<(String, Vec<(String, String)>)> {
     let naming = &style.naming;
     let metric = &series.metric;
@@ -28,7 +28,7 @@ pub enum Flat<'a> {
     Native(&'a ExponentialHistogram),
 }
 
-/// What may stand behind the name of a metric in that of one of its values.
+/// The suffixes of a metric's values.
 pub const SUFFIXES: [&str; 4] = ["", "_bucket", "_sum", "_count"];
 
 /// Shows every value of a series to `each`: suffix of the name, one more label, the value. For one series the order
@@ -45,7 +45,7 @@ pub fn values<'a>(
     });
 }
 
-/// The same for numbers alone.
+/// Like [`values`], for numbers only.
 pub(crate) fn numbers(value: &Value, each: Each<'_>) {
     match value {
         Value::Int(number) => each("", None, *number as f64),

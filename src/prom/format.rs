@@ -1,23 +1,23 @@
-//! The formats of an exposition, and where they differ for a metric's name.
+//! The formats of an exposition, and the format-dependent parts of a metric's name.
 
 /// Metadata key under which a metric may name its OpenMetrics family: there a counter `x_total` has the family `x`,
 /// so a gauge `x` beside it needs another name.
 pub const OPENMETRICS_NAME: &str = "tidegate.openmetrics_name";
 
-/// Which form an exposition has. Versions of a form that differ only in what names may be are one: the names are the
-/// style's affair.
+/// The format of an exposition. Versions that differ only in the allowed names are one format, because the style
+/// handles names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Prometheus text: 0.0.4, and 1.0.0 where names are quoted.
+    /// Prometheus text: 0.0.4, and 1.0.0 with quoted names.
     Text,
     /// OpenMetrics text: 0.0.1 and 1.0.0.
     OpenMetrics,
-    /// Messages of `io.prometheus.client.MetricFamily`, each behind its length.
+    /// Messages of `io.prometheus.client.MetricFamily`, each with a length prefix.
     Protobuf,
 }
 
 impl Format {
-    /// Its name, for people.
+    /// The name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",

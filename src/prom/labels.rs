@@ -8,7 +8,7 @@ use super::escaping::{Escaping, is_legacy_label_name};
 use super::name::{Naming, Spelling, without_nul};
 pub use super::text::text;
 
-/// What becomes a label of every series besides its own attributes.
+/// The sources of the labels of every series, besides its own attributes.
 #[derive(Clone, Debug, Default)]
 pub struct LabelSources {
     /// Names as configured, and values. They win over everything else.
@@ -21,12 +21,12 @@ pub struct LabelSources {
     pub without_schema_url: bool,
 }
 
-/// Which resource attributes become labels. None by default.
+/// The resource attributes that become labels. None by default.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceLabels {
-    /// Those that match one of these, ...
+    /// Attributes that match one of these patterns, ...
     pub included: Vec<Pattern>,
-    /// ... or all where there are only these; never what one of these matches.
+    /// ... or all without such patterns. Attributes that match one of these are always excluded.
     pub excluded: Vec<Pattern>,
 }
 
@@ -46,7 +46,7 @@ impl ResourceLabels {
 pub struct Labels {
     /// Keys keep their characters until they are escaped.
     keeps_characters: bool,
-    /// Who gave the keys their names.
+    /// The origin of the keys' names.
     spelling: Spelling,
     escaping: Escaping,
     /// The label that belongs to the series' type.
@@ -63,7 +63,7 @@ const INSTANCE: &str = "instance";
 const OF_SCOPE: [&str; 3] = ["otel_scope_name", "otel_scope_version", "otel_scope_schema_url"];
 
 impl Labels {
-    /// None yet.
+    /// An empty set.
     pub fn new(naming: &Naming, spelling: Spelling) -> Self {
         Self {
             keeps_characters: !naming.strategy.escapes(),
@@ -111,7 +111,7 @@ impl Labels {
 
     /// Adds a label of ours; it wins over everything of that name.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        // The same on every series, whatever the others are called.
+        // These labels are equal on every series, whatever the others are.
         if let Some(name) = self.spelt(name, Spelling::Otlp) {
             let value = value_without_nul(value.into());
             self.labels.insert(name.clone(), vec![(name, value)]);
@@ -128,7 +128,7 @@ impl Labels {
     /// `job` and `instance` of a resource that says who it is.
     pub fn identify(&mut self, resource: &Resource) {
         let instance = instance(resource);
-        // An attribute of that name stands alone where the resource has none.
+        // An attribute of that name is the label if the resource has no instance.
         if !instance.is_empty() {
             self.join(INSTANCE, instance);
         }

@@ -1,7 +1,7 @@
-//! Prometheus translation and text formats, shared by what exposes, scrapes and writes remotely.
+//! Prometheus translation and text formats, shared by components that expose, scrape and write remotely.
 //!
-//! Rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics) with the choices of
-//! prometheus/otlptranslator where it leaves room.
+//! The rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics), with the
+//! choices of prometheus/otlptranslator where it permits several.
 
 pub mod catalog;
 pub mod duration;

@@ -1,6 +1,7 @@
-//! Metric names: characters, units as words, type suffixes, namespace, and what a scraper wants escaped.
+//! Metric names: characters, units as words, type suffixes, namespace, and escaping for scrapers.
 //!
-//! Byte for byte what prometheus/otlptranslator makes of them; the few differences are listed in `docs/prometheus.md`.
+//! The result equals that of prometheus/otlptranslator byte for byte. `docs/prometheus.md` lists the few
+//! differences.
 
 use tidegate_engine::Metric;
 
@@ -34,14 +35,14 @@ impl Strategy {
     }
 }
 
-/// How names are made.
+/// The rules for making names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// Put before every name, joined by `_`.
     pub namespace: String,
-    /// What becomes of OTLP's names.
+    /// The translation of OTLP names.
     pub strategy: Strategy,
-    /// What the reader of the names wants escaped of what the strategy leaves.
+    /// The escaping of the remaining characters, for the reader of the names.
     pub escaping: Escaping,
 }
 
@@ -55,13 +56,13 @@ impl Default for Naming {
     }
 }
 
-/// Who gave a metric and its labels their names.
+/// The origin of the names of a metric and its labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spelling {
     /// A sender of OTLP: names are translated.
     #[default]
     Otlp,
-    /// Prometheus, by a scrape or a remote write: what is legal there stays as it is.
+    /// Prometheus, by a scrape or a remote write: legal names stay unchanged.
     Prometheus,
 }
 
@@ -75,7 +76,7 @@ impl Spelling {
     }
 }
 
-/// What the suffixes depend on.
+/// The kind of a metric, which determines the suffixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A gauge.
@@ -105,7 +106,7 @@ impl Naming {
         self.spelt(Spelling::of(metric), &metric.name, &metric.unit, kind)
     }
 
-    /// The same for a name of this spelling.
+    /// The name for a name of this spelling.
     pub(super) fn spelt(&self, spelling: Spelling, name: &str, unit: &str, kind: Kind) -> Option<String> {
         match spelling {
             Spelling::Otlp => self.metric(name, unit, kind),
@@ -113,7 +114,7 @@ impl Naming {
         }
     }
 
-    /// A name that Prometheus gave: no suffix, and escaped only where it is not legal everywhere.
+    /// A name from Prometheus: without suffixes, and escaped only if it is not legal everywhere.
     fn kept(&self, name: &str) -> Option<String> {
         let name = if self.strategy.escapes() {
             self.prefixed(words(name)?)
@@ -138,7 +139,7 @@ impl Naming {
         (kind != Kind::Counter || name != "_total").then_some(name)
     }
 
-    /// The name of a family that we make ourselves: behind the namespace, without suffixes.
+    /// The name of the gateway's own family: the namespace and the name, without suffixes.
     pub fn own(&self, name: &str) -> String {
         let name = match (self.namespace.as_str(), self.strategy.escapes()) {
             ("", _) => name.to_owned(),
@@ -148,7 +149,7 @@ impl Naming {
         self.escaping.metric(without_nul(name))
     }
 
-    /// What a UNIT line of this family says. It must be the end of the family's name (OpenMetrics, "UNIT").
+    /// The unit of the family's UNIT line. It must be the end of the family's name (OpenMetrics, "UNIT").
     pub fn unit(&self, unit: &str, family: &str) -> Option<String> {
         let word = unit_word(unit);
         let before = family.strip_suffix(&word)?.strip_suffix('_')?;
@@ -203,7 +204,7 @@ fn words(name: &str) -> Option<String> {
     has_more_than_underscores.then_some(joined)
 }
 
-/// Unit and type behind a name that keeps its characters; not what it ends with already.
+/// Appends unit and type to a name that keeps its characters, unless it ends with them already.
 fn with_suffixes(name: String, unit: &str, kind: Kind) -> String {
     let Words { main, per } = Words::raw(unit);
     let last = kind.suffix(unit).unwrap_or_default();
@@ -220,8 +221,8 @@ fn with_suffixes(name: String, unit: &str, kind: Kind) -> String {
     name
 }
 
-/// Without this last word and the character before it, as long as something is left. The translator takes any
-/// character for a separator, so `subtotal` becomes `su_total`.
+/// Removes this last word and the character before it, unless nothing would be left. The translator accepts any
+/// character as a separator, so `subtotal` becomes `su_total`.
 fn without_last<'a>(name: &'a str, word: &str) -> &'a str {
     let rest = name.strip_suffix(word).filter(|_| !word.is_empty());
     let rest = rest.and_then(|rest| rest.strip_suffix(|_: char| true));

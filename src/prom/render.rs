@@ -1,14 +1,12 @@
-//! From tables to an exposition that is never invalid: one family a name, one sample an identity.
+//! Renders tables to an exposition that is always valid: each name has one family, each identity has one sample.
 //!
-//! What a series looks like in a format (its family, the text of its labels) is worked out once, when the table says
-//! that it came, whether or not somebody asks for a page, and stands in the family's list in the order of the
-//! exposition. A page walks the lists, copies that text and formats the value, which it reads by its place: nothing is
-//! hashed, allocated or sorted. A series that would break the exposition is left out, counted, and named with the
-//! series whose place it wanted.
+//! The family and the label text of a series are computed once, when the table reports its arrival, whether or not
+//! anybody requests a page. They are kept in the order of the exposition. A page walks these lists, copies the
+//! text and formats the value, which it reads by its place. Nothing is hashed, allocated or sorted. A series that
+//! would break the exposition is omitted, counted, and reported with the series that has its place.
 //!
-//! Each series of a page, a whole histogram too, is of one moment; different series are of moments as far apart as the
-//! page took to be written (50 ms a million). Tables are read 32 series at a time, so a writer waits for
-//! no page.
+//! Each series of a page, including a whole histogram, shows one moment. Different series may differ by the time
+//! of the rendering (50 ms a million). Tables are read 32 series at a time, so a writer waits for no page.
 
 mod bounds;
 mod column;
@@ -50,27 +48,27 @@ use super::format::Format;
 use super::labels::{LabelSources, Labels};
 use super::name::{Naming, Spelling};
 
-/// What can be found out only by going through all series, what has ended and what a format can't say, is looked for
-/// so often where nobody asks for a page.
+/// The interval of full passes without page requests, in nanoseconds. Only a full pass finds series that have
+/// ended or that a format can't express.
 const LOOK_THROUGH_NS: u64 = 30_000_000_000;
 
-/// A page up to this size is kept for the next scrape, in case nothing changes; a larger one only as long as somebody
-/// else holds it.
+/// The largest page that is kept for the next scrape, if nothing changes. A larger one is reused only while
+/// somebody else holds it.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// The family of what resources say beyond who they are, behind the namespace.
+/// The family of the further attributes of resources, without the namespace.
 pub(in crate::prom) const TARGET_INFO: &str = "target_info";
 
-/// What is the same for every series.
+/// The settings that are equal for every series.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// How names are made.
+    /// The rules for making names.
     pub naming: Naming,
-    /// What becomes a label.
+    /// The sources of labels.
     pub labels: LabelSources,
     /// Write timestamps.
     pub timestamps: bool,
-    /// Write when counters, histograms and summaries began, where that is a sample of its own (OpenMetrics).
+    /// Whether to write the start of counters, histograms and summaries, if it is a separate sample (OpenMetrics).
     pub created: bool,
 }
 
@@ -112,13 +110,13 @@ impl Style {
 /// An exposition.
 #[derive(Debug)]
 pub struct Page {
-    /// What a scraper gets.
+    /// The bytes of the page.
     pub body: Bytes,
-    /// The same number as the page before of the same renderer where nothing has changed since.
+    /// The number of the page. It equals that of the previous page if nothing has changed.
     pub version: u64,
 }
 
-/// What becomes of what is written.
+/// The use of the written bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Keep,
@@ -137,21 +135,21 @@ pub struct Renderer {
     conflicts: Conflicts,
     contests: Contests<Member>,
     senders: Arc<Senders>,
-    /// Of what is shown now.
+    /// The version of the current content.
     version: u64,
-    /// How often all series have been gone through.
+    /// The number of full passes.
     walks: u64,
-    /// Of what was shown the last time.
+    /// The version at the last full pass.
     walked_version: u64,
     walked_at: Option<UnixNanos>,
     last: Weak<Page>,
     kept: Option<Arc<Page>>,
-    /// How large the last page was.
+    /// The size of the last page, in bytes.
     size: usize,
 }
 
 impl Renderer {
-    /// Without any series yet.
+    /// A renderer without series.
     pub fn new(format: Format, style: Style) -> Self {
         Self {
             format,
@@ -179,7 +177,7 @@ impl Renderer {
         Self { senders, ..self }
     }
 
-    /// The exposition of these tables as they are now. The same page as the last time where nothing has changed.
+    /// The current exposition of these tables. It is the previous page if nothing has changed.
     pub fn render(&mut self, tables: &[Arc<Table>], now: UnixNanos) -> Arc<Page> {
         self.look(tables, now, Look::Values);
         if let Some(last) = self.last.upgrade()
@@ -187,7 +185,7 @@ impl Renderer {
         {
             return last;
         }
-        // What was kept makes room before the next one is written.
+        // Releases the kept page before the next one is written.
         self.kept = None;
         let page = Vec::with_capacity(self.size + self.size / 32);
         let body = self.write(page, now, Use::Keep);
@@ -201,8 +199,8 @@ impl Renderer {
         page
     }
 
-    /// Registers the series that came since the last call or page, without writing a page. Call it about once a second.
-    /// After 30 s without a page it goes through all series.
+    /// Registers the series that arrived since the last call or page, without writing a page. Call it about once a
+    /// second. After 30 s without a page it makes a full pass.
     pub fn register_series(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         let walked_at = *self.walked_at.get_or_insert(now);
         if now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
@@ -218,18 +216,18 @@ impl Renderer {
         self.look(tables, now, Look::Values);
         if self.walked_version != self.version {
             self.write(Vec::new(), now, Use::Drop);
-            // What has ended makes room.
+            // Removes ended series.
             self.look(tables, now, Look::Changes);
         }
     }
 
-    /// What was left out for the first time since the last call, by metric, owner and reason. Of values that can't be
-    /// said as many count as there are at once.
+    /// The series omitted for the first time since the last call, by metric, owner and reason. Values that can't
+    /// be expressed count by their concurrent number.
     pub fn take_conflicts(&mut self) -> Vec<Conflict> {
         self.conflicts.take_untold()
     }
 
-    /// How many series are left out now.
+    /// The number of currently omitted series.
     pub fn counts(&self) -> Counts {
         let mut counts = self.conflicts.counts();
         let omitted = self.families.iter().map(|(_, family)| family.omitted.series);
@@ -237,7 +235,7 @@ impl Renderer {
         counts
     }
 
-    /// What is left out now: what has no place, and what had a value on the last page that this format can't say.
+    /// The currently omitted series: those without a place, and those whose last value the format can't express.
     pub fn left_out(&self) -> Vec<Conflict> {
         let families = self.families.iter().map(|(_, family)| family);
         let omitted = families
@@ -352,7 +350,7 @@ impl Renderer {
         self.conflicts.try_all_again();
     }
 
-    /// Writes all series behind what is on `page`, and notes what has ended.
+    /// Appends all series to `page`, and records those that have ended.
     fn write(&mut self, page: Vec<u8>, now: UnixNanos, then: Use) -> Vec<u8> {
         (self.walked_version, self.walked_at) = (self.version, Some(now));
         let (body, has_ended) = match self.format {

@@ -1,4 +1,4 @@
-//! How what is printed looks. It is written piece by piece: neither the text nor a tree of the JSON stands in memory.
+//! The layout of printed data. Text is written piece by piece: neither the text nor a JSON tree is kept in memory.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ pub(super) fn points(points: &[Point], to: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A line for every span or log record of a request in JSON without spaces, wherever it lies.
+/// Writes one line of compact JSON for every span or log record of a request.
 pub(super) fn items(json: &str, to: &mut impl Write) -> io::Result<()> {
     let json = json.as_bytes();
     let mut at = 0;
@@ -107,7 +107,7 @@ fn piece(json: &[u8], from: usize, to: usize) -> &[u8] {
     json.get(from..to).unwrap_or_default()
 }
 
-/// Where the string that begins at `at` ends, behind its quote.
+/// The end of the string that begins at `at`, after its quote.
 fn end_of_string(json: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     loop {
@@ -120,7 +120,7 @@ fn end_of_string(json: &[u8], at: usize) -> usize {
     }
 }
 
-/// Where the value that begins at `at` ends: at a comma, or at the end of the list that it is in.
+/// The end of the value that begins at `at`: a comma, or the end of its list.
 fn end_of_value(json: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(byte) = json.get(at) {

@@ -1,4 +1,4 @@
-//! `debug`: prints what arrives to standard error, in three degrees of detail. For people at a terminal.
+//! `debug`: prints data to standard error in three levels of detail, for people at a terminal.
 
 mod layout;
 mod printer;
@@ -117,11 +117,11 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
-/// Which batches of a second are printed.
+/// Selects the batches of a second to print.
 struct Sampler {
     initial: u64,
     thereafter: u64,
-    /// When the second began, and the batches that it has seen.
+    /// The start of the second, and its batches so far.
     second: Option<(Instant, u64)>,
 }
 
@@ -181,7 +181,7 @@ impl Lifecycle for Debug {
             .await
             .is_err()
         {
-            // What still waits counts itself. What is being written is left to its thread.
+            // Pending batches count themselves. The thread that writes finishes its batch.
             printing.abort();
             let _ = printing.await;
         }
@@ -191,14 +191,14 @@ impl Lifecycle for Debug {
 impl Debug {
     fn queue(&self, queued: Queued) {
         let queue = self.queue.lock();
-        // What comes after the stop counts itself.
+        // Batches after the stop count themselves.
         let Some(queue) = &*queue else { return };
         if let Err(TrySendError::Full(queued)) = queue.try_send(queued) {
             self.printer.skip();
             if queued.batch.is_some() {
                 queued.lose(Reason::QueueFull)
             } else {
-                // Its items are counted, as those of batches that the sampler leaves out.
+                // The items count like those of batches that the sampler skips.
                 queued.leave()
             }
         }
@@ -288,7 +288,7 @@ mod tests {
     async fn a_batch_is_made_and_written_after_it_was_taken() {
         let (bench, ledger) = started("{verbosity: detailed}").await;
         bench.push(points(9));
-        // Nothing else has run on this thread since.
+        // No other task has run on this thread since.
         let balance = ledger.balance();
         assert_eq!((balance.left, balance.held()), (0, 9));
         assert!(bench.shared.memory.reserved_bytes() > 0, "it is on the account");

@@ -1,5 +1,5 @@
-//! Makes and writes what is printed, one batch after the other, beside the runtime's threads. Standard error
-//! may be a terminal that somebody has stopped.
+//! Formats and writes batches one by one, outside of the runtime's threads. Standard error may be a terminal that
+//! somebody has paused.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -43,13 +43,13 @@ impl Queued {
         }
     }
 
-    /// It is printed.
+    /// Counts the batch as printed.
     pub(super) fn leave(mut self) {
         self.is_counted = true;
         self.ledger.leave(self.items);
     }
 
-    /// It is not.
+    /// Counts the batch as dropped.
     pub(super) fn lose(mut self, reason: Reason) {
         self.is_counted = true;
         self.ledger.drop_items(reason, self.items);
@@ -64,7 +64,7 @@ impl Drop for Queued {
     }
 }
 
-/// What is printed of a batch below its first line.
+/// The printed text of a batch below its first line.
 enum Made {
     Nothing,
     Points(Vec<Point>),
@@ -74,7 +74,7 @@ enum Made {
     Tree(String),
 }
 
-/// Why it could not be made.
+/// The reason why the text could not be made.
 #[derive(Debug, thiserror::Error)]
 enum Unmade {
     #[error(transparent)]
@@ -100,7 +100,7 @@ impl Printer {
         }
     }
 
-    /// Prints what comes until nothing more can come.
+    /// Prints batches until the queue closes.
     pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Queued>) {
         /// Batches that are printed between two hops to another thread.
         const TOGETHER: usize = 16;
@@ -119,7 +119,7 @@ impl Printer {
         }
     }
 
-    /// Notes that a batch is not printed. The next one that is says how many were not.
+    /// Counts a batch that is not printed. The next printed batch shows the number.
     pub(super) fn skip(&self) {
         self.unprinted.fetch_add(1, Relaxed);
     }
@@ -189,7 +189,7 @@ impl Printer {
     }
 }
 
-/// What it takes to write a request as JSON, or to decode it.
+/// The bytes to write a request as JSON, or to decode it.
 fn text_bytes(encoded: &Encoded) -> usize {
     ExportRequest::new(Batch::new(encoded.clone())).json_bytes()
 }

@@ -1,4 +1,4 @@
-//! Options of the `file` exporter, in the Collector's names.
+//! Options of the `file` exporter, with the Collector's names.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

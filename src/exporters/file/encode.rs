@@ -1,4 +1,4 @@
-//! What a batch looks like in a file.
+//! The encodings of a batch in a file.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(super) struct Encoded {
     pub(super) unsupported: usize,
 }
 
-/// What [`encode`] takes, at most: everything that it makes on the way is there at once.
+/// The most bytes that [`encode`] needs, including all intermediate forms.
 pub(super) fn bytes(config: &Config, export: &ExportRequest) -> usize {
     let framed = export.joined_bytes();
     match config.format {
@@ -81,7 +81,7 @@ fn csv(batches: &[Batch]) -> Encoded {
     }
 }
 
-/// How many events have no line because their kind is unknown.
+/// Writes the lines of events. Returns the number of events of unknown kinds, which have no line.
 fn push_events(events: &Events, lines: &mut String) -> usize {
     let mut unsupported = 0;
     for (at, kind) in events.kinds.iter().enumerate() {
@@ -143,7 +143,7 @@ fn push_line(lines: &mut String, nanos: u64, category: &str, name: &str, value: 
     );
 }
 
-/// RFC 4180: quoted where it has to be.
+/// Quotes a field if necessary (RFC 4180).
 fn field(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\"")).into()

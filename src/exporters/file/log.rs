@@ -1,4 +1,4 @@
-//! The file itself: appended to in whole pieces, rotated, never left with a torn line.
+//! The file: it is appended in whole pieces, rotated, and never left with a torn line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use super::config::{Config, Rotation};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// What is written to: a file, or in tests one that fills up.
+/// The target of writes: a file, or in tests one that becomes full.
 pub(super) trait Disk: Send {
     /// Appends all of it, or fails having appended some.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts what is behind so many bytes.
+    /// Cuts the file to `length` bytes.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 }
 
@@ -30,7 +30,7 @@ impl Disk for File {
     }
 }
 
-/// How the file is opened: it may hold logs and traces, and its folder may belong to others.
+/// The options for opening the file. It may contain logs and traces, and its folder may belong to others.
 #[derive(Clone, Copy)]
 pub(super) struct Opening {
     mode: u32,
@@ -46,7 +46,7 @@ impl Opening {
     }
 
     pub(super) fn open(self, path: &Path) -> io::Result<File> {
-        // Without `NONBLOCK`, opening a named pipe blocks until a reader comes.
+        // Without `NONBLOCK`, opening a named pipe blocks until it has a reader.
         let mut flags = OFlags::NONBLOCK;
         if !self.follow_links && !is_ours(path)? {
             flags |= OFlags::NOFOLLOW;
@@ -73,8 +73,8 @@ impl Opening {
     }
 }
 
-/// Whether a path is a symbolic link of root or of our user, as `/dev/stdout` is. In a folder where others could replace
-/// it they could replace any file.
+/// Whether a path is a symbolic link of root or of our user, such as `/dev/stdout`. Users who can replace it in
+/// its folder can replace any file there.
 fn is_ours(path: &Path) -> io::Result<bool> {
     let link = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -93,7 +93,7 @@ pub(super) struct Log {
     disk: Box<dyn Disk>,
     /// Bytes on disk, all of whole pieces.
     length: u64,
-    /// A failed write left something behind `length`.
+    /// Whether a failed write left bytes after `length`.
     torn: bool,
     begun: Instant,
 }
@@ -132,7 +132,7 @@ impl Log {
         }
     }
 
-    /// Writes a piece as a whole, or not at all: what was written of it in vain is cut off again.
+    /// Writes a piece completely or not at all. A partial write is cut off again.
     pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.is_full(piece.len() as u64) {
             self.rotate()?;

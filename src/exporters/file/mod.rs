@@ -1,7 +1,8 @@
-//! `file`: writes OTLP as JSON lines or framed protobuf, or raw events as CSV; rotates; survives a full disk.
+//! `file`: writes OTLP as JSON lines or framed protobuf, or raw events as CSV. It rotates, and survives a full
+//! disk.
 //!
-//! Queue, joining for `flush_interval` and retries are the destination's, so a disk that is full is an outage like any
-//! other: counted, retried, and never a torn line. What is not written yet counts as held.
+//! The destination has the queue, the joining for `flush_interval` and the retries. So a full disk is an outage
+//! like any other: counted, retried, and never a torn line. Data that is not written yet counts as held.
 
 pub mod config;
 mod encode;

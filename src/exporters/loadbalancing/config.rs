@@ -11,7 +11,7 @@ use crate::net::headers::{self, Headers};
 use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, TlsClientConfig};
 
 crate::choices! {
-    /// What stays together.
+    /// The property that keeps items together.
     pub(super) enum RoutingKey {
         /// Spans and log records of a trace.
         Trace = "traceID",
@@ -82,7 +82,7 @@ crate::options! {
 
 const OF_EXPORTER: &WithoutEffect = &[("endpoint", "endpoints come from `resolver`")];
 
-/// Where the Collector finds endpoints too.
+/// Resolvers of the Collector that are not supported.
 const OTHER_RESOLVERS: &[(&str, &str)] = &[
     (
         "k8s",
@@ -167,7 +167,7 @@ impl Config {
         }
     }
 
-    /// What of a signal stays together.
+    /// The property that keeps the items of a signal together.
     pub(super) fn key(&self, signal: Signal) -> RoutingKey {
         self.routing_key.unwrap_or(match signal {
             Signal::Metrics => RoutingKey::Service,
@@ -212,7 +212,7 @@ impl Peer {
     }
 }
 
-/// How long one attempt may take where nobody says.
+/// The default time limit of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Resolver {
@@ -236,7 +236,7 @@ impl Static {
         }
     }
 
-    /// With the port where none is given, in order and once.
+    /// The distinct endpoints in order, with default ports.
     pub(super) fn endpoints(&self) -> Vec<String> {
         let mut endpoints: Vec<_> = self.hostnames.iter().map(|host| with_port(host)).collect();
         endpoints.sort_unstable();

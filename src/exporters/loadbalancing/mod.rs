@@ -1,7 +1,7 @@
-//! `loadbalancing`: spreads what comes over several endpoints, keeping together what belongs together.
+//! `loadbalancing`: distributes data over several endpoints, and keeps related items together.
 //!
-//! Each endpoint has a queue and retries of its own, so a failed share is sent again by itself. When an endpoint goes,
-//! what its queue still holds goes to those that are left.
+//! Each endpoint has its own queue and retries, so a failed share is retried separately. When an endpoint
+//! vanishes, the rest of its queue goes to the remaining endpoints.
 
 mod config;
 mod peers;
@@ -72,7 +72,7 @@ impl Lifecycle for LoadBalancing {
     }
 }
 
-/// How a batch was split when it was admitted.
+/// The split of a batch at its admission.
 struct Place {
     batch: Batch,
     shares: Shares,

@@ -1,4 +1,4 @@
-//! The endpoints that there are now: a destination each, made and unmade as names say.
+//! The current endpoints. Each has a destination, which follows the changes of host names.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -23,21 +23,21 @@ pub(super) type Peer = Destination<otlp::Client>;
 /// Pieces of a batch, and who gets them.
 pub(super) type Shares = SmallVec<[(Arc<Peer>, Batch); 2]>;
 
-/// How long an endpoint that went may take to finish what is under way.
+/// The time for a removed endpoint to finish its requests in progress.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// Most addresses of a name that are used. Each has a queue, connections, and series of the gateway's own
-/// metrics. A name that somebody else answers for could have thousands.
+/// The most addresses of a name that are used. Each has a queue, connections, and series of the gateway's own
+/// metrics. A foreign name server could return thousands.
 pub(super) const MAX_ADDRESSES: usize = 1024;
 
-/// When a sender should come back that came before there was any endpoint.
+/// The retry delay for a sender while there is no endpoint.
 const NOBODY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) struct Peers {
     config: Arc<Config>,
     cx: ExporterContext,
     current: RwLock<Arc<Current>>,
-    /// Whether the name had more than [`MAX_ADDRESSES`] at the last look.
+    /// Whether the name had more than [`MAX_ADDRESSES`] at the last lookup.
     has_too_many: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Peers {
             current: RwLock::new(Current::new(Vec::new())),
             has_too_many: AtomicBool::new(false),
         };
-        // What is wrong with the options is told before anything starts.
+        // Reports wrong options before anything starts.
         peers.make("localhost:4317")?;
         Ok(peers)
     }
@@ -90,14 +90,14 @@ impl Peers {
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), ComponentError> {
         let endpoints = match (&self.config.resolver.r#static, &self.config.resolver.dns) {
             (Some(list), _) => list.endpoints(),
-            // A name that can't be looked up now may be later.
+            // A name that can't be resolved now may be resolved later.
             (None, Some(dns)) => self.look_up(dns).await.unwrap_or_default(),
             (None, None) => Vec::new(),
         };
         self.change(endpoints).await
     }
 
-    /// Looks the name up now and then, where it is a name.
+    /// Resolves the name regularly, if there is one.
     pub(super) fn watch(self: Arc<Self>) -> Option<JoinHandle<()>> {
         let dns = self.config.resolver.dns.clone()?;
         Some(tokio::spawn(async move {
@@ -133,7 +133,7 @@ impl Peers {
         }
     }
 
-    /// In their order, the first of the addresses of a name: the same ones at every look. It warns once while
+    /// The first addresses of a name in sorted order, so that every lookup selects the same ones. Warns once while
     /// there are more.
     pub(super) fn bounded(&self, hostname: &str, mut endpoints: Vec<String>) -> Vec<String> {
         endpoints.sort_unstable();
@@ -153,7 +153,7 @@ impl Peers {
         endpoints
     }
 
-    /// Goes over to these endpoints; what those that go still hold goes to the others.
+    /// Switches to these endpoints. The remaining data of removed endpoints goes to the others.
     pub(super) async fn change(self: &Arc<Self>, endpoints: Vec<String>) -> Result<(), ComponentError> {
         let before = self.current();
         let mut peers = Vec::new();
@@ -195,7 +195,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Who gets what of a batch.
+    /// Splits a batch by endpoint.
     pub(super) fn split(&self, batch: &Batch) -> Result<Shares, Refused> {
         let current = self.current();
         if current.peers.is_empty() {
@@ -210,7 +210,7 @@ impl Peers {
             .collect())
     }
 
-    /// Counts a batch that nobody can have.
+    /// Counts a batch without an endpoint.
     pub(super) fn lose(&self, batch: &Batch, reason: Reason) {
         if let Some(ledger) = self.cx.ledger(batch.signal()) {
             ledger.drop_items(reason, batch.items());

@@ -1,5 +1,5 @@
-//! Which endpoint an item goes to: the one that scores highest for its key (rendezvous hashing). When an endpoint
-//! comes or goes, only its own share moves; every gateway of a tier finds the same.
+//! The endpoint of an item: the one with the highest score for its key (rendezvous hashing). When an endpoint
+//! appears or vanishes, only its own share moves. Every gateway of a tier gets the same result.
 
 use smallvec::SmallVec;
 
@@ -25,7 +25,7 @@ impl Hash {
     }
 }
 
-/// How well a key and an endpoint go together (the finalizer of SplitMix64, which spreads what FNV leaves close).
+/// The score of a key and an endpoint (the finalizer of SplitMix64, which spreads similar FNV hashes).
 fn score(key: Hash, endpoint: Hash) -> u64 {
     let mut mixed = key.0 ^ endpoint.0.rotate_left(32);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -50,7 +50,7 @@ impl Ring {
         scored.map_or(0, |(at, _)| at)
     }
 
-    /// The batch in pieces, by endpoint. Whole where it all goes to one.
+    /// Splits a batch by endpoint. A batch with a single endpoint stays whole.
     pub(super) fn split(
         &self,
         key: RoutingKey,
@@ -108,7 +108,7 @@ fn share(encoded: &Encoded, targets: &[usize], target: usize) -> Result<Encoded,
 struct Routing<'a> {
     ring: &'a Ring,
     key: RoutingKey,
-    /// What is hashed of the resource, of the scope, of the metric around the item.
+    /// The hashes of the resource, the scope and the metric around the item.
     around: [Hash; 3],
     targets: Vec<usize>,
 }
@@ -166,7 +166,7 @@ fn trace<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
     field(item.message, number).filter(|trace| !trace.is_empty())
 }
 
-/// The value of the `service.name` of a `Resource`, as it is encoded.
+/// The value of `service.name` in an encoded `Resource`.
 fn service_name(resource: &[u8]) -> Option<&[u8]> {
     let attributes = Fields::new(resource).flatten().filter(|field| field.number == 1);
     let mut named = attributes.filter(|attribute| field(attribute.payload, 1) == Some(b"service.name"));

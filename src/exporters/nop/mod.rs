@@ -1,4 +1,4 @@
-//! `nop`: takes everything and keeps nothing.
+//! `nop`: accepts all data and discards it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A unary gRPC call: a request as the bytes that it is, and what its answer means.
+//! A unary gRPC call: its request as bytes, and the meaning of its answer.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::net::{Coding, DecompressError, decompress};
 #[derive(Debug)]
 pub(super) struct Message {
     runs: SmallVec<[Bytes; 4]>,
-    /// Those before are used up.
+    /// The index of the current part. Earlier parts are used up.
     at: usize,
     remaining: usize,
 }
@@ -78,7 +78,7 @@ impl Buf for Message {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(super) struct Called {
     pub(super) code: Code,
     pub(super) outcome: Outcome,
@@ -97,7 +97,7 @@ pub(super) async fn unary(
         outcome: retry.of_grpc(status.code(), of_status(status)),
     };
     let (response, mut body) = sender.send_request(request, false)?;
-    // What does not fit the peer's window waits in the library: it is bytes that we hold anyway.
+    // Bytes beyond the peer's window wait in the library. We hold them anyway.
     body.send_data(message, true)?;
     let (head, mut body) = response.await?.into_parts();
     let head = Response::from_parts(head, ());
@@ -146,7 +146,7 @@ async fn read(body: &mut RecvStream, held: &mut Held) -> Result<Result<Bytes, St
     })
 }
 
-/// How the server says it went.
+/// The status that the server sent.
 fn status(head: &Response<()>, trailers: Option<&HeaderMap>) -> Option<Status> {
     let said = trailers.into_iter().chain([head.headers()]);
     said.filter_map(Status::from_header_map)
@@ -154,7 +154,7 @@ fn status(head: &Response<()>, trailers: Option<&HeaderMap>) -> Option<Status> {
         .or_else(|| status_of_http(head.status()))
 }
 
-/// What an HTTP status means where something between us and the server answers
+/// The gRPC status for an HTTP status from a proxy between us and the server
 /// (<https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md>).
 fn status_of_http(http: StatusCode) -> Option<Status> {
     let code = match http.as_u16() {
@@ -197,7 +197,7 @@ async fn decode(
 
 /// A message as it was before it was compressed, and the room that it takes. Most are a few bytes, which need none.
 async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Bytes, Option<Held>), String> {
-    /// Less is not worth looking at.
+    /// Smaller answers need no reservation.
     const SMALL: usize = 16 << 10;
     if coding == Coding::Identity {
         return Ok((message, None));
@@ -207,7 +207,7 @@ async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Byte
         Err(DecompressError::TooLarge { .. }) => {}
         Err(error) => return Err(error.to_string()),
     }
-    // While it grows, what is there and what it becomes stand side by side.
+    // During growth, the old and the new buffer exist side by side.
     let room = Making::room(shared, 2 * MAX_ANSWER_BYTES).await;
     // In the places for what is sent: other attempts wait for this room, so it must not wait for receivers.
     let unpack = move || unpack_now(coding, message, MAX_ANSWER_BYTES, &mut Held::new(Arc::default()));
@@ -216,7 +216,7 @@ async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Byte
     Ok((plain, Some(room)))
 }
 
-/// How an answer that says that it is compressed is compressed.
+/// The compression of an answer that is marked as compressed.
 fn coding(headers: &HeaderMap) -> Result<Coding, String> {
     let name = headers
         .get(GRPC_ENCODING)
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However it is read, a message is its prefix and its parts.
+        /// A message is its prefix and its parts, however it is read.
         #[test]
         fn a_message_is_its_parts(
             parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..6),

@@ -1,9 +1,9 @@
 //! A gRPC channel: one HTTP/2 connection to a peer that all requests share. The channel reconnects when the
-//! connection has ended or nothing comes back on it.
+//! connection ends or answers stop.
 //!
-//! When the other end disappears silently (a lost node, a firewall that forgot the connection), requests time
-//! out until the kernel gives up, which takes many minutes. Pings would find that out, but servers close
-//! connections of clients that ping as often as would help.
+//! When the other end disappears silently (a lost node, a firewall that lost the connection), requests time out
+//! until the kernel gives up, which takes many minutes. Frequent pings would detect it, but servers close
+//! connections of clients that ping so often.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::net::client::{Connector, MAX_HEAD_BYTES};
 use crate::net::write_coalescing::CoalescedWriter;
 use crate::net::yield_first::YieldFirst;
 
-/// After so many requests in a row without an answer another connection is tried.
+/// The number of consecutive requests without an answer after which another connection is tried.
 const MAX_UNANSWERED: u32 = 2;
 
 /// Sends requests on a connection.
@@ -76,7 +76,7 @@ impl Channel {
         self.connected().await?.ok_or_else(closed)
     }
 
-    /// The same on the current or a new connection; `None`: that connection takes no more requests.
+    /// Calls on the current or a new connection; `None`: the connection takes no more requests.
     async fn connected(&self) -> io::Result<Option<(Sender, Call)>> {
         let (connection, call) = self.current();
         let number = call.number;
@@ -219,7 +219,7 @@ mod tests {
         )
     }
 
-    /// The number of the connection that a call is on, which is made where there is none.
+    /// The number of the connection of a call. A connection is made if there is none.
     async fn number(channel: &Channel) -> u64 {
         let (_, call) = channel.call().await.unwrap();
         let number = call.number;
@@ -268,7 +268,7 @@ mod tests {
             permit_without_stream: true,
         };
         let channel = Channel::new(connector.unwrap(), peer.parse().unwrap(), Some(keepalive));
-        // A connection that nobody drives answers nothing; one that is driven answers pings.
+        // A connection without a driver answers nothing; one with a driver answers pings.
         let (first, silent) = tokio::join!(channel.call(), accept(&listener));
         let (sender, call) = first.unwrap();
         call.answered();

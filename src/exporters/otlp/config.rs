@@ -150,7 +150,7 @@ impl Config {
         self.endpoint.secure.unwrap_or(!self.tls.insecure && !unix)
     }
 
-    /// What a vendor's preset may set.
+    /// The options that a vendor's preset may set.
     pub(super) fn chosen(&self) -> Chosen<'_> {
         Chosen {
             vendor: self.vendor,

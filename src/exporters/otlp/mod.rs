@@ -1,4 +1,4 @@
-//! `otlp`: sends metrics, traces and logs by OTLP/gRPC. Payloads that nobody had to decode are sent as they came in.
+//! `otlp`: sends metrics, traces and logs by OTLP/gRPC. Payloads that were not decoded go out unchanged.
 
 mod call;
 mod channel;
@@ -84,13 +84,13 @@ pub(super) struct Client {
     channel: Channel,
     /// The address, for people.
     shown: String,
-    /// Of each signal's method, by `Signal as usize`.
+    /// The URI of each signal's method, by `Signal as usize`.
     uris: [Uri; 3],
     headers: HeaderMap,
     compression: Option<Coding>,
     retry: RetryConfig,
     credentials: Option<Arc<dyn Credentials>>,
-    /// Whom calls are measured for, if they are.
+    /// The labels of measured calls; `None`: calls are not measured.
     measured: Option<Arc<Measured>>,
 }
 
@@ -110,7 +110,7 @@ impl Client {
             uri.map_err(|error: http::uri::InvalidUri| wrong(&error))
         };
         let [metrics, traces, logs] = EXPORT_METHODS.map(uri);
-        // The connection goes to the endpoint, whatever the server is called.
+        // The connection goes to the endpoint, whatever name the server has.
         let peer = format!("{scheme}://{}", config.endpoint.authority()).parse();
         let peer = peer.map_err(|error: http::uri::InvalidUri| wrong(&error))?;
         let credentials = config
@@ -174,7 +174,7 @@ impl Client {
     }
 }
 
-/// A request that is to be sent, with the room that it takes.
+/// A request to send, with its memory reservation.
 struct Ready {
     request: Request<()>,
     message: Message,
@@ -196,7 +196,7 @@ fn message(compression: Option<Coding>, encoded: Encoded) -> Result<Message, Out
     })
 }
 
-/// What all requests say of themselves.
+/// The headers of all requests.
 fn request_headers(config: &Config) -> HeaderMap {
     let mut all = HeaderMap::new();
     all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
@@ -271,7 +271,7 @@ impl Attempt for Client {
     }
 }
 
-/// Why a call broke off. The library does not name heads that are too long.
+/// The reason of a broken call. The library does not report heads that are too long.
 fn broken_off(error: &h2::Error) -> String {
     let chain = error_chain(error);
     let of_heads = [

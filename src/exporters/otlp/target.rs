@@ -12,11 +12,11 @@ use crate::net::{Endpoint, EndpointError};
 pub(in crate::exporters) struct Target {
     /// `http://` says no, `https://` says yes, nothing says neither.
     pub(super) secure: Option<bool>,
-    /// Where to.
+    /// The endpoint.
     pub(super) endpoint: Endpoint,
 }
 
-/// Prefixes: those of URLs, and gRPC's own for names that are looked up.
+/// Prefixes: URL schemes, and gRPC's own prefixes for resolved names.
 const SCHEMES: [(&str, Option<bool>); 6] = [
     ("http://", Some(false)),
     ("https://", Some(true)),
@@ -32,12 +32,12 @@ impl Target {
         self.endpoint.unix_path().map(PathBuf::from)
     }
 
-    /// Where it is.
+    /// The address.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// What the server is called in requests.
+    /// The name of the server in requests.
     pub(super) fn authority(&self) -> String {
         match &self.endpoint {
             Endpoint::Unix(_) => "localhost".to_owned(),

@@ -1,4 +1,4 @@
-//! Bodies: how telemetry is written and compressed, and what answers say.
+//! Bodies: the encoding and compression of telemetry, and the meaning of answers.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -14,7 +14,7 @@ use crate::delivery::http::Pieces;
 use crate::net::{self, Coding};
 
 crate::choices! {
-    /// How telemetry is written.
+    /// The encoding of telemetry.
     pub(super) enum Encoding {
         /// Protobuf.
         Proto = "proto",
@@ -24,7 +24,7 @@ crate::choices! {
 }
 
 crate::choices! {
-    /// How requests are compressed.
+    /// The compression of requests.
     pub(super) enum Compression {
         /// As they are.
         None = "none" | "",
@@ -68,7 +68,7 @@ impl CompressionParams {
         }
     }
 
-    /// The level to use, where it is not our own.
+    /// The level, if it differs from the default.
     pub(super) fn level(&self) -> Option<u32> {
         u32::try_from(self.level).ok().filter(|level| *level > 0)
     }
@@ -83,7 +83,7 @@ impl Encoding {
         }
     }
 
-    /// What an answer is written in, as far as it says.
+    /// The encoding of an answer, if its headers name it.
     pub(super) fn of_answer(headers: &HeaderMap) -> Option<Self> {
         let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
         [Self::Proto, Self::Json]
@@ -91,7 +91,7 @@ impl Encoding {
             .find(|encoding| content_type.starts_with(encoding.content_type()))
     }
 
-    /// The request as it is to be sent; `Err` says why it can't be.
+    /// The encoded and compressed request; `Err` has the reason why it can't be sent.
     pub(super) fn body(
         self,
         encoded: Encoded,
@@ -108,7 +108,7 @@ impl Encoding {
         compression.compress(whole, level).map(Pieces::from)
     }
 
-    /// What a successful answer says. One that can't be read comes from a server that took the request.
+    /// The outcome of a successful answer. An unreadable answer still means that the server took the request.
     pub(super) fn outcome(self, answer: &[u8]) -> Outcome {
         match self {
             Self::Proto => ExportResponse::decode(answer).map_or(Outcome::Done, ExportResponse::outcome),
@@ -120,7 +120,7 @@ impl Encoding {
     }
 }
 
-/// What is noted of a request that the peer has taken, with an answer that is not looked at.
+/// The note about a request that the peer accepted with an answer that is not read.
 pub(super) const UNREAD: &str = "the peer accepted the request, but its answer is too large to be read";
 
 /// A longer answer in JSON is not taken apart, since each of its bytes may become a value of 32.
@@ -172,7 +172,7 @@ impl Compression {
         }
     }
 
-    /// The body as it is to be sent.
+    /// Compresses the body.
     fn compress(self, body: Bytes, level: Option<u32>) -> Result<Bytes, String> {
         if self == Self::None {
             return Ok(body);
@@ -187,9 +187,9 @@ impl Compression {
     }
 }
 
-/// The message of an answer that is an error: of a `google.rpc.Status`, else the text as it is.
+/// The message of an error answer: that of a `google.rpc.Status`, or the text itself.
 pub(super) fn error_message(answer: &[u8], headers: &HeaderMap) -> String {
-    /// More is never shown; what is shown of it is cut where secrets are taken out.
+    /// The longest text that is shown. It is cut again after secrets are masked.
     const MAX_CHARS: usize = 4096;
     let text = || String::from_utf8_lossy(answer).trim().to_owned();
     let message = match Encoding::of_answer(headers) {
@@ -206,7 +206,7 @@ pub(super) fn error_message(answer: &[u8], headers: &HeaderMap) -> String {
     message.chars().take(MAX_CHARS).collect()
 }
 
-/// `google.rpc.Status`, as far as it is shown to people.
+/// The parts of `google.rpc.Status` that are shown.
 #[derive(Clone, PartialEq, Message)]
 struct RpcStatus {
     #[prost(string, tag = "2")]

@@ -117,7 +117,7 @@ impl Config {
         }
     }
 
-    /// Where a signal goes.
+    /// The URL of a signal.
     pub(super) fn url(&self, signal: Signal) -> Option<Uri> {
         let (own, path) = (self.own_urls()[signal as usize], PATHS[signal as usize]);
         let of_vendor = self.vendor.and_then(|vendor| vendor.preset().metrics_path);
@@ -126,12 +126,12 @@ impl Config {
         own.map(Url::exact).or_else(below_base)
     }
 
-    /// The socket that every URL stands for, if it is one.
+    /// The socket of all URLs, if they name one.
     pub(super) fn unix_path(&self) -> Option<PathBuf> {
         self.endpoint.as_ref().and_then(Url::unix_path)
     }
 
-    /// What a vendor's preset may set.
+    /// The options that a vendor's preset may set.
     pub(super) fn chosen(&self) -> Chosen<'_> {
         Chosen {
             vendor: self.vendor,

@@ -136,7 +136,7 @@ impl Client {
     }
 }
 
-/// The labels of the server that a signal goes to.
+/// The labels of the server of a signal.
 fn peer(config: &Config, signal: Signal) -> PeerLabels {
     let url = config.url(signal);
     let (host, port) = match (config.unix_path(), &url) {

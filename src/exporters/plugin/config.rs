@@ -54,10 +54,10 @@ crate::choices! {
     }
 }
 
-/// Where plugins are installed.
+/// The default directories of plugins.
 const DIRECTORIES: [&str; 2] = ["/usr/local/lib/tidegate/plugins", "/usr/lib/tidegate/plugins"];
 
-/// Less than this leaves a plugin no room beside the process itself.
+/// The least memory limit. A smaller one leaves a plugin no memory beside the process itself.
 const MIN_MEMORY: ByteSize = ByteSize::mib(64);
 
 impl Config {
@@ -139,7 +139,7 @@ impl Decode for VersionRange {
     }
 }
 
-/// What a plugin is created with.
+/// The configuration that creates a plugin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PluginConfig(pub Secret);
 
@@ -172,7 +172,7 @@ fn json(node: &Node) -> Json {
     }
 }
 
-/// What JSON has no number for is a string.
+/// Numbers that JSON can't express become strings.
 fn json_scalar(scalar: &Scalar) -> Json {
     let text = || Json::String(scalar.text.clone());
     match scalar.kind {

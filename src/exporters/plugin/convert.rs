@@ -1,4 +1,4 @@
-//! From an export request to what one call of a plugin gets.
+//! Converts an export request to the arguments of one call of a plugin.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::batch::{Payload, Signal, convert};
 use crate::delivery::ExportRequest;
 use crate::prom::labels::text;
 
-/// What a plugin is called with, and how many items have no form that it takes.
+/// The arguments of a call, and the number of items in a form that the plugin does not take.
 pub(super) struct Converted {
     pub(super) batch: Batch,
     pub(super) unsupported: usize,
 }
 
-/// What a plugin must take, one of these, to be sent a signal.
+/// The forms of a signal. A plugin must take one of them.
 pub(super) fn takers(signal: Signal) -> &'static [Takes] {
     match signal {
         Signal::Metrics => &[Takes::METRICS, Takes::EVENTS],
@@ -83,7 +83,7 @@ fn joined(mut parts: Vec<Bytes>) -> Bytes {
     whole.freeze()
 }
 
-/// Events keep their columns; only the kinds that occur are told. What has no kind is left out.
+/// Events keep their columns. The schema has only the kinds that occur. Events of unknown kinds are left out.
 fn of_events(events: &tidegate_engine::Events) -> Events {
     let mut kinds = Kinds::new(events.schema.kinds.len());
     let (mut kind, mut kept) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
@@ -275,7 +275,7 @@ fn category(attributes: &Attributes) -> Arc<str> {
     category.map(|value| text(value).into()).unwrap_or_default()
 }
 
-/// What the header says of a source.
+/// The source in the header.
 fn who(attributes: &Attributes, resource: &Resource) -> Arc<str> {
     let of_resource = |key| resource.attributes.get(key);
     let found = attributes

@@ -1,7 +1,7 @@
-//! `plugin`: exports by a shared object that somebody else has written, in the gateway or in a process of its own.
+//! `plugin`: exports with a shared object from a third party, in the gateway or in a separate process.
 //!
-//! Queue, retries and splitting are the destination's; the plugin is called with one request at a time, on a thread of
-//! its own, and every call is bounded (`tidegate_plugin::host::Worker`).
+//! The destination has the queue, the retries and the splitting. The plugin gets one request at a time, on its own
+//! thread, and every call has a time limit (`tidegate_plugin::host::Worker`).
 
 mod config;
 mod convert;
@@ -51,13 +51,13 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
-/// A batch that was on its way so often when the plugin's process ended is what ends it, and is dropped.
+/// The number of crashes of the plugin's process after which the batch in progress is dropped as their cause.
 const MAX_CRASHES: u32 = 3;
 
-/// What starting a process and loading a plugin may take beyond the calls.
+/// The time for starting a process and loading a plugin, beyond the calls.
 const START_ALLOWANCE: Duration = Duration::from_secs(2);
 
-/// However late it is at the stop, so long is waited for the plugin's last calls.
+/// The least wait for the plugin's last calls, however late the stop is.
 const CLOSE_ALLOWANCE: Duration = Duration::from_millis(100);
 
 struct Plugin {
@@ -112,7 +112,7 @@ impl Plugin {
                 Worker::start(name, limit, notes, make).await
             }
             Isolation::Process => {
-                // Its calls are bounded there; a call may have to start the process first.
+                // The worker limits its calls. A call may have to start the process first.
                 let patience = limit * 2 + START_ALLOWANCE;
                 let memory = self.config.memory_limit.bytes();
                 let make = move || Process::start(Box::new(move || host(memory)), wanted, setup, limit);
@@ -162,7 +162,7 @@ impl Running {
             return;
         }
         self.dirty.store(true, Relaxed);
-        // Calls without an answer have been told of.
+        // Calls without an answer are reported already.
         if let Ok(answer) = reply {
             warn!(component, %answer, "the plugin did not flush what it holds");
         }
@@ -241,7 +241,7 @@ impl Attempt for Plugin {
     }
 }
 
-/// What an answer means for a request of so many items.
+/// The outcome of an answer to a request of `items` items.
 fn outcome(answer: Answer, unsupported: Loss, items: usize) -> Outcome {
     match answer {
         Answer::Ok if unsupported.items == 0 => Outcome::Done,
@@ -266,7 +266,7 @@ fn outcome(answer: Answer, unsupported: Loss, items: usize) -> Outcome {
     }
 }
 
-/// What a call without an answer means: the request comes again, unless it is what ends the plugin's process.
+/// The outcome of a call without an answer: a retry, unless the request crashes the plugin's process.
 fn failed(trouble: &Trouble, export: &ExportRequest) -> Outcome {
     let why = trouble.to_string();
     match trouble {

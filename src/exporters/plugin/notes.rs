@@ -1,4 +1,4 @@
-//! What is told of a plugin: metrics, health, the log.
+//! The reports about a plugin: metrics, health, the log.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use crate::net::http::{HttpConfig, READER_IDLE};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy, Style};
 
-/// What is left out and why; metrics can't be there.
+/// The path of the list of omitted series. The metrics path must differ.
 pub(super) const DEBUG_PATH: &str = "/debug";
 
 crate::options! {
@@ -99,7 +99,7 @@ crate::options! {
     }
 }
 
-/// What `job` and `instance` are made of.
+/// The attributes that make `job` and `instance`.
 const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
 
 impl Config {
@@ -153,7 +153,7 @@ impl Config {
         }
     }
 
-    /// What becomes of names.
+    /// The translation of names.
     pub(super) fn strategy(&self) -> Strategy {
         match (self.translation_strategy, self.add_metric_suffixes) {
             (Some(strategy), _) => strategy,
@@ -162,7 +162,7 @@ impl Config {
         }
     }
 
-    /// How series are shown to a scraper that wants names escaped like this.
+    /// The style of series for a scraper that wants this escaping.
     pub(super) fn style(&self, escaping: Escaping) -> Style {
         let constant = self.const_labels.iter();
         Style {
@@ -218,7 +218,7 @@ impl Config {
         }
     }
 
-    /// How connections are served.
+    /// The options of connections.
     pub(super) fn serving(&self) -> HttpConfig {
         HttpConfig {
             header_timeout: self.read_header_timeout,

@@ -1,5 +1,5 @@
-//! `/debug`: what is left out of the exposition, why, whose place it is, since when; and what is shown under the words of
-//! somebody else.
+//! `/debug`: the series that the exposition omits, the reason, their rival, and the time since then. It also lists
+//! metrics with the metadata of another sender.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tidegate_engine::{Overflow, Stats, UnixNanos};
 
 use crate::prom::{Conflict, Difference};
 
-/// What one format leaves out.
+/// The omissions of one format.
 pub(super) struct Found {
-    /// Its name.
+    /// The name of the format.
     pub(super) format: String,
     pub(super) left_out: Vec<Conflict>,
     pub(super) differences: Vec<Difference>,

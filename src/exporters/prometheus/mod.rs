@@ -1,9 +1,9 @@
-//! `prometheus`: answers scrapes, from live tables where a processor before it keeps one, else from a table of its own.
+//! `prometheus`: answers scrapes from live tables of earlier processors, or from its own table.
 //!
-//! A stateful processor announces its table by sending points that name it; from then on a scrape reads that table
-//! itself, so a value is visible as soon as it is absorbed there, and no series is held twice. Everything else that
-//! arrives goes to the exporter's own table, which keeps the newest state of each series until it expires. The end of
-//! the acknowledgement is here: what was absorbed is gone when the process is.
+//! A stateful processor announces its table with points that name it. From then on a scrape reads that table
+//! itself. So a value is visible as soon as it is absorbed there, and no series is held twice. All other data goes
+//! to the exporter's own table, which keeps the newest state of each series until it expires. Acknowledgement ends
+//! here: absorbed data is lost when the process ends.
 
 pub mod config;
 mod debug;
@@ -48,7 +48,7 @@ pub static FACTORY: ExporterFactory = Factory {
         let ledger = cx.ledger(Signal::Metrics).cloned();
         let ledger = ledger.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let config: Arc<Config> = settings.get();
-        // What names no authenticator is told before anything is opened.
+        // Reports a missing authenticator before anything is opened.
         AuthGate::of(config.auth.as_ref(), &cx.base)?;
         Ok(Arc::new(Prometheus::new(config, cx.base, ledger)))
     },
@@ -57,11 +57,11 @@ pub static FACTORY: ExporterFactory = Factory {
 /// The interval at which expired series are removed and new ones registered.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What scrapes read.
+/// The tables that scrapes read.
 struct Views {
-    /// Of what no table before us keeps.
+    /// The table of data from no other table.
     own: Arc<Table>,
-    /// Tables that processors before us keep. Weak: a processor that goes takes its table with it.
+    /// The tables of earlier processors. Weak: a table is dropped with its processor.
     live: Mutex<Vec<Weak<Table>>>,
 }
 
@@ -98,7 +98,7 @@ struct Prometheus {
     views: Arc<Views>,
     /// Whether the log names a sum of deltas that may fall.
     told_of_falling: Once,
-    /// What takes long and nobody waits for: the runtime's threads are for those who wait.
+    /// The thread for long work without waiters. The runtime's threads are for waiters.
     worker: Worker,
     server: PageServer,
 }
@@ -139,7 +139,7 @@ impl Prometheus {
             seen: 0,
             flow,
         };
-        // What can't be read ends the walk.
+        // Unreadable data ends the walk.
         let _ = wire::points::visit(encoded, &mut reading);
         let unread = encoded.items().saturating_sub(reading.seen);
         self.ledger.drop_items(Reason::Invalid, unread);
@@ -160,7 +160,7 @@ impl Prometheus {
     }
 }
 
-/// Expires old series and registers new ones, until it is told to stop.
+/// Expires old series and registers new ones until the stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
     give_way();
     let strays = strays::StrayReporter::default();

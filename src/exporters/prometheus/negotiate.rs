@@ -1,4 +1,4 @@
-//! Which format a scraper gets, by its `Accept`: the best that it wants of what we have.
+//! Content negotiation of a scrape: the supported format that its `Accept` header prefers.
 
 use crate::net::accept::{Wish, wishes};
 use crate::prom::{Escaping, Format};
@@ -13,7 +13,8 @@ struct Offer {
     content_type: &'static str,
 }
 
-/// What we have. A text range without a version is 0.0.4, an OpenMetrics range 0.0.1 (prometheus/common).
+/// The supported formats. A text range without a version means 0.0.4, an OpenMetrics range 0.0.1
+/// (prometheus/common).
 const OFFERS: [Offer; 5] = [
     Offer {
         media: "application/vnd.google.protobuf",
@@ -50,12 +51,12 @@ const OFFERS: [Offer; 5] = [
     },
 ];
 
-/// What a scraper gets.
+/// The agreed format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
     pub(super) format: Format,
     media_type: &'static str,
-    /// How it wants names escaped, if it said so.
+    /// The escaping that the scraper asked for, if any.
     asked: Option<Escaping>,
 }
 
@@ -83,7 +84,7 @@ impl Agreed {
         agreed.next().unwrap_or(Self::FALLBACK)
     }
 
-    /// How names are to be escaped: with underscores unless the scraper wants it otherwise.
+    /// The escaping of names: underscores unless the scraper asks for another one.
     pub(super) fn escaping(self) -> Escaping {
         self.asked.unwrap_or_default()
     }
@@ -108,7 +109,7 @@ impl Offer {
 mod tests {
     use super::*;
 
-    /// What scrapers send, and what they get with OpenMetrics and without it.
+    /// The headers of scrapers, and their formats with and without OpenMetrics.
     const SCRAPERS: [(&str, &str, &str, &str); 7] = [
         ("nothing", "", TEXT, TEXT),
         ("curl", "*/*", TEXT, TEXT),

@@ -1,7 +1,7 @@
-//! The pages that scrapes get: one snapshot of all tables in the format asked for.
+//! The pages for scrapes: one snapshot of all tables in the requested format.
 //!
-//! A page is rendered and compressed once for all scrapers that ask at the same time. New series are registered as
-//! they come, so the gateway knows what it can't show before a scrape asks.
+//! A page is rendered and compressed once for all concurrent scrapers. New series are registered on arrival, so
+//! the gateway knows which ones it can't show before a scrape.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -22,7 +22,7 @@ use crate::net::{Coding, compress};
 use crate::prom::catalog::Senders;
 use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page as Exposition, Renderer};
 
-/// A format that nobody has asked for as long as this is forgotten with all its text.
+/// A format without requests for this long is forgotten with its text.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// Messages of one kind come at most so often.
@@ -66,7 +66,7 @@ impl Drop for Weight {
     }
 }
 
-/// What is sent of a content, which weighs until all of it is gone.
+/// The sent bytes of a content. They count until all of them are dropped.
 struct Sent(
     Bytes,
     #[expect(dead_code, reason = "kept for its weight")] Arc<EncodedVariants>,
@@ -98,12 +98,12 @@ impl Page {
         Self { exposition, variants }
     }
 
-    /// How long it is as it is.
+    /// The uncompressed size, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.exposition.body.len()
     }
 
-    /// The page in one of [`CODINGS`], or as it is. `None`: it can't be compressed.
+    /// The page in one of [`CODINGS`] or uncompressed. `None`: it can't be compressed.
     pub(super) async fn coded(&self, coding: Coding) -> Option<Bytes> {
         let bytes = self.variant(coding).await?;
         Some(Bytes::from_owner(Sent(bytes, self.variants.clone())))
@@ -129,7 +129,7 @@ struct FormatRenderer {
     escaping: Escaping,
     job: Arc<RenderJob>,
     pages: Arc<Singleflight<Page>>,
-    /// When it was asked for; never: it stands in for those that nobody has asked for yet.
+    /// The time of the last request; `None`: it is the format for registering series before any request.
     asked: Option<Instant>,
 }
 
@@ -148,7 +148,7 @@ struct RenderJob {
     remarks: Arc<Every>,
 }
 
-/// Renders scrapes, in every format that somebody asks for. Ingest waits for none of them.
+/// Renders scrapes in every requested format. Ingest waits for none of them.
 pub(super) struct Pages {
     views: Arc<Views>,
     exporter: Arc<str>,
@@ -193,12 +193,12 @@ impl Pages {
         self.unread.load(Relaxed)
     }
 
-    /// How many formats are kept, each with its newest content.
+    /// The number of formats, each with its newest content.
     pub(super) fn formats(&self) -> usize {
         self.renderers().len()
     }
 
-    /// What is left out of every format that is asked for, and why, at this moment. Blocks.
+    /// The omissions of every requested format, and the reasons, now. Blocks the thread.
     pub(super) fn debug(&self) -> serde_json::Value {
         let found = self.jobs().iter().map(|job| job.found()).collect();
         debug::page(&self.exporter, found, &self.views.own.stats())
@@ -233,7 +233,7 @@ impl Pages {
         escaping: Escaping,
         asked: Option<Instant>,
     ) -> Arc<Singleflight<Page>> {
-        // Names that every scraper takes look the same however they are escaped.
+        // Names that every scraper accepts are equal in all escapings.
         let escaping = if self.config.strategy().escapes() {
             Escaping::default()
         } else {
@@ -315,7 +315,7 @@ impl RenderJob {
         })
     }
 
-    /// Does something with the renderer, and tells what it has found out.
+    /// Calls `work` with the renderer, then reports new conflicts.
     fn with<T>(&self, work: impl FnOnce(&mut Renderer) -> T) -> T {
         let mut renderer = self.renderer.lock();
         let done = work(&mut renderer);

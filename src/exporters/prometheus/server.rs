@@ -1,4 +1,4 @@
-//! What the exporter serves: the scrape, and what is left out of it.
+//! The content of the exporter's server: the scrape, and the list of omitted series.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) struct Scrapes {
     with_openmetrics: bool,
     pages: Arc<Pages>,
     memory: Arc<Account>,
-    /// What each scraper has not read, by the bytes of pages as they are before compression.
+    /// The unread pages of each scraper, by their uncompressed bytes.
     unread: Arc<Shares>,
 }
 
@@ -70,7 +70,8 @@ impl Scrapes {
         }
     }
 
-    /// What unread pages may take where the newest has so many bytes. The one before may have had a little more.
+    /// The most bytes of unread pages, if the newest has `page` bytes. The previous one may have been a little
+    /// larger.
     fn max_unread_bytes(&self, page: usize) -> usize {
         let most = MAX_UNREAD_BYTES.min(self.memory.limit() / OF_MEMORY);
         let pages = page.saturating_mul(UNREAD_PAGES).saturating_add(page / 4);
@@ -152,7 +153,7 @@ impl pages::Pages for Scrapes {
     }
 }
 
-/// Where the exporter listens, who may scrape, and how much.
+/// The address, the access and the limits of the exporter's server.
 pub(super) fn config(config: &Config) -> ServerConfig<'_> {
     ServerConfig {
         tls: config.tls.as_ref(),

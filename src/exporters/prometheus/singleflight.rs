@@ -50,7 +50,7 @@ impl<T: Send + Sync + 'static> Singleflight<T> {
             .subscribe();
         if !std::mem::replace(&mut state.runs, true) {
             let singleflight = self.clone();
-            // Nothing awaits the task: the caller may be cancelled while the others still need the result.
+            // Nothing awaits the task, because its caller may be cancelled while others still need the result.
             in_background(move || singleflight.work());
         }
         waiter
@@ -58,7 +58,7 @@ impl<T: Send + Sync + 'static> Singleflight<T> {
 
     fn work(&self) {
         while let Some(waiters) = self.begin() {
-            // After a panic the dropped sender tells the waiters of this run. Later runs still take place.
+            // After a panic, the dropped sender notifies the waiters of this run. Later runs still take place.
             if let Ok(made) = catch_unwind(AssertUnwindSafe(&self.make)) {
                 waiters.send_replace(Some(Arc::new(made)));
             }

@@ -1,4 +1,4 @@
-//! What receivers answer, and what that means for the request (Remote-Write 2.0, "Response").
+//! The answers of receivers, and their meaning for the request (Remote-Write 2.0, "Response").
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::component::Reason;
 use crate::delivery::http::HttpAnswer;
 use crate::prom::remote::{Version, WRITTEN_HEADERS};
 
-/// What becomes of a request.
+/// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The receiver has it.
     Taken,
-    /// The receiver will never have so many of its points; the others it has.
+    /// The receiver permanently refuses some points, and accepts the others.
     Lost {
         items: usize,
         reason: Reason,
@@ -23,7 +23,7 @@ pub(super) enum Verdict {
     },
     /// A part of it may pass; `searches`: for what is wrong with it, not because it is too large.
     Halve { why: String, searches: bool },
-    /// Not now.
+    /// The receiver can't take the request now.
     Again { after: Option<Duration>, why: String },
     /// The receiver does not accept our credentials; `retries`: they may be renewed.
     Denied {
@@ -36,7 +36,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Why it is none that takes everything.
+    /// The reason, unless the receiver accepts all points.
     fn why_mut(&mut self) -> Option<&mut String> {
         match self {
             Self::Taken => None,
@@ -48,7 +48,7 @@ impl Verdict {
         }
     }
 
-    /// The same with its reason reworded.
+    /// Replaces the reason.
     pub(super) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
         if let Some(why) = self.why_mut() {
             *why = reword(why);
@@ -56,7 +56,7 @@ impl Verdict {
         self
     }
 
-    /// The same, tried again although it would be final. What is too large is cut all the same.
+    /// Makes a final verdict retryable. A request that is too large is still cut.
     pub(super) fn tried_again(self) -> Self {
         match self {
             Self::Denied { after, why, .. } => Self::Denied {
@@ -70,7 +70,7 @@ impl Verdict {
     }
 }
 
-/// What was sent.
+/// The contents of the sent request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) points: usize,
@@ -104,7 +104,7 @@ pub(super) fn verdict(answer: &HttpAnswer, version: Version, dialect: Dialect, s
     let why = answer.text();
     let written = written(&answer.headers).filter(|_| version == Version::Two);
     let partly = |written: usize| {
-        // Each sample that is missing may be of another point: at most so many are incomplete.
+        // Each missing sample may belong to another point, so this is the most incomplete points.
         let missing = sent.samples.saturating_sub(written).min(sent.points);
         Verdict::Lost {
             items: missing,

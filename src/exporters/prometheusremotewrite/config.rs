@@ -144,10 +144,10 @@ const TOGETHER: Together = Together {
     bytes: 8 << 20,
 };
 
-/// More requests at a time help nobody.
+/// The most shards. More concurrent requests have no benefit.
 const MAX_SHARDS: usize = 256;
 
-/// What `job` and `instance` are made of.
+/// The attributes that make `job` and `instance`.
 const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
 
 /// Headers that the protocol sets.
@@ -218,7 +218,7 @@ impl Config {
             })
     }
 
-    /// How points are translated.
+    /// The settings of the translation.
     pub(super) fn settings(&self) -> Settings {
         let conversion = &self.resource_to_telemetry_conversion;
         let glob = |text: &str| Pattern::Glob(text.into());
@@ -237,7 +237,7 @@ impl Config {
             naming: Naming {
                 namespace: self.namespace.clone(),
                 strategy: self.strategy(),
-                // What the strategy leaves is meant to stay.
+                // The strategy already decides about characters, so the escaping keeps the rest.
                 escaping: Escaping::AllowUtf8,
             },
             sources: LabelSources {

@@ -1,7 +1,7 @@
-//! `prometheusremotewrite`: writes metrics to Prometheus and anyone who takes its remote write, 1.0 and 2.0.
+//! `prometheusremotewrite`: writes metrics to Prometheus and other remote write receivers, 1.0 and 2.0.
 //!
-//! Requests go in parallel and the samples of a series in order all the same: the queue hands out one batch at a time,
-//! and its series are dealt out to shards that share none (`docs/decisions/0015-in-order-per-series.md`).
+//! Requests go in parallel, but the samples of a series stay in order. The queue hands out one batch at a time,
+//! and its series are assigned to shards that share none (`docs/decisions/0015-in-order-per-series.md`).
 
 mod answer;
 mod config;
@@ -53,7 +53,7 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
-/// Points up to so many are translated on the spot; more would keep a runtime thread from its other work.
+/// The most points that are translated inline. More would keep a runtime thread from other work.
 const INLINE_ITEMS: usize = 1_000;
 
 struct Writer(Arc<Inner>);
@@ -63,7 +63,7 @@ struct Inner {
     id: Arc<str>,
     http: HttpClient,
     url: Uri,
-    /// The socket that the URL stands for, if it is one.
+    /// The socket of the URL, if it names one.
     unix: Option<PathBuf>,
     retry: RetryConfig,
     /// By message.
@@ -79,15 +79,15 @@ struct Inner {
     dialect: AtomicU8,
 }
 
-/// What is known of the receiver.
+/// The protocol version of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Dialect {
-    /// It is spoken to in 1.0.
+    /// Requests use 1.0.
     One,
-    /// It is spoken to in 2.0, and has not shown yet that it understands.
+    /// Requests use 2.0, but the receiver has not confirmed it yet.
     Two,
-    /// It understands 2.0, or nothing else may be sent.
+    /// The receiver understands 2.0, or the options allow nothing else.
     Proven,
 }
 
@@ -165,7 +165,7 @@ impl Inner {
                     }
                     progress.lost(shard, chunk.points(), Reason::Rejected, why);
                 }
-                // It is spoken to otherwise from now on.
+                // The next requests use another version.
                 Verdict::Strange { why } if self.falls_back => {
                     if self.dialect.swap(Dialect::One as u8, Relaxed) != Dialect::One as u8 {
                         tracing::info!(answer = %why, "the receiver does not know remote write 2.0: 1.0 is sent");
@@ -231,7 +231,7 @@ impl Inner {
 
     /// The body of a chunk, and the room that it takes.
     async fn body(&self, version: Version, chunk: &Arc<Chunk>) -> Result<(Bytes, Held), String> {
-        // As much as is sent, twice: as it is and compressed.
+        // The size of the request, twice: uncompressed and compressed.
         let making = Making::room(&self.shared, 2 * chunk.bytes()).await;
         let (chunk, metadata) = (chunk.clone(), self.metadata);
         let make = move || {
@@ -255,7 +255,7 @@ fn request_headers(config: &Config, version: Version) -> HeaderMap {
 }
 
 impl Writer {
-    /// What an earlier attempt left of the export request, or all of it.
+    /// The progress that an earlier attempt left on the export request, or a new one.
     async fn progress(&self, export: &ExportRequest) -> Result<Arc<Progress>, String> {
         if let Some(progress) = export.attempt_state().get::<Progress>() {
             return Ok(progress);

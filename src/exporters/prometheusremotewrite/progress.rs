@@ -1,5 +1,5 @@
-//! How far the writing of a batch has come: its chunks by shard, and what was lost on the way. The task that writes a chunk
-//! takes it out only when its fate is known, so an attempt may end anywhere and the next one goes on there.
+//! The progress of writing a batch: its chunks by shard, and its losses. The task that writes a chunk removes it
+//! only after the result is known. So an attempt may end anywhere, and the next one continues there.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::prom::remote::translate::Translation;
 /// refuses everything is not asked for every single one.
 const MAX_SEARCH: u32 = 64;
 
-/// What goes into one request: a run of the groups of its shard.
+/// The content of one request: consecutive groups of its shard.
 pub(super) struct Chunk {
     all: Arc<Vec<Group>>,
     run: Range<usize>,
@@ -43,13 +43,13 @@ impl Chunk {
         self.groups().iter().map(Group::bytes).sum()
     }
 
-    /// What its first series is called, for people.
+    /// The name of its first series, for logs.
     fn name(&self) -> &str {
         self.series().next().map_or("", |series| series.identity.name())
     }
 }
 
-/// The groups of a shard in runs of at most so many bytes, as far as that is possible.
+/// Splits the groups of a shard into chunks of at most `max_bytes`, as far as possible.
 fn cut(groups: Vec<Group>, max_bytes: usize) -> VecDeque<Arc<Chunk>> {
     let (mut chunks, mut start, mut size) = (VecDeque::new(), 0, 0);
     let all = Arc::new(groups);
@@ -71,11 +71,11 @@ fn cut(groups: Vec<Group>, max_bytes: usize) -> VecDeque<Arc<Chunk>> {
     chunks
 }
 
-/// A batch on its way.
+/// The progress of one batch.
 pub(super) struct Progress {
     shards: Vec<Mutex<VecDeque<Arc<Chunk>>>>,
     losses: Mutex<Vec<Loss>>,
-    /// What the receiver said when it denied access.
+    /// The message of the receiver when it denied access.
     denied: Mutex<Option<String>>,
     /// Room for all of it, as long as any of it is to be written.
     _held: Held,
@@ -115,7 +115,7 @@ impl Progress {
             .collect()
     }
 
-    /// What is to be written next.
+    /// The next chunk to write.
     pub(super) fn next(&self, shard: usize) -> Option<Arc<Chunk>> {
         self.shard(shard)?.front().cloned()
     }
@@ -127,7 +127,7 @@ impl Progress {
         }
     }
 
-    /// The receiver will never have so many of its points.
+    /// Counts points that the receiver permanently refuses.
     pub(super) fn lost(&self, shard: usize, items: usize, reason: Reason, why: String) {
         self.taken(shard);
         let mut losses = self.losses();
@@ -138,7 +138,7 @@ impl Progress {
         }
     }
 
-    /// Refused as a whole: each half may pass, until what is refused stands alone or the search has cost enough.
+    /// Halves a refused chunk until bad items are alone, or the search has cost enough.
     pub(super) fn halve(&self, shard: usize, searches: bool, may: bool, why: String) {
         let Some(chunk) = self.next(shard) else { return };
         let search = chunk

@@ -1,8 +1,8 @@
-//! The series of tables and composites as Prometheus knows them, for all readers of one gateway.
+//! The Prometheus series of tables and composites, for all readers of one gateway.
 //!
-//! Queries ask the view (`view`); pages are written by `render`. Two series of the same name and labels have
-//! one owner, which a page and a query find by the same rule (`contests`) from what the gateway knows of their resources
-//! (`senders`).
+//! Queries read the view (`view`); `render` writes pages. If two series have the same name and labels, one of them
+//! owns these. Pages and queries determine the owner by the same rule (`contests`), from the history of their
+//! resources (`senders`).
 
 #[cfg(test)]
 mod agreement_tests;

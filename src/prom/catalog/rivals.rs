@@ -1,4 +1,4 @@
-//! In what two series of the same name and labels differ.
+//! The difference between two series with the same name and labels.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! Who sends series: how often each resource reports, whether it still does, and which came first.
+//! The resources that send series: their report intervals, whether they still report, and their order.
 //!
-//! Two resources may come to the same name and labels, most often because one has replaced the other. Which of the two a
-//! reader sees depends on which of them lives, so the catalogue watches every resource by a few of its series. Nothing is
-//! noted where data passes: a thread looks once a second.
+//! Two resources may have the same name and labels, most often because one has replaced the other. Readers see the
+//! one that is alive. So the catalogue watches a few series of every resource. The data path records nothing: a
+//! thread looks once a second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -27,26 +27,26 @@ const WATCHED: usize = 4;
 /// Two ticks have at least this between them, however many threads call.
 const TICK_NS: u64 = 900_000_000;
 
-/// After such a pause between two ticks nobody knows what a resource did meanwhile.
+/// After a pause of this length between two ticks, the activity of resources is unknown. In nanoseconds.
 const BLIND_NS: u64 = 5_000_000_000;
 
-/// A resource that was not seen for so long makes room for others.
+/// A resource that is unseen for this long is removed. In nanoseconds.
 const FORGET_NS: u64 = 600_000_000_000;
 
 /// Room is made so often at most: it takes a walk over all resources.
 const TIDY_NS: u64 = 60_000_000_000;
 
-/// When a series had its latest value.
+/// The times of a series' latest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When it was true, by the sender's clock.
+    /// The time of the value, by the sender's clock.
     pub time: UnixNanos,
-    /// When the series was last heard of, by our clock.
+    /// The time of the last report, by our clock.
     pub seen: UnixNanos,
 }
 
 impl Times {
-    /// Those of a reading; `None`: the series has said that it ended.
+    /// The times of a reading; `None`: the series has ended.
     pub fn of(reading: &Reading<'_>) -> Option<Self> {
         (!matches!(reading.value, Value::NoRecordedValue)).then_some(Self {
             time: reading.time,
@@ -59,12 +59,12 @@ impl Times {
 #[derive(Default)]
 pub struct Newcomers {
     places: Vec<(Arc<Resource>, SlotId)>,
-    /// How many of each resource, by its address.
+    /// The number of series of each resource, by its address.
     counts: HashMap<usize, usize, RandomState>,
 }
 
 impl Newcomers {
-    /// Notes that a resource has a series there.
+    /// Counts a series of a resource.
     pub fn note(&mut self, resource: &Arc<Resource>, place: SlotId) {
         let count = self.counts.entry(Arc::as_ptr(resource).addr()).or_default();
         if *count < WATCHED {
@@ -74,17 +74,17 @@ impl Newcomers {
     }
 }
 
-/// How the resources of one gateway report. All tables and all readers share it.
+/// The reports of all resources of one gateway. All tables and readers share it.
 #[derive(Debug, Default)]
 pub struct Senders(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     ticked: UnixNanos,
-    /// When room was made the last time.
+    /// The time of the last removal.
     tidied: UnixNanos,
     senders: KeyMap<Sender>,
-    /// Numbers given to resources: each gets one when it comes, and another one when it comes back or is replaced.
+    /// The last number given. A resource gets one when it appears, and a new one when it returns or is replaced.
     numbers: u64,
     /// Resources that get another number at the next tick, by the one they have.
     replaced: BTreeMap<u64, Key>,
@@ -98,15 +98,15 @@ struct Sender {
     series: Vec<(Weak<Table>, SlotId)>,
     number: u64,
     seen: UnixNanos,
-    /// Whether one of its series had a value at the last look.
+    /// Whether one of its series had a value at the last tick.
     has_value: bool,
-    /// Whether it is watched by other series than at the last look: what it did since then is not known.
+    /// Whether its watched series have changed since the last tick, so that its activity is unknown.
     is_rewatched: bool,
     cadence: Cadence,
 }
 
 impl Senders {
-    /// Those of this gateway.
+    /// The senders of this gateway.
     pub fn of(shared: &Shared) -> Arc<Self> {
         shared.parts.get(Self::default)
     }
@@ -188,7 +188,7 @@ impl Senders {
         }
     }
 
-    /// When a resource was last heard of (0: it is not known), and how long it may be silent, in nanoseconds.
+    /// The time of the last report of a resource (0: unknown), and its longest silence in nanoseconds.
     pub fn heard(&self, resource: &Resource) -> (UnixNanos, u64) {
         let state = self.state();
         let sender = state.senders.get(&Key::of_value(resource));
@@ -251,8 +251,8 @@ impl Senders {
         }
     }
 
-    /// Ranks a resource behind all others from the next tick on, unless it was heard of since its successor started.
-    /// Until then every reader judges by the same numbers.
+    /// Ranks a resource after all others from the next tick on, unless it has reported since the start of its
+    /// successor. Until then every reader uses the same numbers.
     pub(super) fn put_behind(&self, sender: Key, successor_began: UnixNanos) {
         let mut state = self.state();
         let State {
@@ -266,7 +266,7 @@ impl Senders {
 }
 
 impl Life {
-    /// That of a group of a composite, which is there now. Its copy, which a rule behind it has taken in, comes after it.
+    /// The times of a composite's group, which exists now. A copy in a later `aggregate` table comes after it.
     pub fn of_composite(now: UnixNanos, place: u64) -> Self {
         Self {
             time: clock::wall(now),
@@ -307,15 +307,15 @@ impl State {
 }
 
 impl Sender {
-    /// How long it may be silent and still counts as alive, in nanoseconds. Series of sources of events are confirmed at
-    /// every sweep of their table, whatever passes.
+    /// The longest silence of a source that counts as alive, in nanoseconds. Every sweep of a table confirms the
+    /// series of event sources, whatever passes.
     fn lease_ns(&self) -> u64 {
         let tables = self.series.iter().filter_map(|(table, _)| table.upgrade());
         let swept = tables.map(|table| table.confirmed_every_ns()).max().unwrap_or(0);
         self.cadence.lease_ns().max(patience_ns(swept))
     }
 
-    /// Watches this series too, where one that is watched has gone or there is room for more.
+    /// Watches this series too, if a watched one has gone or fewer than the limit are watched.
     fn watch(&mut self, table: &Arc<Table>, place: SlotId) {
         let is_it = |(known, at): &(Weak<Table>, SlotId)| {
             std::ptr::eq(known.as_ptr(), Arc::as_ptr(table)) && *at == place
@@ -338,7 +338,7 @@ impl Sender {
         }
     }
 
-    /// When its series had their latest values; `None`: none has a value.
+    /// The times of its latest values; `None`: no series has a value.
     fn latest(&self) -> Option<Times> {
         let times = self.series.iter().filter_map(|(table, place)| {
             let table = table.upgrade()?;
@@ -353,7 +353,7 @@ impl Sender {
         })
     }
 
-    /// Takes up when it was heard of. `is_blind`: what it did since the last look is not known.
+    /// Updates the time of the last report. `is_blind`: its activity since the last tick is unknown.
     fn look(&mut self, is_blind: bool, numbers: &mut u64) {
         let latest = self.latest();
         let is_blind = is_blind || std::mem::take(&mut self.is_rewatched);
@@ -367,7 +367,7 @@ impl Sender {
         if is_blind {
             self.cadence = Cadence::default();
         } else if seen - self.seen > self.lease_ns() {
-            // It was away: those that lived meanwhile come first.
+            // It was away, so those that lived meanwhile come first.
             *numbers += 1;
             self.number = *numbers;
         }

@@ -1,9 +1,8 @@
-//! All series of all tables as Prometheus would know them, live and with their recent past: one view a gateway.
+//! The Prometheus view of all series of all tables, with their recent past. Each gateway has one view.
 //!
-//! What a `prometheus` exporter shows is shown here under the same names and labels; tables that no exporter shows are
-//! named by its defaults. Series are found by the name of their metric and by values of labels, so that a query costs
-//! what the series cost that it asks for: only these are read when it is asked. What is new in a table since the last look is learned first,
-//! by every reader.
+//! Series have the names and labels of the `prometheus` exporter that shows their table; other tables use its
+//! defaults. Series are found by metric name and label values, so a query costs only as much as its series. Only
+//! these are read. Every reader first learns the new series of the tables.
 
 mod about;
 mod asked;
@@ -56,32 +55,32 @@ use crate::watch::Watched;
 /// Series that the sampler reads before it lets others go first: some ten microseconds.
 const SLICE: usize = 256;
 
-/// How long the sampler stays away from a lock that others wait for.
+/// The time for which the sampler releases a lock that others wait for.
 const YIELD: Duration = Duration::from_micros(100);
 
-/// How long the query of a composite may take.
+/// The time limit for the query of a composite.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Samples that a query may look at where the memory limit is so many bytes.
+/// The most samples that a query may read under a memory limit in bytes.
 pub fn max_samples_within(memory: usize) -> usize {
     /// Two queries at a time may have all they want, twice over while they compute, and take half of the memory.
     const BYTES: usize = 128;
     (memory / BYTES).clamp(1, MAX_SAMPLES)
 }
 
-/// What is kept of the past until somebody wants one.
+/// The history limits before a component asks for a past.
 const NO_PAST: HistoryLimits = HistoryLimits {
     interval_ms: 1000,
     span_ms: 0,
     max_bytes: 0,
 };
 
-/// What one exporter shows.
+/// The tables that one exporter shows.
 pub trait Exposes: Send + Sync {
     /// The live tables that it shows, in order; its own is not among them.
     fn live(&self) -> Vec<Arc<Table>>;
 
-    /// What no other table holds.
+    /// The exporter's own table.
     fn own(&self) -> &Arc<Table>;
 }
 
@@ -99,17 +98,17 @@ pub struct View {
     expositions: Mutex<Vec<Exposition>>,
     /// The exporter whose names count first.
     preferred: OnceLock<String>,
-    /// How series are named that no exporter shows.
+    /// The style of series that no exporter shows.
     plain: Arc<Style>,
-    /// Whose past is kept, where there is one.
+    /// The rules for the series whose past is kept, if one is kept.
     past: OnceLock<Vec<HistoryRule>>,
     senders: Arc<Senders>,
-    /// Queries of composites look at no more samples than its limit allows.
+    /// The account whose limit bounds the samples of composite queries.
     memory: Arc<Account>,
-    /// How far the arrivals of tables are known to `senders`.
+    /// The arrivals of tables that `senders` already knows.
     attended: Mutex<Vec<(Weak<Table>, u64)>>,
     state: Mutex<State>,
-    /// Who waits for the state.
+    /// The number of readers that wait for the state.
     waiting: AtomicUsize,
 }
 
@@ -174,8 +173,8 @@ impl View {
         })
     }
 
-    /// Keeps the past of what one of `rules` matches (none: of everything), as somebody calls [`View::record`] from now
-    /// on. `false`: a past is kept already, and stays as it is.
+    /// Keeps the past of series that `rules` match (no rules: all series), from now on, as [`View::record`]
+    /// samples it. Returns `false` if a past is kept already; it stays unchanged.
     pub fn keep_past(&self, limits: HistoryLimits, rules: Vec<HistoryRule>) -> bool {
         let is_first = self.past.set(rules).is_ok();
         if is_first {
@@ -184,7 +183,7 @@ impl View {
         is_first
     }
 
-    /// What the past may take from now on, in bytes.
+    /// Sets the memory limit of the past, in bytes.
     pub fn bound_past(&self, max_bytes: usize) {
         self.state().shared.history.bound(max_bytes);
     }
@@ -193,7 +192,7 @@ impl View {
         self.past.get().is_some()
     }
 
-    /// Names tables as this exporter does, where it shows them. The first exporter that shows a table names it.
+    /// Names tables in the style of this exporter. The first exporter that shows a table names it.
     pub fn expose(&self, exporter: Arc<str>, style: Style, tables: Arc<dyn Exposes>) {
         let style = Arc::new(style);
         let exposition = Exposition {
@@ -238,7 +237,7 @@ impl View {
         self.named_tables().into_iter().map(|named| named.table).collect()
     }
 
-    /// What a gauge of this name is called, by any of the exporters.
+    /// The names of a gauge in all exporters.
     pub fn names_of_gauge(&self, name: &str) -> Vec<String> {
         let styles = self.styles().into_iter();
         let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
@@ -269,7 +268,7 @@ impl View {
         named.collect()
     }
 
-    /// What a group of a composite is called, by any of the exporters.
+    /// The labels of a composite's group in all exporters.
     pub fn labels_of_group(&self, composite: &Composite, group: &Attributes) -> Vec<Labels> {
         let series = composite.series(group.clone());
         let styles = self.styles().into_iter();
@@ -283,14 +282,14 @@ impl View {
 
     /// Reads what a query that is asked now needs, and gives what it is to be computed over.
     pub fn ask(&self, now: UnixNanos, selections: &[Selection]) -> Asked<'_> {
-        // A query of nothing waits for nobody.
+        // A query without selections waits for no lock.
         if !selections.is_empty() {
             self.refresh(now, selections);
         }
         self.recall()
     }
 
-    /// The same for a query of the past: nothing is read.
+    /// Begins a query of the past, without reading the present.
     pub fn recall(&self) -> Asked<'_> {
         Asked::new(self)
     }
@@ -354,7 +353,7 @@ impl View {
         self.senders.tick(now);
     }
 
-    /// Records how resources report, without reading values. Call it about once a second where nothing is
+    /// Records the reports of resources without reading values. Call it about once a second if nothing is
     /// recorded.
     pub fn attend(&self, now: UnixNanos) {
         let mut attended = self.attended.lock();
@@ -377,7 +376,7 @@ impl View {
         self.senders.tick(now);
     }
 
-    /// How long a slice may take with the pause behind it, for all of them to take `spread`.
+    /// The time for a slice with its pause, so that all slices take `spread`.
     fn pace(&self, spread: Duration) -> Duration {
         let slices = self.state().len().div_ceil(SLICE);
         match u32::try_from(slices) {
@@ -386,7 +385,8 @@ impl View {
         }
     }
 
-    /// Reads what the series are now that these ask for; all series, some at a time, where one of these names no metric.
+    /// Reads the current state of the series in `selections`. A selection without a name reads all series in
+    /// slices.
     pub fn refresh(&self, now: UnixNanos, selections: &[Selection]) {
         if self.begin_refresh(now, selections) {
             // Patience without an end.
@@ -402,7 +402,7 @@ impl View {
         state.update_sources(&tables, look);
         self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
-        // The sampler has read all other series a moment ago. Without it nobody has.
+        // The sampler has just read all other series. Without a sampler, nothing has.
         let needs_all = |names: &[&str]| {
             (!self.has_past() || state.read != state.arrived) && state.asks_for_targets(names)
         };

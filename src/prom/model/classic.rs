@@ -17,7 +17,7 @@ const SPARE: usize = 32;
 pub struct Classic {
     /// The bounds that were ever added, in the order in which they were.
     bounds: Vec<f64>,
-    /// The running total of each, where this time brought one.
+    /// The running total of each bucket, if this round has one.
     totals: Vec<Option<f64>>,
     sum: Option<f64>,
     count: Option<f64>,
@@ -45,7 +45,7 @@ impl Classic {
         self.bounds.len() > 2 * (self.order.len() + SPARE)
     }
 
-    /// Notes the running total of a bucket; false if it has been noted already.
+    /// Records the running total of a bucket; false if this round has one already.
     #[inline]
     pub fn bucket(&mut self, place: usize, total: f64) -> bool {
         self.totals
@@ -53,12 +53,12 @@ impl Classic {
             .is_some_and(|noted| first(noted, total))
     }
 
-    /// Notes the sum; false if it has been noted already.
+    /// Records the sum; false if this round has one already.
     pub fn sum(&mut self, sum: f64) -> bool {
         first(&mut self.sum, sum)
     }
 
-    /// Notes the count; false if it has been noted already.
+    /// Records the count; false if this round has one already.
     pub fn count(&mut self, count: f64) -> bool {
         first(&mut self.count, count)
     }
@@ -69,11 +69,10 @@ impl Classic {
         (self.sum, self.count) = (None, None);
     }
 
-    /// The value of what was noted since the last time; nothing without a count, or with one that is none. The bucket
-    /// that takes everything stands in for a count that is missing.
+    /// The value of this round; `None` without a valid count. The `+Inf` bucket replaces a missing count.
     ///
-    /// Totals that fall, or are above the count, are those of a producer that was read while it counted. They are taken
-    /// for the highest one below, or for the count.
+    /// Totals that fall, or exceed the count, come from a producer that was read while it counted. They are
+    /// replaced by the highest lower total, or by the count.
     pub fn take(&mut self) -> Option<Value> {
         let value = self.value();
         self.clear();
@@ -134,7 +133,7 @@ impl Classic {
     }
 }
 
-/// Notes what has not been noted.
+/// Sets the place if it is empty.
 #[inline]
 fn first(place: &mut Option<f64>, number: f64) -> bool {
     let is_first = place.is_none();

@@ -1,4 +1,4 @@
-//! What a series' labels say of its resource and scope, and what is left for its points.
+//! The resource and scope from the labels of a series, and the remaining labels of its points.
 
 use tidegate_engine::{AttributeRef, Attributes, AttributesBuilder, Scope};
 
@@ -7,17 +7,17 @@ use super::labels::{INSTANCE, JOB, LabelSet, NAME};
 /// The metric whose labels are attributes of the resource.
 pub const TARGET_INFO: &str = "target_info";
 
-/// What begins the labels that say which scope a series is of.
+/// The prefix of labels about the scope.
 const SCOPE_PREFIX: &str = "otel_scope_";
 
 /// A series' labels, divided up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Identity {
-    /// What the resource is for, empty where the labels don't say.
+    /// The job of the resource, or an empty string.
     pub job: String,
-    /// Which one it is, empty where the labels don't say.
+    /// The instance of the resource, or an empty string.
     pub instance: String,
-    /// The scope, where the labels name one.
+    /// The scope, if the labels name one.
     pub scope: Option<Scope>,
     /// All other labels but the metric's name: attributes of the points, or of the resource for `target_info`.
     pub attributes: Attributes,

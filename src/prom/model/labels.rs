@@ -1,10 +1,10 @@
 //! The labels of a series.
 
-/// A series has at most so many bytes of names, values and other text. Prometheus's own limits are far below (names and
-/// values of labels are some hundred bytes).
+/// The most bytes of names, values and other text of a series. Prometheus's own limits are far lower (names and
+/// values of labels have some hundred bytes).
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// A series has at most so many labels, and so has an exemplar. Prometheus's series have some ten.
+/// The most labels of a series or an exemplar. Prometheus's series have about ten.
 pub const MAX_LABELS: usize = 1024;
 
 /// The label that holds the metric's name.
@@ -21,8 +21,8 @@ pub const INSTANCE: &str = "instance";
 pub struct LabelSet(Vec<(String, String)>);
 
 impl LabelSet {
-    /// Those of a line of a page. There a label without a value says that the target's own does not count, where labels
-    /// of the page are honoured; [`Self::end_empty`] takes such ones away.
+    /// The labels of a line of a page. An empty value there removes the target's own label if labels of the page
+    /// are honoured; [`Self::end_empty`] removes empty labels.
     pub fn of_page<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self(ordered(pairs.collect()))
@@ -33,7 +33,7 @@ impl LabelSet {
         self.0.retain(|(_, value)| !value.is_empty());
     }
 
-    /// The value of a label, empty where there is none.
+    /// The value of a label, or an empty string.
     pub fn get(&self, name: &str) -> &str {
         match self.find(name) {
             Ok(at) => &self.0[at].1,
@@ -74,7 +74,7 @@ impl LabelSet {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// How many.
+    /// The number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -89,7 +89,7 @@ impl LabelSet {
     }
 }
 
-/// Of several values for one name the last one stays.
+/// The last value of a name counts.
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LabelSet {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));

@@ -1,4 +1,4 @@
-//! A family's metadata as a metric.
+//! Converts a family's metadata to a metric.
 
 use tidegate_engine::{Attributes, Data, Metric, Temporality};
 use tidegate_exposition::MetricType;

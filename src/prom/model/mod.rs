@@ -1,13 +1,13 @@
-//! What Prometheus' data means in OpenTelemetry's terms, whatever brought it: a scraped page or a remote write.
+//! The meaning of Prometheus data in OpenTelemetry, from a scraped page or a remote write.
 //!
-//! - [`LabelSet`]: the labels of a series, `__name__` among them.
-//! - [`Identity`]: what of them names the resource (`job`, `instance`), the scope (`otel_scope_*`), the point.
+//! - [`LabelSet`]: the labels of a series, including `__name__`.
+//! - [`Identity`]: the labels of the resource (`job`, `instance`), the scope (`otel_scope_*`) and the point.
 //! - [`metric`]: name, type, help and unit as a [`Metric`](tidegate_engine::Metric); [`ucum`]: unit words as UCUM.
 //! - [`native`]: native histograms as values; [`Classic`]: bucket lines as a histogram; [`Quantiles`]: as a summary.
 //! - [`exemplar`]; [`number`] and [`is_stale`]: samples, and the NaN that ends a series; [`nanos`]: times.
 //!
-//! Rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics, "Prometheus Metric
-//! points to OTLP").
+//! The rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics, "Prometheus
+//! Metric points to OTLP").
 
 mod classic;
 mod identity;

@@ -1,4 +1,4 @@
-//! Native histograms: exponential ones, or ones with bounds of their own.
+//! Native histograms: exponential ones, and ones with custom bounds.
 
 use tidegate_engine::{Buckets, Data, ExponentialHistogram, Histogram, Temporality, Value};
 use tidegate_exposition::{Counts, NativeHistogram, Side};
@@ -9,8 +9,8 @@ use super::sample::is_stale;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketLimit;
 
-/// How many buckets a side may span, so that a few that are far apart take no more memory than they are worth. What is
-/// wider is made coarser. At the widest schema all doubles fit.
+/// The most buckets that a side may span, so that a few distant ones don't take much memory. A wider histogram is
+/// made coarser. At the widest schema all doubles fit.
 fn max_span(filled: i64) -> i64 {
     256 + 16 * filled
 }
@@ -23,7 +23,7 @@ pub fn knows_schema(schema: i32) -> bool {
     schema == NativeHistogram::CUSTOM || SCHEMAS.contains(&schema)
 }
 
-/// How fine a native histogram may be.
+/// The allowed resolution of a native histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolution {
     /// Buckets that may hold something; 0: any number of them.
@@ -58,7 +58,7 @@ impl Resolution {
     }
 }
 
-/// As [`native_within`], with `limit` the number of buckets.
+/// Like [`native_within`], with `limit` as the most buckets.
 pub fn native(histogram: &NativeHistogram, limit: usize) -> Result<Option<(Value, Data)>, BucketLimit> {
     let resolution = Resolution {
         buckets: limit,

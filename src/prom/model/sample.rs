@@ -37,7 +37,7 @@ pub fn whole(number: f64) -> Option<u64> {
     is_count.then(|| number.round() as u64)
 }
 
-/// An exemplar of these labels. Trace and span id are lifted out where they are ids.
+/// An exemplar with these labels. Valid trace and span ids become fields.
 pub fn exemplar<'a>(
     labels: impl Iterator<Item = (&'a str, &'a str)>,
     value: f64,

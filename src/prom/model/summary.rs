@@ -10,7 +10,7 @@ const MAX_QUANTILES: usize = 256;
 /// Quantiles, sum and count of one series as they come. It keeps its quantiles for the next time.
 #[derive(Clone, Debug, Default)]
 pub struct Quantiles {
-    /// The quantiles that were ever added, and the value of each where this time brought one.
+    /// All quantiles so far, with the value of each if this round has one.
     quantiles: Vec<(f64, Option<f64>)>,
     sum: Option<f64>,
     count: Option<f64>,
@@ -29,23 +29,23 @@ impl Quantiles {
         })
     }
 
-    /// Whether so many quantiles came that it should be made anew.
+    /// Whether it has so many quantiles that it should be rebuilt.
     pub fn is_crowded(&self) -> bool {
         self.quantiles.len() == MAX_QUANTILES
     }
 
-    /// Notes the value of a quantile; false if it has been noted already.
+    /// Records the value of a quantile; false if this round has one already.
     pub fn quantile(&mut self, place: usize, value: f64) -> bool {
         let noted = self.quantiles.get_mut(place);
         noted.is_some_and(|(_, noted)| noted.is_none() && noted.replace(value).is_none())
     }
 
-    /// Notes the sum; false if it has been noted already.
+    /// Records the sum; false if this round has one already.
     pub fn sum(&mut self, sum: f64) -> bool {
         self.sum.is_none() && self.sum.replace(sum).is_none()
     }
 
-    /// Notes the count; false if it has been noted already.
+    /// Records the count; false if this round has one already.
     pub fn count(&mut self, count: f64) -> bool {
         self.count.is_none() && self.count.replace(count).is_none()
     }

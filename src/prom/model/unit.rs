@@ -1,8 +1,8 @@
-//! Unit words as UCUM, the other way round than names are made.
+//! Unit words as UCUM: the reverse of making names.
 
 use std::borrow::Cow;
 
-/// Words and what they mean, the other way round than names are made: a word that came is the one that goes out.
+/// Words and their meanings, the reverse of making names: an incoming word equals the outgoing one.
 const WORDS: &[(&str, &str)] = &[
     ("days", "d"),
     ("hours", "h"),
@@ -32,7 +32,7 @@ const WORDS: &[(&str, &str)] = &[
     ("ratio", "1"),
 ];
 
-/// Words behind `_per_`.
+/// Words after `_per_`.
 const DIVISORS: &[(&str, &str)] = &[
     ("second", "s"),
     ("minute", "m"),
@@ -43,7 +43,7 @@ const DIVISORS: &[(&str, &str)] = &[
     ("year", "y"),
 ];
 
-/// `bytes_per_second` -> `By/s`. What no table has stays as it is.
+/// Converts `bytes_per_second` to `By/s`. Unknown words stay unchanged.
 pub fn ucum(word: &str) -> Cow<'_, str> {
     let of = |table: &[(&str, &'static str)], word: &str| {
         table

@@ -58,7 +58,7 @@ pub(crate) struct RemoteWriteDecoder {
     resources: Resources,
 }
 
-/// What a series is in OTLP.
+/// The OTLP form of a series.
 #[derive(Clone, Debug)]
 enum Known {
     /// Points of this stream, as long as its resource has not changed.
@@ -66,12 +66,12 @@ enum Known {
         stream: Arc<Stream>,
         place: Arc<Place>,
         version: u64,
-        /// Which runs of it there are.
+        /// The runs of the series.
         starts: Arc<Starts>,
     },
-    /// It says that a resource is this one.
+    /// The series describes this resource.
     Info { place: Arc<Place>, told: Arc<Resource> },
-    /// It can't be told.
+    /// The series can't be expressed.
     Refused(Reason, &'static str),
 }
 
@@ -79,7 +79,7 @@ enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct DecodedRequest {
     pub(crate) points: Vec<Point>,
-    /// Samples, native histograms and exemplars that are in the points, or told of a resource.
+    /// Samples, native histograms and exemplars in the points, or in the attributes of a resource.
     pub(crate) samples: usize,
     pub(crate) histograms: usize,
     pub(crate) exemplars: usize,
@@ -102,7 +102,7 @@ impl RemoteWriteDecoder {
         }
     }
 
-    /// The same; this becomes of samples whose time lies too far ahead.
+    /// Sets the action on samples with a time too far ahead.
     pub(crate) fn with_future(self, future: Future) -> Self {
         Self { future, ..self }
     }
@@ -137,20 +137,20 @@ impl RemoteWriteDecoder {
 /// The state of one request that is being decoded.
 struct RequestDecoder<'a> {
     decoder: &'a RemoteWriteDecoder,
-    /// When the request came, as the wall clock has it.
+    /// The arrival of the request, by the wall clock.
     arrived: UnixNanos,
     /// The latest time that a sample may have.
     latest: UnixNanos,
-    /// What a part of the cache may weigh.
+    /// The most bytes of a part of the cache.
     most: usize,
     version: Version,
     builder: AttributesBuilder,
-    /// Of the labels of every point.
+    /// The keys of every point's labels.
     keys: Vec<Key>,
     /// Exemplars that came without a sample, and the key of their series' labels.
     orphans: Vec<(Key, Exemplar)>,
     decoded: DecodedRequest,
-    /// The series at hand under the resource that it had before.
+    /// The current series under its previous resource.
     former: Option<Arc<Stream>>,
 }
 
@@ -163,7 +163,7 @@ impl<'r> Visitor<'r> for RequestDecoder<'_> {
         let samples = series.samples.len() + series.histograms.len();
         self.decoded.lost_exemplars += series.exemplars.len();
         self.drop_samples(Reason::Limit, samples, || {
-            /// What is shown of a name that may be as long as the request.
+            /// The shown part of a name, which may be as long as the request.
             const SHOWN_BYTES: usize = 64;
             let name = name(series);
             let shown = &name[..name.floor_char_boundary(SHOWN_BYTES)];
@@ -299,7 +299,7 @@ impl RequestDecoder<'_> {
             });
             return false;
         }
-        // What the series was under the resource that it had until now has ended: nobody has to wait for its lease.
+        // The series under its previous resource has ended, so nobody has to wait for its lease.
         if let Some(series) = former {
             self.keys.push(labels.key());
             self.decoded.points.push(Point {
@@ -325,8 +325,8 @@ impl RequestDecoder<'_> {
         true
     }
 
-    /// The time that a sample is taken with; `None`: it lies too far ahead. Until then, everything of its series would come
-    /// too late.
+    /// The time of a sample in the table; `None`: it is too far ahead. With its own time, all points of its series
+    /// until then would be late.
     fn settle_future(&self, time: UnixNanos) -> Option<UnixNanos> {
         match (time > self.latest, self.decoder.future.action) {
             (false, _) => Some(time),
@@ -335,7 +335,7 @@ impl RequestDecoder<'_> {
         }
     }
 
-    /// What the series is in OTLP.
+    /// The OTLP form of the series.
     fn known(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher, shape: Shape) -> Known {
         let decoder = self.decoder;
         let mut hasher = labels.clone();

@@ -1,4 +1,4 @@
-//! A cache in two generations: who was not asked for while the younger one filled goes with the older.
+//! A cache in two generations: values not used while the younger one filled are dropped with the older one.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use tidegate_engine::Key;
 
 use crate::component::Account;
 
-/// What a cache of series may weigh in bytes, both generations together, unless the memory limit is less than 2 GiB.
+/// The most bytes of a series cache over both generations. A memory limit below 2 GiB lowers it.
 const MOST: usize = 256 << 20;
 
-/// Of the memory limit, one part in so many.
+/// The divisor of the memory limit that gives the lower value.
 const SHARE: usize = 8;
 
-/// What a series takes besides the text of its labels.
+/// The overhead of a series beside the text of its labels, in bytes.
 pub(super) const SERIES_BYTES: usize = 512;
 
-/// What all parts of a cache may weigh.
+/// The most bytes of all parts of a cache.
 pub(super) fn most(account: &Account) -> usize {
     MOST.min(account.limit() / SHARE)
 }
@@ -41,7 +41,7 @@ impl<V> Default for Generations<V> {
 }
 
 impl<V> Generations<V> {
-    /// What is there under this key, or what `make` makes; `weigh` says what it weighs. All together weigh `most`, about.
+    /// The value of this key, made by `make` if it is missing. `weigh` gives its bytes. The total is about `most`.
     pub(super) fn get(
         &mut self,
         key: Key,
@@ -67,7 +67,7 @@ impl<V> Generations<V> {
         self.weight += weight;
     }
 
-    /// How many values went since that was asked last.
+    /// The number of values evicted since the last call.
     pub(super) fn take_evicted(&mut self) -> usize {
         std::mem::take(&mut self.evicted)
     }
@@ -89,7 +89,7 @@ mod tests {
         }
         assert_eq!(all.take_evicted() + all.young.len() + all.old.len(), 1000);
         assert_eq!(all.take_evicted(), 0);
-        // What has grown since it came counts.
+        // Growth after the insertion counts.
         all.grow(50);
         all.get(key(1000), 100, |_| 10, || Some(1000));
         assert_eq!(all.young.len(), 1);

@@ -1,5 +1,5 @@
-//! Native histograms as both versions write them, and what they are in OTLP: exponential histograms, and those with
-//! custom buckets (schema -53) histograms with explicit bounds.
+//! Native histograms of both versions, and their OTLP forms: exponential histograms, or histograms with explicit
+//! bounds for custom buckets (schema -53).
 
 use prost::Message;
 use tidegate_engine::{Buckets, Data, ExponentialHistogram, Histogram, Value};
@@ -57,7 +57,7 @@ pub(crate) enum ZeroCount {
     Float(f64),
 }
 
-/// A run of buckets: how many are skipped before it (the first: where it begins), and its length.
+/// A run of buckets: the number of skipped ones before it (for the first run its offset), and its length.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Span {
     #[prost(sint32, tag = "1")]
@@ -69,7 +69,7 @@ pub(crate) struct Span {
 /// Reset hint of histograms whose buckets may fall.
 const HINT_GAUGE: i32 = 3;
 
-/// Why a histogram is no point of ours, or no native histogram.
+/// The reason why a histogram is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     /// Counts that are no whole numbers.
@@ -84,10 +84,10 @@ pub(crate) enum Unfit {
     /// Counts or bounds that contradict each other.
     #[error("a histogram that contradicts itself")]
     Broken,
-    /// The same, of one that was read.
+    /// The same error in a histogram that was read.
     #[error("a native histogram: {0}")]
     Bad(#[from] BadHistogram),
-    /// Buckets of a schema that nobody knows.
+    /// Buckets of an unknown schema.
     #[error("a native histogram of schema {0}: send schema -4 to 8, or -53 for custom buckets")]
     Schema(i32),
     /// No schema is coarse enough.
@@ -96,7 +96,7 @@ pub(crate) enum Unfit {
 }
 
 impl Unfit {
-    /// Whether it is wrong, as opposed to nothing that can be told.
+    /// Whether it is invalid, as opposed to valid but not expressible.
     pub(crate) fn is_broken(self) -> bool {
         matches!(self, Self::Broken | Self::Bad(_))
     }
@@ -159,7 +159,7 @@ impl Native {
         })
     }
 
-    /// What it is in OTLP; it keeps nothing of its buckets.
+    /// The OTLP value. The buckets are moved out.
     pub(crate) fn read(&mut self) -> Result<(Value, Data), Unfit> {
         if matches!(self.count, Some(Count::Float(_))) || matches!(self.zero_count, Some(ZeroCount::Float(_)))
         {
@@ -200,7 +200,7 @@ impl Native {
             custom_values: std::mem::take(&mut self.custom_values),
             ..NativeHistogram::default()
         };
-        // What only says that the series has ended need not add up.
+        // A histogram that only marks the end of a series need not add up.
         if !model::is_stale(self.sum) {
             histogram.check()?;
         }

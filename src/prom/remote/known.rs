@@ -1,4 +1,4 @@
-//! What a stream of OTLP is called in Prometheus, made once and kept as long as the stream is in use.
+//! The Prometheus names of an OTLP stream, made once and cached while the stream is in use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,23 +15,23 @@ use crate::prom::name::Spelling;
 /// Streams by the key of what identifies them.
 pub(super) type Cache = Generations<Known>;
 
-/// What a stream is called.
+/// The names of a stream.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) data: Data,
-    /// It can't be told in Prometheus's model.
+    /// The reason why Prometheus's model can't express it.
     pub(super) refused: Option<(Reason, String)>,
-    /// Who named it.
+    /// The origin of its name.
     pub(super) spelling: Spelling,
     pub(super) family: Arc<Family>,
-    /// Which runs of its series there are.
+    /// The runs of its series.
     pub(super) starts: Arc<Starts>,
-    /// The same for every series that could ever have one of its names and labels.
+    /// A hash that is equal for all series that may share one of its names and labels.
     pub(super) group: u64,
-    /// How its resource is written.
+    /// The encoded form of its resource.
     pub(super) target: Option<Arc<Target>>,
     base: Box<[Label]>,
-    /// Its series as they were last sent.
+    /// Its series at the last send.
     parts: Vec<Part>,
 }
 
@@ -61,7 +61,7 @@ impl Known {
         }
     }
 
-    /// A stream that can't be told.
+    /// A stream that can't be expressed.
     pub(super) fn refused(stream: &Stream, reason: Reason, why: impl Into<String>) -> Self {
         let family = Family {
             name: stream.metric.name.clone(),
@@ -102,12 +102,12 @@ impl Known {
         identity
     }
 
-    /// Forgets series beyond so many.
+    /// Forgets the series after the first `parts`.
     pub(super) fn truncate(&mut self, parts: usize) {
         self.parts.truncate(parts);
     }
 
-    /// What it takes, about.
+    /// The approximate size, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let labels = self.base.iter();
         let labels: usize = labels.map(|(name, value)| name.len() + value.len()).sum();
@@ -115,7 +115,7 @@ impl Known {
         SERIES_BYTES + labels + said + self.bytes_of_parts()
     }
 
-    /// What its series take of that: they share the texts of their labels but for the name and one more.
+    /// The part of that for its series. They share most texts of their labels.
     pub(super) fn bytes_of_parts(&self) -> usize {
         self.parts.len() * (SERIES_BYTES + size_of::<Label>() * self.base.len())
     }
@@ -130,7 +130,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     runs: HashMap<Key, Weak<Starts>>,
-    /// How many there were in use when they were counted.
+    /// The number of used entries at the last count.
     used: usize,
 }
 
@@ -138,7 +138,7 @@ pub(super) struct Runs {
 const SPARE: usize = 1024;
 
 impl Runs {
-    /// Those of this series.
+    /// The runs of this series.
     pub(super) fn of(&mut self, known: &Known) -> Arc<Starts> {
         let key = Key::of_value(&(&known.family.name, &known.base));
         if let Some(starts) = self.runs.get(&key).and_then(Weak::upgrade) {
@@ -170,10 +170,10 @@ pub(super) fn check(data: Data) -> Result<(), (Reason, &'static str)> {
     }
 }
 
-/// What can stand behind a metric's name in that of a series of it.
+/// The suffixes of a metric's series.
 const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// Labels that tell the series of a point apart.
+/// Labels that distinguish the series of a point.
 const OWN: [&str; 2] = ["le", "quantile"];
 
 /// A hash of what all series of a point have in common, made so that it is a function of each series alone: whatever
@@ -188,7 +188,7 @@ pub(super) fn group(family: &str, labels: &[Label]) -> u64 {
         .filter(|(name, _)| !OWN.contains(&&**name))
         .collect();
     labels.sort_unstable();
-    // Without keys of this process: the next one deals the same series out to the same shards.
+    // Without random keys, so that the next process assigns the same series to the same shards.
     let mut hasher = std::hash::DefaultHasher::new();
     std::hash::Hash::hash(&(stem, labels), &mut hasher);
     std::hash::Hasher::finish(&hasher)

@@ -1,5 +1,5 @@
 //! Prometheus remote write, 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`): points to
-//! requests and back. Who sends and who serves are components; this is what both know of the protocol.
+//! requests and back. The senders and servers are components; this module has their common part of the protocol.
 
 pub(crate) mod decoder;
 mod generations;
@@ -18,7 +18,7 @@ mod tests;
 
 use std::sync::Arc;
 
-/// Which message a request is.
+/// The message of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     /// `prometheus.WriteRequest`.
@@ -28,7 +28,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Its name, as the parameter `proto` of a content type has it.
+    /// Its name in the parameter `proto` of a content type.
     pub(crate) const fn message(self) -> &'static str {
         match self {
             Self::One => "prometheus.WriteRequest",
@@ -36,7 +36,7 @@ impl Version {
         }
     }
 
-    /// How a sender says it. To receivers of the 1.0 the parameter may be a stranger.
+    /// The content type of a sender. Receivers of 1.0 may not know the parameter.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::One => MEDIA_TYPE,
@@ -52,7 +52,7 @@ impl Version {
         }
     }
 
-    /// What a content type says; `None`: none of the two. Without a parameter it is 1.0.
+    /// The version of a content type; `None`: neither of them. Without a parameter it is 1.0.
     pub(crate) fn of_content_type(content_type: &str) -> Option<Self> {
         let mut parts = content_type.split(';').map(str::trim);
         if !parts.next()?.eq_ignore_ascii_case(MEDIA_TYPE) {
@@ -70,7 +70,7 @@ impl Version {
     }
 }
 
-/// Of requests of both versions.
+/// The media type of both versions.
 pub(crate) const MEDIA_TYPE: &str = "application/x-protobuf";
 /// The header that names the version of the protocol.
 pub(crate) const VERSION_HEADER: &str = "x-prometheus-remote-write-version";

@@ -1,6 +1,6 @@
-//! Requests as they come in: one series after another, nothing kept of those before. The memory that a request takes is
-//! that of its bytes and of one series, whatever it says. A series with too much text or too many labels is cut out
-//! before its strings are copied or hashed.
+//! Reads requests one series after another, without keeping earlier ones. A request takes the memory of its bytes
+//! and of one series, whatever it contains. A series with too much text or too many labels is removed before its
+//! strings are copied or hashed.
 
 use prost::Message;
 
@@ -11,10 +11,10 @@ use super::weight::Extent;
 use crate::batch::wire::proto::{Field, Fields, WireType, varint};
 use crate::prom::model::{MAX_LABELS, MAX_TEXT_BYTES};
 
-/// Why a request can't be read.
+/// The error of reading a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// It is no protobuf, or not this message.
+    /// The bytes are no protobuf, or another message.
     #[error("not a write request: {0}")]
     Malformed(&'static str),
     /// A native histogram in it can't be read.
@@ -25,18 +25,18 @@ pub(crate) enum ReadError {
 /// One series of a request. Strings are those of the request.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesIn<'a> {
-    /// As they came: in any order, with any repetition.
+    /// The labels as sent: in any order, with any repetition.
     pub(crate) labels: Vec<(&'a str, &'a str)>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) histograms: Vec<Native>,
-    /// How many exemplars there are in [`Self::exemplar_labels`], with value and time.
+    /// The exemplars, with value, time and their share of [`Self::exemplar_labels`].
     pub(crate) exemplars: Vec<ExemplarIn>,
     exemplar_labels: Vec<(&'a str, &'a str)>,
     /// Room for references that are resolved.
     texts: Vec<&'a str>,
     /// 2.0 only.
     pub(crate) metadata: Option<Metadata<'a>>,
-    /// What its strings come to.
+    /// The size of its strings.
     pub(crate) extent: Extent,
 }
 
@@ -45,14 +45,14 @@ pub(crate) struct SeriesIn<'a> {
 pub(crate) struct ExemplarIn {
     pub(crate) value: f64,
     pub(crate) time: i64,
-    /// Its labels end there.
+    /// The end of its labels.
     end: usize,
 }
 
-/// What is said of a metric.
+/// The metadata of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metadata<'a> {
-    /// The metric; empty where it is that of the series.
+    /// The metric; empty if it is that of the series.
     pub(crate) family: &'a str,
     pub(crate) kind: Kind,
     pub(crate) help: &'a str,
@@ -91,7 +91,7 @@ impl<'a> SeriesIn<'a> {
     }
 }
 
-/// What a request is read into.
+/// Receives the parts of a request.
 pub(crate) trait Visitor<'a> {
     /// The next series.
     fn series(&mut self, series: &mut SeriesIn<'a>);
@@ -99,11 +99,11 @@ pub(crate) trait Visitor<'a> {
     /// The next series has more text or labels than a series may have. Not all of its labels are there.
     fn absurd(&mut self, series: &SeriesIn<'a>);
 
-    /// Metadata of 1.0, which is of a metric rather than of a series. All of a request comes before its series.
+    /// Receives metadata of 1.0, which belongs to a metric. All of it comes before the series of the request.
     fn metadata(&mut self, metadata: Metadata<'a>);
 }
 
-/// Reads a whole request. An error comes before anything was shown to the visitor that is wrong itself.
+/// Reads a whole request. An error returns before the visitor gets any wrong part.
 pub(crate) fn read<'a>(
     version: Version,
     request: &'a [u8],
@@ -138,7 +138,7 @@ fn one<'a>(request: &'a [u8], visitor: &mut dyn Visitor<'a>) -> Result1<()> {
         let field = field?;
         if field.number == 3 {
             let metadata = family(message(&field)?)?;
-            // What nobody would read is not kept.
+            // Metadata that nobody would read is not kept.
             if metadata.family.len() + metadata.help.len() + metadata.unit.len() <= MAX_TEXT_BYTES {
                 visitor.metadata(metadata);
             }
@@ -389,7 +389,7 @@ fn pair<'a>(texts: &mut Vec<&'a str>, labels: &mut Vec<(&'a str, &'a str)>) -> R
 fn symbol<'a>(number: u64, symbols: &[&'a str]) -> Result1<&'a str> {
     let at = usize::try_from(number).ok();
     let found = at.and_then(|at| symbols.get(at)).copied();
-    // Who has no symbols at all has no strings to name either.
+    // A request without symbols can't name strings.
     found
         .or((number == 0).then_some(""))
         .ok_or(ReadError::Malformed("a reference beyond the symbols"))

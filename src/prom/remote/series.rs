@@ -1,4 +1,4 @@
-//! A series on its way out: labels that are made once, samples in the order of their time.
+//! An outgoing series: labels that are made once, and samples in the order of their time.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) type Label = (Arc<str>, Arc<str>);
 
 pub(crate) use crate::prom::model::NAME;
 
-/// What tells a series from all others.
+/// The identity of a series.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// In the order of their names, `__name__` among them; neither names nor values are empty.
@@ -23,7 +23,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// From labels in any order, no name twice, no value empty.
+    /// Creates an identity from labels in any order, without duplicate names or empty values.
     pub(crate) fn new(labels: impl IntoIterator<Item = Label>) -> Self {
         let mut labels: Box<[Label]> = labels.into_iter().collect();
         labels.sort_by(|a, b| a.0.cmp(&b.0));
@@ -58,7 +58,7 @@ impl Hash for Identity {
     }
 }
 
-/// What a metric is, each at its number in both messages.
+/// The kinds of metrics, by their numbers in both messages.
 const KINDS: [Kind; 8] = [
     Kind::Unknown,
     Kind::Counter,
@@ -76,7 +76,7 @@ pub(super) fn numbered(number: u64) -> Kind {
     KINDS.get(at).copied().unwrap_or_default()
 }
 
-/// Its number.
+/// The number of a kind.
 pub(super) fn number(kind: Kind) -> u64 {
     KINDS.iter().position(|known| *known == kind).unwrap_or_default() as u64
 }
@@ -86,7 +86,7 @@ pub(super) fn named(name: &str) -> Option<Kind> {
     KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
-/// What is said of a metric rather than of a series.
+/// The metadata of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Family {
     pub(crate) name: Arc<str>,
@@ -102,7 +102,7 @@ pub(crate) struct Sample {
     /// Since when a counter counts; 0 = not said.
     pub(crate) start: i64,
     pub(crate) value: f64,
-    /// Which point it is of, for the books.
+    /// The index of its point, for the item counts.
     pub(crate) point: u32,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Nothing yet.
+    /// A series without samples.
     pub(crate) fn new(identity: Arc<Identity>, family: Arc<Family>) -> Self {
         Self {
             identity,
@@ -138,7 +138,7 @@ impl Series {
         }
     }
 
-    /// How many bytes it takes in a request, about; at least what it does.
+    /// An upper estimate of its size in a request, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         /// Tags, lengths, references, metadata.
         const FRAME: usize = 32;
@@ -172,7 +172,7 @@ impl Series {
 /// Series that belong together: all of the points that made any of them. They go into one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// The same for every series that could ever have one of these names and labels.
+    /// A hash that is equal for all series that may share one of these names and labels.
     pub(crate) hash: u64,
     /// Points that are in it.
     pub(crate) points: usize,
@@ -180,7 +180,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// How many bytes it takes in a request, about; at least what it does.
+    /// An upper estimate of its size in a request, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.series.iter().map(Series::bytes).sum()
     }

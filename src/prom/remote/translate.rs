@@ -30,16 +30,16 @@ use crate::prom::name::{Naming, Spelling};
 use crate::prom::render::exemplar;
 use say::{counts, told};
 
-/// How points are translated.
+/// The settings of the translation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// How names are made.
+    /// The rules for making names.
     pub(crate) naming: Naming,
-    /// What becomes a label besides a point's own attributes.
+    /// The sources of labels besides a point's own attributes.
     pub(crate) sources: LabelSources,
     /// Labels of every series that has none of that name.
     pub(crate) external: Vec<(String, String)>,
-    /// Whether resources are told by `target_info`.
+    /// Whether `target_info` describes resources.
     pub(crate) target_info: bool,
     /// Histograms with explicit bounds become native ones with custom buckets.
     pub(crate) custom_buckets: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Settings {
 /// Translates batches, one after another.
 pub(crate) struct Translator {
     settings: Settings,
-    /// Whose limit bounds what is kept.
+    /// The account whose limit bounds the cache.
     memory: Arc<Account>,
     state: Mutex<State>,
 }
@@ -56,18 +56,18 @@ pub(crate) struct Translator {
 #[derive(Default)]
 struct State {
     cache: Cache,
-    /// Which runs there are of each series, by its name and labels: several streams may come to one.
+    /// The runs of each series, by its name and labels. Several streams may share one series.
     starts: Runs,
-    /// When a resource was last told, in milliseconds, by job and instance.
+    /// The last `target_info` of a resource in milliseconds, by job and instance.
     targets: HashMap<Key, (Arc<Identity>, i64)>,
 }
 
-/// What batches become.
+/// The translation of batches.
 #[derive(Debug, Default)]
 pub(crate) struct Translation {
-    /// What goes out. All points of a group go together or not at all.
+    /// The outgoing groups. All points of a group are sent together or not at all.
     pub(crate) groups: Vec<Group>,
-    /// What does not: why, how many points, and more about the first.
+    /// The dropped points: the reason, their number, and details about the first one.
     pub(crate) dropped: Vec<(Reason, usize, String)>,
     /// Metrics of series of which two runs were found to be alive.
     pub(crate) colliding: Vec<Arc<str>>,
@@ -75,11 +75,11 @@ pub(crate) struct Translation {
     pub(crate) evicted: usize,
 }
 
-/// A resource is written again after so long.
+/// The interval between two descriptions of a resource, in milliseconds.
 const TARGET_INTERVAL_MS: i64 = 15_000;
-/// Who says so has a clock that was wrong.
+/// A description further ahead than this comes from a wrong clock. In milliseconds.
 const TARGET_PATIENCE_MS: i64 = 600_000;
-/// Resources that are remembered as told; beyond, all are told again.
+/// The most resources that are remembered as described. Beyond it, all are described again.
 const MAX_TARGETS: usize = 100_000;
 
 impl Translator {
@@ -91,7 +91,7 @@ impl Translator {
         }
     }
 
-    /// The same; what is kept of series is bounded by the limit of this account.
+    /// Bounds the cache by the limit of this account.
     pub(crate) fn within(self, memory: Arc<Account>) -> Self {
         Self { memory, ..self }
     }
@@ -118,7 +118,7 @@ impl Translator {
     }
 }
 
-/// What a series is given by a point.
+/// The contribution of a point to a series.
 enum Said {
     Number(f64),
     Native(Box<Native>),
@@ -127,26 +127,26 @@ enum Said {
 /// Batches under translation.
 struct Building<'a> {
     settings: &'a Settings,
-    /// What the cache may weigh.
+    /// The most bytes of the cache.
     most: usize,
     /// Later points say nothing of collisions.
     latest: UnixNanos,
     state: &'a mut State,
-    /// Where a group stands, by its hash.
+    /// The index of a group, by its hash.
     index: HashMap<u64, usize, foldhash::fast::RandomState>,
-    /// Resources to be told and when they were last seen, and where they stand by job and instance.
+    /// Resources to describe with their last use, and their index by job and instance.
     targets: Vec<(Arc<Target>, i64)>,
     target_index: HashMap<Key, usize, foldhash::fast::RandomState>,
     points: u32,
-    /// Of the current point: the series, what it is given, and the bound below which its exemplars are.
+    /// The series of the current point, the contribution to each, and the upper bound of its exemplars.
     parts: Vec<(Arc<Identity>, Said, f64)>,
     out: Translation,
 }
 
-/// How a resource is written.
+/// The encoded form of a resource.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// Of job and instance.
+    /// The key of job and instance.
     key: Key,
     group: u64,
     identity: Arc<Identity>,
@@ -168,7 +168,7 @@ impl Building<'_> {
 
     fn encoded(&mut self, encoded: &Encoded) {
         let before = self.seen();
-        // What can't be read ends the walk.
+        // Unreadable data ends the walk.
         let _ = wire::points::visit(encoded, self);
         let unread = encoded.items().saturating_sub(self.seen() - before);
         self.drop_points(Reason::Invalid, unread, || "it can't be read".to_owned());
@@ -272,7 +272,7 @@ impl Building<'_> {
         }
     }
 
-    /// Notes that a resource was seen.
+    /// Records the use of a resource.
     fn tell(&mut self, target: Arc<Target>, time: i64) {
         let new = self.targets.len();
         let at = *self.target_index.entry(target.key).or_insert(new);
@@ -368,7 +368,7 @@ fn group_of<'g>(
     &mut groups[at]
 }
 
-/// The series in a group; that of the last point stands most likely at the same place.
+/// The series in a group. The series of the last point most likely has the same index.
 fn series_of<'g>(
     group: &'g mut Group,
     at: usize,
@@ -387,8 +387,8 @@ fn series_of<'g>(
     &mut group.series[at]
 }
 
-/// Puts the samples of every series in the order of their time. Of two at one time the later one stays, and the point
-/// that the other is of goes as a whole. How many points went.
+/// Sorts the samples of every series by time. Of two equal times the later sample stays, and the point of the
+/// other is removed completely. Returns the number of removed points.
 fn order(group: &mut Group) -> usize {
     let mut lost: Vec<u32> = Vec::new();
     for series in &mut group.series {

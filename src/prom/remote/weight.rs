@@ -1,5 +1,5 @@
-//! What a request takes once it is read. It is weighed before anything of it is copied: a reference to a symbol has a
-//! byte or two, the symbol may have as many as the request.
+//! The memory of a decoded request. It is estimated before anything is copied: a reference to a symbol has a byte
+//! or two, but the symbol may be as long as the request.
 
 use super::Version;
 use crate::batch::wire::proto::{Field, Fields, WireType, varint};
@@ -7,25 +7,25 @@ use crate::prom::model::{MAX_LABELS, MAX_TEXT_BYTES};
 
 /// A sample, histogram or exemplar until the pipelines have it: a point, and its place in a list that grows.
 const PART: usize = 256;
-/// A bucket as it is read and as it is kept, in lists that grow.
+/// The bytes of a bucket in the growing lists of the reader and of the value.
 const BUCKET: usize = 24;
 /// An exemplar may have a label for every two bytes.
 const EXEMPLAR_BYTE: usize = 16;
 /// A reference to a symbol, in a list that grows: the old one and the new one, until it is copied.
 const SYMBOL: usize = 48;
-/// How often a text is there: as labels are put in order, and as attributes.
+/// The copies of a text: in the sorted labels, and in the attributes.
 const COPIES: usize = 2;
 /// A name or value among labels and attributes, besides its text.
 const STRING: usize = 32;
 
-/// What the strings of a series come to.
+/// The size of the strings of a series.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     /// Bytes of all of them: labels, help, unit, the labels of exemplars.
     pub(crate) text: usize,
-    /// Of the series.
+    /// The labels of the series.
     pub(crate) labels: usize,
-    /// Of the exemplar that has the most.
+    /// The labels of the exemplar with the most.
     pub(crate) exemplar_labels: usize,
 }
 
@@ -37,7 +37,7 @@ impl Extent {
 }
 
 impl Version {
-    /// What it takes to look symbols up, in bytes, at most.
+    /// The most bytes of the symbol index.
     pub(crate) fn index_weight(self, request: &[u8]) -> usize {
         match self {
             Self::One => 0,
@@ -45,8 +45,8 @@ impl Version {
         }
     }
 
-    /// What a request takes once it is read, in bytes, at most; [`Self::index_weight`] is a part of it, and is needed now.
-    /// A byte of a histogram may be a bucket, and two of an exemplar a label.
+    /// The most bytes of the decoded request. It includes [`Self::index_weight`], which is needed at once. A byte
+    /// of a histogram may be a bucket, and two bytes of an exemplar may be a label.
     pub(crate) fn weight(self, request: &[u8]) -> usize {
         let (series, exemplars, histograms) = match self {
             Self::One => (1, 3, 4),
@@ -86,7 +86,7 @@ impl Version {
                     _ => PART,
                 });
             }
-            // What has more is cut out.
+            // A longer series is removed.
             let (text, labels) = (extent.text.min(MAX_TEXT_BYTES), labels.min(2 * MAX_LABELS));
             weight = weight.saturating_add(text * COPIES + labels * STRING);
         }

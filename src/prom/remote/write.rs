@@ -21,7 +21,7 @@ pub(crate) fn encode<'a>(
     }
 }
 
-/// As it goes over the wire: a block of snappy.
+/// The compressed request: a snappy block.
 pub(crate) fn compress(request: &[u8]) -> Result<Vec<u8>, snap::Error> {
     snap::raw::Encoder::new().compress_vec(request)
 }
@@ -210,7 +210,7 @@ impl Encoder {
         }
     }
 
-    /// A message within: written at once behind a length of one byte, which is made longer where it has to be.
+    /// A nested message, written after a length of one byte, which grows if necessary.
     fn message(&mut self, field: u8, inside: impl FnOnce(&mut Self)) {
         self.tag(field, BYTES);
         let at = self.bytes.len();

@@ -1,22 +1,22 @@
-//! The numbers of a table as they were at one moment, read once in the order in which they stand.
+//! The numbers of a table at one moment, read once in the order of the table.
 //!
-//! An exposition is ordered by family, a table by arrival: to read the table in the order of the exposition costs a lock
-//! and a miss of every cache for each series.
+//! An exposition is ordered by family, a table by arrival. Reading the table in the order of the exposition would
+//! cost a lock and a miss of every cache for each series.
 
 use tidegate_engine::{Number, Table, Value};
 
 use super::encoder::Times;
 
-/// What a series is.
+/// The kind of a series.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cell {
-    /// Not there, or another one.
+    /// The series is gone or replaced.
     Gone,
     /// There, without a value.
     Hidden,
-    /// A number, with its times where they are wanted.
+    /// A number, with its times if they are needed.
     Number(Number, Times),
-    /// Something that must be read where it is.
+    /// A value that must be read in the table.
     Complex,
 }
 
@@ -44,12 +44,12 @@ enum Tag {
 #[derive(Debug, Default)]
 pub(super) struct Column {
     slots: Vec<Slot>,
-    /// None where nobody wants them.
+    /// Empty if the times are not needed.
     times: Vec<Times>,
 }
 
 impl Column {
-    /// Reads a table: with times, and with exemplars, which are no numbers, where the format has them.
+    /// Reads a table. Times and exemplars, which are no numbers, are included if the format has them.
     pub(super) fn read(table: &Table, with_times: bool, with_exemplars: bool) -> Self {
         let mut column = Self::default();
         let room = table.len() + table.len() / 64;
@@ -83,7 +83,7 @@ impl Column {
         column
     }
 
-    /// What is at this place.
+    /// The cell at this place.
     #[inline]
     pub(super) fn at(&self, place: u64) -> Cell {
         let at = place as u32 as usize;

@@ -1,4 +1,4 @@
-//! What is left out of an exposition, and why.
+//! The series that an exposition omits, and the reasons.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 
 use tidegate_engine::{Key, Series, UnixNanos};
 
-/// What keeps a series out of an exposition.
+/// The reason why an exposition omits a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeftOut {
-    /// Its metric's name is another metric's, of another type.
+    /// A metric of another type has the name.
     TypeClash,
     /// Another owner has a series of the same name and labels.
     DuplicateIdentity,
-    /// The same owner has, of another resource or scope.
+    /// The same owner has a series with this identity, of another resource or scope.
     AmbiguousIdentity,
     /// A series that the exporter says of a target, whose name is a metric's.
     TargetInfo,
-    /// Nothing of its metric's name can be exposed.
+    /// The metric's name has no exposable part.
     Nameless,
-    /// Its metric is a sum of which nobody knows what it means.
+    /// The metric is a sum of unknown temporality.
     NoTemporality,
-    /// There is no room for more labels.
+    /// The label storage is full.
     LabelsFull,
     /// The format has no word for its value.
     UnrepresentableValue,
 }
 
 impl LeftOut {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::TypeClash,
         Self::DuplicateIdentity,
@@ -40,7 +40,7 @@ impl LeftOut {
         Self::UnrepresentableValue,
     ];
 
-    /// As counters call it.
+    /// The label value of the reason.
     pub fn name(self) -> &'static str {
         match self {
             Self::TypeClash => "type_clash",
@@ -55,23 +55,23 @@ impl LeftOut {
     }
 }
 
-/// How many series are left out, by the number of the reason.
+/// The number of omitted series, by the number of the reason.
 pub type Counts = [u64; LeftOut::ALL.len()];
 
 /// Series that can't be exposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What kind of conflict it is.
+    /// The kind of conflict.
     pub reason: LeftOut,
     /// The metric that is left out.
     pub metric: Arc<str>,
-    /// Who sends it.
+    /// The sender of the omitted series.
     pub owner: Arc<str>,
-    /// Who sends what it collides with; none where that is nobody, or the same.
+    /// The sender of the series that it collides with; `None`: nobody, or the same one.
     pub rival: Option<Arc<str>>,
-    /// Why, with the owner of what it collides with.
+    /// The reason, with the owner of the rival series.
     pub why: String,
-    /// How many of its series.
+    /// The number of its series.
     pub series: u64,
     /// Since when.
     pub since: UnixNanos,
@@ -82,9 +82,9 @@ pub struct Conflict {
 pub struct Difference {
     /// The family.
     pub family: Box<str>,
-    /// Who sends what is described otherwise.
+    /// The sender of the differing metadata.
     pub owner: Arc<str>,
-    /// Whose words are shown.
+    /// The sender of the shown metadata.
     pub shown: Arc<str>,
     /// In what they differ.
     pub what: &'static str,
@@ -92,7 +92,7 @@ pub struct Difference {
     pub since: UnixNanos,
 }
 
-/// Why a metric has no family.
+/// The reason why a metric has no family.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Taken {
     /// There is nothing it could be called, or it is nothing that could be.
@@ -106,16 +106,16 @@ pub(super) enum Taken {
     },
 }
 
-/// Why a series is left out.
+/// The reason why a series is omitted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// Its metric has no family.
+    /// The metric has no family.
     Family(Arc<Taken>),
     /// This other owner has a living series of the same name and labels. The attributes in which they differ follow.
     Rival(Arc<str>, Arc<str>),
-    /// The same owner has.
+    /// The same owner has the place.
     Twin(Arc<str>),
-    /// There is no room for its labels.
+    /// The label storage is full.
     Full,
 }
 
@@ -132,7 +132,7 @@ impl Why {
         }
     }
 
-    /// Whose place it is.
+    /// The owner of the place.
     fn rival(&self) -> Option<Arc<str>> {
         match self {
             Self::Rival(owner, _) => Some(owner.clone()),
@@ -194,7 +194,7 @@ fn tell_apart(f: &mut fmt::Formatter<'_>, differ: &str, cure: &str) -> fmt::Resu
     }
 }
 
-/// Who sends what the gateway says by itself.
+/// The owner of the gateway's own series.
 const OWN: &str = "the exporter itself";
 
 /// A series that is left out.
@@ -207,13 +207,13 @@ pub(super) struct Refused {
     pub(super) why: Why,
     /// Since when it collides with what lives.
     pub(super) since: UnixNanos,
-    /// The place that it wants, where another series has it.
+    /// The contested place, if another series has it.
     pub(super) contest: Option<Key>,
     /// The series that has the place.
     pub(super) rival: Option<(u16, u64)>,
-    /// It reports beside what has its place. What does not is superseded, and collides with nobody.
+    /// Whether it reports beside the owner of its place. Otherwise it is superseded, and collides with nobody.
     pub(super) is_alive: bool,
-    /// Whether it was told that it is left out.
+    /// Whether the omission is reported.
     pub(super) is_told: bool,
 }
 
@@ -223,23 +223,23 @@ impl Refused {
     }
 }
 
-/// Series that are looked at again on one page, so that no page takes long for them.
+/// The most series that one page checks again, so that no page takes long for them.
 const RETRIES: usize = 4096;
 
 /// All series that are left out now.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     refused: VecDeque<Refused>,
-    /// How many of them.
+    /// Their numbers by reason.
     counts: Counts,
-    /// How many of them, from the front, are to be tried again because something has ended.
+    /// The number of them, from the front, to try again because a series has ended.
     to_try: usize,
-    /// The targets, where a metric has the name of what is said of them.
+    /// The targets, if a metric has the name of their family.
     targets: Option<Conflict>,
     untold: Untold,
 }
 
-/// What has been left out for the first time, and nobody has been told yet: by metric, owner and reason.
+/// Unreported first omissions, by metric, owner and reason.
 #[derive(Debug, Default)]
 struct Untold {
     list: Vec<Conflict>,
@@ -268,7 +268,7 @@ impl Conflicts {
         self.refused.push_back(refused);
     }
 
-    /// Notes that so many series of what is left out were not before.
+    /// Adds `series` newly omitted series.
     pub(super) fn tell(&mut self, conflict: &Conflict, series: u64) {
         let key = (conflict.metric.clone(), conflict.owner.clone(), conflict.reason);
         self.untold.add(key, series, || Conflict {
@@ -300,7 +300,7 @@ impl Conflicts {
         some.map(|(at, refused)| (refused, at < to_try)).collect()
     }
 
-    /// Those of these that are left out.
+    /// Removes and returns those that are omitted.
     pub(super) fn take_those(&mut self, members: &BTreeSet<(u16, u64)>) -> Vec<(Refused, bool)> {
         let all = std::mem::take(&mut self.refused).into_iter();
         let is_one = |refused: &Refused| members.contains(&(refused.source, refused.place));
@@ -326,7 +326,7 @@ impl Conflicts {
         self.targets = None;
     }
 
-    /// So many targets are left out: another metric has the name.
+    /// Omits the targets, because another metric has the name.
     pub(super) fn hide_targets(&mut self, name: String, taken: Taken, series: u64, now: UnixNanos) {
         let before = self.targets.take();
         let why = Why::Family(Arc::new(taken));
@@ -346,19 +346,19 @@ impl Conflicts {
         self.targets = (series > 0).then_some(conflict);
     }
 
-    /// What was left out for the first time since the last call, by metric, owner and reason.
+    /// The first omissions since the last call, by metric, owner and reason.
     pub(super) fn take_untold(&mut self) -> Vec<Conflict> {
         std::mem::take(&mut self.untold).list
     }
 
-    /// How many series are left out now.
+    /// The number of currently omitted series.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.counts;
         counts[LeftOut::TargetInfo as usize] += self.targets.as_ref().map_or(0, |targets| targets.series);
         counts
     }
 
-    /// What is left out now, by metric, owner and reason.
+    /// The currently omitted series, by metric, owner and reason.
     pub(super) fn now(&self) -> Vec<Conflict> {
         let mut all: BTreeMap<_, (u64, UnixNanos)> = BTreeMap::new();
         for refused in self.refused.iter().filter(|refused| refused.is_alive) {

@@ -33,7 +33,7 @@ pub(super) trait Encoder {
 pub(super) struct Times {
     /// Since when it counts; 0: not known.
     pub(super) start: UnixNanos,
-    /// When it was true.
+    /// The time of the value.
     pub(super) time: UnixNanos,
 }
 
@@ -77,7 +77,7 @@ impl SampleSnapshot {
     }
 }
 
-/// Clones into what is there already, as far as it is of the same kind.
+/// Clones into an existing value, and reuses its memory if the kind is equal.
 fn copy(to: &mut Value, from: &Value) {
     match (to, from) {
         (Value::Histogram(to), Value::Histogram(from)) => {

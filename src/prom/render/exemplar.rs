@@ -1,14 +1,14 @@
-//! Exemplars as the formats can have them.
+//! Exemplars in the forms of the formats.
 
 use tidegate_engine::{AttributeValue, Exemplar};
 
 use crate::prom::labels::Labels;
 use crate::prom::name::{Naming, Spelling};
 
-/// OpenMetrics 1.0: names and values of an exemplar's labels have at most so many characters together.
+/// OpenMetrics 1.0: the most characters of the names and values of an exemplar's labels.
 const ROOM: usize = 128;
 
-/// What it was; `None`: it says nothing.
+/// The value; `None`: it has none.
 pub(crate) fn value(exemplar: &Exemplar) -> Option<f64> {
     match exemplar.value {
         AttributeValue::Int(number) => Some(number as f64),
@@ -32,7 +32,7 @@ pub(super) fn within(exemplars: &[Exemplar], below: f64, bound: f64) -> Option<&
         .max_by_key(|exemplar| exemplar.time)
 }
 
-/// Its labels: trace and span first, attributes while there is room.
+/// The labels: trace and span first, then attributes that fit.
 pub(crate) fn labels(
     exemplar: &Exemplar,
     naming: &Naming,

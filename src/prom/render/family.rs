@@ -16,37 +16,37 @@ use crate::prom::name::{Naming, Spelling};
 /// All series of one name and type.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// As text has it: escaped where it must stand in quotes.
+    /// The name in text format, escaped if it must be quoted.
     pub(super) name: Box<str>,
-    /// Its name must stand in quotes, within the braces.
+    /// Whether the name must be quoted, within the braces.
     pub(super) is_quoted: bool,
     pub(super) of_type: Type,
-    /// Who sent the first series, or another one that is there where he has gone.
+    /// The sender of the first series, or of another one after it has gone.
     pub(super) owner: Arc<str>,
-    /// Of the first series: HELP and UNIT.
+    /// The metric of the first series, for HELP and UNIT.
     pub(super) metric: Arc<Metric>,
     pub(super) series: Records,
     pub(super) omitted: Omitted,
-    /// What it took on the last page.
+    /// Its size on the last page, in bytes.
     pub(super) size: usize,
 }
 
 /// Counts the series of a family whose value the format can't represent.
 #[derive(Debug, Default)]
 pub(super) struct Omitted {
-    /// How many there were on the last page.
+    /// The number of series on the last page.
     pub(super) series: u32,
-    /// How many more than on any page before.
+    /// The increase over the largest earlier page.
     more: u32,
     most: u32,
     /// Since when there are such, or none.
     since: UnixNanos,
-    /// Where the last of them is from.
+    /// The source of the last series.
     pub(super) source: u16,
 }
 
 impl Omitted {
-    /// Notes how many there are on a page.
+    /// Records the number of series on a page.
     pub(super) fn note(&mut self, series: u32, now: UnixNanos) {
         if (self.series == 0) != (series == 0) {
             self.since = now;
@@ -56,8 +56,8 @@ impl Omitted {
         self.most += self.more;
     }
 
-    /// How many were counted on the last page for the first time. A series has no number of its own here, so they are
-    /// taken for the same as long as they are not more.
+    /// The number of series that the last page counted for the first time. Series have no identity here, so they
+    /// count as the same unless their number grows.
     pub(super) fn take_more(&mut self) -> u64 {
         std::mem::take(&mut self.more).into()
     }
@@ -79,7 +79,7 @@ impl Family {
         }
     }
 
-    /// Names somebody who has a series, if the one who is named has none any more.
+    /// Replaces the owner by one with a series, if the owner has none any more.
     pub(super) fn find_owner(&mut self, owner_of: impl Fn(&Record) -> Arc<str>) {
         let mut owners = self.series.iter().map(owner_of);
         let Some(first) = owners.next() else { return };
@@ -101,7 +101,7 @@ impl Family {
         }
     }
 
-    /// The family of targets, which is no metric of anybody.
+    /// The family of targets, which belongs to no metric.
     pub(super) fn of_targets(name: String, format: Format) -> (String, Self) {
         let base = name.strip_suffix("_info").filter(|base| !base.is_empty());
         let (name, of_type) = match base.filter(|_| format == Format::OpenMetrics) {
@@ -127,7 +127,7 @@ pub(super) struct Families {
     list: Vec<Option<Family>>,
     free: Vec<u32>,
     names: BTreeMap<Box<str>, u32>,
-    /// What is shown under other words than its own, by family and owner.
+    /// Metrics that are shown with foreign metadata, by family and owner.
     differences: BTreeMap<(Box<str>, Arc<str>), Difference>,
     untold: Vec<Difference>,
 }
@@ -175,7 +175,7 @@ impl Families {
             .filter_map(move |(name, number)| Some((&**name, family(number)?)))
     }
 
-    /// The family of a metric, made when it is new. `Err` where the name is taken by another type.
+    /// The family of a metric, created if it is new. `Err` if another type has the name.
     pub(super) fn of(
         &mut self,
         owner: &Arc<str>,
@@ -224,17 +224,17 @@ impl Families {
         }
     }
 
-    /// What has been found to differ since the last call.
+    /// The differences found since the last call.
     pub(super) fn take_differences(&mut self) -> Vec<Difference> {
         std::mem::take(&mut self.untold)
     }
 
-    /// What differs now.
+    /// The current differences.
     pub(super) fn differences(&self) -> impl Iterator<Item = &Difference> {
         self.differences.values()
     }
 
-    /// What a family of this metric is called, and its type.
+    /// The name of a metric's family, and its type.
     fn name(&self, metric: &Metric) -> Result<(String, Type), (LeftOut, &'static str)> {
         let kind = Type::of(metric, self.format);
         let (of_type, kind) = kind.map_err(|why| (LeftOut::NoTemporality, why))?;
@@ -262,7 +262,7 @@ impl Families {
         })
     }
 
-    /// Who has one of the names that this family would have.
+    /// The owner of one of the names that this family would have.
     pub(super) fn owner_of(&self, name: &str, of_type: Type) -> Option<Taken> {
         let suffixes = of_type.suffixes(self.format).iter();
         let mut names = suffixes
@@ -318,7 +318,7 @@ impl Families {
     }
 }
 
-/// In what a metric's words differ from those that are shown. Who says nothing contradicts nobody.
+/// The difference between a metric's metadata and the shown one. Missing metadata differs from nothing.
 fn difference(shown: &Metric, metric: &Metric) -> Option<&'static str> {
     let differ = |a: &str, b: &str| !b.is_empty() && a != b;
     let help = differ(&shown.description, &metric.description);

@@ -1,21 +1,21 @@
-//! Histograms and summaries as Prometheus has them: running buckets, quantiles in order, exponential histograms as
-//! native ones, and as classic ones where a format has no native form.
+//! Histograms and summaries in Prometheus's form: running buckets, ordered quantiles. Exponential histograms
+//! become native ones, or classic ones if a format has no native form.
 
 use tidegate_engine::{Buckets, ExponentialHistogram, Histogram, Summary};
 
-/// Most buckets that an exponential histogram becomes as a classic one.
+/// The most buckets of an exponential histogram in classic form.
 const MAX_BUCKETS: u64 = 40;
 
 /// Resolutions that native histograms can have.
 const SCALES: std::ops::RangeInclusive<i32> = -4..=8;
 
-/// The width of the zero bucket where nothing is said (specification, "Exponential Histograms").
+/// The default width of the zero bucket (specification, "Exponential Histograms").
 const ZERO_THRESHOLD: f64 = 1e-128;
 
 /// Empty buckets between two populated ones that are written out instead of beginning another span.
 const GAP: i64 = 2;
 
-/// The buckets decide where they say otherwise: `+Inf`, `_count` and the running totals must agree.
+/// The buckets determine the total: `+Inf`, `_count` and the running totals must agree.
 fn total<'a>(count: u64, buckets: impl Iterator<Item = &'a u64>) -> u64 {
     let summed = buckets.fold(0u64, |sum, count| sum.saturating_add(*count));
     if summed == 0 { count } else { summed }
@@ -27,7 +27,7 @@ pub(in crate::prom) fn running(histogram: &Histogram, mut each: impl FnMut(usize
     let (mut running, mut below) = (0u64, f64::NEG_INFINITY);
     for (at, (bound, count)) in histogram.bounds.iter().zip(&histogram.counts).enumerate() {
         running = running.saturating_add(*count);
-        // Bounds must rise and +Inf comes by itself; what is else in a hostile list merges into the next bucket.
+        // Bounds must rise, and `+Inf` is implied. Invalid entries merge into the next bucket.
         if *bound > below && *bound < f64::INFINITY {
             each(at, *bound, running);
             below = *bound;
@@ -36,9 +36,9 @@ pub(in crate::prom) fn running(histogram: &Histogram, mut each: impl FnMut(usize
     total(histogram.count, histogram.counts.iter())
 }
 
-/// As a classic histogram of at most [`MAX_BUCKETS`] buckets: all from the first populated one to the last, as fine as
-/// they fit. Filling one of them changes no bound. Where they don't fit any more, bounds go, and none comes between
-/// those that stay.
+/// The classic form with at most [`MAX_BUCKETS`] buckets, from the first populated one to the last, as fine as
+/// possible. Filling one of them changes no bound. If they no longer fit, bounds are removed, and none is added
+/// between the others.
 pub(in crate::prom) fn classic(histogram: &ExponentialHistogram) -> Histogram {
     let (negative, positive) = (&histogram.negative, &histogram.positive);
     let ranges = [populated(negative), populated(positive)];
@@ -89,7 +89,7 @@ struct Range {
 }
 
 impl Range {
-    /// How many buckets it is where 2^`shift` are one.
+    /// The number of buckets after merging 2^`shift` into one.
     fn width(&self, shift: u32) -> u64 {
         ((self.last >> shift) - (self.first >> shift)).unsigned_abs() + 1
     }
@@ -104,7 +104,7 @@ fn populated(side: &Buckets) -> Option<Range> {
     Some(Range { first, last })
 }
 
-/// Index and count of every bucket of a range where 2^`shift` are one.
+/// The index and count of every bucket of a range, after merging 2^`shift` into one.
 fn coarse(side: &Buckets, range: Option<&Range>, shift: u32) -> Vec<(i64, u64)> {
     let Some(Range { first, last }) = range else {
         return Vec::new();
@@ -297,7 +297,7 @@ mod tests {
             prop_assert!(classic.bounds.len() <= 40);
             prop_assert!(classic.bounds.windows(2).all(|two| two[0] < two[1]), "{classic:?}");
             prop_assert_eq!(classic.counts.iter().sum::<u64>(), histogram.count);
-            // Whatever becomes populated within the range, bounds stay.
+            // The bounds stay, whatever bucket within the range is populated.
             let mut fuller = histogram.clone();
             for side in [&mut fuller.negative, &mut fuller.positive] {
                 if let Some(Range { first, last }) = populated(side) {
@@ -320,7 +320,7 @@ mod tests {
             };
             let mut wrong = Vec::new();
             running(&classic, |_, bound, count| {
-                // Where numbers underflow a bound is no power any more.
+                // With underflow, a bound is no power any more.
                 if bound.abs() > f64::MIN_POSITIVE && count != below(bound) {
                     wrong.push((bound, count, below(bound)));
                 }

@@ -1,9 +1,9 @@
-//! Interns the encoded labels of series: the metrics of an agent have the same labels, so each text is stored
+//! Interns the encoded labels of series. The metrics of an agent have the same labels, so each text is stored
 //! once.
 //!
-//! The texts lie one after the other in one buffer, in the order of their arrival. The number of a text is
-//! its offset in units of [`UNIT`] bytes. When unused texts take more than half of the buffer, a sweep
-//! removes them. A sweep changes the numbers of the others but not their order.
+//! One buffer holds the texts in the order of their arrival. The number of a text is its offset in units of
+//! [`UNIT`] bytes. When unused texts take more than half of the buffer, a sweep removes them. A sweep changes the
+//! numbers of the others but not their order.
 
 use std::hash::BuildHasher;
 
@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 /// The reference count (4 bytes) and the length (4 bytes) of a text.
 const HEADER: usize = 8;
 
-/// Numbers count units of so many bytes, so that 16 GiB have one.
+/// The unit of the numbers in bytes, so that they cover 16 GiB.
 const UNIT: usize = 4;
 
 /// Below this many unused bytes a sweep does not pay.
@@ -30,7 +30,7 @@ pub(super) struct LabelInterner {
     dead: usize,
 }
 
-/// There is no room for more: 16 GiB.
+/// The error of a full buffer: 16 GiB.
 pub(super) struct Full;
 
 impl LabelInterner {
@@ -111,7 +111,7 @@ impl LabelInterner {
     pub(super) fn fit(&mut self) {
         let used = self.bytes.len();
         if self.bytes.capacity() > used + used / 4 {
-            // A copy: what shrinks to more than half stays where it is.
+            // A copy, because a shrink to more than half keeps the allocation.
             let mut fitting = Vec::with_capacity(used + used / 16);
             fitting.extend_from_slice(&self.bytes);
             self.bytes = fitting;
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a map: a text has one number as long as somebody has it, and room comes back.
+        /// Compared with a map: a used text has one number, and unused space is reclaimed.
         #[test]
         fn a_text_is_there_once_as_long_as_somebody_has_it(
             steps in prop::collection::vec((0u32..60, any::<bool>()), 1..400),

@@ -1,4 +1,4 @@
-//! What a metric is for Prometheus, and what that is called in each format.
+//! The Prometheus type of a metric, and its name in each format.
 
 use tidegate_engine::{Data, Metric, Temporality};
 
@@ -6,7 +6,7 @@ use crate::prom::format::Format;
 use crate::prom::model::PROMETHEUS_TYPE;
 use crate::prom::name::Kind;
 
-/// What a TYPE line says.
+/// The type of a TYPE line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::prom) enum Type {
     Counter,
@@ -19,10 +19,9 @@ pub(in crate::prom) enum Type {
 }
 
 impl Type {
-    /// What a metric is, and as what its name is made. Sums and histograms of tables are cumulative.
+    /// The type of a metric, and the kind for its name. Sums and histograms of tables are cumulative.
     ///
-    /// # Errors
-    /// It can't be told in this data model.
+    /// # Errors The data model can't express the metric.
     pub(super) fn of(metric: &Metric, format: Format) -> Result<(Self, Kind), &'static str> {
         let (kind, of_data) = kinds(metric.data)?;
         let before = metric.metadata.get(PROMETHEUS_TYPE);
@@ -38,7 +37,7 @@ impl Type {
         Ok((of_name, kind))
     }
 
-    /// As a TYPE line says it.
+    /// The word in a TYPE line.
     pub(super) fn word(self, format: Format) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -63,8 +62,7 @@ impl Type {
         }
     }
 
-    /// What may stand behind the family's name in the names of its samples. The name itself belongs to the family
-    /// in every case.
+    /// The suffixes of the family's sample names. The name itself always belongs to the family.
     pub(super) fn suffixes(self, format: Format) -> &'static [&'static str] {
         match (self, format) {
             (Self::Counter, Format::OpenMetrics) => &["_total", "_created"],

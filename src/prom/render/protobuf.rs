@@ -1,4 +1,4 @@
-//! The protobuf format: messages of `io.prometheus.client.MetricFamily`, each behind its length.
+//! The protobuf format: messages of `io.prometheus.client.MetricFamily`, each with a length prefix.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
 
@@ -20,16 +20,16 @@ const BYTES: u8 = 2;
 pub(super) struct ProtobufEncoder<'a> {
     page: Vec<u8>,
     style: &'a Style,
-    /// Who named what the family at hand shows.
+    /// The origin of the current family's names.
     spelling: Spelling,
-    /// Where the present family begins, and how many bytes are set aside there for its length.
+    /// The start of the current family, and the bytes reserved there for its length.
     family: (usize, usize),
-    /// Where the series of the present family begin.
+    /// The start of the current family's series.
     series: usize,
-    /// Native histograms of the present family. Prometheus takes all histograms of a message for what its first one is,
-    /// so they stand in a message of their own where the family has classic ones too.
+    /// The native histograms of the current family. Prometheus treats all histograms of a message like the first
+    /// one. So they have a separate message if the family also has classic ones.
     natives: Vec<u8>,
-    /// What is behind the labels of the present series.
+    /// The bytes after the labels of the current series.
     value: Vec<u8>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> ProtobufEncoder<'a> {
         self.page.append(&mut self.natives);
     }
 
-    /// How labels of exemplars are named.
+    /// The naming of exemplar labels.
     fn names(&self) -> Names<'a> {
         (&self.style.naming, self.spelling)
     }
@@ -167,7 +167,7 @@ impl<'a> ProtobufEncoder<'a> {
             push_side(value, 9, &native.negative);
             push_side(value, 12, &native.positive);
             push_time(value, 15, snapshot.times.start);
-            // These must have a time.
+            // Exemplars of native histograms must have a time.
             let timed = snapshot.exemplars.iter().filter(|exemplar| exemplar.time > 0);
             timed.for_each(|exemplar| push_exemplar(value, 16, Some(exemplar), names));
         });
@@ -261,7 +261,7 @@ fn push_labels(page: &mut Vec<u8>, pairs: &[(String, String)]) {
     }
 }
 
-/// How labels of exemplars are named, and who named them.
+/// The naming of exemplar labels, and the origin of the names.
 type Names<'a> = (&'a Naming, Spelling);
 
 fn push_exemplar(page: &mut Vec<u8>, field: u8, exemplar: Option<&Exemplar>, (naming, spelling): Names<'_>) {
@@ -310,7 +310,7 @@ fn push_message(page: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>))
     page.push(0);
     write(page);
     let size = (page.len() - start - 1) as u64;
-    // Most are shorter than 128 bytes; the length of others takes more room.
+    // Most are shorter than 128 bytes; longer ones need more bytes for their length.
     match u8::try_from(size) {
         Ok(size @ 0..128) => {
             if let Some(length) = page.get_mut(start) {

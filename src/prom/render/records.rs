@@ -1,13 +1,13 @@
-//! The series of one family: where each is read, and the text of its labels.
+//! The series of one family: the place of each value, and the text of its labels.
 
 /// One series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Where its value is read, in the source of its origin.
+    /// The place of its value in the source.
     pub(super) place: u64,
     /// Its labels.
     pub(super) text: u32,
-    /// Which table and which target it is of.
+    /// The number of its table and target.
     pub(super) origin: u32,
 }
 
@@ -17,10 +17,10 @@ const _: () = assert!(size_of::<Record>() == 16);
 /// up to its next size, and keep what it was before it grew or shrank.
 const PIECE: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// Series in the order of their texts, none of which comes twice. All families go through the texts in one order, so
-/// that those which share them find them in the caches.
+/// Series in the order of their texts, which are distinct. All families use one order of texts, so that those with
+/// equal texts find them in the caches.
 ///
-/// They stand in pieces, all of which are full but the last; none is empty.
+/// The series are in pieces. All but the last are full, and none is empty.
 #[derive(Debug, Default)]
 pub(super) struct Records(Vec<Vec<Record>>);
 
@@ -29,12 +29,12 @@ impl Records {
         self.0.is_empty()
     }
 
-    /// All of them, in blocks of `size` of which the last of each piece may be shorter.
+    /// All series, in blocks of `size`. The last block of each piece may be shorter.
     pub(super) fn blocks(&self, size: usize) -> impl Iterator<Item = &[Record]> {
         self.0.iter().flat_map(move |piece| piece.chunks(size))
     }
 
-    /// All of them.
+    /// All series.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Record> {
         self.0.iter().flatten()
     }
@@ -60,7 +60,7 @@ impl Records {
         self.0.partition_point(is_before)
     }
 
-    /// Adds a series whose text is behind all others; `false`: it is not.
+    /// Appends a series whose text is after all others; `false`: it is not.
     pub(super) fn push(&mut self, record: Record) -> bool {
         let is_last = self.last_text().is_none_or(|last| last < record.text);
         if is_last {
@@ -77,7 +77,7 @@ impl Records {
             piece.push(record);
             return;
         }
-        // Most families are short, and those that are not have many pieces.
+        // Most families are short, and the others have many pieces.
         let mut piece = Vec::with_capacity(if self.is_empty() { 1 } else { PIECE });
         piece.push(record);
         self.0.push(piece);
@@ -114,7 +114,7 @@ impl Records {
         if let Some(piece) = self.0.last_mut()
             && piece.capacity() > piece.len() + piece.len() / 8
         {
-            // A copy: what shrinks to more than half stays where it is.
+            // A copy, because a shrink to more than half keeps the allocation.
             *piece = piece.to_vec();
         }
         self.0.shrink_to_fit();
@@ -186,7 +186,7 @@ mod tests {
                         model.retain(|record| record.text % part == 0);
                     }
                     Step::Renumber => {
-                        // As few numbers as there are.
+                        // Renumbers with the smallest numbers.
                         let old: Vec<_> = model.iter().map(|record| record.text).collect();
                         let to = |text| old.binary_search(&text).unwrap() as u32;
                         records.renumber(to);

@@ -1,4 +1,4 @@
-//! Registers series: finds their family, interns their labels and puts them in their place.
+//! Registers series: finds their family, interns their labels and inserts them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::prom::format::Format;
 use crate::prom::labels::Labels;
 use crate::prom::name::Spelling;
 
-/// Rounds per look in which owners of places are searched; two are enough unless clocks differ.
+/// The most rounds per look in the search for owners. Two are enough unless clocks differ.
 const MAX_ROUNDS: usize = 4;
 
-/// One pass that registers the series of a look. It borrows the parts of the renderer and ends with `finish`.
+/// A pass that registers the series of a look. It borrows the parts of the renderer and ends with `finish`.
 pub(super) struct SeriesRegistration<'a> {
     pub(super) format: Format,
     pub(super) style: &'a Style,
@@ -44,7 +44,7 @@ pub(super) struct SeriesRegistration<'a> {
 /// Lookups of one pass. Series of one resource or metric come together, so most lookups repeat.
 #[derive(Default)]
 pub(super) struct RegistrationCache {
-    /// Families of metrics, by source and address. Only living metrics are looked up.
+    /// The families of metrics, by source and address. Only living metrics are looked up.
     of_metric: HashMap<(u16, usize), Result<u32, Arc<Taken>>, RandomState>,
     /// Origins of resources, by the same kind of key. The cache holds one reference to each.
     of_resource: HashMap<(u16, usize), u32, RandomState>,
@@ -217,7 +217,7 @@ impl SeriesRegistration<'_> {
         }
     }
 
-    /// What stands for the place of a series of this family and text.
+    /// The key of the place of a series with this family and text.
     fn place_of(&self, family: u32, text: u32) -> Key {
         let name = self.families.get(family).map(|family| &*family.name);
         Key::of_value(&(name, self.interner.get(text)))
@@ -253,7 +253,7 @@ impl SeriesRegistration<'_> {
         self.has_changed = true;
         self.found_owners.remove(&me);
         match glance {
-            // It may come back.
+            // The series may return.
             Glance::Shown(series, _) | Glance::Silent(series) => {
                 let old = New {
                     source: owner.0,
@@ -267,7 +267,7 @@ impl SeriesRegistration<'_> {
         Known::Same
     }
 
-    /// Why a series is left out while `owner` has its place.
+    /// The reason why a series is omitted while `owner` has its place.
     fn rivalry(&mut self, (source, place): Member, own_source: u16, series: &Series) -> Why {
         let differ: Arc<str> = match self.reader.glance(source, place) {
             Glance::Shown(owner, _) | Glance::Silent(owner) => differing(&owner, series).into(),
@@ -329,8 +329,8 @@ impl SeriesRegistration<'_> {
         family
     }
 
-    /// Puts what came late in its place; gives back room that was taken in advance, and names that nobody got. Gives
-    /// whether a place has another owner than before.
+    /// Inserts late series, and releases unused reservations of space and names. Returns whether a place has a new
+    /// owner.
     pub(super) fn finish(mut self) -> bool {
         for (family, late) in std::mem::take(&mut self.cache.late) {
             self.merge(family, late);
@@ -399,10 +399,10 @@ impl SeriesRegistration<'_> {
     }
 }
 
-/// Where a series is: source and place there.
+/// The position of a series: its source, and its place there.
 pub(super) type Member = (u16, u64);
 
-/// How a series is; `None`: it has gone.
+/// The standing of a series; `None`: it has gone.
 fn standing(reader: &mut Reader<'_>, senders: &Senders, member: Member, now: UnixNanos) -> Option<Standing> {
     match reader.glance(member.0, member.1) {
         Glance::Gone => None,
@@ -438,7 +438,7 @@ enum Known {
 
 /// Whether the labels of two series come to the same text.
 fn has_same_labels(one: &Series, other: &Series) -> bool {
-    // Which name is reserved depends on the type.
+    // The reserved names depend on the type.
     let reserves = |series: &Series| match series.metric.data {
         Data::Histogram { .. } | Data::ExponentialHistogram { .. } => 1,
         Data::Summary => 2,

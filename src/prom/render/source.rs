@@ -1,4 +1,4 @@
-//! What a renderer reads: tables, and the composites attached to them.
+//! The sources of a renderer: tables, and their composites.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,9 +19,9 @@ enum Source {
     Table {
         table: Weak<Table>,
         owner: Arc<str>,
-        /// How far its arrivals are known.
+        /// The arrivals that are known.
         arrivals: u64,
-        /// Its version before the last look.
+        /// The version before the last look.
         version: u64,
     },
     Composite {
@@ -31,7 +31,8 @@ enum Source {
     },
 }
 
-/// What a composite showed at the last look, by the address of the series, which is kept here and so stays its own.
+/// The answers of a composite at the last look, by series address. The map keeps the series, so the address stays
+/// valid.
 #[derive(Default)]
 pub(super) struct Answers(HashMap<u64, Answer, RandomState>);
 
@@ -48,7 +49,7 @@ pub(super) struct New {
     pub(super) series: Arc<Series>,
 }
 
-/// How closely sources are looked at.
+/// The depth of a look at sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// New series, and whether anything has changed.
@@ -57,7 +58,7 @@ pub(super) enum Look {
     Values,
 }
 
-/// The changes that a look at the sources has found.
+/// The changes that a look has found.
 #[derive(Default)]
 pub(super) struct SourceChanges {
     /// Sources that are gone: their numbers mean nothing any more.
@@ -121,7 +122,7 @@ impl Sources {
         if self.0.iter().flatten().any(is_known) {
             return;
         }
-        // More would not fit in an origin; nobody has so many tables.
+        // More would not fit in an origin, but nobody has so many tables.
         let is_full = self.0.len() >= usize::from(u16::MAX);
         match self.0.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(make()),
@@ -130,7 +131,7 @@ impl Sources {
         }
     }
 
-    /// Who writes what is read there.
+    /// The owner of a source.
     pub(super) fn owner(&self, number: u16) -> Arc<str> {
         match self.0.get(usize::from(number)) {
             Some(Some(Source::Table { owner, .. } | Source::Composite { owner, .. })) => owner.clone(),
@@ -138,7 +139,7 @@ impl Sources {
         }
     }
 
-    /// What can be read now.
+    /// The sources that are readable now.
     pub(super) fn open(&self) -> Vec<Open<'_>> {
         self.0.iter().map(Open::of).collect()
     }
@@ -154,9 +155,9 @@ impl Source {
                 ..
             } => {
                 let Some(table) = table.upgrade() else { return };
-                // Before the look: what comes during it is seen, or changes the version.
+                // The version before the look, so that later changes are seen or change the version.
                 let latest = table.version();
-                // Nothing is asked of a table that has nothing new and of which no value is wanted.
+                // A table without news is not read, unless values are needed.
                 let seen = if look == Look::Values || table.arrived() != *arrivals {
                     table.arrivals(*arrivals, &mut |place, series| {
                         changes.series.push(New {
@@ -207,7 +208,7 @@ impl Answers {
                 changes.has_changed = true;
             }
         });
-        // What is not shown any more has an older time.
+        // Answers that are no longer shown have an older time.
         self.0.retain(|_, answer| answer.time == now);
         changes.has_changed |= before != shown;
     }
@@ -248,13 +249,13 @@ impl Open<'_> {
     }
 }
 
-/// What a look at one series has come to.
+/// The result of a look at one series.
 pub(super) enum Glance {
     /// No series, or another one.
     Gone,
     /// The series has no value, or has said that it ended.
     Silent(Arc<Series>),
-    /// It has a value.
+    /// The series has a value.
     Shown(Arc<Series>, Times),
 }
 
@@ -298,7 +299,7 @@ impl<'a> Reader<'a> {
         self.sources.get(usize::from(source))?.table()
     }
 
-    /// What is at this place now.
+    /// The current content of this place.
     #[inline]
     pub(super) fn at(&mut self, source: u16, place: u64) -> LookupResult<'_> {
         if self.reader.as_ref().is_none_or(|(open, _)| *open != source) {

@@ -147,7 +147,7 @@ impl TargetTable {
         };
         let identity = (job, instance(resource));
         if let Some(number) = self.by_identity.get(&identity) {
-            // Of several resources with one job and instance the first counts, as long as it lives.
+            // The first resource with a job and instance counts, as long as it lives.
             if let Some(Some(target)) = self.targets.get_mut(*number as usize) {
                 target.add_resource(resource, spelling);
                 target.refresh(liveness, encode);

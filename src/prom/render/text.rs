@@ -1,4 +1,4 @@
-//! The text formats: a line a sample.
+//! The text formats: one line a sample.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
 
@@ -18,23 +18,23 @@ use crate::prom::number::{Sink, push_f64, push_i64, push_u64};
 pub(super) struct TextEncoder<'a> {
     page: Vec<u8>,
     style: &'a Style,
-    /// Who named what the family at hand shows.
+    /// The origin of the current family's names.
     spelling: Spelling,
     format: Format,
     bounds: Bounds,
-    /// What the lines of a bucket have in common.
+    /// The common part of bucket lines.
     bucket: Vec<u8>,
-    /// Of the family's numbers.
+    /// The head of number lines.
     number: Head,
-    /// Of when they began.
+    /// The head of lines about the start.
     created: Head,
 }
 
-/// What stands around the labels of lines that differ in nothing else up to their value. Numbers are most of all lines.
+/// The text around the labels, for lines that are otherwise equal up to their value. Most lines are numbers.
 #[derive(Default)]
 struct Head {
     before: Vec<u8>,
-    /// The whole where there are no labels.
+    /// The whole head without labels.
     bare: Vec<u8>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> TextEncoder<'a> {
         close(&mut self.page, family, labels.is_empty());
     }
 
-    /// What follows the value.
+    /// Writes the text after the value.
     #[inline]
     fn tail(&mut self, time: UnixNanos, exemplar: Option<&Exemplar>) {
         if self.style.timestamps && time > 0 {
@@ -126,7 +126,7 @@ impl<'a> TextEncoder<'a> {
         }
     }
 
-    /// OpenMetrics tells when a counter, histogram or summary began.
+    /// Writes the start of a counter, histogram or summary, for OpenMetrics.
     fn created(&mut self, labels: &[u8], times: Times) {
         if self.is_openmetrics() && self.style.created && times.start > 0 {
             self.created.put(&mut self.page, labels);
@@ -182,7 +182,7 @@ impl<'a> TextEncoder<'a> {
         let exemplar = exemplar::within(&snapshot.exemplars, below, f64::INFINITY);
         self.bucket(usize::MAX, count, snapshot.times.time, exemplar);
         let sum = histogram.sum.filter(|sum| {
-            // OpenMetrics has a sum only where it can't fall.
+            // OpenMetrics has a sum only if it can't fall.
             let is_rising = *sum >= 0.0 && histogram.bounds.first().is_none_or(|bound| *bound >= 0.0);
             !self.is_openmetrics() || is_rising
         });
@@ -313,7 +313,7 @@ impl TextEncoder<'_> {
     }
 }
 
-/// What stands behind the name of a number.
+/// The suffix of a number's name.
 fn number_suffix(family: &Family, format: Format) -> &'static str {
     match (family.of_type, format) {
         (Type::Counter, Format::OpenMetrics) => "_total",
@@ -322,7 +322,7 @@ fn number_suffix(family: &Family, format: Format) -> &'static str {
     }
 }
 
-/// What stands before the labels: `name{`, or `{"name",`; without labels nothing behind the name.
+/// Writes the text before the labels: `name{`, or `{"name",`. Without labels nothing follows the name.
 fn open(page: &mut Vec<u8>, family: &Family, suffix: &str, is_bare: bool) {
     let (before, behind) = match (family.is_quoted, is_bare) {
         (true, true) => ("{\"", "\""),
@@ -335,7 +335,7 @@ fn open(page: &mut Vec<u8>, family: &Family, suffix: &str, is_bare: bool) {
     }
 }
 
-/// What stands behind the labels, or behind a bare name.
+/// Writes the text after the labels, or after a bare name.
 fn close(page: &mut Vec<u8>, family: &Family, is_bare: bool) {
     page.put(if is_bare && !family.is_quoted { " " } else { "} " });
 }

@@ -1,4 +1,4 @@
-//! Writing all series of a page.
+//! Writes all series of a page.
 
 use tidegate_engine::{LookupResult, UnixNanos, Value};
 
@@ -10,8 +10,8 @@ use super::records::Record;
 use super::source::Reader;
 use super::targets::TargetTable;
 
-/// Series that are looked up before the first of them is written: looking up waits for memory, and many can wait at
-/// once.
+/// The number of series that are looked up before the first is written. A lookup waits for memory, and many waits
+/// can overlap.
 const BLOCK: usize = 64;
 
 /// Room that a page has when a series is begun, for all its lines but its labels.
@@ -29,7 +29,7 @@ pub(super) struct Walk<'a> {
     /// The number of this page.
     pub(super) page: u64,
     pub(super) now: UnixNanos,
-    /// Series of the present family that have ended, by where they stand.
+    /// Indexes of the current family's ended series.
     pub(super) gone: Vec<usize>,
     pub(super) has_ended: bool,
 }
@@ -112,7 +112,7 @@ impl Walk<'_> {
         targets: &TargetTable,
     ) -> Option<bool> {
         let source = targets.source(record.origin)?;
-        // It may have ended since it was looked up: then it is found gone the next time.
+        // It may have ended after the lookup. The next page removes it then.
         let is_there = match self.reader.at(source, record.place) {
             LookupResult::Shown(reading) if !matches!(reading.value, Value::NoRecordedValue) => {
                 let has_exemplars = self.with_exemplars && family.of_type.has_exemplars();

@@ -1,4 +1,4 @@
-//! Families: what the metadata lines say, and what a sample of that name is to them.
+//! Families: the content of the metadata lines, and the role of samples in a family.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::prom::model;
 /// Families that are kept whatever happens, besides twice what is seen.
 const SPARE: usize = 1024;
 
-/// A family as it was when a line was resolved. When it changes, the line is looked at again.
+/// The state of a family when a line was resolved. After a change, the line is resolved again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FamilyRef {
     family: u32,
     version: u32,
 }
 
-/// No family. Lines without one are looked at again when there is a new one.
+/// No family. Such lines are resolved again when there is a new family.
 const NONE: u32 = u32::MAX;
 
-/// Whatever families there are.
+/// Independent of families.
 const ANY: u32 = u32::MAX - 1;
 
 impl FamilyRef {
@@ -39,12 +39,12 @@ struct Family {
     kind: MetricType,
     help: Box<str>,
     unit: Box<str>,
-    /// Changes when lines must be looked at again.
+    /// Changes when lines must be resolved again.
     version: u32,
     page: u32,
 }
 
-/// Which sample of a family a name stands for.
+/// The part of a family that a sample belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Number,
@@ -65,7 +65,7 @@ pub(super) struct Named {
     pub(super) suffix: usize,
 }
 
-/// Types, suffixes and what they stand for together.
+/// Types, suffixes, and the parts that they mean together.
 const PARTS: [(MetricType, &str, Part); 22] = [
     (MetricType::Unknown, "", Part::Number),
     (MetricType::Gauge, "", Part::Number),
@@ -82,7 +82,7 @@ const PARTS: [(MetricType, &str, Part); 22] = [
     (MetricType::GaugeHistogram, "_bucket", Part::Bucket),
     (MetricType::GaugeHistogram, "_gsum", Part::Sum),
     (MetricType::GaugeHistogram, "_gcount", Part::Count),
-    // So protobuf has it.
+    // The name in protobuf.
     (MetricType::GaugeHistogram, "_sum", Part::Sum),
     (MetricType::GaugeHistogram, "_count", Part::Count),
     (MetricType::GaugeHistogram, "", Part::Number),
@@ -99,11 +99,11 @@ pub(super) struct Families {
     names: HashMap<Box<str>, u32, RandomState>,
     /// The family of the last metadata line.
     current: Option<u32>,
-    /// How many have ever been added.
+    /// The number of families ever added.
     added: u32,
     /// The version that was given last. None is given twice.
     version: u32,
-    /// Which page it is, and how many families it has.
+    /// The number of the page, and the number of its families.
     page: u32,
     seen: usize,
     /// Metrics that series have, so that series of one metric share it.
@@ -114,7 +114,7 @@ impl Families {
     /// A page has ended.
     pub(super) fn end_page(&mut self) {
         if self.families.len() > 2 * self.seen + SPARE {
-            // Those that are left come again with the next page.
+            // The remaining families return with the next page.
             self.families.clear();
             self.names.clear();
         }
@@ -201,8 +201,8 @@ impl Families {
         at
     }
 
-    /// What a sample of this name is: of the family of the last metadata line if the name fits, or else of the one whose
-    /// name it has, with a suffix or without.
+    /// The role of a sample with this name: in the family of the last metadata line if the name fits. Otherwise in
+    /// the family with this name, with or without a suffix.
     pub(super) fn named(&self, name: &str) -> Named {
         let suffixes = PARTS.iter().map(|(_, suffix, _)| *suffix);
         let bases = suffixes.filter_map(|suffix| self.names.get(name.strip_suffix(suffix)?).copied());

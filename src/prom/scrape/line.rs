@@ -1,4 +1,4 @@
-//! Lines by their bytes, and which came behind which.
+//! Lines by their bytes, and their order.
 
 use std::hash::BuildHasher;
 
@@ -17,16 +17,16 @@ const MAX_AWAY: u32 = 3;
 /// No line.
 const NONE: u32 = u32::MAX;
 
-/// What a line is for.
+/// The role of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// Relabelling dropped it.
     Dropped,
-    /// It is of a kind that OpenTelemetry does not have.
+    /// OpenTelemetry has no such kind.
     Unusable,
-    /// It describes a resource.
+    /// The line describes a resource.
     Info { info: u32 },
-    /// It is part of a series.
+    /// The line is part of a series.
     Part { slot: u32, role: Role },
 }
 
@@ -34,7 +34,7 @@ pub(super) enum What {
 struct Line {
     raw: Box<[u8]>,
     hash: u64,
-    /// The line that came behind it.
+    /// The next line.
     next: u32,
     /// The page that it was on last.
     page: u32,
@@ -55,7 +55,7 @@ pub(super) struct Lines {
     last: u32,
     /// The line that should come now.
     expected: u32,
-    /// How many this page has.
+    /// The number of lines on this page.
     seen: usize,
     /// Bytes of all lines.
     bytes: usize,
@@ -82,12 +82,12 @@ impl Lines {
         self.table.len()
     }
 
-    /// What they take, about.
+    /// The approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.table.len() * (size_of::<Option<Line>>() + 16) + self.bytes
     }
 
-    /// How many bytes they have on a page.
+    /// The bytes of their text on a page.
     pub(super) fn text_bytes(&self) -> usize {
         self.bytes
     }
@@ -101,7 +101,7 @@ impl Lines {
         self.lines.get(at as usize)?.as_ref()
     }
 
-    /// The bytes of the line that should come now; nothing where nobody knows.
+    /// The bytes of the expected next line; empty if unknown.
     #[inline]
     pub(super) fn expected(&self) -> &[u8] {
         self.get(self.expected).map_or(&[], |line| &line.raw)
@@ -118,7 +118,7 @@ impl Lines {
         self.table.find(hash, is_it).copied()
     }
 
-    /// Notes what a line is for, whether it is new or not.
+    /// Sets the role of a new or known line.
     pub(super) fn put(&mut self, raw: &[u8], family: FamilyRef, what: What) -> u32 {
         if let Some(at) = self.find(raw) {
             if let Some(Some(line)) = self.lines.get_mut(at as usize) {
@@ -162,7 +162,7 @@ impl Lines {
         self.get(at).map_or(What::Unusable, |line| line.what)
     }
 
-    /// The line is on this page, behind the one before. Whether it has been on it already.
+    /// Marks a line as seen on this page, after the previous one. Returns whether it was already seen there.
     #[inline]
     pub(super) fn see(&mut self, at: u32, page: u32) -> bool {
         match self.lines.get_mut(self.last as usize) {
@@ -180,7 +180,7 @@ impl Lines {
         is_again
     }
 
-    /// Whether so many lines have not been seen that it is worth looking for them.
+    /// Whether enough lines are unseen to search for them.
     pub(super) fn is_crowded(&self) -> bool {
         self.table.len() > 2 * self.seen + SPARE
     }

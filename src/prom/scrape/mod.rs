@@ -1,15 +1,14 @@
-//! Decodes a scraped page straight to points, without building families on the way.
+//! Decodes a scraped page directly to points, without intermediate families.
 //!
-//! A [`ScrapeDecoder`] keeps the state of one target. It knows a line by the bytes of its name and labels, as
-//! they stand on the page. The first time it parses and relabels them, and resolves them to a series and
-//! their role in it (a number, a bucket, a sum, ...). Later a line costs one store, and one comparison with
-//! its successor of last time. At the end of the page the values become points in the order of the page.
+//! A [`ScrapeDecoder`] keeps the state of one target. It knows a line by the bytes of its name and labels on the
+//! page. It parses and relabels a new line, and resolves it to a series and a role in it (a number, a bucket, a
+//! sum, ...). Later the line costs one store, and one comparison with the successor of the previous line. At the
+//! end of the page the values become points in the order of the page.
 //!
-//! A page counts as a whole or not at all, as in Prometheus. If [`ScrapeDecoder::page`] fails, nothing of the
-//! page is kept, and the caller calls [`ScrapeDecoder::end`] to end the target's series.
+//! A page counts as a whole or not at all, as in Prometheus. If [`ScrapeDecoder::page`] fails, nothing of the page
+//! is kept, and the caller calls [`ScrapeDecoder::end`] to end the target's series.
 //!
-//! A series that is missing from the page ends with a point without a value. Lines that stay away are
-//! forgotten.
+//! A series that is missing from the page ends with a point without a value. Missing lines are forgotten.
 
 mod family;
 mod line;
@@ -33,20 +32,20 @@ use resource::Resources;
 use series::{Role, Slots, Stamp};
 pub use settings::{Counts, Failed, Failure, Settings, Target};
 
-/// How far ahead of the scrape a sample may be, as in Prometheus.
+/// The most that a sample's time may exceed the scrape's time, as in Prometheus. In nanoseconds.
 const MAX_AHEAD: UnixNanos = 10 * 60 * 1_000_000_000;
 
 /// Decodes the pages of one target, and keeps the target's lines and series between them.
 pub struct ScrapeDecoder {
     settings: Settings,
     target: Box<dyn Target>,
-    /// How the last page was written.
+    /// The format of the last page.
     format: Option<Format>,
     lines: Lines,
     slots: Slots,
     families: Families,
     resources: Resources,
-    /// How many pages there were: what this one has touched bears its number.
+    /// The number of pages. Parts of the current page have its number.
     page: u32,
     /// The labels of a new line, and attributes made of them.
     labels: Labels,
@@ -78,7 +77,7 @@ impl ScrapeDecoder {
         }
     }
 
-    /// How many lines are known.
+    /// The number of known lines.
     pub fn known_lines(&self) -> usize {
         self.lines.len()
     }
@@ -114,14 +113,14 @@ impl ScrapeDecoder {
         self.page = self.page.wrapping_add(1);
         let is_other = self.format.replace(format) != Some(format);
         if is_other {
-            // What is a sound line in one format may be none in another.
+            // A valid line of one format may be invalid in another.
             self.lines = Lines::default();
         }
         self.lines.begin();
         self.slots.begin();
         self.resources.begin();
         let mut counts = Counts::default();
-        // Without a byte there is not even a format, and nothing that could be missing at the end.
+        // An empty page has no format, and can't miss its end.
         let outcome = if page.is_empty() {
             Ok(())
         } else {
@@ -226,9 +225,9 @@ impl ScrapeDecoder {
         Ok(())
     }
 
-    /// Where a sample goes and when it was; nothing where it goes nowhere, which has been counted.
+    /// The position and time of a sample; `None`: it is dropped and counted.
     ///
-    /// `native` is the kind of data of a native histogram, where it is one.
+    /// `native` is the kind of data of a native histogram, if it is one.
     #[inline]
     fn place(
         &mut self,

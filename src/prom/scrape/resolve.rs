@@ -1,4 +1,4 @@
-//! A line that is not known: its labels, whether it is kept, and what it is for.
+//! Resolves an unknown line: its labels, whether it is kept, and its role.
 
 use tidegate_engine::{Data, Series};
 use tidegate_exposition::{self as exposition, parse_float};
@@ -30,7 +30,7 @@ impl ScrapeDecoder {
         Ok(self.lines.put(series.raw(), family, what))
     }
 
-    /// The labels of a line as it is kept; nothing where it is not.
+    /// The labels of a line after relabelling; `None`: it is dropped.
     pub(super) fn labelled(&mut self, series: &exposition::Series<'_>) -> Result<Option<LabelSet>, Failure> {
         self.settings.check_length(series.raw().len())?;
         series.labels(&mut self.labels)?;
@@ -147,9 +147,9 @@ impl ScrapeDecoder {
     }
 }
 
-/// Bytes that stand for a series: its kind, its metric's name, its labels but `own`.
+/// The key bytes of a series: its kind, its metric's name, its labels except `own`.
 fn key(labels: &LabelSet, metric: &tidegate_engine::Metric, shape: Shape, own: &str) -> Vec<u8> {
-    /// It is in no UTF-8.
+    /// This byte does not occur in UTF-8.
     const SEPARATOR: u8 = u8::MAX;
     let kind = metric.metadata.encoded();
     let mut key = Vec::with_capacity(128);

@@ -12,7 +12,7 @@ struct Entry {
     resource: Arc<Resource>,
     /// Changes with the resource. 0 before the end of the first page, when there is none.
     version: u32,
-    /// What `target_info` said when the resource was made.
+    /// The `target_info` of the resource at its creation.
     info: Option<Attributes>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Resources {
 const NONE: u32 = u32::MAX;
 
 impl Resources {
-    /// How many lines of `target_info` are known.
+    /// The number of known `target_info` lines.
     #[cfg(test)]
     pub(super) fn infos(&self) -> usize {
         self.infos.len() - self.free_infos.len()
@@ -109,7 +109,7 @@ impl Resources {
         std::mem::swap(&mut self.seen, &mut self.last);
         let mut infos: HashMap<u32, &Attributes> = HashMap::new();
         for info in self.last.iter().filter_map(|at| self.infos.get(*at as usize)) {
-            // Of two lines for one resource the first counts.
+            // The first of two lines for one resource counts.
             infos.entry(info.resource).or_insert(&info.attributes);
         }
         for ((job, instance), at) in &self.names {
@@ -158,7 +158,7 @@ impl Resources {
     }
 }
 
-/// Puts something in a free place, or behind the others.
+/// Puts an item into a free slot, or at the end.
 fn put<T>(list: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
     if let Some(at) = free.pop() {
         list[at as usize] = item;

@@ -1,4 +1,4 @@
-//! The series of a target: what the lines of this page have written to them, and what becomes of it.
+//! The series of a target: the values from the lines of this page, and the points that they become.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ pub(super) enum Role {
     Native,
 }
 
-/// When a sample was.
+/// The times of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     pub(super) time: UnixNanos,
     pub(super) page: u32,
-    /// When counting began, in milliseconds.
+    /// The start of counting, in milliseconds.
     pub(super) created: Option<i64>,
     /// Whether the series ends when it is not on the page any more.
     pub(super) is_tracked: bool,
 }
 
-/// How a series comes: in lines, each with a number, or as a native histogram. A name may have both.
+/// The form of a series: lines with one number each, or a native histogram. A name may have both.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Lines(Data),
@@ -46,7 +46,7 @@ impl Shape {
         }
     }
 
-    /// A byte that tells it from others.
+    /// A byte that identifies the shape.
     pub(super) fn byte(self) -> u8 {
         match self {
             Self::Lines(Data::Gauge) => 0,
@@ -95,22 +95,22 @@ pub(super) struct Slots {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     keys: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
-    /// What this page has written to, in its order.
+    /// The series of this page, in its order.
     written: Vec<u32>,
-    /// What the last sound page has written to.
+    /// The series of the last valid page.
     last: Vec<u32>,
     /// Values that were followed by others of a later time on the same page.
     earlier: Vec<(u32, Point)>,
 }
 
 impl Slots {
-    /// How many there are.
+    /// The number of series.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// What they take, about; `text` is what the names and labels have on the page.
+    /// The approximate memory in bytes; `text` is the size of names and labels on the page.
     pub(super) fn bytes(&self, text: usize) -> usize {
         /// The series and its lists.
         const SERIES: usize = 256;
@@ -179,7 +179,7 @@ impl Slots {
         }
     }
 
-    /// Notes a sample; false where it is dropped.
+    /// Records a sample; false if it is dropped.
     #[inline]
     pub(super) fn write(
         &mut self,
@@ -216,7 +216,7 @@ impl Slots {
         is_noted
     }
 
-    /// Notes a native histogram; false where it is dropped.
+    /// Records a native histogram; false if it is dropped.
     pub(super) fn write_native(&mut self, at: u32, value: Value, stamp: Stamp, counts: &mut Counts) -> bool {
         let Some((slot, is_first)) = self.ready(at, stamp, counts) else {
             return false;
@@ -229,7 +229,7 @@ impl Slots {
         is_first
     }
 
-    /// When counting began, in seconds.
+    /// Sets the start of counting, in seconds.
     fn created(&mut self, at: u32, seconds: f64, page: u32) {
         self.touch(at, page);
         let start = model::nanos((seconds * 1000.0) as i64);
@@ -252,7 +252,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// A series that takes a sample of this time, and whether it is the first one. Nothing where it is too late.
+    /// The series for a sample of this time, and whether it is the first one. `None`: the sample is too late.
     #[inline]
     fn ready(&mut self, at: u32, stamp: Stamp, counts: &mut Counts) -> Option<(&mut Slot, bool)> {
         self.touch(at, stamp.page)?;
@@ -330,7 +330,7 @@ impl Slots {
             let point = if std::mem::take(&mut slot.is_pending) {
                 slot.take()
             } else if slot.has_sample {
-                // What has a time that it had before is still there.
+                // A series whose time was repeated is still present.
                 continue;
             } else {
                 None

@@ -1,4 +1,4 @@
-//! What a receiver decides about a target, and what it learns of a page.
+//! The settings of a receiver for a target, and its results of a page.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tidegate_exposition::{Options, ParseError};
 use crate::prom::escaping::{is_legacy_label_name, is_legacy_metric_name};
 use crate::prom::model::{LabelSet, MAX_LABELS, MAX_TEXT_BYTES, NAME, Resolution};
 
-/// What is taken of a target's pages. A limit of 0 is none.
+/// The limits of a target's pages. 0 means no limit.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Native or classic histograms.
@@ -19,8 +19,8 @@ pub struct Settings {
     pub track_timestamps_staleness: bool,
     /// Samples of a page, after relabelling.
     pub sample_limit: usize,
-    /// Labels of a series, after relabelling, its name included. A line has at most [`MAX_LABELS`], or so many where that is
-    /// more.
+    /// The most labels of a series after relabelling, including its name. A line may have [`MAX_LABELS`], or this
+    /// limit if it is larger.
     pub label_limit: usize,
     /// Bytes of a label's name.
     pub label_name_length_limit: usize,
@@ -64,7 +64,7 @@ impl Settings {
         }
     }
 
-    /// Whether name and labels of a line may have so many bytes. What has more is not parsed.
+    /// Checks the bytes of a line's name and labels. A longer line is not parsed.
     pub(super) fn check_length(&self, bytes: usize) -> Result<(), Failure> {
         if bytes <= MAX_TEXT_BYTES {
             Ok(())
@@ -73,7 +73,7 @@ impl Settings {
         }
     }
 
-    /// Whether a line may have so many labels, whatever relabelling leaves of them.
+    /// Checks the number of a line's labels before relabelling.
     pub(super) fn check_count(&self, labels: usize) -> Result<(), Failure> {
         let limit = self.label_limit.max(MAX_LABELS);
         if labels <= limit {
@@ -113,17 +113,17 @@ impl Settings {
     }
 }
 
-/// What a receiver knows of a target.
+/// The receiver's knowledge of a target.
 pub trait Target: Send {
-    /// The labels of a new line as it is kept: with the target's own labels, relabelled. False drops it. It is asked once
-    /// for each line, and again when the line has been away for long or its family has changed its type.
+    /// Relabels the labels of a new line, and adds the target's own labels. False drops the line. It is called
+    /// once for each line, and again after a long absence or a change of the family's type.
     fn relabel(&mut self, labels: &mut LabelSet) -> bool;
 
     /// The attributes of the resource that has this job and instance, besides those of `target_info`.
     fn resource(&self, job: &str, instance: &str) -> Attributes;
 }
 
-/// What became of a page's samples.
+/// The counts of a page's samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// On the page: `scrape_samples_scraped`.
@@ -140,7 +140,7 @@ pub struct Counts {
     pub out_of_bounds: usize,
     /// Dropped: of a kind that OpenTelemetry does not have, or of a histogram or summary that is incomplete.
     pub unusable: usize,
-    /// What the sample limit counts.
+    /// The samples that the sample limit counts.
     pub(super) stored: usize,
 }
 
@@ -148,16 +148,16 @@ pub struct Counts {
 #[derive(Debug, thiserror::Error)]
 #[error("{failure}")]
 pub struct Failed {
-    /// Why.
+    /// The reason.
     pub failure: Failure,
-    /// What had been read.
+    /// The counts until the failure.
     pub counts: Counts,
 }
 
-/// Why a page counts for nothing.
+/// The reason why a page is discarded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It can't be read.
+    /// The page can't be parsed.
     #[error(transparent)]
     Parse(#[from] ParseError),
     /// A line has a label twice.
@@ -169,10 +169,10 @@ pub enum Failure {
     /// A name that the scheme does not allow.
     #[error("`{0}` is no valid name of a metric or label")]
     InvalidName(String),
-    /// More samples than allowed.
+    /// The page has more samples than allowed.
     #[error("the page has more than {0} samples")]
     SampleLimit(usize),
-    /// More labels than allowed.
+    /// A line has more labels than allowed.
     #[error("a series has more than {0} labels")]
     LabelLimit(usize),
     /// A longer name with labels than any page has.
@@ -184,7 +184,7 @@ pub enum Failure {
     /// A longer label value than allowed.
     #[error("the value of label `{0}` is too long")]
     LabelValueLength(String),
-    /// More buckets than allowed, however wide they are made.
+    /// A histogram has more buckets than allowed, even after merging.
     #[error("a native histogram has more than {0} buckets")]
     BucketLimit(usize),
 }

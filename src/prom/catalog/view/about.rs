@@ -1,4 +1,4 @@
-//! What is known of metrics besides their values.
+//! Metadata of metrics.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,23 @@ use super::View;
 use super::entry::Entry;
 use crate::prom::OPENMETRICS_NAME;
 
-/// What is known of a metric besides its values.
+/// The metadata of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
     /// The name of its family.
     pub name: String,
-    /// Its type, as Prometheus calls it.
+    /// Its Prometheus type.
     pub kind: &'static str,
-    /// What it is.
+    /// Its description.
     pub help: String,
     /// Its unit.
     pub unit: String,
 }
 
 impl View {
-    /// What is known of the metrics that are shown now.
+    /// The metadata of all current metrics.
     ///
-    /// # Errors
-    /// Nobody waits any more.
+    /// # Errors The reader no longer waits.
     pub fn about(&self, patience: &Patience) -> Result<BTreeSet<About>, QueryError> {
         let mut all = BTreeSet::new();
         self.each(&Selection::everything(), patience, &mut |_, entry| {
@@ -35,10 +34,9 @@ impl View {
         Ok(all)
     }
 
-    /// The same, each with the `job` and the `instance` whose metric it is.
+    /// The metadata of all current metrics, each with the `job` and `instance` of its target.
     ///
-    /// # Errors
-    /// Nobody waits any more.
+    /// # Errors The reader no longer waits.
     pub fn about_targets(
         &self,
         patience: &Patience,

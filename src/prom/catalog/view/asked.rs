@@ -1,4 +1,4 @@
-//! A query that is being computed over the view, and what its readers must know of the answer.
+//! A query in progress over the view, and the warnings for its readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -37,7 +37,7 @@ pub struct QueryWarnings {
     unknown: BTreeMap<String, Option<Meant>>,
 }
 
-/// What a name that is not known probably means.
+/// The probable meaning of an unknown name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Meant {
     /// Another exporter has this name for a metric that queries call so.
@@ -47,7 +47,7 @@ enum Meant {
 }
 
 impl QueryWarnings {
-    /// What is missing in the answer because living series collide; `None`: nothing.
+    /// The series missing in the answer because living series collide; `None`: none.
     pub fn collision(&self) -> Option<String> {
         let hidden: Vec<String> = self.hidden().collect();
         (!hidden.is_empty()).then(|| hidden.join("; "))
@@ -81,7 +81,7 @@ impl QueryWarnings {
         })
     }
 
-    /// All of it, for people.
+    /// All warnings as text.
     pub fn warnings(&self) -> Vec<String> {
         let unknown = self.unknown.iter().take(NAMED).map(|(name, near)| {
             let mut text =
@@ -114,7 +114,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What the query has met until now.
+    /// The warnings of the query so far.
     pub fn query_warnings(&self) -> QueryWarnings {
         self.warnings.lock().clone()
     }
@@ -148,7 +148,7 @@ impl<'a> Asked<'a> {
 }
 
 impl View {
-    /// What the readers of an answer to these selections must know.
+    /// The warnings for an answer to these selections.
     pub fn query_warnings(&self, now: UnixNanos, selections: &[Selection]) -> QueryWarnings {
         self.refresh(now, selections);
         let asked = self.recall();
@@ -176,21 +176,21 @@ impl View {
             || self.names_of_composites().iter().any(|(_, known)| known == name)
     }
 
-    /// What an unknown name probably means.
+    /// The probable meaning of an unknown name.
     fn meant(&self, state: &State, name: &str) -> Option<Meant> {
         if let Some(called) = self.called(state, name) {
             return Some(Meant::Called(called));
         }
         let near = nearest(name, state.metrics())?;
         let is_part = |part: &&&str| self.is_known(state, &format!("{near}{part}"));
-        // Of a classic histogram only the parts are series.
+        // A classic histogram has series only for its parts.
         match SUFFIXES.iter().find(is_part) {
             Some(part) => Some(Meant::Near(format!("{near}{part}"))),
             None => self.called(state, near).map(Meant::Near),
         }
     }
 
-    /// What queries call the metric that an exporter has under this name.
+    /// The query name of the metric that an exporter shows under this name.
     fn called(&self, state: &State, asked: &str) -> Option<String> {
         let (styles, tables) = (self.styles(), self.named_tables());
         let is_asked = |metric: &Metric, stem: &str| {

@@ -1,4 +1,4 @@
-//! A series of a table, and the numbers and native histograms it has: for Prometheus a series each.
+//! A series of a table, with its numbers and native histograms. Each of them is a Prometheus series.
 
 use std::borrow::Cow;
 use std::hash::Hash;
@@ -16,19 +16,19 @@ use crate::prom::Style;
 use crate::prom::flat::{Flat, SUFFIXES, identity, values};
 use crate::prom::number::push_f64;
 
-/// Where a series is: which source, and where in it.
+/// The position of a series: its source, and its place there.
 pub(super) type Key = (u32, u32);
 
 /// A series of a table or a composite.
 pub(super) struct Entry {
     pub(super) series: Arc<Series>,
-    /// Where the table has it; composites have no places.
+    /// The place in the table. Composites have none.
     pub(super) place: Option<SlotId>,
-    /// The metric's name; `None`: it can't be told.
+    /// The metric's name; `None`: it can't be expressed.
     pub(super) name: Option<Arc<str>>,
     /// Whether its past is kept.
     is_kept: bool,
-    /// When its latest value was.
+    /// The times of its latest value.
     pub(super) times: Times,
     /// Whether it is seen: no other series has one of its names and labels.
     pub(super) is_shown: bool,
@@ -49,10 +49,10 @@ pub(super) struct Number {
 /// Whether a number has a past.
 #[derive(Clone, Copy)]
 pub(super) enum Past {
-    /// It was not sampled yet.
+    /// It has no sample yet.
     Young,
     Kept(SeriesId),
-    /// There was no room for it when it came.
+    /// There was no memory for it at its arrival.
     Refused,
     /// No rule asks for it.
     Unwanted,
@@ -60,7 +60,7 @@ pub(super) enum Past {
 
 /// A rule of series whose past is kept.
 pub struct HistoryRule {
-    /// Which metrics.
+    /// The pattern of metric names.
     pub name: Pattern,
     /// Attributes that they must have.
     pub attributes: AttributeFilter,
@@ -73,14 +73,14 @@ impl HistoryRule {
     }
 }
 
-/// A look at some series.
+/// A pass over some series.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
-    /// How the source's series are named.
+    /// The style of the source's names.
     pub(super) style: &'a Style,
     pub(super) senders: &'a Senders,
     pub(super) now: UnixNanos,
-    /// Whose past is kept; none: everybody's.
+    /// The rules for the series whose past is kept; empty: all series.
     pub(super) rules: &'a [HistoryRule],
     pub(super) time: Millis,
     /// Whether what it sees becomes part of the past.
@@ -88,7 +88,7 @@ pub(super) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// The same at series that are named like this.
+    /// The same pass over series in another style.
     pub(super) fn of<'b>(self, style: &'b Style) -> Look<'b>
     where
         'a: 'b,
@@ -171,7 +171,7 @@ impl Entry {
                 number.suffix == suffix && number.more == more && number.is_native == is_native
             };
             if !known.get(at).is_some_and(is_same) {
-                // Other buckets than before: those behind are others too.
+                // The buckets differ from the previous ones, so the later parts differ too.
                 known
                     .drain(at.min(known.len())..)
                     .for_each(|old| shared.forget(old));
@@ -205,7 +205,7 @@ impl Entry {
         }
     }
 
-    /// Takes its names, where no other series has one of them.
+    /// Claims its names, if no other series has one of them.
     pub(super) fn claim(&mut self, key: Key, shared: &mut SharedState) {
         if self.is_shown || self.numbers.is_empty() {
             return;
@@ -255,7 +255,7 @@ impl Entry {
         names.map(move |name| Whose::of_value(&(pairs, name)))
     }
 
-    /// What it has in common with the series that it contests a place with: name, labels and type.
+    /// The key of the contest for a place: name, labels and type.
     pub(super) fn identity(&self) -> Whose {
         let of_type = match self.series.metric.data {
             Data::Gauge | Data::Sum { monotonic: false, .. } => "gauge",
@@ -298,7 +298,7 @@ impl Entry {
         shared: &mut SharedState,
     ) {
         self.is_shown = false;
-        // It may have had more names than the other one takes.
+        // It may have had more names than the other one claims.
         shared.release(self.names(), from);
         for (at, old) in self.numbers.iter_mut().enumerate() {
             let is_heir = |number: &Number| number.labels == old.labels;

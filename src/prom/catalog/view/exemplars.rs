@@ -1,4 +1,4 @@
-//! Under which names queries see the series of tables: for what tables have beside values, exemplars.
+//! The query names of table series, for data beside the values, such as exemplars.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +20,7 @@ struct Seen {
 }
 
 impl Accepted {
-    /// The labels under which queries see the numbers of a series whose names have this suffix; none where another series
-    /// hides them.
+    /// The query labels of a series' numbers whose names have this suffix. None if another series hides them.
     pub fn labels(&self, series: &Arc<Series>, suffix: &str) -> impl Iterator<Item = &Labels> {
         let numbers = self.0.get(&address(series)).into_iter();
         let numbers = numbers.flat_map(|seen| &seen.numbers);
@@ -36,8 +35,7 @@ fn address(series: &Arc<Series>) -> usize {
 impl View {
     /// The series that these selections accept now.
     ///
-    /// # Errors
-    /// Nobody waits any more.
+    /// # Errors The reader no longer waits.
     pub fn accepted(
         &self,
         now: UnixNanos,

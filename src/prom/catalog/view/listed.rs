@@ -1,4 +1,4 @@
-//! Which series a selection finds and where they are, and what makes all of them so many.
+//! Lists of the series of a selection and their places, and statistics of all series.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::prom::render::TARGET_INFO;
 
 /// A series that queries see, as its table or composite has it.
 pub struct Found {
-    /// Its labels, with the name of its metric: a histogram is one series here.
+    /// Its labels and metric name. A histogram is one series here.
     pub labels: Labels,
     /// The series.
     pub series: Arc<Series>,
-    /// Where it is; `None`: it is a composite's, or `target_info`.
+    /// Its table; `None` for a composite or `target_info`.
     pub table: Option<Arc<Table>>,
-    /// When its source was last heard of.
+    /// The last report of its source.
     pub seen: UnixNanos,
     /// Whether that is not too long ago.
     pub is_alive: bool,
@@ -52,10 +52,9 @@ type Counts<K> = HashMap<K, usize, RandomState>;
 type Values = HashMap<Arc<str>, Counts<Arc<str>>, RandomState>;
 
 impl View {
-    /// At most `most` series that one of these selections accepts, by a name of their numbers or by that of their metric.
+    /// At most `most` series that one of these selections accepts, by the name of a number or of the metric.
     ///
-    /// # Errors
-    /// Nobody waits any more.
+    /// # Errors The reader no longer waits.
     pub fn found(
         &self,
         now: UnixNanos,
@@ -76,7 +75,7 @@ impl View {
         Ok(found)
     }
 
-    /// Series that selections accept, each once, and where their tables have them.
+    /// The series that the selections accept, each once, with their places in the tables.
     fn listed(
         &self,
         selections: &[Selection],
@@ -108,11 +107,10 @@ impl View {
         Ok((all, places))
     }
 
-    /// Counts the series, with the `top` largest of everything; of labels, if `counts_labels`. It reads all
-    /// series, some at a time: queries go on meanwhile.
+    /// Counts the series, with the `top` largest of everything; also of labels, if `counts_labels`. It reads all
+    /// series in slices, so that queries continue meanwhile.
     ///
-    /// # Errors
-    /// Nobody waits any more.
+    /// # Errors The reader no longer waits.
     pub fn series_stats(
         &self,
         now: UnixNanos,
@@ -162,8 +160,8 @@ impl View {
         })
     }
 
-    /// Reads all series, some at a time, and shows each part to `each` with where it begins and where the next one does.
-    /// Other readers get the state in between. Ends when `each` says false.
+    /// Reads all series in slices, and passes each slice to `each` with its bounds. Other readers get the state
+    /// between slices. It ends when `each` returns false.
     pub(super) fn in_slices(&self, now: UnixNanos, each: &mut dyn FnMut(&State, Key, Option<Key>) -> bool) {
         let look = self.look(now, false);
         let mut next = Some((0, 0));
@@ -199,7 +197,7 @@ impl State {
     }
 }
 
-/// The first of the numbers of a series that a selection accepts; the first of all, where the selection asks for the
+/// The first number of a series that a selection accepts, or simply the first one if the selection names the
 /// metric itself.
 fn accepted<'a>(entry: &'a Entry, selection: &Selection) -> Option<&'a Number> {
     let mut numbers = entry.numbers.iter();

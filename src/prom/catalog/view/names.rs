@@ -1,8 +1,8 @@
-//! Series by the name of their metric, and by the values of those of their labels that queries ask for.
+//! An index of series by metric name, and by the values of labels that queries use.
 //!
-//! The first query that asks a metric of many series for a value of a label makes an index of that label. Arrivals are
-//! added to it; what has gone stays in it until it is half of all, and then the next query makes it anew. An index may
-//! therefore find too much, never too little: what it finds is compared with the selection like every series.
+//! The first query for a label value of a large metric builds an index of that label. Arrivals are added to it.
+//! Removed series stay in it until they are half of it, and then the next query rebuilds it. So an index may find
+//! too many series, but never too few. Its results are compared with the selection like every series.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
@@ -13,19 +13,19 @@ use tidegate_promql::{Matcher, NAME, Selection};
 
 use super::entry::Key;
 
-/// A metric of fewer series is looked through.
+/// A metric with fewer series is scanned.
 const MANY: usize = if cfg!(test) { 4 } else { 256 };
 
-/// When so few are found, no other label is asked.
+/// With this few results, no further label is used.
 const FEW: usize = if cfg!(test) { 1 } else { 256 };
 
 /// Labels of a metric that are indexed at one time.
 const INDEXES: usize = 8;
 
-/// An index that nobody has asked for so long is let go.
+/// An index without queries for this long is dropped. In nanoseconds.
 const FORGET_NS: u64 = 600_000_000_000;
 
-/// Labels that tell the numbers of one series apart.
+/// Labels that distinguish the numbers of one series.
 const OF_NUMBERS: [&str; 3] = [NAME, "le", "quantile"];
 
 /// Name and value of each label of a series.
@@ -41,7 +41,7 @@ pub(super) struct Names {
 /// The series of a metric by the value of one label.
 struct Index {
     label: Box<str>,
-    /// Hashes of values. Those behind `sorted` came later.
+    /// Hashes of values. Rows after `sorted` came later.
     rows: Vec<(u32, Key)>,
     sorted: usize,
     /// Rows of series that have gone.
@@ -60,7 +60,7 @@ impl Names {
         self.keys.get(name).into_iter().flatten().copied()
     }
 
-    /// Those of them that may be what these ask for, in order.
+    /// The series that may match the matchers, in order.
     pub(super) fn asked(&self, name: &str, matchers: &[Matcher]) -> Box<dyn Iterator<Item = Key> + '_> {
         let Some(keys) = self.keys.get(name) else {
             return Box::new(std::iter::empty());
@@ -76,7 +76,7 @@ impl Names {
         }
     }
 
-    /// What the index finds that finds least; `None`: none is of use.
+    /// The result of the most selective index; `None`: no index helps.
     fn found(&self, name: &str, matchers: &[Matcher]) -> Option<Vec<Key>> {
         let indexes = self.indexes.get(name)?;
         let found = matchers.iter().filter_map(|matcher| {
@@ -86,7 +86,7 @@ impl Names {
         found.min_by_key(Vec::len)
     }
 
-    /// The label of this metric that is to be indexed before a selection is looked for; `None`: no other one helps.
+    /// The label to index before a search for the selection; `None`: no other label helps.
     pub(super) fn missing<'s>(
         &mut self,
         name: &str,
@@ -98,7 +98,7 @@ impl Names {
         }
         let helps = |matcher: &&Matcher| {
             let values = matcher.values();
-            // Most series lack most labels.
+            // Most series don't have most labels.
             values.is_some_and(|values| values.iter().all(|value| !value.is_empty()))
                 && !OF_NUMBERS.contains(&matcher.name())
         };
@@ -119,8 +119,8 @@ impl Names {
         found.is_none_or(|found| found.len() > FEW).then_some(missing)
     }
 
-    /// Takes up an index of a label. The rows are hashes of the series' values: of an empty one where the label is not
-    /// there.
+    /// Adds an index of a label. The rows are hashes of the series' values; a missing label counts as an empty
+    /// value.
     pub(super) fn index(&mut self, name: &str, label: &str, rows: Vec<(u32, Key)>, now: UnixNanos) {
         let Some((name, _)) = self.keys.get_key_value(name) else {
             return;
@@ -175,7 +175,7 @@ impl Names {
         self.indexes.remove(name);
     }
 
-    /// Lets the indexes go that nobody asks any more.
+    /// Drops unused indexes.
     pub(super) fn forget_unused(&mut self, now: UnixNanos) {
         self.indexes.retain(|_, indexes| {
             indexes.retain(|index| now.saturating_sub(index.asked) < FORGET_NS);
@@ -194,7 +194,7 @@ impl Index {
     fn settle(&mut self, now: UnixNanos) {
         self.asked = self.asked.max(now);
         if self.sorted < self.rows.len() {
-            // Stable: quick where most of them are in order.
+            // A stable sort is fast if most rows are in order.
             self.rows.sort();
             self.sorted = self.rows.len();
         }
@@ -214,7 +214,7 @@ impl Index {
     }
 }
 
-/// What stands for a value in an index.
+/// The hash of a value in an index.
 pub(super) fn hash(value: &str) -> u32 {
     let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
     hasher.write(value.as_bytes());

@@ -1,4 +1,4 @@
-//! Which of the series that have the same name and labels is seen.
+//! The owner of a name and labels that several series have.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::entry::{Entry, Key, Look};
 use super::state::{Of, Source, State};
 
 impl State {
-    /// Lets every series that wants the names of another one have them, where the rule says so.
+    /// Gives each series the contested names of another one, if the rule says so.
     pub(super) fn settle(&mut self, look: Look<'_>) {
         let (senders, now) = (look.senders, look.now);
         let mut losers: Vec<(Key, Option<Verdict<Key>>)> = Vec::new();
@@ -23,7 +23,7 @@ impl State {
             let Some(blocker) = self.shared.blocker(entry, key) else {
                 continue;
             };
-            // What has another type, or only one of the names, waits until the owner ends.
+            // A series of another type, or with only one of the names, waits until the owner ends.
             let place = entry.identity();
             if self.entry(blocker).is_none_or(|owner| owner.identity() != place) {
                 let life = standing(&self.sources, senders, blocker, now).flatten();
@@ -42,7 +42,7 @@ impl State {
             }
             losers.extend([(key, Some(verdict)), (blocker, Some(verdict))]);
         }
-        // The last judgement of a place counts, and it comes last.
+        // The last verdict on a place counts.
         for (loser, verdict) in losers {
             let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
             let collides = |verdict| self.collides(loser, verdict, look);
@@ -55,7 +55,7 @@ impl State {
     }
 
     fn collides(&self, loser: Key, verdict: Verdict<Key>, look: Look<'_>) -> bool {
-        // The other is its own copy, which a rule behind it has taken in.
+        // The other one is its own copy in a later `aggregate` table.
         let is_copy = self.is_composite(loser) || self.is_composite(verdict.owner);
         let life = standing(&self.sources, look.senders, loser, look.now).flatten();
         !is_copy && life.is_some_and(|life| life.collides_with(&verdict.life, look.now))
@@ -97,7 +97,7 @@ fn slot_of(sources: &mut [Option<Source>], (number, at): Key) -> Option<&mut Opt
     source.entries.get_mut(at as usize)
 }
 
-/// How a series is now; `None`: it has gone.
+/// The standing of a series; `None`: it has gone.
 fn standing(
     sources: &[Option<Source>],
     senders: &Senders,

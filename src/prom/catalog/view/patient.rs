@@ -1,5 +1,5 @@
-//! Looks at many series for somebody who waits for them: some at a time, so that others get the state in between, and only
-//! as long as somebody waits.
+//! Reads many series for a waiting reader, in slices, so that others get the state in between. It ends when the
+//! reader no longer waits.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,10 +12,10 @@ use super::state::State;
 use super::{SLICE, View, YIELD};
 
 impl View {
-    /// Reads what the series are now that these ask for; all series, some at a time, where one of these names no metric.
+    /// Reads the current state of the series in the selections. A selection without a name reads all series in
+    /// slices.
     ///
-    /// # Errors
-    /// Nobody waits any more.
+    /// # Errors The reader no longer waits.
     pub fn refresh_for(
         &self,
         now: UnixNanos,
@@ -46,10 +46,10 @@ impl View {
         Ok(())
     }
 
-    /// The labels of every series that one of these selections accepts and that has a sample in its time, in order.
+    /// The sorted labels of every series that one of these selections accepts and that has a sample in its time
+    /// range.
     ///
-    /// # Errors
-    /// Nobody waits any more.
+    /// # Errors The reader no longer waits.
     pub fn labels(&self, selections: &[Selection], patience: &Patience) -> Result<Vec<Labels>, QueryError> {
         let mut all: HashSet<Labels> = HashSet::default();
         for selection in selections {
@@ -100,7 +100,8 @@ impl View {
         Ok(())
     }
 
-    /// How many series these selections look at, and no more than `most`: what a query costs before it is computed.
+    /// The number of series that these selections read, at most `most`: the cost of a query before its
+    /// computation.
     pub fn cost(&self, selections: &[Selection], most: usize) -> usize {
         let state = self.state();
         let mut cost = 0;
@@ -118,7 +119,7 @@ impl View {
 }
 
 impl State {
-    /// Where the series are that a selection may accept.
+    /// The keys of series that a selection may accept.
     fn all_keys(&self, selection: &Selection) -> Vec<Key> {
         if let Some(name) = selection.name() {
             return self.keys(name, selection).collect();

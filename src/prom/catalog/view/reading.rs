@@ -1,4 +1,4 @@
-//! Reading what series are now: those that a query asks for, some of them in turn, or all.
+//! Reads the current state of series: those of a query, some of them in turn, or all.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +10,7 @@ use super::state::{Of, Source, State, forget_name, labels};
 use super::targets::Found;
 use crate::prom::render::TARGET_INFO;
 
-/// So many keys are held twice at most.
+/// The most keys that are held twice.
 const MANY: usize = 1 << 20;
 
 impl State {
@@ -63,7 +63,7 @@ impl State {
         self.settle(look);
     }
 
-    /// Reads what about `count` series are now, from a place on. Gives where to go on.
+    /// Reads the state of about `count` series from a place on. Returns the next place.
     pub(super) fn read_some(
         &mut self,
         (number, from): Key,
@@ -160,7 +160,7 @@ impl State {
         composite.show(now, &mut |reading| {
             let address = Arc::as_ptr(reading.series).addr();
             let at = *places.entry(address).or_insert_with(|| {
-                // Those before it are taken: each place is looked at once.
+                // Earlier places are taken. Each place is checked once.
                 while entries.get(free).is_some_and(Option::is_some) {
                     free += 1;
                 }
@@ -192,7 +192,7 @@ impl State {
         }
     }
 
-    /// What one of two has let go is shown by the other from now on.
+    /// Gives the names that some series have released to others.
     fn share_freed(&mut self, keys: impl Iterator<Item = Key>) {
         if !std::mem::take(&mut self.shared.has_freed) {
             return;
@@ -226,7 +226,7 @@ impl State {
         let Some(number) = self.sources.iter().position(is_targets) else {
             return;
         };
-        // Taken out, so that all others can be looked at.
+        // Removed during the read, so that all others are accessible.
         let Some(Source {
             of: Of::Targets(mut targets),
             mut entries,

@@ -1,4 +1,4 @@
-//! What queries see: the present and the past of what a selector asks for.
+//! The results of selectors: the present and the past of series.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::entry::{Entry, Number, Past};
 use super::shared::Gone;
 use super::state::State;
 
-/// How far a series that is younger than its first sample reaches back.
+/// The longest distance by which a series without samples reaches back, in milliseconds.
 const BEHIND_MS: Millis = 2000;
 
-/// Series that are read between two looks whether somebody waits for them.
+/// The number of series between two checks whether the reader still waits.
 const LOOK_EVERY: usize = 256;
 
 /// Numbers with their series.
@@ -148,8 +148,9 @@ impl View {
             if is_here && is_news(&series, *time, now, needs_past) {
                 series.push(*time, now.clone());
             } else if !is_here && is_behind {
-                // A new series whose first sample comes just after the time asked for: the client's clock is a little
-                // behind. A range, which `offset` may move into the past, has only the samples within it.
+                // The first sample of a new series may be just after the requested time, because the client's
+                // clock is a little slow. A range, which `offset` may move into the past, has only its own
+                // samples.
                 series.push(to, now.clone());
             }
             room = less(room, before, &series)?;
@@ -187,7 +188,7 @@ fn is_news(series: &QuerySeries, time: Millis, now: &SampleValue, is_range: bool
     last < time && !(is_range && repeats)
 }
 
-/// The room that is left when a series that weighed so much has been read.
+/// The remaining capacity after a series of this weight.
 fn less(room: usize, before: usize, series: &QuerySeries) -> Result<usize, QueryError> {
     room.checked_sub(series.weight().saturating_sub(before))
         .ok_or_else(QueryError::too_many_samples)

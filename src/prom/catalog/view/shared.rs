@@ -21,9 +21,9 @@ pub(super) struct Gone {
 pub(super) struct SharedState {
     pub(super) history: History,
     pub(super) interner: StringInterner,
-    /// Who is seen under a name and labels. A series has all the names that it may use, or none.
+    /// The owners of names and labels. A series has all its possible names, or none.
     pub(super) owners: KeyMap<Key>,
-    /// Names and labels that several series want, as [`Entry::identity`] tells them.
+    /// Names and labels that several series claim, by [`Entry::identity`].
     pub(super) contests: Contests<Key>,
     /// Series that others keep from being seen, met since claims were settled the last time.
     pub(super) claims: Vec<Key>,
@@ -33,7 +33,7 @@ pub(super) struct SharedState {
     pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
     /// Whether something was let go that another series may show from now on.
     pub(super) has_freed: bool,
-    /// When the past was recorded last.
+    /// The time of the last record of the past.
     recorded: Millis,
 }
 

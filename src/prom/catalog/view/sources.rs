@@ -1,4 +1,4 @@
-//! Who reports the series that a query selects.
+//! The sources of the series that a query selects.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ const UP: &str = "up";
 /// The gauges of one name that a selector accepts, as a whole. A composite's are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// What queries call the metric.
+    /// The query name of the metric.
     pub name: String,
-    /// Its sources.
+    /// The number of its sources.
     pub expected: usize,
-    /// Those of them that are in time.
+    /// The number of sources that report in time.
     pub reporting: usize,
 }
 
@@ -49,7 +49,7 @@ impl View {
         evaluation.failed = state.failed(&ups);
     }
 
-    /// What a query selects, and what tells how its sources are.
+    /// The selections of a query, with selections for the state of their sources.
     pub(super) fn selections_with_sources(&self, query: &Query) -> Vec<Selection> {
         let ups = self.names_of_gauge(UP).into_iter();
         let ups = ups.filter_map(|name| Query::parse(&format!("{{{NAME}={name:?}}}")).ok());
@@ -112,9 +112,9 @@ fn sources<'a>(live: impl Iterator<Item = (&'a Entry, &'a Number)>, look: Look<'
     sources.into_values().collect()
 }
 
-/// What is known of a resource.
+/// The state of a resource.
 struct Sender {
-    /// When it was last heard of; 0: it is made by a rule, and only its series tell.
+    /// The last report; 0: a rule makes it, and only its series show its state.
     seen: UnixNanos,
     lease: u64,
 }
@@ -131,7 +131,7 @@ impl Sender {
 }
 
 impl Entry {
-    /// Whether it comes from somewhere: composites are made here.
+    /// Whether it has a source. Composites are made here.
     fn has_source(&self) -> bool {
         self.place.is_some() || !self.series.resource.attributes.is_empty()
     }
@@ -145,7 +145,7 @@ impl Entry {
     }
 }
 
-/// Stands for a source: for its job and instance, which rules keep, or for its resource where it has neither.
+/// The key of a source: its job and instance, which rules keep, or else its resource.
 fn key(labels: &Labels, resource: &Resource) -> Key {
     let (job, instance) = (labels.get("job"), labels.get("instance"));
     match (job, instance) {

@@ -1,4 +1,4 @@
-//! Which series there are, found by the name of their metric, and what they are now.
+//! The known series by metric name, with their current state.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,23 +15,23 @@ use crate::prom::Style;
 use crate::prom::flat::{SUFFIXES, identity};
 use crate::prom::name::Kind;
 
-/// Every series that a look at the tables has met.
+/// All series of the tables so far.
 pub(super) struct State {
     /// Tables and composites; a place that is free is given to the next one.
     pub(super) sources: Vec<Option<Source>>,
     pub(super) names: Names,
     pub(super) shared: SharedState,
-    /// When it was looked at.
+    /// The time of the last look.
     now: UnixNanos,
-    /// How many series have come.
+    /// The number of arrivals.
     pub(super) arrived: u64,
-    /// How many of them had come when all series were read the last time.
+    /// The number of arrivals at the last read of all series.
     pub(super) read: u64,
 }
 
 pub(super) struct Source {
     pub(super) of: Of,
-    /// How its series are named.
+    /// The style of its names.
     pub(super) style: Arc<Style>,
     /// Tables that hold copies of some of its series, which count there.
     pub(super) copied: Vec<Weak<Table>>,
@@ -42,12 +42,12 @@ pub(super) struct Source {
 pub(super) enum Of {
     Table {
         table: Weak<Table>,
-        /// How far its arrivals are known.
+        /// The arrivals that are known.
         arrivals: u64,
     },
     Composite {
         composite: Weak<Composite>,
-        /// What its metric is called; `None`: it can't be told.
+        /// The name of its metric; `None`: it can't be expressed.
         name: Option<String>,
         /// Entries by the address of the series, which they hold.
         places: HashMap<usize, u32>,
@@ -61,7 +61,7 @@ pub(super) enum Of {
 pub struct NamedTable {
     /// The table.
     pub table: Arc<Table>,
-    /// How its series are named.
+    /// The style of its names.
     pub style: Arc<Style>,
     /// Tables that hold copies of some of its series, which count there.
     pub(super) copied: Vec<Weak<Table>>,
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// The series that lie behind a key.
+    /// The series with this key.
     pub(super) fn entry(&self, key: Key) -> Option<&Entry> {
         let source = self.sources.get(key.0 as usize)?.as_ref()?;
         source.entries.get(key.1 as usize)?.as_ref()
@@ -250,7 +250,7 @@ impl State {
             arrived += 1;
             let entry = Entry::new(series, Some(place), look, interner);
             let name = entry.name.clone();
-            // What was there before goes by the same key: its name goes first.
+            // An earlier series had the same key, so its name is removed first.
             if let Some(old) = entries[at].replace(entry) {
                 forget_name(names, &old, key);
                 replaced.push((old, key));
@@ -282,7 +282,7 @@ pub(super) fn forget_name(names: &mut Names, entry: &Entry, key: Key) {
     }
 }
 
-/// What the series are called that may have numbers of this name.
+/// The names of series that may have a number with this name.
 fn stems(name: &str) -> impl Iterator<Item = &str> {
     SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix))
 }

@@ -1,4 +1,4 @@
-//! How exporters name series, for those who compare names before there is a series.
+//! The naming styles of exporters, for comparisons of names before a series exists.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `target_info`: what resources say beyond who they are, as a series a target.
+//! `target_info`: the further attributes of resources, one series a target.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What 1.0 says of metrics, apart from their series.
+//! The metadata of metrics in 1.0, which is separate from their series.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{Kind, Metadata};
 /// Bytes of names and texts that are kept; beyond, all is forgotten and learnt anew.
 const MAX_BYTES: usize = 16 << 20;
 
-/// What is said of a metric.
+/// The metadata of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) kind: Kind,
@@ -68,9 +68,9 @@ impl Families {
         self.version.fetch_add(1, Relaxed);
     }
 
-    /// What was said of the metric that a series of this name is of.
+    /// The metadata of the metric of a series with this name.
     pub(super) fn said(&self, series: &str) -> Said {
-        /// What a series' name may have behind that of its metric.
+        /// The suffixes of a series name.
         const SUFFIXES: [&str; 6] = ["_bucket", "_sum", "_count", "_total", "_created", "_info"];
         let known = self.known.lock();
         let stems = SUFFIXES.iter().filter_map(|suffix| series.strip_suffix(suffix));

@@ -1,4 +1,4 @@
-//! A series that is not known: its labels, and what it is in OTLP.
+//! Resolves an unknown series: its labels, and its OTLP form.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Kind, Known, Stream};
 use crate::component::Reason;
 use crate::prom::model::{Identity, LabelSet, NAME, PROMETHEUS_TYPE, TARGET_INFO, ucum};
 
-/// What a series carries.
+/// The data of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Shape {
@@ -20,7 +20,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Of a native histogram.
+    /// The shape of a native histogram.
     pub(super) fn of(data: Data) -> Self {
         match data {
             Data::Histogram { .. } => Self::Explicit,

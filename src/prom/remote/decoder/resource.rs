@@ -1,4 +1,4 @@
-//! Resources: one for each job and instance, with what `target_info` says of it.
+//! Resources: one for each job and instance, with the attributes from `target_info`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use tidegate_engine::{AttributeRef, Attributes, AttributesBuilder, Key, Resource
 /// Places that are kept without asking who needs them.
 const SPARE: usize = 1024;
 
-/// The place of a resource, which may come to be told otherwise.
+/// The place of a resource, whose attributes may change.
 #[derive(Debug)]
 pub(super) struct Place {
     /// Changes with the resource.
@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The resource as it is now, and the version that this is.
+    /// The current resource, and its version.
     pub(super) fn resource(&self) -> (Arc<Resource>, u64) {
         let resource = self.resource.lock();
         (resource.clone(), self.version.load(Relaxed))
@@ -34,7 +34,7 @@ impl Place {
         })
     }
 
-    /// From now on it is this one.
+    /// Replaces the resource.
     pub(super) fn tell(&self, told: &Arc<Resource>) {
         let mut resource = self.resource.lock();
         if !Arc::ptr_eq(&resource, told) && **resource != **told {
@@ -44,15 +44,15 @@ impl Place {
     }
 }
 
-/// All of them, by job and instance. A place stays as long as a series that is known has it: two for one resource would
-/// not hear of each other.
+/// All resources, by job and instance. A place stays as long as a known series has it, because two places for one
+/// resource would not share updates.
 #[derive(Default)]
 pub(super) struct Resources(Mutex<Places>);
 
 #[derive(Default)]
 struct Places {
     places: HashMap<Key, Weak<Place>>,
-    /// How many there were in use when they were counted.
+    /// The number of used places at the last count.
     used: usize,
 }
 
@@ -75,7 +75,7 @@ impl Resources {
 }
 
 fn place(job: &str, instance: &str, builder: &mut AttributesBuilder) -> Place {
-    // `namespace/name`, as exporters of OTLP make jobs. More slashes are somebody else's.
+    // `namespace/name` is the job of OTLP exporters. A job with more slashes is another one.
     let (namespace, name) = match job.split_once('/') {
         Some((namespace, name)) if !name.contains('/') => (namespace, name),
         _ => ("", job),

@@ -1,4 +1,4 @@
-//! What a stream is called, and what a point of it gives to which series.
+//! The names of a stream, and the contributions of its points to series.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::prom::render::exemplar;
 use crate::prom::render::kind::kinds;
 use crate::prom::unit::unit_word;
 
-/// The name of the series that tells a resource, behind the namespace.
+/// The name of the series that describes a resource, without the namespace.
 const TARGET_INFO: &str = "target_info";
-/// What `job` and `instance` say.
+/// The attributes of `job` and `instance`.
 const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
 
 impl Settings {
-    /// What a stream is called.
+    /// The names of a stream.
     pub(super) fn know(&self, stream: &Stream) -> Known {
         let metric = &stream.metric;
         if let Err((reason, why)) = check(metric.data) {
@@ -58,7 +58,7 @@ impl Settings {
         known
     }
 
-    /// With those of every series.
+    /// The labels, with those of every series.
     fn labels(&self, labels: Labels) -> Vec<Label> {
         let mut labels: Vec<Label> = labels
             .into_pairs()
@@ -104,7 +104,7 @@ impl Settings {
         })
     }
 
-    /// What a point gives to which series.
+    /// Adds the contributions of a point to its series.
     pub(super) fn say(
         &self,
         known: &mut Known,
@@ -191,7 +191,7 @@ pub(super) fn counts(data: Data) -> bool {
     }
 }
 
-/// An exemplar as it goes out; its time is that of the sample where it has none.
+/// An outgoing exemplar. Without a time of its own it gets that of the sample.
 pub(super) fn told(
     exemplar: &Exemplar,
     time: i64,
