@@ -1,4 +1,4 @@
-//! Extensions: serve people, the cluster, and other components.
+//! Extensions: components that serve people, the cluster, and other components.
 
 pub mod admin;
 pub mod auth;

@@ -1,4 +1,4 @@
-//! What a receiver keeps of the files that it follows, on the account of memory: a sum over all of them.
+//! The memory reservation for all files that a receiver follows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::time::{Duration, Instant};
 
 use crate::component::{Account, Held};
 
-/// Why files, and series in files, are refused that have no room.
+/// The reason of refusing files, and series in files, while memory is short.
 pub(super) const MEMORY: &str = "memory";
 
-/// One file may take this part of the limit, or a mebibyte where that is more: others have room beside it.
+/// The divisor of the memory limit for one file (at least 1 MiB), so that others also fit.
 const SHARE_OF_A_FILE: usize = 16;
 const LEAST_SHARE: usize = 1 << 20;
 
-/// After a lack of room, nothing new is taken for so long.
+/// The pause after a lack of memory, in which nothing new is accepted.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Room for what is kept of files. What is new must find room; what is known is never refused.
 pub(super) struct Kept {
     held: Held,
-    /// What is kept, and what was taken since it was counted.
+    /// The bytes in use at the last count, plus those reserved since.
     used: usize,
     retry: Option<Instant>,
 }
 
 impl Kept {
-    /// Nothing yet.
+    /// An empty reservation.
     pub(super) fn new(memory: &Arc<Account>) -> Self {
         Self {
             held: Held::new(memory.clone()),
@@ -34,13 +34,13 @@ impl Kept {
         }
     }
 
-    /// What one file may take.
+    /// The limit for one file, in bytes.
     pub(super) fn share_of_a_file(&self) -> usize {
         let limit = self.held.account().limit_under(self.held.ceiling());
         (limit / SHARE_OF_A_FILE).max(LEAST_SHARE)
     }
 
-    /// Takes so many bytes for something new. False: it has no room now.
+    /// Reserves bytes for something new. Returns false while memory is short.
     pub(super) fn take(&mut self, bytes: usize, now: Instant) -> bool {
         if self.retry.is_some_and(|retry| now < retry) {
             return false;
@@ -50,7 +50,7 @@ impl Kept {
         has_room
     }
 
-    /// The same for what makes room later: it is tried however short room was a moment ago.
+    /// Like [`Self::take`], without the pause, for work that frees memory later.
     pub(super) fn take_in_any_case(&mut self, bytes: usize) -> bool {
         let used = self.used.saturating_add(bytes);
         let missing = used.saturating_sub(self.held.bytes());
@@ -61,26 +61,26 @@ impl Kept {
         has_room
     }
 
-    /// So many bytes are kept now. Room beyond that can be taken again.
+    /// Sets the bytes in use. The reservation above them can be reused.
     pub(super) fn count(&mut self, bytes: usize) {
         self.used = bytes;
     }
 
-    /// So many bytes are kept now. Room beyond that is given back.
+    /// Sets the bytes in use, and releases the reservation above them.
     pub(super) fn settle(&mut self, bytes: usize) {
         self.used = bytes;
         self.held.settle(bytes);
     }
 }
 
-/// What a file takes beside what is in it: its path, and what is noted of it. In bytes.
+/// The overhead of a file in bytes, for its path and its state.
 pub(super) fn note(path: &Path) -> usize {
-    /// Without the path.
+    /// The overhead without the path.
     const NOTE: usize = 256;
     NOTE + path.as_os_str().len()
 }
 
-/// Says of a file that it has no room.
+/// The message about a file without memory.
 pub(super) fn no_room(path: &Path) -> String {
     format!("{}: memory is short; it is read later", path.display())
 }
@@ -117,7 +117,7 @@ mod tests {
         kept.settle(500);
         let later = now + RETRY;
         assert!(kept.take(300, later));
-        // What was for a while only can be taken again.
+        // Bytes reserved only for a while can be reserved again.
         kept.count(500);
         assert!(kept.take(300, later));
         assert_eq!(memory.reserved_bytes(), 800);

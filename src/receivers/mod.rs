@@ -1,4 +1,4 @@
-//! Receivers: bring telemetry in.
+//! Receivers: components that bring telemetry into the gateway.
 
 mod globs;
 mod kept;

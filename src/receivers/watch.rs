@@ -1,4 +1,4 @@
-//! Which files there are: directories from globs, watched by inotify, listed again when something happened.
+//! The files of directories from globs. inotify watches the directories, and they are listed again after changes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,17 +12,17 @@ use rustix::fs::inotify;
 
 use super::globs;
 
-/// A file that appeared is looked for again this soon for `SETTLE`: its header may not be complete yet.
+/// The interval of scans for a new file during `SETTLE`, because its header may be incomplete.
 const SETTLE_SCAN: Duration = Duration::from_millis(5);
-/// How long after a change of a directory its new files may be half made.
+/// The time after a change of a directory in which new files may be incomplete.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Without inotify (no descriptors left, an unusual file system) directories are listed this often.
+/// The interval of scans without inotify (no descriptors left, an unusual file system).
 const BLIND_SCAN: Duration = Duration::from_millis(50);
 
 /// Lists directories and notices their changes.
 pub(super) struct Watch {
     globs: Vec<String>,
-    /// Which of them match no directory.
+    /// Whether each of them matches no directory.
     missing: Vec<bool>,
     names: FileNames,
     scan_interval: Duration,
@@ -33,7 +33,7 @@ pub(super) struct Watch {
     settled: Instant,
 }
 
-/// Which file names are looked at.
+/// The pattern of file names.
 pub(super) struct FileNames {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
@@ -74,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// The files there are, if it is time to look again.
+    /// The current files, if a scan is due.
     pub(super) fn scan(&mut self, now: Instant) -> Option<Vec<PathBuf>> {
         if self.changed() {
             self.settled = now + SETTLE;
@@ -112,7 +112,7 @@ impl Watch {
         any
     }
 
-    /// Notes which directories are not there; a notice names them. Logs that they are there now.
+    /// Finds missing directories, names them in a notice, and logs those that exist now.
     fn look_for_missing(&mut self) {
         for (pattern, is_missing) in self.globs.iter().zip(&mut self.missing) {
             let mut paths = glob::glob(pattern).into_iter().flatten().flatten();
@@ -154,7 +154,7 @@ impl Watch {
             | inotify::WatchFlags::DELETE
             | inotify::WatchFlags::ONLYDIR;
         for directory in directories {
-            // Adding a watch twice is harmless and tells whether the directory is still the same one.
+            // Adding a watch twice is harmless, and shows whether the directory is still the same.
             if let Ok(watch) = inotify::add_watch(fd, directory, events) {
                 self.watched.insert(directory.clone(), watch);
             }

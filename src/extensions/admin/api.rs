@@ -1,4 +1,4 @@
-//! Prometheus's HTTP API over what the gateway holds.
+//! Prometheus's HTTP API over the data of the gateway.
 
 mod exemplars;
 mod federate;
@@ -31,7 +31,7 @@ use crate::net::pages::{self, Answer, Request, Takes};
 use crate::prom::catalog::View;
 use crate::watch::Watched;
 
-/// Queries of the present that look at so many series or samples go where heavy ones are.
+/// The most series or samples of an instant query in the light lane. Larger ones go to the heavy lane.
 const MAX_LIGHT: usize = 100_000;
 
 /// The kind of error of a query that took longer than it may.
@@ -40,7 +40,7 @@ const TIMEOUT: &str = "timeout";
 /// The kind of error of a query that has no memory for now.
 const MEMORY: &str = "memory";
 
-/// What stands in front of the paths of the API.
+/// The prefix of the API's paths.
 const API: &str = "/api/v1/";
 
 /// The pages.
@@ -49,19 +49,19 @@ pub(super) struct Api {
     view: Arc<View>,
     limits: QueryConfig,
     lanes: Lanes,
-    /// What heavy queries take.
+    /// The memory of heavy queries.
     memory: QueryMemory,
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
     started: SystemTime,
 }
 
-/// Why a request has no answer, as Prometheus says it.
+/// The failure of a request, in the form of Prometheus.
 struct Failure {
     status: StatusCode,
     kind: &'static str,
     why: String,
-    /// It asks for more than it may have.
+    /// Whether the request exceeds a limit.
     is_too_much: bool,
 }
 
@@ -111,7 +111,7 @@ impl Failure {
         self.kind == TIMEOUT
     }
 
-    /// The same, said of a parameter.
+    /// The failure with the name of a parameter.
     fn of(self, parameter: &str) -> Self {
         Self {
             why: format!("invalid parameter {parameter:?}: {}", self.why),
@@ -120,13 +120,13 @@ impl Failure {
     }
 }
 
-/// What a page says.
+/// The content of a page.
 enum Page {
     /// Data, and what is to be said beside them.
     Data(Said),
     /// Text for a scraper.
     Text(Vec<u8>),
-    /// Nothing: an empty answer, not an error.
+    /// An empty answer, which is no error.
     Empty,
 }
 
@@ -171,21 +171,21 @@ impl Said {
 
 /// A page of the API.
 struct Route {
-    /// Below `/api/v1/`; `*` stands for one name.
+    /// The path below `/api/v1/`; `*` stands for one name.
     path: &'static str,
     takes: Takes,
     cost: Cost,
     page: fn(&Api, &Request) -> Result<Page, Failure>,
 }
 
-/// What a page costs.
+/// The cost of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
-    /// As its query.
+    /// The cost of its query.
     Query,
-    /// It looks at a range or at every series.
+    /// It reads a range or every series.
     Much,
-    /// The same, in little memory: it is there also when memory is short, to see why.
+    /// The same with little memory: it is available while memory is short, for diagnosis.
     Diagnosis,
     Little,
 }
@@ -271,7 +271,7 @@ impl Route {
     }
 }
 
-/// How a client may ask for a page.
+/// The requests that a page accepts.
 pub(super) fn takes(path: &str) -> Takes {
     match Route::at(path) {
         Some(route) => route.takes,
@@ -281,17 +281,17 @@ pub(super) fn takes(path: &str) -> Takes {
 }
 
 impl Api {
-    /// What a query may look at.
+    /// The most samples of a query.
     fn max_samples(&self) -> usize {
         self.limits.max_samples(self.shared.memory.limit())
     }
 
-    /// The same of the query of a request.
+    /// The most samples of the query in a request.
     fn max_samples_of(&self, request: &Request) -> usize {
         self.max_samples().min(request.max_bytes / SAMPLE_BYTES)
     }
 
-    /// What a heavy query may take.
+    /// The most bytes of a heavy query.
     fn max_bytes(&self) -> usize {
         self.max_samples().saturating_mul(SAMPLE_BYTES)
     }
@@ -314,12 +314,12 @@ impl Api {
         }
     }
 
-    /// What the gateway's components share.
+    /// The state that the gateway's components share.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// Where queries are computed.
+    /// The lanes that compute queries.
     pub(super) fn lanes(&self) -> &Lanes {
         &self.lanes
     }
@@ -409,7 +409,8 @@ impl Api {
         }
     }
 
-    /// How long an answer may take: what the request says, at most what is configured. The page refuses a bad `timeout`.
+    /// The time limit of an answer: that of the request, at most the configured one. The page refuses a bad
+    /// `timeout`.
     fn time_for(&self, request: &Request) -> Duration {
         let most = self.limits.timeout;
         let asked = params::optional_duration(request, "timeout").ok().flatten();
@@ -471,7 +472,7 @@ impl Api {
         }))
     }
 
-    /// An empty answer at a time near `now` is an error where a composite has nothing to say.
+    /// An empty answer for a time near `now` is an error if a composite has no value.
     fn check_presence(&self, query: &Query, value: &Instant, now: UnixNanos) -> Result<(), Failure> {
         match value {
             Instant::Vector(vector) if vector.is_empty() => self.check_composites(query, now),
@@ -479,7 +480,7 @@ impl Api {
         }
     }
 
-    /// An empty answer about a composite without a value is an error: nobody may act by it.
+    /// An empty answer about a composite without a value is an error, because nobody may act on it.
     fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), Failure> {
         if query.handles_absence() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Composites as JSON, as they are at the moment of asking; on change (`?wait=5s&seq=N`); as they change (`/watch`).
+//! Composites as JSON: their current values, their next change (`?wait=5s&seq=N`), and all changes (`/watch`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::watch::{Backlog, Ended, Filter, Follow, WatchEvent, Watched, backlog,
 /// The list of composites; below it, one by name.
 pub(super) const COMPOSITES: &str = "/api/v1/composites";
 
-/// Nobody waits longer for one answer: proxies give up after a minute.
+/// The longest wait for one answer, because proxies give up after a minute.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Between two changes that a stream tells, unless told otherwise.
+/// The default interval between two changes of a stream.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A stream on which nothing happens says so.
@@ -74,7 +74,7 @@ pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
     pages::json(StatusCode::NOT_FOUND, &body)
 }
 
-/// What composites say now, written where queries of the present are computed: there may be thousands of groups.
+/// The current values of composites. The light lane writes them, because there may be thousands of groups.
 async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Request, lanes: &Lanes) -> Answer {
     refresh(composites).await;
     let composites = composites.to_vec();

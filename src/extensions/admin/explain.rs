@@ -1,4 +1,4 @@
-//! Where series come from, and what makes them so many.
+//! The sources of series, and the reasons for their number.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::component::Shared;
 use crate::prom::catalog::{Found, View};
 use crate::watch::{GroupAnswer, Watched, json as shape};
 
-/// What a page says of the series that queries see.
+/// Describes the series that queries see.
 ///
 /// # Errors
-/// Nobody waits for it any more: each series is looked for in its whole table.
+/// The reader no longer waits. The search of a series reads its whole table.
 pub(super) fn page(
     shared: &Shared,
     found: &[Found],
@@ -83,7 +83,7 @@ fn metric(labels: &Labels) -> Value {
         .collect()
 }
 
-/// Seconds since the epoch; null where it is not known.
+/// Seconds since 1970; null if unknown.
 fn seconds(time: UnixNanos) -> Value {
     (time > 0).then_some(time as f64 / 1e9).into()
 }

@@ -1,5 +1,5 @@
-//! Lanes of queries: each kind of query has places of its own, so that heavy ones never hold up the others. Within a lane
-//! clients take turns: one that asks much waits behind itself.
+//! Lanes of queries: each kind of query has its own places, so that heavy ones never delay the others. Within a
+//! lane, clients take turns, so a client with many queries waits only for itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::component::worker::in_background;
 use crate::net::pages::MAX_CONNECTIONS;
 use crate::net::shares::{Most, NoShare, Share, Shares};
 
-/// Queries that look at a range, a subquery or every series, at a time.
+/// The limit of concurrent queries over a range, a subquery or every series.
 pub(super) const HEAVY: usize = 2;
 
 /// Queries of the present, at a time.
@@ -51,9 +51,9 @@ pub(super) type Place = Share;
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It looks at a range, at a subquery or at every series.
+    /// A query over a range, a subquery or every series.
     Heavy,
-    /// It looks at the present of what it asks for.
+    /// A query of the current values of its series.
     Light,
     /// An autoscaler asks.
     Scaler,
@@ -69,7 +69,7 @@ pub(super) struct Lanes {
     light: Lane,
     scalers: Lane,
     streams: Lane,
-    /// How long a query may take, its time in the lane included.
+    /// The time limit of a query, including its time in the lane.
     timeout: Duration,
     /// Queries that are not heavy and have no answer yet.
     urgent: Arc<AtomicUsize>,
@@ -88,7 +88,7 @@ impl Drop for Urgent {
 
 struct Lane {
     places: Arc<Semaphore>,
-    /// How many may wait.
+    /// The most waiting queries.
     most: Most,
     waiting: Arc<Shares>,
     turns: Mutex<HashMap<Client, InTurn>>,
@@ -104,7 +104,7 @@ struct InTurn {
     turn: Arc<Semaphore>,
 }
 
-/// Why a query is refused.
+/// The reason why a query is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotComputed {
     /// Too many queries wait.
@@ -119,15 +119,15 @@ pub(super) enum NotComputed {
     /// Too many readers of the same client wait for changes.
     #[error("{0} readers of this client wait for changes already: try again later")]
     WatchedByClient(usize),
-    /// It is heavy, and the gateway is short of memory.
+    /// The query is heavy, and memory is short.
     #[error(
         "this query needs more memory than is free: ask for a shorter range or fewer series, or try again later"
     )]
     Memory,
-    /// It took longer than it may.
+    /// The query exceeded its time limit.
     #[error("the query took longer than it may")]
     Timeout,
-    /// It panicked.
+    /// The query panicked.
     #[error("a bug: see the log")]
     Bug,
 }
@@ -262,7 +262,7 @@ impl Lanes {
     }
 }
 
-/// Gives the patience up when it goes.
+/// Cancels the patience on drop.
 struct WhoWaits(Patience);
 
 impl Drop for WhoWaits {
@@ -355,7 +355,7 @@ mod tests {
                 while watched.check().is_ok() && begun.elapsed() < SOON {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                // Whoever asks next must wait for this.
+                // The next query must wait for this.
                 std::thread::sleep(Duration::from_millis(50));
                 ended.try_send(watched.check().unwrap_err()).unwrap();
             };
@@ -423,7 +423,7 @@ mod tests {
         until_there_wait(&lanes, WAITING.of_all).await;
         drop(heavy);
         assert_eq!(timeout(SOON, next).await.expect("a turn").unwrap(), Ok(7));
-        // The runtime has one thread: this is looked at before the crowd goes on.
+        // The runtime has one thread, so this is checked before the crowd continues.
         for crowd in [&crowd, &unknown] {
             let left = crowd.iter().filter(|one| !one.is_finished()).count();
             assert!(left > crowd.len() / 2, "only {left} of {} wait", crowd.len());

@@ -1,5 +1,6 @@
-//! Memory for heavy queries. It is no part of the account: nobody who sends is refused for what a query has not used yet.
-//! What it uses is measured as everything else. While it runs, that counts twice: as used, and as granted.
+//! Memory for heavy queries. Grants are not part of the account, so senders are not refused for memory that a
+//! query has not used yet. Its used memory is measured like all other. While a query runs, this memory counts
+//! twice: as used, and as granted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,13 +16,13 @@ const SPARED: usize = 4;
 /// A query that takes no more gets it from that part, too.
 const SMALL: usize = 1 << 20;
 
-/// What heavy queries may take together.
+/// The memory that heavy queries share.
 pub(super) struct QueryMemory {
     account: Arc<Account>,
     taken: Arc<AtomicUsize>,
 }
 
-/// What one query may take, until this is dropped.
+/// The memory of one query, until the drop.
 pub(super) struct Grant {
     taken: Arc<AtomicUsize>,
     bytes: usize,
@@ -45,7 +46,7 @@ impl QueryMemory {
         Self { account, taken }
     }
 
-    /// So many bytes, or as many as there are for now; `None`: there are none.
+    /// Grants `wanted` bytes, or the rest; `None`: nothing is left.
     pub(super) fn take(&self, wanted: usize) -> Option<Grant> {
         if wanted == 0 {
             let taken = self.taken.clone();

@@ -1,9 +1,9 @@
-//! `admin`: what the gateway holds, as it is at the moment of asking.
+//! `admin`: the current data of the gateway.
 //!
 //! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one
-//! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that what reads a Prometheus can read
-//! the gateway (`api`): queries see every table live, and the recent past of its series (`view`). On the same port gRPC
-//! is spoken (`grpc`): the composites for programs, and the contract by which KEDA asks external scalers.
+//! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that its clients can read the
+//! gateway (`api`). Queries see every table live, and the recent past of its series (`view`). The same port serves
+//! gRPC (`grpc`): the composites for programs, and KEDA's contract with external scalers.
 
 mod api;
 mod composites;
@@ -38,7 +38,7 @@ use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes,
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 use crate::prom::catalog::{HistoryRule, View, max_samples_within};
 
-/// Where the pages are.
+/// The default port of the pages.
 const PORT: u16 = 8080;
 
 crate::options! {
@@ -92,13 +92,13 @@ impl QueryConfig {
         }
     }
 
-    /// The same as configured, or by the memory limit in bytes.
+    /// The configured limit, or the default for this memory limit in bytes.
     fn max_samples(&self, memory: usize) -> usize {
         let configured = self.max_samples.map(NonZeroUsize::get);
         configured.unwrap_or_else(|| max_samples_within(memory))
     }
 
-    /// The same of the bytes of answers.
+    /// The configured limit of answers, or the default for this memory limit in bytes.
     fn max_answer_bytes(&self, memory: usize) -> usize {
         let derived = max_answer_bytes(memory);
         self.max_answer_bytes.map_or(derived, ByteSize::as_usize)
@@ -161,7 +161,7 @@ impl HistoryConfig {
         }
     }
 
-    /// As configured, or by the memory limit in bytes.
+    /// The configured limit, or the default for this memory limit in bytes.
     fn max_bytes(&self, memory: usize) -> usize {
         const USUAL: usize = 256 << 20;
         let derived = USUAL.min(memory / 8);

@@ -1,8 +1,8 @@
-//! Keeps the past: notes the present of every series at an interval, on a thread of its own that gives way to all others.
-//! Once a second the thread also notes how the resources report, whether or not a past is kept.
+//! Keeps the past: samples every series at an interval, on its own low-priority thread. Once a second the thread
+//! also records the reports of resources, whether or not a past is kept.
 //!
-//! A pass over many series takes a good part of a core's second at some hundred thousand of them. Anyone who delivers
-//! events or answers queries must not wait for it: the thread is nice, and its pass is spread over half the interval.
+//! A pass over some hundred thousand series takes a good part of a second of one core. Ingest and queries must not
+//! wait for it. So the thread is nice, and its pass is spread over half the interval.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use crate::prom::catalog::View;
 /// Added to the niceness of the process: others get nine tenths of a core that both want.
 const NICENESS: i32 = 10;
 
-/// What a sample may be later than its time says, at most.
+/// The most that a sample may be later than its time.
 const MAX_SPREAD: Duration = Duration::from_millis(500);
 
-/// How often the catalogue of series looks at resources.
+/// The interval at which the catalogue checks resources.
 const ATTEND: Duration = Duration::from_secs(1);
 
 /// Works until `pause` says that it is over. `interval`: between two samples; `None`: no past is kept.
 pub(super) fn run(view: &View, interval: Option<Duration>, pause: &Pause) {
-    // Without leave to be nice it is as quick as the others, and no less right.
+    // Without the permission to be nice, it works at normal priority.
     let _ = rustix::process::nice(NICENESS);
     let mut due = Instant::now();
     loop {
@@ -29,7 +29,7 @@ pub(super) fn run(view: &View, interval: Option<Duration>, pause: &Pause) {
             Some(interval) if due <= Instant::now() => {
                 let spread = (interval / 2).min(MAX_SPREAD);
                 view.record(unix_now(), spread, &mut |time| pause.wait(time));
-                // What a pass that took too long has missed is not made up for.
+                // Ticks missed by a slow pass are skipped.
                 let passed = due.elapsed().as_nanos() / interval.as_nanos().max(1);
                 due += interval * u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1);
             }

@@ -1,4 +1,4 @@
-//! How many checks of passwords an address may cause: each takes a core for a tenth of a second.
+//! Limits the password checks that an address may cause. Each takes a core for a tenth of a second.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,26 +9,26 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// So many addresses have an allowance of their own; all others share one.
+/// The most addresses with their own allowance. All others share one.
 const MAX_ADDRESSES: usize = 4096;
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The checks of each address. A check that finds the password right is given back.
 pub(super) struct Attempts {
-    /// The share of a minute that a check uses up; none where checks are not limited.
+    /// The part of a minute that a check uses; `None` if checks have no limit.
     each: Option<Duration>,
-    /// When all of an address's minute is its own again (the generic cell rate algorithm).
+    /// The time at which an address has its full allowance again (the generic cell rate algorithm).
     whole_at: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-/// A check that is under way.
+/// A check in progress.
 pub(super) struct Attempt<'a> {
     attempts: &'a Attempts,
     of: Option<IpAddr>,
 }
 
 impl Attempts {
-    /// So many wrong passwords a minute; 0: as many as come.
+    /// Allows `a_minute` wrong passwords a minute; 0 = no limit.
     pub(super) fn new(a_minute: u32) -> Self {
         Self {
             each: (a_minute > 0).then(|| MINUTE / a_minute),

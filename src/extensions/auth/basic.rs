@@ -135,7 +135,7 @@ struct BasicAuth {
 
 #[async_trait]
 impl Lifecycle for BasicAuth {
-    /// What can't be read now would refuse everybody later.
+    /// Reads the files now, because an unreadable one would refuse everybody later.
     async fn start(&self) -> Result<(), ComponentError> {
         let users = self
             .server
@@ -186,7 +186,7 @@ struct Server {
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    /// None: too many wait already.
+    /// Counts a waiting check. `None`: too many wait already.
     fn among(count: &'a AtomicUsize) -> Option<Self> {
         let before = count.fetch_add(1, Relaxed);
         let waiting = Self(count);
@@ -251,7 +251,7 @@ impl Server {
                 lines = text.map_err(|error| format!("{}: {error}", file.display()))?;
                 lines.push('\n');
             }
-            // Of two lines for one name the last counts.
+            // The last of two lines for one name counts.
             lines.push_str(config.inline.expose());
             let users = Users::parse(&lines)?;
             Ok(Arc::new(Known {
@@ -299,7 +299,7 @@ impl Server {
 fn matches(stored: Option<Stored>, password: &str) -> bool {
     match stored {
         Some(Stored::Plain(kept)) => digest(password.as_bytes()) == kept,
-        // Compared by a digest of both, so that the time says nothing of where they differ.
+        // Compares digests of both, so that the time does not show the position of a difference.
         Some(Stored::Sha1(kept)) => digest(&sha1(password.as_bytes())) == digest(&kept),
         Some(Stored::Bcrypt(hash)) => bcrypt::verify(password, &hash).unwrap_or(false),
         None => false,

@@ -1,4 +1,4 @@
-//! `bearertokenauth`: tokens (RFC 6750), in any header and behind any scheme.
+//! `bearertokenauth`: tokens (RFC 6750), in any header and with any scheme.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -86,7 +86,7 @@ struct BearerAuth {
 
 #[async_trait]
 impl Lifecycle for BearerAuth {
-    /// What can't be read now would refuse everybody later.
+    /// Reads the files now, because an unreadable one would refuse everybody later.
     async fn start(&self) -> Result<(), ComponentError> {
         let tokens = self.auth.tokens.current();
         tokens.map(drop).map_err(|error| self.base.error(error))
@@ -105,9 +105,9 @@ impl Extension for BearerAuth {
 
 /// The tokens in force.
 struct Tokens {
-    /// Of all that let in.
+    /// The digests of all accepted tokens.
     digests: HashSet<[u8; 32]>,
-    /// What we send.
+    /// The token that exporters send.
     own: HeaderValue,
 }
 
@@ -140,7 +140,7 @@ impl Tokens {
     }
 }
 
-/// What stands before a token.
+/// The prefix of a token.
 fn prefix(scheme: &str) -> String {
     match scheme {
         "" => String::new(),
@@ -159,7 +159,7 @@ impl Bearer {
     fn token<'a>(&self, header: &'a HeaderValue) -> Option<&'a str> {
         let wanted = prefix(&self.scheme);
         let (scheme, token) = header.to_str().ok()?.split_at_checked(wanted.len())?;
-        // Schemes are not told apart by case (RFC 9110, 11.1).
+        // Schemes are compared without case (RFC 9110, 11.1).
         scheme.eq_ignore_ascii_case(&wanted).then_some(token)
     }
 }

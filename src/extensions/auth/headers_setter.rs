@@ -1,4 +1,4 @@
-//! `headers_setter`: headers of our requests, fixed or out of the request that brought the data.
+//! `headers_setter`: headers of our requests, fixed or copied from the request that brought the data.
 
 use std::sync::Arc;
 
@@ -116,13 +116,13 @@ impl Extension for HeadersSetter {
 
 struct Rules(Vec<Rule>);
 
-/// A rule as it is carried out.
+/// A compiled rule.
 struct Rule {
     action: HeaderAction,
     name: HeaderName,
     /// The header of the sender's request.
     from: Option<HeaderName>,
-    /// The value, or what stands for a missing one.
+    /// The value, or the default of a missing one.
     value: Option<HeaderValue>,
 }
 
@@ -140,7 +140,7 @@ impl Rule {
         })
     }
 
-    /// What the header is to be for data of this sender; `None`: nothing, it stays as it is.
+    /// The header value for this sender's data; `None`: the header stays unchanged.
     fn value(&self, client: Option<&ClientMetadata>) -> Option<HeaderValue> {
         let sent = self.from.as_ref().and_then(|name| client?.headers().get(name));
         let mut value = sent.or(self.value.as_ref())?.clone();

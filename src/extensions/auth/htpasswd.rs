@@ -1,4 +1,4 @@
-//! `htpasswd` lines: `name:password`, the password hashed by bcrypt or as it is.
+//! `htpasswd` lines: `name:password`, with a bcrypt hash or a plain password.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use super::digest;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users(HashMap<String, Stored>);
 
-/// How a password is kept.
+/// A stored password.
 #[derive(Clone)]
 pub(super) enum Stored {
-    /// Its SHA-256, of a line that has it in the clear.
+    /// The SHA-256 of a plain password.
     Plain([u8; 32]),
-    /// Its SHA-1, of `htpasswd -s`.
+    /// The SHA-1 of a line from `htpasswd -s`.
     Sha1([u8; 20]),
     /// `$2y$` and its kin.
     Bcrypt(String),
@@ -54,7 +54,7 @@ impl Users {
         self.0.get(name)
     }
 
-    /// The highest cost of a bcrypt hash; `None` where there is none.
+    /// The highest cost of a bcrypt hash; `None` without such a hash.
     pub(super) fn cost(&self) -> Option<u32> {
         self.0.values().filter_map(Stored::cost).max()
     }
@@ -111,7 +111,7 @@ mod tests {
         assert!(matches!(users.get("ada"), Some(Stored::Bcrypt(kept)) if *kept == hash));
         assert!(matches!(users.get("bob"), Some(Stored::Plain(kept)) if *kept == digest(b"pa:ss")));
         assert!(users.get("eve").is_none());
-        // What `htpasswd -s` writes for "secret".
+        // The output of `htpasswd -s` for "secret".
         let users = Users::parse("eve:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=").unwrap();
         assert!(matches!(users.get("eve"), Some(Stored::Sha1(kept)) if *kept == sha1(b"secret")));
     }

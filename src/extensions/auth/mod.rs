@@ -17,14 +17,14 @@ use crate::net::reload::Reloading;
 /// A file with secrets.
 type SecretFile = Reloading<Arc<str>, String>;
 
-/// It is looked at again after this.
+/// The interval of checks of files.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn secret_file(path: &Path) -> SecretFile {
     Reloading::text(path, LOOK)
 }
 
-/// SHA-256: secrets are compared by digest, so that how long it takes tells nothing about them.
+/// SHA-256. Secrets are compared by digest, so that the time of the comparison reveals nothing.
 fn digest(secret: &[u8]) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, secret);
     let mut bytes = [0; 32];

@@ -1,7 +1,7 @@
 //! `sigv4auth`: signs requests to Amazon's services (Signature Version 4).
 //!
-//! Keys come from a credentials file, the environment (`AWS_ACCESS_KEY_ID` and its siblings) or `~/.aws/credentials`,
-//! in this order; files are read again when they change, which is how short-lived keys are renewed.
+//! Keys come from a credentials file, the environment (`AWS_ACCESS_KEY_ID` and its siblings) or
+//! `~/.aws/credentials`, in this order. Files are read again after changes, which renews short-lived keys.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ struct SigV4Auth {
 
 #[async_trait]
 impl Lifecycle for SigV4Auth {
-    /// What can't be read now would fail every request later.
+    /// Reads the keys now, because unreadable ones would fail every request later.
     async fn start(&self) -> Result<(), ComponentError> {
         let keys = self.signer.keys.current();
         keys.map(drop).map_err(|error| self.base.error(error))
@@ -92,12 +92,12 @@ impl Extension for SigV4Auth {
     }
 }
 
-/// What requests are signed with.
+/// The signing keys.
 #[derive(Debug)]
 struct Keys {
     id: String,
     secret: String,
-    /// Of short-lived keys.
+    /// The session token of short-lived keys.
     token: Option<String>,
 }
 
@@ -232,7 +232,7 @@ impl Signer {
     }
 }
 
-/// As it stands in the request: with the port where that is not the scheme's own.
+/// The host as in the request: with the port if that is not the default of the scheme.
 fn host(uri: &Uri) -> String {
     let port = uri.port_u16().filter(|port| match uri.scheme_str() {
         Some("https") => *port != 443,

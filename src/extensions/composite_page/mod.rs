@@ -1,5 +1,5 @@
-//! `composite_page`: declared composites in a page of shared memory, for processes of this node that read them in less
-//! than a microsecond, a router say. The layout and the readers for Rust and C are the crate `tidegate-page`.
+//! `composite_page`: composites in a page of shared memory. Processes of this node, such as a router, read them in
+//! less than a microsecond. The crate `tidegate-page` has the layout and the readers for Rust and C.
 
 #[cfg(test)]
 mod tests;
@@ -131,7 +131,7 @@ impl Lifecycle for CompositePage {
         self.stopping.cancel();
         let writer = self.writer.lock().take();
         if let Some(writer) = writer {
-            // The file goes with the process in any case.
+            // The process removes the file in any case.
             let _ = tokio::time::timeout_at(deadline.into(), writer).await;
         }
     }
@@ -141,7 +141,7 @@ struct Writer {
     page: Page,
     /// Labels as the page has them.
     texts: HashMap<Attributes, String>,
-    /// Entries that the last round had no room for.
+    /// Entries that did not fit in the last round.
     refused: usize,
 }
 
@@ -195,7 +195,7 @@ impl Writer {
                     sources_reporting: u32::try_from(answer.sources_reporting).unwrap_or(u32::MAX),
                     seq: group.seq,
                 };
-                // What has no place is counted by the round.
+                // The round counts entries that don't fit.
                 let _ = round.set(&entry);
             }
         }

@@ -53,7 +53,7 @@ crate::options! {
     check = Config::check
 }
 
-/// Smaller files would mostly be heads; larger ones take long to look through after a restart.
+/// Smaller files would mostly be headers; larger ones take long to scan after a restart.
 const SEGMENT_SIZES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 30;
 
 impl Config {

@@ -1,4 +1,4 @@
-//! `file_storage`: a directory in which components keep what must outlive the process.
+//! `file_storage`: a directory for component data that must survive the process.
 
 mod config;
 

@@ -1,4 +1,4 @@
-//! `health_check`: tells the cluster whether the gateway takes data: 200 while it runs, 503 before and after.
+//! `health_check`: shows the cluster whether the gateway accepts data: 200 while it runs, 503 before and after.
 
 pub mod v2;
 
@@ -79,12 +79,12 @@ pub static FACTORY: ExtensionFactory = Factory {
     build: |settings, cx| Ok(Arc::new(HealthCheck::new(settings.get(), Shape::First, cx))),
 };
 
-/// What the JSON object looks like.
+/// The format of the JSON object.
 #[derive(Clone, Copy)]
 enum Shape {
-    /// As that of the Collector's `health_check`.
+    /// The format of the Collector's `health_check`.
     First,
-    /// As that of its `healthcheckv2`.
+    /// The format of its `healthcheckv2`.
     Second,
 }
 
@@ -157,7 +157,7 @@ impl Pages for Probe {
     }
 }
 
-/// When the gateway came up, by both clocks.
+/// The start of the gateway, by both clocks.
 #[derive(Clone, Copy)]
 struct Since(SystemTime, Instant);
 

@@ -99,7 +99,7 @@ impl Config {
         check_path(&self.path, at, cx);
     }
 
-    /// The same as options of `health_check`.
+    /// The equivalent options of `health_check`.
     fn probe(&self) -> (super::Config, Shape) {
         let second = self.http.clone().or_else(|| self.use_v2.then(Http::default));
         match second {

@@ -1,4 +1,4 @@
-//! `memory_ballast`: accepted from old configurations of the Collector. It does nothing.
+//! `memory_ballast`: accepted from old configurations of the Collector, without effect.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `pprof`: a profile of processor time over HTTP, in the format and at the path of Go's `net/http/pprof`, so that
-//! `go tool pprof http://localhost:1777/debug/pprof/profile` reads it. Nothing is sampled while nobody asks.
+//! `pprof`: a processor-time profile over HTTP, in the format and at the path of Go's `net/http/pprof`. So `go
+//! tool pprof http://localhost:1777/debug/pprof/profile` reads it. Nothing is sampled without a request.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// The port of the Collector's extension.
 const PORT: u16 = 1777;
-/// A profile without `seconds` takes so long, as in Go.
+/// The default duration of a profile, as in Go.
 const USUAL: Duration = Duration::from_secs(30);
 /// The longest profile.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -156,7 +156,7 @@ fn length(request: &Request) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST))
 }
 
-/// Samples while the client waits; one that goes ends it.
+/// Samples while the client waits. If the client disconnects, sampling ends.
 async fn profile(request: &Request) -> Answer {
     let Some(length) = length(request) else {
         return failure(StatusCode::BAD_REQUEST, "seconds: expected a number of 1 or more");

@@ -1,5 +1,5 @@
-//! `zpages`: plain HTML tables about the gateway itself, at the paths of the Collector's extension: the service, its
-//! pipelines with what passed them, extensions, feature gates and the last slow batches.
+//! `zpages`: plain HTML tables about the gateway itself, at the paths of the Collector's extension. They show the
+//! service, its pipelines with their item counts, extensions, feature gates and the last slow batches.
 
 mod html;
 mod pages;

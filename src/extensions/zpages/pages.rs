@@ -1,4 +1,4 @@
-//! What each page says.
+//! The contents of the pages.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};

@@ -17,7 +17,7 @@ use crate::component::{Context, Entry, Shared};
 use crate::receivers::kept::{self, Kept};
 use crate::receivers::watch::{FileNames, Watch};
 
-/// How long a file that could not be opened rests before it is tried again, once it has been reported.
+/// The pause before another attempt at a file that could not be opened, after its report.
 const REJECT_REST: Duration = Duration::from_secs(1);
 /// A file that could not be opened is not reported before it has had this long to become a ring.
 const REJECT_PATIENCE: Duration = Duration::from_millis(200);
@@ -25,7 +25,7 @@ const REJECT_PATIENCE: Duration = Duration::from_millis(200);
 /// All rings of a receiver.
 pub(super) struct Drain {
     shared: Arc<Shared>,
-    /// Of the receiver in the configuration.
+    /// The path of the receiver in the configuration.
     path: Arc<str>,
     context: DrainContext,
     consume: bool,
@@ -154,7 +154,7 @@ impl Drain {
     }
 }
 
-/// What is kept of all files, in bytes.
+/// The memory of all files, in bytes.
 fn bytes(rings: &BTreeMap<PathBuf, Ring>, refusals: &BTreeMap<PathBuf, Refusal>) -> usize {
     let rings = rings.iter().map(|(path, ring)| kept::note(path) + ring.bytes());
     let refusals = refusals.keys().map(|path| kept::note(path));

@@ -1,4 +1,4 @@
-//! From NIXL's event kinds to the gateway's: name, unit, instrument, the attributes `category` and `status`.
+//! Maps NIXL's event kinds to the gateway's: name, unit, instrument, and the attributes `category` and `status`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tidegate_ring::{Category, Names};
 use super::config::{self, Config};
 use crate::receivers::globs;
 
-/// What each NIXL event is, in words. Rows of the table of event types (NIXL telemetry, version 4).
+/// Descriptions of the NIXL events, from the table of event types (NIXL telemetry, version 4).
 const DESCRIPTIONS: &[(&str, &str)] = &[
     ("agent_tx_bytes", "Bytes of a finished write"),
     ("agent_rx_bytes", "Bytes of a finished read"),
@@ -28,7 +28,7 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Which events are wanted.
+/// The selected events.
 pub(super) struct Selection {
     categories: Vec<Category>,
     events: Vec<Pattern>,
@@ -46,7 +46,7 @@ impl Selection {
         }
     }
 
-    /// Whether everything is wanted, so that nobody needs to look.
+    /// Whether all events are selected, so that no check is necessary.
     pub(super) fn is_all(&self) -> bool {
         self.categories.is_empty() && self.events.is_empty()
     }

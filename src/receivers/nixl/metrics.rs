@@ -35,7 +35,7 @@ pub(super) struct RingMetrics {
     deselected: metrics::Counter,
     suspected_loss: metrics::Counter,
     fill: Gauge,
-    /// What the ring is, as it was opened last.
+    /// The description of the ring at its last opening.
     info: Option<Gauge>,
 }
 
@@ -78,7 +78,7 @@ impl RingMetrics {
         self.info = Some(info);
     }
 
-    /// What was said of the ring when it was opened holds no more.
+    /// Clears the description of the ring.
     fn no_longer(&mut self) {
         if let Some(info) = self.info.take() {
             info.set(0.0);

@@ -1,9 +1,10 @@
-//! `nixl`: drains the shared-memory rings of NVIDIA NIXL agents, all versions, as they come, go and restart.
+//! `nixl`: drains the shared-memory rings of NVIDIA NIXL agents, in all versions, as they appear, vanish and
+//! restart.
 //!
-//! One thread serves all rings of a receiver: a drain is a few system calls and a copy, and a runtime's timer is
-//! too coarse for a ring that fills within 10 ms. Events leave a ring only when the pipelines have accepted them;
-//! while they refuse, the ring itself is the queue. Files that are no rings are never written to and nothing is
-//! ever unlinked.
+//! One thread serves all rings of a receiver. A drain takes a few system calls and a copy, and a runtime's timer
+//! is too coarse for a ring that fills within 10 ms. Events leave a ring only after the pipelines have accepted
+//! them. While the pipelines refuse, the ring itself is the queue. Files that are no rings are never written, and
+//! nothing is ever unlinked.
 
 pub mod config;
 mod drain;

@@ -1,16 +1,16 @@
-//! How often a ring is looked at: about the configured interval while it is quiet, more often while it fills.
+//! The polling interval of a ring: about the configured interval while it is quiet, and shorter while it fills.
 //!
-//! The configured interval is what an event waits at most. Timers fire late and a look at the other rings takes
-//! time, so a part of it is kept in reserve: an agent that suddenly flushes whole rings at that very interval finds
-//! its first flush drained when the second one comes.
+//! The configured interval is the longest wait of an event. Timers fire late and the other rings take time, so a
+//! part of it is kept in reserve. An agent may suddenly flush whole rings at that very interval. Then its first
+//! flush is drained before the second one.
 //!
-//! NIXL flushes up to a whole ring at once every `NIXL_TELEMETRY_RUN_INTERVAL`. The next flush drops
-//! what does not fit, so a ring that was found full must be empty again before the next flush comes,
-//! at intervals down to 10 ms. A poll of an empty ring costs about a microsecond.
+//! NIXL flushes up to a whole ring at once every `NIXL_TELEMETRY_RUN_INTERVAL`. The next flush drops data that
+//! does not fit. So a full ring must be empty again before the next flush, at intervals down to 10 ms. A poll of
+//! an empty ring costs about a microsecond.
 
 use std::time::Duration;
 
-/// A quiet ring is looked at after this part of the configured interval; the rest is the reserve.
+/// The part of the configured interval after which a quiet ring is polled. The rest is the reserve.
 const QUIET: f64 = 0.75;
 /// A ring that was found at least this full (as a fraction of its capacity) is hurried.
 const HURRY_FILL: f64 = 0.25;
@@ -33,7 +33,7 @@ impl Pace {
         Self { quiet, now: quiet }
     }
 
-    /// The wait until the next look, after a look that found `fill` (0.0 to 1.0).
+    /// The wait after a poll that found the ring filled to `fill` (0.0 to 1.0).
     pub(super) fn after(&mut self, fill: f64) -> Duration {
         self.now = if fill >= HURRY_FILL {
             SHORTEST.min(self.quiet)

@@ -13,23 +13,23 @@ use super::pace::Pace;
 use crate::batch::Batch;
 use crate::component::{Entry, unix_now};
 
-/// What was refused is tried again after this: the ring itself is the queue meanwhile.
+/// The retry delay for refused events. The ring itself is the queue meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
 /// A ring whose lock another consumer holds is asked again this often.
 const LOCK_RETRY: Duration = Duration::from_secs(1);
 
-/// A ring that could not be looked at for this long no longer counts as alive. NIXL keeps no heartbeat: a ring
-/// that is there and readable is all that can be known of its agent.
+/// A ring that could not be polled for this long no longer counts as alive. NIXL keeps no heartbeat, so a readable
+/// ring is the only sign of its agent.
 const LEASE: Duration = Duration::from_secs(5);
 
 /// Events a batch at most: a whole ring of NIXL's default size, whose columns and slots stay in a core's own cache on
 /// the way from ring to table.
 const MAX_EVENTS: usize = 4_096;
 
-/// What is kept of a ring: its names and kinds, its metrics, and the page that is mapped.
+/// The memory of a ring in bytes: its names and kinds, its metrics, and the mapped page.
 pub(super) const BYTES: usize = 32 << 10;
 
-/// What is kept of a name that no other ring has. A ring may have 256 of them.
+/// The memory of a name that no other ring has, in bytes. A ring may have 256 of them.
 const NAME_BYTES: usize = 512;
 
 /// The parts of the receiver that the drain of a ring needs.
@@ -51,11 +51,11 @@ pub(super) struct Ring {
     pace: Pace,
     metrics: RingMetrics,
     next_lock: Instant,
-    /// When it is to be looked at again.
+    /// The time of the next poll.
     pub(super) due: Instant,
 }
 
-/// What became of a look at a ring.
+/// The result of a poll.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// Keep looking.
@@ -103,7 +103,7 @@ impl Ring {
         })
     }
 
-    /// Takes what there is and decides when to look again.
+    /// Drains the ring and determines the next poll.
     pub(super) fn look(&mut self, columns: &mut Columns, context: &DrainContext, now: Instant) -> Look {
         self.ask_for_lock(now);
         let poll = match self.reader.read(columns) {
@@ -127,7 +127,8 @@ impl Ring {
                     self.source.lease.lost(unix_now());
                 }
                 if !self.hand_on(columns, context) {
-                    // Whatever delay was named: asking costs next to nothing, and the ring fills meanwhile.
+                    // The delay of the refusal is ignored: asking costs almost nothing, and the ring fills
+                    // meanwhile.
                     self.due = now + REFUSED_RETRY;
                     return Look::Stays;
                 }
@@ -148,7 +149,7 @@ impl Ring {
         Look::Stays
     }
 
-    /// Pushes the columns; the ring lets go of them only when they were accepted. False: not now.
+    /// Pushes the columns, and removes them from the ring after acceptance. Returns false after a refusal.
     fn hand_on(&mut self, columns: &mut Columns, context: &DrainContext) -> bool {
         self.kinds.follow(self.reader.names(), &context.selection);
         let taken = columns.len();
@@ -223,7 +224,7 @@ impl Ring {
         }
     }
 
-    /// What is kept of it, about.
+    /// The approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let own_names = self.reader.names().len().saturating_sub(KINDS.len());
         BYTES + own_names * NAME_BYTES
@@ -243,7 +244,7 @@ fn retain<T: Copy>(column: &mut Vec<T>, keep: &[bool]) {
     column.retain(|_| kept.next().copied().unwrap_or(false));
 }
 
-/// NIXL's own labels, and nothing else: series must look as its own exporter's do.
+/// Only NIXL's own labels, so that series equal those of its own exporter.
 fn source(agent: &str, hostname: &str) -> Source {
     Source {
         id: SourceId::next(),

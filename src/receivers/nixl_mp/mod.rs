@@ -1,8 +1,8 @@
-//! `nixl_mp`: reads the multi-process stores of NIXL's `prometheus_mp` exporter (`nixl.*.mmap`), cumulative totals
-//! that any number of readers may look at.
+//! `nixl_mp`: reads the multi-process stores of NIXL's `prometheus_mp` exporter (`nixl.*.mmap`). They contain
+//! cumulative totals, and any number of readers may read them.
 //!
-//! Nothing is written, unlinked or kept locked. A store sends only what has changed; when its agent is gone, its
-//! series are ended, so that what it had counted stays in the totals it was aggregated into.
+//! The receiver writes, unlinks and locks nothing permanently. A store sends only changes. When its agent is gone,
+//! its series end, and the totals that aggregate them keep its counts.
 
 pub mod config;
 mod series;
@@ -133,7 +133,7 @@ impl Stores {
         self.kept.settle(bytes);
     }
 
-    /// What is kept of all files.
+    /// The memory of all files, in bytes.
     fn bytes(&self) -> usize {
         let stores = self.stores.keys().map(|path| store::BYTES + kept::note(path));
         let refused = self.refused.keys().map(|path| kept::note(path));

@@ -1,4 +1,4 @@
-//! The series of a store, named and labelled as NIXL's `prometheus_mp` exporter names and labels them.
+//! The series of a store, with the names and labels of NIXL's `prometheus_mp` exporter.
 
 use std::sync::Arc;
 

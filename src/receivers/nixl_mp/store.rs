@@ -1,4 +1,4 @@
-//! One store: looked at, compared with the last look, sent on where it changed.
+//! One store: it is read, compared with the last reading, and its changes are sent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ pub(super) const ENDED: &str = "ended";
 /// A refused push is tried again after this at the earliest; the store itself keeps the totals meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
 
-/// What is kept of a store: its series, its totals as they were sent, and what is mapped.
+/// The memory of a store in bytes: its series, its sent totals, and the mapping.
 pub(super) const BYTES: usize = 40 << 10;
 
-/// What became of a look.
+/// The result of a reading.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Stays,
-    /// Nothing more will come of it, for this reason.
+    /// The store has ended, for this reason.
     Ended(&'static str),
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Store {
     store: MpStore,
     series: Vec<KindSeries>,
     start: UnixNanos,
-    /// What the pipelines have accepted.
+    /// The totals that the pipelines have accepted.
     sent: Option<Snapshot>,
     bounds: Arc<[f64]>,
     moved: Instant,
@@ -60,7 +60,7 @@ impl Store {
         &self.store.identity().agent_name
     }
 
-    /// Sends what has changed. A store that stands still is asked every `liveness` whether its agent lives.
+    /// Sends the changes. If nothing changes, it checks every `liveness` whether the agent lives.
     pub(super) fn look(&mut self, entry: &Entry, now: Instant, liveness: Duration) -> Look {
         if now < self.due {
             return Look::Stays;
@@ -128,7 +128,7 @@ impl Store {
         points
     }
 
-    /// Ends every series: what the agent counted stays where it was aggregated, its gauges disappear.
+    /// Ends every series. Aggregated counts stay, and gauges disappear.
     fn end(&mut self, entry: &Entry, reason: &'static str) -> Look {
         let time = wall_now();
         let all = self.series.iter().flat_map(|kind| {

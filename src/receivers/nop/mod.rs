@@ -1,4 +1,4 @@
-//! `nop`: brings nothing in. It fills the place that a pipeline must fill.
+//! `nop`: receives nothing. It fills the required place of a receiver in a pipeline.
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use crate::net::{
 
 /// The OTLP specification recommends 64 MiB for both protocols.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
-/// The Collector's default, which is ours where memory is short.
+/// The Collector's default, used with a low memory limit.
 const MAX_GRPC_MESSAGE_OF_LITTLE_MEMORY: usize = 4 << 20;
 /// SDKs stop at 128 attributes.
 const MAX_ELEMENTS: NonZeroUsize = NonZeroUsize::new(wire::MAX_ELEMENTS).expect("not zero");
@@ -163,7 +163,7 @@ crate::options! {
 }
 
 impl Protocols {
-    /// Both, where they are to share a port.
+    /// Both protocols, if they share a port.
     pub(super) fn shared(&self) -> Option<(&GrpcConfig, &HttpProtocolConfig)> {
         let (grpc, http) = (self.grpc.as_ref()?, self.http.as_ref()?);
         let any_port = matches!(grpc.endpoint, Endpoint::Tcp { port: 0, .. });
@@ -210,7 +210,7 @@ impl GrpcConfig {
         }
     }
 
-    /// The largest message where the gateway may use so much memory.
+    /// The largest message under this memory limit, in bytes.
     pub fn max_message_bytes(&self, memory_limit: usize) -> usize {
         match self.max_recv_msg_size_mib {
             Some(mib) => mib.get().saturating_mul(1 << 20),
@@ -219,7 +219,7 @@ impl GrpcConfig {
         }
     }
 
-    /// How connections are served.
+    /// The options of connections.
     pub fn serving(&self) -> HttpConfig {
         let keepalive = &self.keepalive.server_parameters;
         HttpConfig {
@@ -237,7 +237,7 @@ impl GrpcConfig {
 }
 
 impl HttpProtocolConfig {
-    /// How connections are served.
+    /// The options of connections.
     pub fn serving(&self) -> HttpConfig {
         HttpConfig {
             header_timeout: self.header_timeout(),
@@ -248,7 +248,7 @@ impl HttpProtocolConfig {
         }
     }
 
-    /// The largest body where the gateway may use so much memory.
+    /// The largest body under this memory limit, in bytes.
     pub fn max_body_bytes(&self, memory_limit: usize) -> usize {
         match self.max_request_body_size {
             Some(size) => size.as_usize(),

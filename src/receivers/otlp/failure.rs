@@ -1,4 +1,4 @@
-//! Why a request is refused, said in the way of each protocol: gRPC status, HTTP status, `google.rpc.Status`.
+//! The refusal of a request, in the form of each protocol: gRPC status, HTTP status, `google.rpc.Status`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::net::auth::NotAdmitted;
 use crate::net::refused::{Of, Why};
 use crate::net::{BodyError, DecompressError};
 
-/// Longest message that goes back. It travels in a header in gRPC, and OTLP wants responses to be short.
+/// The longest message in an answer, in bytes. gRPC sends it in a header, and OTLP wants short responses.
 pub(super) const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// A refused request.
@@ -26,13 +26,14 @@ pub(super) struct Failure {
     pub(super) http: StatusCode,
     /// For people.
     pub(super) message: String,
-    /// Where in the request the flaw is, if it is in one place (`BadRequest.field`).
+    /// The position of the error in the request, if it is a single one (`BadRequest.field`).
     pub(super) field: Box<str>,
-    /// When to come back, if that is worth it.
+    /// The retry delay, if a retry is useful.
     pub(super) retry_after: Option<Duration>,
-    /// How the sender can identify itself (`WWW-Authenticate`).
+    /// The accepted authentication of senders (`WWW-Authenticate`).
     pub(super) challenge: Option<HeaderValue>,
-    /// As what the request is counted; not where its items are counted, or its sender is not let in.
+    /// The reason that counts the request. `None` if its items count elsewhere, or its sender is not
+    /// authenticated.
     pub(super) why: Option<Why>,
 }
 
@@ -51,7 +52,7 @@ impl Failure {
         }
     }
 
-    /// The same, counted as refused for this.
+    /// Sets the reason that counts the request.
     pub(super) fn counted(self, why: Why) -> Self {
         Self {
             why: Some(why),
@@ -85,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// Not now.
+    /// A temporary refusal.
     pub(super) fn busy(message: impl Into<String>, retry_after: Duration) -> Self {
         let failure = Self::new(Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, message);
         Self {
@@ -94,12 +95,12 @@ impl Failure {
         }
     }
 
-    /// Not now: there is too little memory, or too much work.
+    /// A temporary refusal, because memory or processors are short.
     pub(super) fn no_room(of: Of, message: impl Into<String>) -> Self {
         Self::busy(message, MEMORY_RETRY).counted(Why::Short(of))
     }
 
-    /// It would not fit into the gateway if that held nothing else.
+    /// A permanent refusal: the request would not fit even into an idle gateway.
     pub(super) fn never_fits(bytes: usize, limit: usize) -> Self {
         let (bytes, limit) = (bytes >> 20, limit >> 20);
         let why = format!(
@@ -113,7 +114,7 @@ impl Failure {
         failure.counted(Why::Short(Of::TooLarge))
     }
 
-    /// With the details that the code calls for: RetryInfo, BadRequest.
+    /// The gRPC status with its details: RetryInfo, BadRequest.
     pub(super) fn status(&self) -> Status {
         let mut details = ErrorDetails::new();
         if let Some(delay) = self.retry_after {

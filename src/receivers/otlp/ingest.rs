@@ -1,4 +1,4 @@
-//! From a request's body to the pipelines, the same for both protocols.
+//! Passes request bodies to the pipelines, for both protocols.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::net::auth::AuthGate;
 use crate::net::body::begin_body;
 use crate::net::refused::{Of, Why};
 
-/// When to come back if the memory limiter is what refuses: it looks once a second by default.
+/// The retry delay for refusals of the memory limiter, which measures once a second by default.
 pub(super) const MEMORY_RETRY: Duration = Duration::from_secs(1);
 
-/// What weighs more when it is decoded, some 2,000 points, takes more than about a millisecond.
+/// The largest decoded size for inline work, in bytes. It is about 2,000 points, which take about a millisecond.
 const LIGHT_BYTES: usize = 2 << 20;
 
 /// Bodies up to this size are checked on the spot; larger ones would keep a runtime thread from its other work. A request
@@ -29,10 +29,10 @@ const LIGHT_BYTES: usize = 2 << 20;
 /// points have half a MiB, and a hop to another thread would cost them more than their check.
 const INLINE_MAX_BYTES: usize = 1 << 20;
 
-/// The same of JSON, which is parsed and written anew, some 20 ns a byte.
+/// The same for JSON, which is parsed and encoded again, about 20 ns a byte.
 const INLINE_MAX_JSON_BYTES: usize = 64 << 10;
 
-/// How a body is encoded.
+/// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Protobuf,
@@ -68,7 +68,7 @@ impl Ingest {
         }
     }
 
-    /// The same for one transport, whose data is counted apart and whose senders are checked.
+    /// Returns an ingest for one transport, with separate counts and a check of senders.
     pub(super) fn over(&self, transport: &'static str, auth_gate: AuthGate) -> Self {
         Self {
             entries: self
@@ -87,7 +87,7 @@ impl Ingest {
         self.shared.memory.limit()
     }
 
-    /// How much of the memory heads of requests may take: what the data of a signal may, at the most. Whose request it is
+    /// The memory limit for request heads: the highest limit for the data of any signal. The signal of the request
     /// is not known yet.
     pub(super) fn ceiling(&self) -> Ceiling {
         let mut ceilings = self.entries.iter().flatten().map(Entry::ceiling);
@@ -98,7 +98,7 @@ impl Ingest {
         }
     }
 
-    /// Where data of `signal` goes, if any pipeline wants it.
+    /// The entry of `signal`, or `None` if no pipeline takes it.
     pub(super) fn entry(&self, signal: Signal) -> Option<&Entry> {
         self.entries[signal as usize].as_ref()
     }
@@ -118,7 +118,7 @@ impl Ingest {
         Ok(held)
     }
 
-    /// Reserves the beginning of a body, where all of it has room.
+    /// Reserves memory for the beginning of a body, if the whole body would fit.
     pub(super) async fn begin(&self, held: &mut Held, promised: Option<usize>) -> Result<(), Failure> {
         if let Some(bytes) = promised {
             fits_at_all(held, bytes)?;
@@ -135,7 +135,8 @@ impl Ingest {
         }
     }
 
-    /// Checks a body and pushes it, in the slot that it was unpacked in, where it was. An empty request succeeds without a push (OTLP: "SHOULD respond with success").
+    /// Checks a body and pushes it, in the slot of its decompression if there is one. An empty request succeeds
+    /// without a push (OTLP: "SHOULD respond with success").
     pub(super) async fn take(
         &self,
         entry: &Entry,
@@ -169,7 +170,7 @@ impl Ingest {
             }
         };
         let Checked { encoded, weight, cut } = checked.inspect_err(|failure| {
-            // What only had no room comes again, and is counted as such.
+            // A request that only lacked memory is retried, and counted with that reason.
             if failure.why.is_none() {
                 entry.fail(1);
             }
@@ -190,14 +191,14 @@ impl Ingest {
             held.try_grow(weight)
                 .map_err(|NoRoom| Failure::no_room(Of::Decoding, NoRoom.to_string()))?;
         }
-        // What is not decoded is passed on by whoever brings it.
+        // The caller passes on a request that is not decoded.
         drop(slot);
         let batch = Batch {
             client,
             ..Batch::new(encoded)
         };
         let taken = entry.send_held(batch, Some(held.take()), long).await?;
-        // What is refused as a whole comes again.
+        // A request that is refused as a whole is sent again.
         entry.fail(rejected_items);
         outcome.rejected_items += taken.rejected_items;
         if outcome.message.is_empty() {
@@ -219,7 +220,7 @@ impl Ingest {
     }
 }
 
-/// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
+/// Fails if this would not fit even into an idle gateway, so that a retry makes no sense.
 fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Failure> {
     if held.could_ever_grow(bytes) {
         Ok(())
@@ -237,8 +238,8 @@ struct Checker {
 }
 
 impl Checker {
-    /// Checks a short body, where that takes a look and no more. It comes back where it must be decoded or copied, which
-    /// takes longer.
+    /// Checks a short body if the check is cheap. Returns the body if it must be decoded or copied, which takes
+    /// longer.
     fn check_in_place(self, body: Bytes, held: &mut Held) -> Result<Result<Checked, Failure>, Bytes> {
         let request = match self.protobuf(body.clone(), held) {
             Ok(request) => request,
@@ -284,7 +285,7 @@ impl Checker {
     }
 }
 
-/// Why there is no room for so many bytes more: not now, or never.
+/// The failure to reserve `bytes` more bytes: temporary or permanent.
 fn no_room_for(held: &Held, bytes: usize) -> Failure {
     match fits_at_all(held, bytes) {
         Ok(()) => Failure::no_room(Of::Decoding, NoRoom.to_string()),
@@ -306,7 +307,7 @@ pub(super) struct PartialSuccess {
     /// Data points, spans or log records.
     #[prost(int64, tag = "1")]
     pub(super) rejected: i64,
-    /// Why; alone it is a warning.
+    /// The reason. Without rejected items it is a warning.
     #[prost(string, tag = "2")]
     pub(super) error_message: String,
 }
@@ -327,7 +328,7 @@ impl From<PushOutcome> for ExportResponse {
 }
 
 impl ExportResponse {
-    /// ProtoJSON, where 64-bit integers are strings.
+    /// ProtoJSON, which encodes 64-bit integers as strings.
     pub(super) fn json(&self, signal: Signal) -> serde_json::Value {
         let rejected_name = match signal {
             Signal::Metrics => "rejectedDataPoints",

@@ -1,7 +1,8 @@
-//! `otlp`: takes OTLP over gRPC and HTTP (protobuf and JSON), on TCP or Unix sockets, for all three signals.
+//! `otlp`: accepts OTLP over gRPC and HTTP (protobuf and JSON), on TCP or Unix sockets, for all three signals.
 //!
-//! Bodies are checked and counted, not decoded: what the sender encoded is what travels. gRPC is framed here
-//! (a unary call is five bytes in front of a message) so that a message is admitted by its length before it is read.
+//! Bodies are checked and counted, not decoded: the bytes of the sender pass unchanged. This module frames gRPC
+//! itself (a unary call has five bytes before its message), so that it admits a message by its length before it
+//! reads it.
 
 pub mod config;
 mod failure;
@@ -57,7 +58,7 @@ pub static FACTORY: ReceiverFactory = Factory {
             base: cx.base,
             servers: Mutex::default(),
         };
-        // What names no authenticator is told before anything is opened.
+        // Reports a missing authenticator before anything is opened.
         let protocols = &otlp.config.protocols;
         let grpc = protocols.grpc.as_ref().and_then(|grpc| grpc.auth.as_ref());
         let http = protocols.http.as_ref().and_then(|http| http.auth.as_ref());
@@ -67,10 +68,10 @@ pub static FACTORY: ReceiverFactory = Factory {
     },
 };
 
-/// What an SDK in a page sends anyway.
+/// Headers that an SDK in a page always sends.
 const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, CONTENT_TYPE, HeaderName::from_static("x-requested-with")];
 
-/// An answer on its way, over either protocol.
+/// An answer in progress, over either protocol.
 type Answering = Pin<Box<dyn Future<Output = Response<AnyBody>> + Send>>;
 type AnyBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -113,7 +114,7 @@ impl Otlp {
         Ok(net::http::start(listener, limits, serving, answer))
     }
 
-    /// Both on one port, told apart by the content type.
+    /// Starts both protocols on one port. The content type distinguishes them.
     async fn start_shared(
         &self,
         grpc: &GrpcConfig,

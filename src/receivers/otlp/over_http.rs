@@ -1,5 +1,5 @@
-//! OTLP/HTTP: a POST to a signal's path, protobuf or JSON by `Content-Type`; the answer is in the encoding of the
-//! request, errors are a `google.rpc.Status`.
+//! OTLP/HTTP: a POST to the path of a signal, protobuf or JSON by `Content-Type`. The answer has the encoding of
+//! the request. Errors are a `google.rpc.Status`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -210,7 +210,7 @@ fn refusal(encoding: Option<Encoding>, failure: &Failure) -> Answer {
     }
 }
 
-/// In the encoding of the request; protobuf where that is none of ours.
+/// The answer in the encoding of the request, or in protobuf if that is not supported.
 fn answer(status: StatusCode, encoding: Option<Encoding>, body: Vec<u8>) -> Answer {
     let content_type = match encoding {
         Some(Encoding::Json) => "application/json",

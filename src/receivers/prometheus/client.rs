@@ -1,4 +1,4 @@
-//! The HTTP client of targets and discovery services: GET, credentials, redirects, answers read under a limit.
+//! The HTTP client for targets and discovery services: GET, credentials, redirects, and a limit on answers.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(super) struct Client {
     follow_redirects: bool,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     /// The file of a credential or header can't be read.
@@ -51,7 +51,7 @@ pub(super) enum FetchError {
     /// No answer in time.
     #[error("no answer within {0:?}")]
     TimedOut(std::time::Duration),
-    /// It points elsewhere for ever, or to nowhere.
+    /// The redirects don't end, or have no valid location.
     #[error("redirected {0}")]
     Redirect(String),
     /// Anything but 200.
@@ -150,7 +150,7 @@ impl Client {
         Err(FetchError::Redirect(format!("more than {MAX_REDIRECTS} times")))
     }
 
-    /// Says who we are. Only whom we were told to ask learns it.
+    /// Adds credentials, but only for the configured host.
     fn introduce(&self, headers: &mut HeaderMap) -> Result<(), FetchError> {
         if let Some(credentials) = &self.credentials {
             headers.insert(AUTHORIZATION, credentials.header()?);
@@ -181,7 +181,7 @@ fn same_origin(one: &Uri, other: &Uri) -> bool {
     one.scheme() == other.scheme() && one.authority() == other.authority()
 }
 
-/// Where a reference in an answer points (RFC 3986, 5.2).
+/// The target of a reference in an answer (RFC 3986, 5.2).
 fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference
         .split('#')
@@ -236,7 +236,7 @@ fn without_dot_segments(uri: Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// What an error says, with what caused it.
+/// The message of an error, with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -271,7 +271,7 @@ impl Packed {
     }
 }
 
-/// Reserves what a body takes of which so much is there: it grows by doubling.
+/// Reserves memory for a body with this many bytes so far. It grows by doubling.
 pub(super) fn reserve_arrived(held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
     held.try_grow_to(bytes.saturating_mul(2))?;
     held.fill_to(bytes);
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Answers each request to a server by its path, and tells what it was asked and whether with credentials.
+    /// Answers each request by its path, and reports the requests and whether they had credentials.
     async fn server(
         answers: impl Fn(&str) -> String + Send + 'static,
     ) -> (u16, tokio::sync::mpsc::Receiver<(String, bool)>) {
@@ -387,7 +387,7 @@ mod tests {
         (port, requests)
     }
 
-    /// As a job with these options has it.
+    /// The client of a job with these options.
     fn client(yaml: &str) -> Client {
         use crate::receivers::prometheus::config::Config;
         let yaml = format!("config: {{scrape_configs: [{{job_name: j, {yaml}}}]}}");

@@ -1,4 +1,4 @@
-//! Who we say we are: passwords and tokens of the configuration, or of files that are read again when they change.
+//! Credentials from the configuration, or from files that are read again after changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Value {
     }
 }
 
-/// What the `Authorization` header is made of.
+/// The source of the `Authorization` header.
 pub(super) enum Credentials {
     Basic {
         user: Option<Value>,

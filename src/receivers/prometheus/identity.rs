@@ -1,4 +1,4 @@
-//! What a target adds to the series of its page: labels, rules, a resource.
+//! The identity that a target adds to the series of its page: labels, rules, a resource.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ impl scrape::Target for Identity {
     }
 }
 
-/// The target's labels win; those of the page that they displace are called `exported_...`, with more of it where that
-/// is taken too. Short names choose first, as in Prometheus.
+/// The target's labels override those of the page. The overridden ones become `exported_...`, with a repeated
+/// prefix if that name is taken. Short names choose first, as in Prometheus.
 fn override_labels(labels: &mut Labels, target: &Labels) {
     let mut displaced: Vec<(String, String)> = Vec::new();
     for (name, value) in target.iter() {
@@ -96,7 +96,7 @@ fn split_port(instance: &str) -> (&str, &str) {
     (inner.unwrap_or(host), port)
 }
 
-/// Whether a host says anything to somebody on another one.
+/// Whether a host name identifies the host to other hosts.
 fn is_telling(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(ip) => !ip.is_loopback() && !ip.is_unspecified(),

@@ -1,4 +1,4 @@
-//! A job as it runs: what its own options and `global` say together.
+//! A running job: the combination of its own options and `global`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::relabel::{Rule, Validation};
 use crate::prom::duration::PromDuration;
 use crate::prom::model::Resolution;
 
-/// Where nobody says how large a page may be: a hundred times what large exporters answer with, and a bound.
+/// The default limit of a page in bytes: a hundred times the size from large exporters.
 const BODY_SIZE_LIMIT_BYTES: usize = 256 << 20;
 
 /// One of `scrape_configs`, resolved.
@@ -54,7 +54,7 @@ pub(super) struct Limits {
     pub(super) native_schema: i32,
 }
 
-/// What the job says, else what `global` says; 0 is nothing said.
+/// The limit of the job, or of `global`; 0 means unset.
 fn limit(job: u64, global: u64) -> Option<usize> {
     let said = [job, global].into_iter().find(|limit| *limit > 0)?;
     Some(usize::try_from(said).unwrap_or(usize::MAX))
@@ -75,7 +75,7 @@ impl Limits {
         }
     }
 
-    /// A page of this size or larger fails. Where nobody says, one page is not to take all the memory that there may be.
+    /// The size from which a page fails, in bytes. By default one page must not take all memory.
     pub(super) fn body_bytes(&self, memory_limit: usize) -> usize {
         self.body
             .unwrap_or_else(|| BODY_SIZE_LIMIT_BYTES.min(memory_limit / 8))
@@ -83,7 +83,7 @@ impl Limits {
 }
 
 impl Job {
-    /// What the options say.
+    /// Creates a job from its options.
     pub(super) fn new(job: &ScrapeConfig, config: &Config) -> Self {
         let global = &config.config.global;
         let or_global = |job: Option<bool>, global| job.unwrap_or(global);
@@ -121,7 +121,7 @@ impl Job {
         }
     }
 
-    /// What an `Accept` header says: the formats with weights that fall, and anything else last.
+    /// The `Accept` header: the formats with falling weights, then any other.
     pub(super) fn accept(&self) -> String {
         /// A tenth more than there are formats, as Prometheus counts.
         const HIGHEST: usize = 6;
@@ -137,7 +137,7 @@ impl Job {
     }
 }
 
-/// What a format is called in `Accept`.
+/// The media type of a format.
 fn media_type(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Proto => {

@@ -1,3 +1,3 @@
-//! Labels as Prometheus has them while a target is found and relabelled.
+//! Label sets during discovery and relabelling.
 
 pub(super) use crate::prom::model::LabelSet as Labels;

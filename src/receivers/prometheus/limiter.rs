@@ -42,14 +42,14 @@ pub(super) struct RetainedMemory {
 }
 
 impl RetainedMemory {
-    /// Nothing yet.
+    /// An empty reservation.
     pub(super) fn new(limiter: Arc<ScrapeLimiter>) -> Self {
         let held = Held::new(limiter.shared.memory.clone());
         Self { limiter, held }
     }
 
-    /// It takes so many bytes now. False: all targets of the receiver take more than half of the memory limit together,
-    /// and this one has grown.
+    /// Sets the bytes in use. Returns false if this target has grown, and all targets of the receiver together
+    /// exceed half of the memory limit.
     #[must_use]
     pub(super) fn settle(&mut self, bytes: usize) -> bool {
         let before = self.held.bytes();
@@ -75,7 +75,7 @@ pub(super) struct PageReservation {
 }
 
 impl PageReservation {
-    /// None yet.
+    /// An empty reservation.
     pub(super) fn new(limiter: Arc<ScrapeLimiter>) -> Self {
         let held = Held::under(limiter.ceiling, limiter.shared.memory.clone());
         Self {
@@ -85,13 +85,13 @@ impl PageReservation {
         }
     }
 
-    /// So many more bytes of a body, where there is room for them.
+    /// Reserves memory for more bytes of a body.
     pub(super) fn arrived(&mut self, bytes: usize) -> Result<(), FetchError> {
         self.grow(bytes)?;
         Ok(client::reserve_arrived(&mut self.held, self.bytes)?)
     }
 
-    /// All of it is there.
+    /// Ends the reservation for growth, because the body is complete.
     pub(super) fn has_arrived(&mut self) {
         self.held.settle(self.bytes);
     }
@@ -122,14 +122,14 @@ impl PageReservation {
         self.bytes = bytes;
     }
 
-    /// The page has become points, for which so much was reserved.
+    /// Reduces the reservation to the points of the page.
     pub(super) fn into_points(mut self, bytes: usize) -> Held {
         let mut held = self.held.take();
         held.settle(bytes);
         held
     }
 
-    /// How much more there is room for now.
+    /// The bytes that can be reserved now.
     pub(super) fn left(&self) -> usize {
         let used = self.limiter.buffered_bytes.load(Relaxed);
         self.limiter.max_buffered_bytes.saturating_sub(used)

@@ -13,10 +13,10 @@ use crate::component::{Brief, Entry};
 /// At most one line in this time about the same kind of trouble of a job; the counters have it all.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is known of a target.
+/// The state of a target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Not scraped yet.
+    /// The target is not scraped yet.
     Unknown,
     /// The last scrape gave something.
     Up,
@@ -42,7 +42,7 @@ pub(super) struct ScrapeMetrics {
 /// Limits log lines of one kind to one per [`COMPLAINT_INTERVAL`].
 #[derive(Default)]
 struct LogThrottle {
-    /// When the last line was logged.
+    /// The time of the last log line.
     last: Option<Instant>,
     /// Lines suppressed since then.
     suppressed: usize,
@@ -59,7 +59,7 @@ impl ScrapeMetrics {
         }
     }
 
-    /// Where data goes.
+    /// The entry for the data.
     pub(super) fn entry(&self) -> &Entry {
         &self.entry
     }
@@ -78,7 +78,7 @@ impl ScrapeMetrics {
             .set(value as f64);
     }
 
-    /// How many targets the rules dropped.
+    /// Sets the number of targets that the rules drop.
     pub(super) fn targets_dropped(&self, targets: usize) {
         self.gauge(
             "tidegate_scrape_targets",
@@ -87,7 +87,7 @@ impl ScrapeMetrics {
         );
     }
 
-    /// How many targets could not be made of what was found.
+    /// Sets the number of invalid targets.
     pub(super) fn targets_invalid(&self, targets: usize) {
         self.gauge(
             "tidegate_scrape_targets",
@@ -112,7 +112,7 @@ impl ScrapeMetrics {
         });
     }
 
-    /// A scrape gave something after scrapes that failed for so long.
+    /// Logs a success after scrapes that failed for `lasted`.
     fn back(&self, target: &dyn Display, lasted: Duration) {
         self.complain("back", |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
@@ -160,7 +160,7 @@ impl ScrapeMetrics {
         });
     }
 
-    /// What was found is no target.
+    /// Logs an invalid target.
     pub(super) fn bad_target(&self, why: &dyn Display) {
         self.complain("target", |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
@@ -193,7 +193,7 @@ impl ScrapeMetrics {
     }
 }
 
-/// What can be done about a failure, where it is one of configuration.
+/// The remedy for a failure, if its cause is the configuration.
 fn remedy(reason: &str) -> &'static str {
     const REMEDIES: &[(&str, &str)] = &[
         (
@@ -227,7 +227,7 @@ fn remedy(reason: &str) -> &'static str {
 pub(super) struct TargetHealth {
     metrics: Arc<ScrapeMetrics>,
     state: State,
-    /// When its scrapes began to fail.
+    /// The time since which its scrapes fail.
     down_since: Option<Instant>,
 }
 

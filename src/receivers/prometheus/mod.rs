@@ -1,9 +1,9 @@
-//! `prometheus`: scrapes targets as Prometheus does, by its own `scrape_configs`.
+//! `prometheus`: scrapes targets like Prometheus, with its own `scrape_configs`.
 //!
-//! A job has discoveries, which tell its pool which targets there are; the pool keeps a loop for each. A loop fetches
-//! its page at every tick, reads it off the runtime's threads straight to points, and pushes them as one batch with the
-//! series that say how it went. What the pipelines refuse is offered again until the next scrape is due, then counted
-//! as lost.
+//! The discoveries of a job send the targets to its pool, which keeps a loop for each target. A loop fetches its
+//! page at every tick, decodes it to points outside of the runtime's threads, and pushes one batch. The batch
+//! includes the series about the scrape itself. A refused batch is offered again until the next scrape is due, and
+//! then counted as lost.
 
 mod client;
 pub mod config;

@@ -1,5 +1,4 @@
-//! A job at work: what discovery finds becomes targets, each with a loop of its own; loops of targets that are gone end
-//! by themselves.
+//! A running job: discovered targets get a loop each. Loops of vanished targets end by themselves.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub(super) struct Pool {
     discoveries: Discoveries,
 }
 
-/// A loop and what it has been told.
+/// A loop, and its last order.
 struct Handle {
     target: Target,
     orders: watch::Sender<Order>,
@@ -92,7 +91,7 @@ impl Running {
         self.found[source] = found;
     }
 
-    /// Starts loops for new targets, tells those of vanished ones to end.
+    /// Starts loops for new targets, and ends those of vanished ones.
     async fn sync(&mut self) {
         let (found, workshop) = (self.found.clone(), self.workshop.clone());
         let made = tokio::task::spawn_blocking(move || {
@@ -129,7 +128,7 @@ impl Running {
                 handle.send(wanted.clone());
                 continue;
             }
-            // The target that has its labels now goes on with its series: they are not at their end.
+            // The target with the same labels continues its series, so they don't end.
             let replaced = labels.contains(&handle.target.labels);
             handle.send(Order::Leave { replaced });
         }
@@ -181,7 +180,7 @@ impl Handle {
     }
 }
 
-/// What was found, relabelled; targets that are the same in everything are one.
+/// The discovered targets after relabelling. Equal targets are one.
 struct Targets {
     targets: HashMap<u64, Target>,
     dropped: Vec<Pairs>,

@@ -1,4 +1,4 @@
-//! Relabelling as Prometheus does it: rules that change or drop a label set, in order.
+//! Relabelling as in Prometheus: ordered rules that change or drop a label set.
 
 mod pattern;
 
@@ -133,7 +133,7 @@ const DEFAULT_SEPARATOR: &str = ";";
 const DEFAULT_REPLACEMENT: &str = "$1";
 
 impl Rule {
-    /// What does not depend on which names are valid.
+    /// Checks that don't depend on the validation of names.
     fn check(&self, at: &Node, cx: &mut Problems) {
         use Action::{DropEqual, HashMod, KeepEqual, LabelDrop, LabelKeep, Lowercase, Replace, Uppercase};
         let action = self.action.as_str();
@@ -195,7 +195,7 @@ impl Rule {
     }
 }
 
-/// A name of a label in which groups of a regex may stand.
+/// Whether the text is a label name that may contain groups of a regex.
 fn is_name_template(validation: Validation, text: &str) -> bool {
     if validation == Validation::Utf8 || !text.contains('$') {
         return validation.label_name(text);
@@ -271,7 +271,7 @@ impl Rule {
     }
 }
 
-/// What Prometheus takes for the hash: the last eight bytes of the MD5 digest, the highest first.
+/// The hash that Prometheus uses: the last eight bytes of the MD5 digest, big endian.
 fn last_word(message: &[u8]) -> u64 {
     let digest: [u8; 16] = Md5::digest(message).into();
     let [.., a, b, c, d, e, f, g, h] = digest;

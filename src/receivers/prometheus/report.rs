@@ -1,4 +1,4 @@
-//! The series that every scrape adds about itself: `up` and its like.
+//! The series that every scrape adds about itself, such as `up`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::identity;
 use super::job::Job;
 use super::target::{INSTANCE, JOB, Target};
 
-/// What a scrape says about itself.
+/// The data about a scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Scraped {
-    /// It gave something.
+    /// Whether the scrape succeeded.
     pub(super) up: bool,
-    /// How long it took, reading included.
+    /// The duration, including the decoding.
     pub(super) duration: Duration,
     /// Samples on the page.
     pub(super) samples: usize,
@@ -22,7 +22,7 @@ pub(super) struct Scraped {
     pub(super) kept: usize,
     /// Series that were not there the last time.
     pub(super) added: usize,
-    /// The page unpacked; `None` where it was too large.
+    /// The decompressed size of the page; `None` if it was too large.
     pub(super) body_bytes: Option<usize>,
 }
 
@@ -135,7 +135,7 @@ impl Report {
         }
     }
 
-    /// What a scrape said about itself.
+    /// The points about a scrape.
     #[expect(clippy::cast_precision_loss, reason = "no page has 2^52 samples")]
     pub(super) fn points(&mut self, scraped: &Scraped, time: UnixNanos) -> impl Iterator<Item = Point> {
         self.is_begun = true;

@@ -1,4 +1,4 @@
-//! The loop of one target: scrape at every tick of its interval, never two at a time, and say what came of it.
+//! The loop of one target. It scrapes at every tick of its interval, never concurrently, and reports the result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, Held, unix_now};
 
-/// What loops of a job have in common.
+/// The common parts of a job's loops.
 pub(super) struct Workshop {
     pub(super) job: Job,
     pub(super) client: Client,
@@ -43,7 +43,7 @@ impl Workshop {
     }
 }
 
-/// What a loop is to do.
+/// An order to a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Order {
     /// Go on.
@@ -58,7 +58,7 @@ pub(super) enum Order {
     },
 }
 
-/// What a loop does next.
+/// The next step of a loop.
 enum Step {
     Leave,
     Scrape(tokio::time::Instant),
@@ -142,8 +142,8 @@ impl Scraper {
         }
     }
 
-    /// Waits as Prometheus does, in case the target comes back: for two ticks and a bit. Then its series end at the
-    /// time of the first scrape that was not made. False when it is back.
+    /// Waits like Prometheus, in case the target returns: for a little more than two ticks. Then its series end at
+    /// the time of the first missing scrape. Returns false if the target has returned.
     async fn has_left(
         &mut self,
         orders: &mut watch::Receiver<Order>,
@@ -239,7 +239,7 @@ impl Scraper {
         self.settle(done, next, stopping).await;
     }
 
-    /// Does work that takes time proportional to a page where it keeps nobody from anything.
+    /// Runs work in proportion to a page on a background thread.
     async fn work(&mut self, job: impl FnOnce(&mut Work) -> Done + Send + 'static) -> Option<Done> {
         let workshop = self.workshop.clone();
         let mut work = match self.work.take() {
@@ -291,7 +291,7 @@ impl Scraper {
 }
 
 impl Workshop {
-    /// The format of an answer, or nothing where it does not say and nobody else does.
+    /// The format of an answer; `None` if neither the answer nor the options name one.
     pub(super) fn format(&self, content_type: Option<&str>) -> Option<Format> {
         let said = content_type.and_then(Format::of_content_type);
         said.or_else(|| {
@@ -367,7 +367,7 @@ pub(super) struct Unpacked {
 }
 
 impl Unpacked {
-    /// What its points have reserved, which are all that is left of it.
+    /// The reservation of its points, the only remaining part.
     pub(super) fn into_points(self) -> Held {
         self.reservation.into_points(self.weight)
     }
@@ -385,7 +385,7 @@ impl Page {
             error => error,
         })?;
         reservation.unpacked(bytes.len());
-        // What its lines become has to have room too. A page in no format fails unread.
+        // The decoded lines need a reservation too. A page without a format fails undecoded.
         let weight = format.map_or(0, |format| weight(format, &bytes));
         reservation.held().try_grow(weight)?;
         Ok(Unpacked {

@@ -1,4 +1,4 @@
-//! Targets: what discovery found, relabelled, with the URL to scrape and the time of day to do it.
+//! Targets: discovered labels after relabelling, the URL to scrape, and the offset in the interval.
 
 use std::time::Duration;
 
@@ -30,26 +30,26 @@ pub(super) struct Target {
     pub(super) labels: Labels,
     /// The labels as discovery found them, with what the job says.
     pub(super) discovered: Labels,
-    /// Where its page is.
+    /// The URL of its page.
     pub(super) url: Uri,
-    /// How often it is scraped.
+    /// The scrape interval.
     pub(super) interval: Duration,
-    /// How long an answer may take.
+    /// The scrape timeout.
     pub(super) timeout: Duration,
-    /// The same for the same labels and URL.
+    /// A hash of the labels and the URL.
     pub(super) hash: u64,
 }
 
-/// Why there is no target where discovery found one.
+/// The reason why a discovered target is invalid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum BadTarget {
     /// No `__address__`.
     #[error("no address")]
     NoAddress,
-    /// Credentials where an address belongs; they are not repeated.
+    /// The address has credentials, which the message does not repeat.
     #[error("an address with credentials in it; use `basic_auth`")]
     Credentials,
-    /// A URL where an address belongs.
+    /// The address is a URL.
     #[error("{0:?} is not a valid hostname")]
     Address(String),
     /// Neither http nor https.
@@ -61,9 +61,9 @@ pub(super) enum BadTarget {
     /// A label that should hold a time does not.
     #[error("{label}: {value:?} is not a duration above 0")]
     Duration {
-        /// Which label.
+        /// The name of the label.
         label: &'static str,
-        /// What it holds.
+        /// The value of the label.
         value: String,
     },
     /// An answer may take longer than the time between two scrapes.
@@ -77,7 +77,7 @@ pub(super) enum BadTarget {
 }
 
 impl Target {
-    /// What becomes of labels that discovery found; `None` where the rules drop them.
+    /// Relabels discovered labels; `None` if the rules drop them.
     #[cfg(test)]
     pub(super) fn new(labels: Labels, job: &Job) -> Result<Option<Self>, BadTarget> {
         Self::of(Self::discovered(labels, job), job)
@@ -103,7 +103,7 @@ impl Target {
         labels
     }
 
-    /// The target that the rules make of these; `None` where they drop them.
+    /// The target of relabelled labels; `None` if the rules drop them.
     pub(super) fn of(discovered: Labels, job: &Job) -> Result<Option<Self>, BadTarget> {
         let mut labels = discovered.clone();
         if !relabel::apply(&job.relabel, job.validation, &mut labels) {
@@ -143,8 +143,8 @@ impl Target {
         })
     }
 
-    /// How long after `now` the first scrape is: at a time of the interval that the target's hash says, so that scrapes
-    /// are spread and stay where they are when we start again. `seed` differs from gateway to gateway.
+    /// The delay from `now` to the first scrape. The target's hash determines the position in the interval, so
+    /// that scrapes are spread, and keep their position after a restart. `seed` differs between gateways.
     pub(super) fn offset(&self, now_nanos: u64, seed: u64) -> Duration {
         let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
         let to_next = interval - now_nanos % interval;
@@ -222,7 +222,7 @@ fn query(labels: &Labels, job: &Job) -> String {
     format!("?{}", encoded.finish())
 }
 
-/// FNV-1a, which is the same in every build: scrapes stay where they are in the interval.
+/// FNV-1a, which is equal in every build, so that scrapes keep their position in the interval.
 struct Fnv(u64);
 
 impl Fnv {

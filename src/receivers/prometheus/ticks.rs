@@ -1,4 +1,4 @@
-//! The times that scrapes are due and that their points have.
+//! The due times of scrapes, which are also the times of their points.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::component::wall_now;
 /// hundredth of the interval.
 const TOLERANCE: Duration = Duration::from_millis(2);
 
-/// Of these, in nanoseconds, all times are multiples.
+/// The unit of all times, in nanoseconds.
 pub(super) const MILLISECOND: u64 = 1_000_000;
 
-/// When a scrape is due that is made now, one of them having been due at `last`, and the time that its points get: when
-/// it was due, if it is not late. A clock that was put back counts from where it is.
+/// The due time of a scrape at `now` after one that was due at `last`. Its points get this time, unless the scrape
+/// is late. A clock that was set back continues from its current time.
 pub(super) fn aligned(last: u64, now: u64, interval: Duration) -> (u64, u64) {
     let tolerance = nanos(TOLERANCE.min(interval / 100));
     let interval = nanos(interval).max(1);
@@ -29,7 +29,7 @@ pub(super) fn aligned(last: u64, now: u64, interval: Duration) -> (u64, u64) {
     }
 }
 
-/// The same in nanoseconds.
+/// The duration in nanoseconds.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,22 +1,23 @@
-//! What a page becomes once it is read: points, and what is kept of their series. It is weighed before it is read, by the
-//! format that the target says it has.
+//! The memory of a decoded page: its points, and the state of their series. It is estimated before the decoding,
+//! in the format that the target declares.
 
 use tidegate_exposition::Format;
 
 use crate::batch::wire::proto::{Field, Fields, WireType, varint};
 use crate::prom::model::MAX_TEXT_BYTES;
 
-/// What a series takes, about: its point, its place among the series of the target, its lines. 450 to 730 bytes were
-/// measured for series with a label of a few bytes.
+/// The approximate memory of a series in bytes: its point, its state in the target, its lines. Series with a label
+/// of a few bytes took 450 to 730 bytes in measurements.
 const SERIES_BYTES: usize = 640;
 
-/// How often the text of a series is there: as a line, as a key, as labels while it is new, and as attributes.
+/// The copies of a series' text: as a line, as a key, as labels while it is new, and as attributes.
 const COPIES: usize = 4;
 
-/// A byte of a native histogram may be a bucket, as it is read and as it is kept, in lists that grow.
+/// The bytes of a bucket in the growing lists of the decoder and of the value. A byte of a native histogram may be
+/// one.
 const BUCKET_BYTES: usize = 24;
 
-/// What a page takes, in bytes.
+/// The memory of a page, in bytes.
 pub(super) fn weight(format: Format, page: &[u8]) -> usize {
     match format {
         Format::Protobuf => families(page),
@@ -33,7 +34,7 @@ fn messages(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     fields.filter(|field| field.wire == WireType::Bytes)
 }
 
-/// Of a page of delimited `MetricFamily` messages.
+/// The memory of a page of delimited `MetricFamily` messages.
 fn families(mut page: &[u8]) -> usize {
     const NAME: u32 = 1;
     const HELP: u32 = 2;
@@ -61,12 +62,12 @@ fn families(mut page: &[u8]) -> usize {
     weight
 }
 
-/// Of a `Metric` message in a family whose name has so many bytes. Each of its buckets is a line with all its labels.
+/// The memory of a `Metric` message. Each of its buckets is a line with all its labels.
 fn metric(message: &[u8], name: usize) -> usize {
     const LABEL: u32 = 1;
     const SUMMARY: u32 = 4;
     const HISTOGRAM: u32 = 7;
-    /// Of a summary its quantiles, of a histogram its buckets.
+    /// The field of quantiles in a summary, and of buckets in a histogram.
     const PARTS: u32 = 3;
     const EXEMPLARS: u32 = 16;
     let (mut text, mut lines, mut buckets) = (name, 1_usize, 0_usize);

@@ -1,4 +1,4 @@
-//! From a page to the pipelines: unpack, read, report, push. It takes time, so it runs where it keeps nobody waiting.
+//! The work on a page: decompress, decode, report, push. It takes long, so it runs on a background thread.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,22 +22,22 @@ use crate::prom::scrape::{self, Counts, Failed, ScrapeDecoder, Settings};
 /// The scope of series that don't name theirs.
 const SCOPE: &str = "tidegate/receiver/prometheus";
 
-/// Why a scrape gave nothing.
+/// The reason why a scrape failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// It was not made.
+    /// The scrape was skipped.
     #[error("{0}")]
     Forced(Arc<str>),
     /// No page came.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// Nobody says what the page is.
+    /// The format of the page is unknown.
     #[error("the answer's content type `{text}` says no format", text = shorten(.0))]
     ContentType(String),
     /// The page can't be taken.
     #[error(transparent)]
     Page(#[from] Failed),
-    /// Its series have no room.
+    /// Memory for its series is short.
     #[error(
         "the series of all targets take more than half of the memory limit: raise it, or scrape fewer series"
     )]
@@ -65,29 +65,29 @@ impl Failure {
     }
 }
 
-/// What came of a scrape.
+/// The result of a scrape.
 pub(super) struct Done {
-    /// The reason and the words, where it gave nothing.
+    /// The reason and the message of a failure.
     pub(super) failure: Option<(&'static str, String)>,
-    /// What no pipeline took.
+    /// The batch that no pipeline accepted.
     pub(super) pending: Option<Pending>,
 }
 
-/// What no pipeline took.
+/// A batch that no pipeline accepted.
 pub(super) struct Pending {
     pub(super) batch: Batch,
     pub(super) refused: Refused,
-    /// What its points take.
+    /// The reservation of its points.
     pub(super) held: Option<Held>,
 }
 
-/// What is kept of a target from scrape to scrape.
+/// The state of a target between scrapes.
 pub(super) struct Work {
     workshop: Arc<Workshop>,
     decoder: ScrapeDecoder,
     kept: RetainedMemory,
     report: Report,
-    /// How many points the last page had.
+    /// The number of points of the last page.
     expected: usize,
 }
 
@@ -125,14 +125,14 @@ impl Work {
         let counts = match &read {
             Ok(counts) => *counts,
             Err(failure) => {
-                // What was on the last page and was not on this one has ended in any case.
+                // A series of the last page that this page lacks has ended in any case.
                 points.retain(|point| point.value == Value::NoRecordedValue);
                 self.decoder.end(time, &mut points);
                 match failure {
                     Failure::Page(failed) => failed.counts,
                     Failure::Series => {
                         self.decoder.forget();
-                        // Nothing has room in any case.
+                        // An empty size always fits.
                         let _ = self.kept.settle(0);
                         self.expected = 0;
                         Counts::default()
@@ -175,7 +175,7 @@ impl Work {
         self.push(batch(points), None)
     }
 
-    /// Offers points to the pipelines, which have so much reserved until they are taken.
+    /// Offers points to the pipelines, with their reservation until acceptance.
     pub(super) fn push(&mut self, batch: Batch, held: Option<Held>) -> Done {
         let pushed = self.workshop.metrics.entry().push(batch.clone());
         Done {
@@ -202,7 +202,7 @@ impl Work {
             Some(format) => format,
         };
         let read = self.decoder.page(format, &page.bytes, time, points);
-        // Also where the page fails: its lines are known from now on.
+        // Also after a failure of the page, because its lines are known now.
         if self.kept.settle(self.decoder.bytes()) {
             Ok((read?, page.into_points()))
         } else {

@@ -1,4 +1,4 @@
-//! What senders are told (Remote-Write 2.0, "Response").
+//! The answers to senders (Remote-Write 2.0, "Response").
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::net::refused::{Of, Why};
 use crate::net::{BodyError, DecompressError};
 use crate::prom::remote::{Version, WRITTEN_HEADERS};
 
-/// Longest message that goes back.
+/// The longest message in an answer, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// A request of which nothing is taken.
@@ -24,11 +24,12 @@ pub(super) struct Refusal {
     message: String,
     retry_after: Option<Duration>,
     challenge: Option<HeaderValue>,
-    /// As what the request is counted; not where its items are counted, or its sender is not let in.
+    /// The reason that counts the request. `None` if its items count elsewhere, or its sender is not
+    /// authenticated.
     why: Option<Why>,
 }
 
-/// When to come back if memory is what is short: it is measured once a second by default.
+/// The retry delay while memory is short. Memory is measured once a second by default.
 const MEMORY_RETRY: Duration = Duration::from_secs(1);
 
 impl Refusal {
@@ -42,7 +43,7 @@ impl Refusal {
         }
     }
 
-    /// The same, counted as refused for this.
+    /// Sets the reason that counts the request.
     pub(super) fn counted(self, why: Why) -> Self {
         Self {
             why: Some(why),
@@ -54,7 +55,7 @@ impl Refusal {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).counted(why)
     }
 
-    /// Not now.
+    /// A temporary refusal.
     pub(super) fn busy(message: impl Into<String>, retry_after: Duration) -> Self {
         Self {
             retry_after: Some(retry_after),
@@ -62,12 +63,12 @@ impl Refusal {
         }
     }
 
-    /// Not now: there is too little memory, or too much work.
+    /// A temporary refusal, because memory or processors are short.
     pub(super) fn no_room(of: Of, message: impl Into<String>) -> Self {
         Self::busy(message, MEMORY_RETRY).counted(Why::Short(of))
     }
 
-    /// It would not fit into the gateway if that held nothing else.
+    /// A permanent refusal: the request would not fit even into an idle gateway.
     pub(super) fn never_fits(bytes: usize, limit: usize) -> Self {
         let (bytes, limit) = (bytes >> 20, limit >> 20);
         let why = format!(
@@ -89,7 +90,7 @@ impl Refusal {
         let mut answer = text(self.status, self.message);
         let headers = answer.headers_mut();
         if let Some(delay) = self.retry_after {
-            // Whole seconds; 0 would mean at once.
+            // Rounds up to whole seconds, because 0 would mean at once.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, seconds.max(1).into());
         }
@@ -164,7 +165,7 @@ impl From<DecompressError> for Refusal {
     }
 }
 
-/// What is written of a request.
+/// The numbers of written items of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) samples: usize,
@@ -175,7 +176,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// The pipelines did not take so many of them.
+    /// Subtracts items that the pipelines did not accept.
     pub(super) fn reject(&mut self, items: usize, why: String) {
         let of_samples = items.min(self.samples);
         self.samples -= of_samples;

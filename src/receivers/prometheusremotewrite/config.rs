@@ -64,7 +64,7 @@ impl Config {
         }
     }
 
-    /// The largest body where the gateway may use so much memory.
+    /// The largest body under this memory limit, in bytes.
     pub(super) fn max_body_bytes(&self, memory_limit: usize) -> usize {
         match self.max_request_body_size {
             Some(size) => size.as_usize(),
@@ -73,7 +73,7 @@ impl Config {
         }
     }
 
-    /// How connections are served.
+    /// The options of connections.
     pub(super) fn serving(&self) -> HttpConfig {
         HttpConfig {
             header_timeout: self.read_header_timeout,

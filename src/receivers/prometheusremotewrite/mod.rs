@@ -1,4 +1,4 @@
-//! `prometheusremotewrite`: takes Prometheus remote write, 1.0 and 2.0, told apart by the content type.
+//! `prometheusremotewrite`: accepts Prometheus remote write, 1.0 and 2.0, selected by the content type.
 
 mod answer;
 pub mod config;
@@ -71,10 +71,10 @@ pub static FACTORY: ReceiverFactory = Factory {
 /// Requests up to this size are read on the spot; larger ones would keep a runtime thread from its other work.
 const INLINE_MAX_BYTES: usize = 64 << 10;
 
-/// What weighs more once it is read takes longer than about a millisecond.
+/// The largest decoded size for inline work, in bytes. It takes about a millisecond.
 const LIGHT_BYTES: usize = 1 << 20;
 
-/// So many points are folded on the spot.
+/// The most points that are absorbed inline.
 const LIGHT_POINTS: usize = 1000;
 
 struct RemoteWrite {
@@ -220,7 +220,7 @@ impl Taker {
         })
     }
 
-    /// Hands the points on and says what is written. What could not be told is in the books, not in the pipelines.
+    /// Pushes the points and returns the written numbers. Inexpressible samples are counted, not pushed.
     async fn push(
         &self,
         decoded: DecodedRequest,
@@ -278,7 +278,7 @@ impl Taker {
     }
 }
 
-/// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
+/// Fails if this would not fit even into an idle gateway, so that a retry makes no sense.
 fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Refusal> {
     if held.could_ever_grow(bytes) {
         Ok(())
@@ -287,7 +287,7 @@ fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Refusal> {
     }
 }
 
-/// A request that is to be read.
+/// A request to decode.
 struct Reading {
     decoder: Arc<RemoteWriteDecoder>,
     version: Version,
@@ -317,7 +317,7 @@ impl Reading {
     }
 }
 
-/// Which message it is, and that it is compressed as the protocol has it.
+/// The message version. Checks that the compression is that of the protocol.
 fn version(headers: &HeaderMap) -> Result<Version, Refusal> {
     let get = |name| {
         headers

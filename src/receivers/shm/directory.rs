@@ -1,4 +1,4 @@
-//! One directory: looked at, compared with what was sent, sent on where it changed.
+//! One directory: it is read, compared with the sent values, and its changes are sent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -28,18 +28,18 @@ pub(super) struct Cells {
     follower: Follower,
     /// By the numbers of families and series in what the follower has merged.
     known: Vec<Vec<Known>>,
-    /// What is to be sent.
+    /// The series to send.
     due: BTreeSet<(usize, usize)>,
     /// Series that have gone, of which that is still to be said.
     ended: Vec<Arc<Series>>,
-    /// When the oldest of what was found at the first look began.
+    /// The earliest start of the processes in the first reading.
     start: UnixNanos,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
-    /// What is kept of the series, and of the problems, in bytes.
+    /// The memory of the series and of the problems, in bytes.
     of_series: usize,
     of_problems: usize,
-    /// What folding says again and again is logged once.
+    /// The last complaint of the merge. A repeated one is logged once.
     complaint: Option<String>,
 }
 
@@ -78,9 +78,9 @@ impl DirectoryStats {
     }
 }
 
-/// What is kept of a directory without files.
+/// The memory of a directory without files, in bytes.
 pub(super) fn empty(path: &Path) -> usize {
-    /// Without paths.
+    /// The overhead without paths.
     const DIRECTORY: usize = 1024;
     DIRECTORY + 2 * kept::note(path)
 }
@@ -103,7 +103,7 @@ impl Cells {
         })
     }
 
-    /// What is kept of it, in bytes: an estimate.
+    /// The approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         empty(&self.path) + self.follower.bytes() + self.of_series + self.of_problems
     }
@@ -129,7 +129,7 @@ impl Cells {
         if self.follower.processes().iter().all(|process| process.alive) {
             return;
         }
-        // It makes room: files of dead processes go.
+        // The merge frees memory, because files of dead processes are removed.
         let mut room = |bytes| kept.take_in_any_case(bytes);
         match self.follower.fold_within(grace, &mut room) {
             Ok(folded) => {
@@ -264,7 +264,7 @@ impl Cells {
     }
 }
 
-/// What makes two series of one resource the same.
+/// The key that identifies a series within a resource.
 fn key(series: &Arc<Series>) -> SeriesKey {
     SeriesKey(series.clone())
 }

@@ -1,9 +1,9 @@
-//! `shm`: reads the cells that processes keep their metrics in (`crates/tidegate-cells`), any number of them, without
-//! disturbing the writers.
+//! `shm`: reads the cells in which processes keep their metrics (`crates/tidegate-cells`), for any number of
+//! processes, without disturbing the writers.
 //!
-//! A directory is one thing: its processes' values are merged, those of the dead with them, and go on as running
-//! totals of one source. So a worker that is killed, or one that takes its place, changes no total; and what dead
-//! processes have counted outlives the gateway in a file beside theirs.
+//! A directory is one source. The values of its processes, including dead ones, are merged into running totals. So
+//! killing or replacing a worker changes no total. A file beside theirs keeps the counts of dead processes, so
+//! that they outlive the gateway.
 
 pub mod config;
 mod directory;
@@ -44,7 +44,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     },
 };
 
-/// Whatever a look costs, the thread sleeps this many times as long.
+/// The thread sleeps for this multiple of the time of a reading.
 const REST: u32 = 3;
 
 struct Shm {
@@ -75,7 +75,7 @@ impl Lifecycle for Shm {
     }
 }
 
-/// Where writers are when they are told no directory.
+/// The default directory of writers.
 fn default_pattern() -> Result<String, tidegate_cells::Error> {
     let directory = tidegate_cells::default_directory()?;
     Ok(glob::Pattern::escape(&directory.to_string_lossy()))
@@ -88,7 +88,7 @@ struct Directories {
     receiver: Arc<str>,
     entry: Entry,
     open: BTreeMap<PathBuf, Cells>,
-    /// What was listed and is no directory, and why.
+    /// Listed paths that are no directory, with the reason.
     refused: BTreeMap<PathBuf, String>,
     /// Room for what is in them.
     kept: Kept,
@@ -149,7 +149,7 @@ impl Directories {
         }
     }
 
-    /// What is kept of all directories, in bytes.
+    /// The memory of all directories, in bytes.
     fn bytes(&self) -> usize {
         let refused = self.refused.iter();
         let refused = refused.map(|(path, why)| kept::note(path) + why.len());

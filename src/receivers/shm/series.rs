@@ -1,4 +1,4 @@
-//! The series of cells as OTLP has them.
+//! The OTLP form of the series of cells.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use tidegate_engine::{
     Series, Summary, Temporality, Value,
 };
 
-/// What SDKs of OpenTelemetry call the series of what had no room.
+/// The attribute that OpenTelemetry's SDKs give to overflow series.
 const OVERFLOW: &str = "otel.metric.overflow";
 
-/// What the series of a family share.
+/// The common metric of a family's series.
 pub(super) fn metric(spec: &FamilySpec) -> Arc<Metric> {
     Arc::new(Metric {
         name: spec.name.as_str().into(),
@@ -55,9 +55,9 @@ pub(super) fn series(resource: &Arc<Resource>, metric: &Arc<Metric>, labels: &La
     })
 }
 
-/// What is kept of a series beside its files, in bytes: an estimate. Its value is kept as it is, and as it was sent.
+/// The approximate memory of a series beside its files in bytes: its current value and its sent value.
 pub(super) fn bytes(series: &Series, kind: &Kind) -> usize {
-    /// Without attributes and values.
+    /// The overhead without attributes and values.
     const SERIES: usize = 768;
     let words = match kind {
         Kind::Histogram { bounds } => bounds.len() + 2,
@@ -68,7 +68,7 @@ pub(super) fn bytes(series: &Series, kind: &Kind) -> usize {
     SERIES + series.attributes.encoded().len() + 16 * words
 }
 
-/// Of these attributes.
+/// The resource with these attributes.
 pub(super) fn resource(attributes: &[(String, String)]) -> Arc<Resource> {
     Arc::new(Resource {
         attributes: attributes

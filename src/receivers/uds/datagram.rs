@@ -1,4 +1,4 @@
-//! The datagram socket: drains what is there, one batch of events a sender and wake-up.
+//! The datagram socket: it drains all datagrams, into one batch of events for each sender and wake-up.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -32,10 +32,10 @@ const MAX_DRAIN_EVENTS: usize = 16 << 10;
 /// Bytes drained before others have their turn, whatever is in them: about a millisecond's work.
 const MAX_DRAIN_BYTES: usize = 128 << 10;
 
-/// Senders told apart; the one that has been silent for longest makes room.
+/// The most senders that are distinguished. Beyond it, the one that is silent for longest is forgotten.
 const MAX_SENDERS: usize = 1024;
 
-/// What the kinds of all senders may take; those that have been silent for longest make room.
+/// The most bytes of all senders' kinds. Beyond it, senders that are silent for longest are forgotten.
 const MAX_KINDS_BYTES: usize = 8 * kinds::MAX_BYTES;
 
 /// Nanoseconds in a second, for `|T`.
@@ -135,7 +135,7 @@ impl Reader {
 
     async fn push(&mut self) {
         for events in self.senders.take_pending() {
-            // What is refused for good has been counted.
+            // Permanently refused events are counted already.
             let _ = self.sink.push_until_taken(events, None, &self.stopping).await;
         }
     }
@@ -168,18 +168,18 @@ fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Received> {
     })
 }
 
-/// Everybody who sends here: one, unless senders are told apart by their credentials.
+/// The senders of this socket: only one, unless credentials distinguish them.
 struct Senders {
     senders: HashMap<Option<Credentials>, Sender>,
     max_kinds: u16,
     counter: Instrument,
-    /// Who may send.
+    /// The restrictions on senders.
     file: SocketFileConfig,
-    /// Whether senders are told apart.
+    /// Whether senders are distinguished.
     by_process: bool,
     sink: Arc<EventSink>,
     pending_events: usize,
-    /// What the kinds of all of them take.
+    /// The bytes of all senders' kinds.
     kinds_bytes: usize,
 }
 
@@ -272,7 +272,7 @@ impl Senders {
         sender
     }
 
-    /// Of those without events that wait to be pushed; false where there is none.
+    /// Forgets the longest silent sender without pending events. Returns false if there is none.
     fn forget_the_most_silent(&mut self) -> bool {
         let idle = self
             .senders
@@ -300,12 +300,12 @@ impl Senders {
     }
 }
 
-/// Why a line gave no events.
+/// The reason why a line gave no events.
 enum Refused {
     Line(LineError),
     NegativeCount,
     TooManyKinds(u16),
-    /// New kinds of a sender that has no room for more bytes of them.
+    /// New kinds of a sender whose kinds have no bytes left.
     LongKinds,
     NoRoom,
 }
@@ -321,7 +321,7 @@ impl Refused {
         }
     }
 
-    /// With the beginning of the line.
+    /// The message with the beginning of the line.
     fn show(&self, line: &[u8]) -> String {
         const SHOWN_BYTES: usize = 80;
         let why = match self {

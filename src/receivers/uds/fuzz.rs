@@ -7,7 +7,7 @@ use prost::Message;
 use super::session::Session;
 use super::{proto, statsd};
 
-/// A datagram of lines, every part of which is looked at.
+/// Parses a datagram of lines completely.
 pub fn statsd(data: &[u8]) {
     for line in data.split(|byte| *byte == b'\n') {
         if let Ok(line) = statsd::parse(line) {
@@ -16,7 +16,7 @@ pub fn statsd(data: &[u8]) {
     }
 }
 
-/// Batches of one connection, each behind its length in one byte.
+/// Parses the batches of one connection, each with a length prefix of one byte.
 pub fn events(mut data: &[u8]) {
     let mut session = Session::new(None, 64, Duration::from_secs(1));
     while let Some((length, rest)) = data.split_first() {

@@ -11,26 +11,26 @@ use crate::component::{Account, Held};
 /// Spellings remembered for each kind: the order of tags makes several of one kind.
 const SPELLINGS_PER_KIND: usize = 4;
 
-/// What the kinds and spellings of one sender may take. 4,096 kinds of usual lines take half of it.
+/// The most bytes of one sender's kinds and spellings. 4,096 kinds of usual lines take half of it.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
-/// What a kind takes beside its text, about.
+/// The approximate overhead of a kind, in bytes.
 const KIND_BYTES: usize = 300;
 
-/// What a tag takes beside its text, about.
+/// The approximate overhead of a tag, in bytes.
 const TAG_BYTES: usize = 100;
 
-/// What a spelling takes beside its text, about.
+/// The approximate overhead of a spelling, in bytes.
 const SPELLING_BYTES: usize = 48;
 
-/// Why a line has no kind.
+/// The reason why a line has no kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoKind {
-    /// It is new, and there are as many as there may be.
+    /// The kind is new, and the sender has its maximum.
     TooMany,
-    /// It is new, and the sender's kinds take [`MAX_BYTES`] already.
+    /// The kind is new, and the sender's kinds take [`MAX_BYTES`] already.
     TooLarge,
-    /// It is new, and the gateway is short of memory.
+    /// The kind is new, and memory is short.
     NoRoom,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct Kinds {
     max: u16,
     counter: Instrument,
     spelling: Vec<u8>,
-    /// What `schema`, `by_meaning` and `gauges` take.
+    /// The reservation of `schema`, `by_meaning` and `gauges`.
     kinds_held: Held,
-    /// What `by_spelling` takes.
+    /// The reservation of `by_spelling`.
     spellings_held: Held,
 }
 
@@ -67,12 +67,12 @@ impl Kinds {
         }
     }
 
-    /// What they take.
+    /// The bytes of all of it.
     pub(super) fn bytes(&self) -> usize {
         self.kinds_held.bytes() + self.spellings_held.bytes()
     }
 
-    /// How many kinds there may be.
+    /// The most kinds.
     pub(super) fn max(&self) -> u16 {
         self.max
     }
@@ -82,7 +82,7 @@ impl Kinds {
         self.counter
     }
 
-    /// What the indexes mean.
+    /// The kinds of the indexes.
     pub(super) fn schema(&self) -> Arc<Schema> {
         self.schema.clone()
     }
@@ -90,7 +90,7 @@ impl Kinds {
     /// The index of a line's kind.
     ///
     /// # Errors
-    /// It is new, and there is no room for it.
+    /// The kind is new, and exceeds a limit or memory.
     pub(super) fn index_of(&mut self, line: &Line<'_>) -> Result<u16, NoKind> {
         self.spell(line);
         if let Some(known) = self.by_spelling.get(self.spelling.as_slice()) {
@@ -101,7 +101,7 @@ impl Kinds {
         Ok(index)
     }
 
-    /// Remembers how the line was spelt, where that has room; the others are forgotten first if need be.
+    /// Remembers the spelling of a line if memory allows. If necessary, it forgets the others first.
     fn remember(&mut self, index: u16) {
         let bytes = SPELLING_BYTES + self.spelling.len();
         if self.by_spelling.len() >= usize::from(self.max) * SPELLINGS_PER_KIND
@@ -116,7 +116,7 @@ impl Kinds {
         self.by_spelling.insert(self.spelling.as_slice().into(), index);
     }
 
-    /// With the room of the map.
+    /// Forgets all spellings and releases the map's memory.
     fn forget_spellings(&mut self) {
         self.by_spelling = HashMap::new();
         self.spellings_held.settle(0);

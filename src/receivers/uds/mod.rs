@@ -1,7 +1,7 @@
-//! `uds`: events over Unix sockets. A stream socket takes length-delimited `tidegate.v1.EventBatch` messages with
-//! optional acknowledgements; a datagram socket takes StatsD and DogStatsD lines.
+//! `uds`: events over Unix sockets. A stream socket accepts length-delimited `tidegate.v1.EventBatch` messages
+//! with optional acknowledgements. A datagram socket accepts StatsD and DogStatsD lines.
 //!
-//! While the pipelines refuse, both stop reading: the senders' socket buffers fill and nothing is lost.
+//! While the pipelines refuse, both stop reading: the senders' socket buffers fill, and nothing is lost.
 
 pub mod config;
 mod datagram;
@@ -49,7 +49,7 @@ struct Uds {
     running: Mutex<Running>,
 }
 
-/// What `start` made, for `stop`.
+/// The running tasks from `start`, for `stop`.
 #[derive(Default)]
 struct Running {
     stream: Option<Server>,

@@ -1,9 +1,9 @@
-//! The messages of `proto/tidegate/v1/events.proto`, by hand so that the build needs no compiler of its own.
-//! A test reads the .proto file and holds the two in step.
+//! The messages of `proto/tidegate/v1/events.proto`, written by hand so that the build needs no protobuf compiler.
+//! A test compares them with the .proto file.
 
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 
-/// Who measures.
+/// The source of measurements.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Source {
     /// Attributes of the resource.
@@ -17,11 +17,11 @@ pub struct Source {
     pub attributes: Vec<KeyValue>,
 }
 
-/// How the values of a kind combine.
+/// The combination of a kind's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Instrument {
-    /// Not said: the kind is refused.
+    /// Unspecified: the kind is refused.
     Unspecified = 0,
     /// Adds a non-negative amount.
     Counter = 1,
@@ -33,7 +33,7 @@ pub enum Instrument {
     Histogram = 4,
 }
 
-/// What an event measures.
+/// The kind of an event.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Kind {
     /// Metric name.
@@ -45,7 +45,7 @@ pub struct Kind {
     /// Free text.
     #[prost(string, tag = "3")]
     pub description: String,
-    /// How values combine.
+    /// The [`Instrument`] that combines the values.
     #[prost(enumeration = "Instrument", tag = "4")]
     pub instrument: i32,
     /// Attributes that every point of this kind has.
@@ -62,7 +62,7 @@ pub struct EventBatch {
     /// Whether to answer.
     #[prost(bool, tag = "2")]
     pub acknowledge: bool,
-    /// Who measures; left out: as in the batch before.
+    /// The source; if it is missing, that of the previous batch.
     #[prost(message, optional, tag = "3")]
     pub source: Option<Source>,
     /// The connection's list of kinds from `first_kind` on.
@@ -71,16 +71,16 @@ pub struct EventBatch {
     /// For each event the index of its kind.
     #[prost(uint32, repeated, tag = "5")]
     pub events: Vec<u32>,
-    /// For each event its value, where values are doubles.
+    /// The value of each event, if values are doubles.
     #[prost(double, repeated, tag = "6")]
     pub doubles: Vec<f64>,
-    /// For each event its value, where values are whole numbers.
+    /// The value of each event, if values are integers.
     #[prost(uint64, repeated, tag = "7")]
     pub integers: Vec<u64>,
     /// For each event when it happened.
     #[prost(fixed64, repeated, tag = "8")]
     pub times_unix_nano: Vec<u64>,
-    /// For each event how many measurements it stands for.
+    /// The number of measurements of each event.
     #[prost(double, repeated, tag = "9")]
     pub weights: Vec<f64>,
     /// Index of the first of `kinds`.
@@ -88,7 +88,7 @@ pub struct EventBatch {
     pub first_kind: u32,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct EventAck {
     /// The batch's.
@@ -100,7 +100,7 @@ pub struct EventAck {
     /// Events refused for what they are.
     #[prost(uint64, tag = "3")]
     pub rejected: u64,
-    /// Why, for people.
+    /// The reason, as text.
     #[prost(string, tag = "4")]
     pub message: String,
     /// Above 0: nothing was taken; send the same batch again after this time.

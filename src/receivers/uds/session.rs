@@ -1,4 +1,4 @@
-//! What a connection has declared so far, and the events that its batches make of it. Pure.
+//! The declarations of a connection, and the events of its batches. Without I/O.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::net::Credentials;
 /// Sources that a connection may declare: a relay speaks for the processes of a node.
 const MAX_SOURCES: usize = 256;
 
-/// Why a batch, or the whole connection, is refused.
+/// The reason why a batch, or the whole connection, is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SessionError {
     /// Later batches would refer to kinds that we don't have.
@@ -31,7 +31,7 @@ pub(super) enum SessionError {
 }
 
 impl SessionError {
-    /// More kinds than a connection may declare.
+    /// The connection declares more kinds than it may.
     pub(super) fn too_many_kinds(max: usize) -> Self {
         Self::Kinds(format!("at most {max} kinds a connection (`max_kinds`)"))
     }
@@ -42,12 +42,12 @@ impl SessionError {
     }
 }
 
-/// What a batch came to.
+/// The result of a batch.
 #[derive(Debug)]
 pub(super) struct Taken {
     /// The sound events.
     pub(super) events: Events,
-    /// How many were not, and why the first of them was not.
+    /// The number of rejected events, and the reason of the first one.
     pub(super) rejected: Option<(usize, &'static str)>,
 }
 
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// All of it, to be used elsewhere for a while. What is left has no sources that could end with it.
+    /// Moves the state out for use elsewhere. The remaining session has no sources that could end with it.
     pub(super) fn lend(&mut self) -> Self {
         let left = Self {
             peer: self.peer,
@@ -101,7 +101,7 @@ impl Session {
         !self.schema.kinds.is_empty()
     }
 
-    /// What the kinds and sources take that it has declared, about.
+    /// The approximate bytes of the declared kinds and sources.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -169,17 +169,17 @@ impl Drop for Session {
     }
 }
 
-/// What the kinds and the source of a batch take when they are kept, about. Messages are weighed before they are decoded.
+/// The approximate bytes of a batch's kinds and source. Messages are weighed before they are decoded.
 #[cfg(test)]
 pub(super) fn weight(batch: &proto::EventBatch) -> usize {
     let kinds = batch.kinds.iter().map(of_kind);
     kinds.sum::<usize>() + batch.source.as_ref().map_or(0, of_source)
 }
 
-/// What a kind, or a source, takes beside its text and attributes.
+/// The overhead of a kind or a source, in bytes.
 pub(super) const FIXED_BYTES: usize = 300;
 
-/// What an attribute, or an element of one, takes beside its text.
+/// The overhead of an attribute, or of an element of one, in bytes.
 pub(super) const ELEMENT_BYTES: usize = 100;
 
 fn of_kind(kind: &proto::Kind) -> usize {
@@ -201,7 +201,7 @@ fn elements(attributes: &[KeyValue]) -> usize {
     attributes.len() + values.map(elements_of_value).sum::<usize>()
 }
 
-/// Those within a value.
+/// The elements within a value.
 fn elements_of_value(value: &AnyValue) -> usize {
     match &value.value {
         Some(Inside::ArrayValue(list)) => {
@@ -256,7 +256,7 @@ impl<'a> Columns<'a> {
         Ok(Self { batch })
     }
 
-    /// Why an event makes no sense, if it does not.
+    /// The reason why an event is invalid, or `None`.
     fn flaw(&self, at: usize, kind: u32, schema: &Schema) -> Option<&'static str> {
         let Some(kind) = usize::try_from(kind).ok().and_then(|kind| schema.kinds.get(kind)) else {
             return Some("an event's kind was never declared");

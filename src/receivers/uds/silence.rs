@@ -1,4 +1,4 @@
-//! How long a connection of the stream socket may be silent.
+//! The limits on the silence of a stream connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::net::server::Ended;
 
-/// A connection has so long to declare a kind.
+/// The time for a connection to declare a kind.
 pub(super) const UNDECLARED: Duration = Duration::from_secs(60);
 
-/// Where all connections are taken, one that has declared no kind makes room for another after so long without a byte...
+/// The silence after which an undeclared connection may be closed for others, if all slots are in use...
 pub(super) const CROWDED: Duration = Duration::from_secs(2);
 
-/// ...and one that has declared kinds after so long. Where there are enough connections it stays: processes that record
-/// seldom live long.
+/// ...and the same for a connection with declared kinds. While slots are free it stays: processes that rarely
+/// record live long.
 pub(super) const CROWDED_DECLARED: Duration = Duration::from_secs(60);
 
-/// What decides how long a connection may be silent.
+/// The silence of a connection, and its limits.
 pub(super) struct Silence {
     /// Wakes one connection when others wait for its place.
     crowd: Arc<Notify>,
@@ -29,7 +29,7 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Of a connection that begins.
+    /// The state of a new connection.
     pub(super) fn new(crowd: Arc<Notify>) -> Self {
         Self {
             crowd,
@@ -38,7 +38,7 @@ impl Silence {
         }
     }
 
-    /// For so long the connection was not read.
+    /// Excludes the time in which the connection was not read.
     pub(super) fn pardon(&mut self, waited: Duration) {
         self.began += waited;
     }

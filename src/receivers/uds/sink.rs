@@ -1,4 +1,4 @@
-//! The sink of both sockets: hands events to the pipelines, and counts those that they refuse.
+//! The sink of both sockets: it pushes events into the pipelines, and counts those that they refuse.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::batch::Batch;
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, Context, Entry, Held, PushOutcome, Refused, Shared};
 
-/// What was refused is tried again after this, whatever delay was named: asking costs next to nothing, and the senders'
-/// socket buffers fill meanwhile.
+/// The retry delay for refused events. The delay of the refusal is ignored: asking costs almost nothing, and the
+/// senders' socket buffers fill meanwhile.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How often the state of the memory limiter is checked while reading is suspended.
+/// The interval of checks of the memory limiter while reading is suspended.
 pub(super) const MEMORY_POLL: Duration = Duration::from_millis(50);
 
-/// So many events are taken in by tables on the spot: that takes less than a millisecond.
+/// The most events that tables absorb inline, in less than a millisecond.
 pub(super) const LIGHT_EVENTS: usize = 16 << 10;
 
 /// At most one log line in this time about bad input; the counters have them all.
@@ -36,7 +36,7 @@ pub(super) struct EventSink {
 /// Limits log lines to one per [`COMPLAINT_INTERVAL`].
 #[derive(Default)]
 struct LogThrottle {
-    /// When the last line was logged.
+    /// The time of the last log line.
     last: Option<Instant>,
     /// Lines suppressed since then.
     suppressed: usize,
@@ -90,7 +90,7 @@ impl EventSink {
         }
     }
 
-    /// A reservation for what comes from a socket.
+    /// An empty reservation for data from a socket.
     pub(super) fn hold(&self) -> Held {
         Held::under(self.entry.ceiling(), self.shared.memory.clone())
     }
@@ -123,7 +123,7 @@ impl EventSink {
         }
     }
 
-    /// How many complaints were suppressed since the last one, when it is time for another.
+    /// The number of suppressed complaints, if another one is due.
     fn may_complain(&self) -> Option<usize> {
         let mut throttle = self.throttle.lock();
         if throttle

@@ -1,4 +1,4 @@
-//! Sources of events: what a peer declares and what the kernel says about it.
+//! Sources of events: the declarations of a peer, and the kernel's information about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) fn new_source(declared: &proto::Source, peer: Option<Credentials>, ti
     }
 }
 
-/// OpenTelemetry's names for what SO_PEERCRED and SCM_CREDENTIALS tell.
+/// OpenTelemetry's names for the fields of SO_PEERCRED and SCM_CREDENTIALS.
 fn of_peer(peer: Option<Credentials>) -> Attributes {
     let Some(peer) = peer else {
         return Attributes::default();

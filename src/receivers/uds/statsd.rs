@@ -4,7 +4,7 @@
 
 use std::str;
 
-/// What a line reports.
+/// The type of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Type {
     /// `c`
@@ -33,22 +33,22 @@ const TYPES: &[(&[u8], Type)] = &[
 pub(super) struct Line<'a> {
     /// Metric name.
     pub(super) name: &'a str,
-    /// Between name and type: one or more values, checked one by one by [`Line::values`].
+    /// The text between name and type: one or more values, which [`Line::values`] checks.
     pub(super) values: &'a str,
-    /// What it reports.
+    /// The type.
     pub(super) metric_type: Type,
     /// Fraction of the measurements that are reported, above 0 and at most 1.
     pub(super) rate: f64,
     /// Everything after `#`: `key:value,key,...`.
     pub(super) tags: &'a str,
-    /// Seconds since the Unix epoch, where the line says when.
+    /// The time of the line in seconds since 1970, if it has one.
     pub(super) seconds: Option<u64>,
 }
 
-/// Why a line says nothing to us.
+/// The reason why a line is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LineError {
-    /// Not UTF-8.
+    /// The line is not UTF-8.
     #[error("not UTF-8")]
     NotUtf8,
     /// No name, or none before the colon.
@@ -57,7 +57,7 @@ pub(super) enum LineError {
     /// No `|type`.
     #[error("no `|type` after the value")]
     NoType,
-    /// A type that nobody knows.
+    /// The type is unknown.
     #[error("unknown metric type")]
     UnknownType,
     /// A value that is no finite number.
@@ -124,7 +124,7 @@ fn type_of(letters: &str) -> Result<Type, LineError> {
 }
 
 impl<'a> Line<'a> {
-    /// Sections that nobody knows (a container id, fields of later versions) are passed over, as the protocol asks.
+    /// Unknown sections (a container id, fields of later versions) are skipped, as the protocol requires.
     fn add(&mut self, section: &'a str) -> Result<(), LineError> {
         if let Some(rate) = section.strip_prefix('@') {
             let sound = |rate: &f64| *rate > 0.0 && *rate <= 1.0;

@@ -32,22 +32,22 @@ const READ_BYTES: usize = 64 << 10;
 /// Messages up to this size are weighed and decoded on the spot: columns of numbers take less than a millisecond...
 const INLINE_MAX_BYTES: usize = 256 << 10;
 
-/// ...and so do kinds and sources of so many bytes, which may have an attribute in every two of them.
+/// ...or this many bytes of kinds and sources, which may have an attribute in every two of them.
 const INLINE_MAX_DECLARED: usize = 16 << 10;
 
-/// A message that comes to no more is decoded at once: those of 512 connections take 8 MiB.
+/// The largest decoded message without a reservation, in bytes. The messages of 512 connections take 8 MiB.
 const FREE_BYTES: usize = 16 << 10;
 
-/// A wait for so many bytes in all has an end; for less, the sender keeps its events until there is room.
+/// A wait for a total of this many bytes has an end. For less, the sender keeps its events until memory is free.
 const LARGE: usize = 1 << 20;
 
-/// How long they are waited for. Meanwhile the connection keeps what it has of the message.
+/// The longest of these waits. Meanwhile the connection keeps the received part of the message.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// A message that has come waits so long for room to be decoded. Others wait for the memory that it takes.
+/// The longest wait of a complete message for memory to decode it. Others wait for the memory that it takes.
 const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
-/// How long a message that has begun may stop coming.
+/// The longest pauses within a message.
 const PAUSES: Pauses = Pauses {
     usual: Duration::from_secs(30),
     while_short: Duration::from_secs(1),
@@ -56,7 +56,7 @@ const PAUSES: Pauses = Pauses {
 /// A varint has at most ten bytes.
 const MAX_VARINT_BYTES: usize = 10;
 
-/// Why a connection is given up.
+/// The reason why a connection is closed.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
     #[error("a message of {length} bytes is larger than `max_frame_size` ({limit})")]
@@ -71,7 +71,7 @@ enum StreamError {
     Session(#[from] SessionError),
     #[error("no room for a message of so many bytes: {0}")]
     NoRoom(usize),
-    /// Of a message that has come whole, and so many events in it.
+    /// A complete message that could not be decoded, with its number of events.
     #[error("{why}")]
     Undecoded { events: usize, why: Box<StreamError> },
     #[error("a message stopped coming half-way for {:?}", PAUSES.usual)]
@@ -128,11 +128,11 @@ pub(super) async fn serve(connection: Connection, sink: Arc<EventSink>, config: 
 struct Serving {
     frames: Frames,
     session: Session,
-    /// What the kinds and sources take that the connection has declared, until it closes.
+    /// The reservation of the connection's declared kinds and sources, until it closes.
     declared: Held,
     max_kinds: usize,
     sink: Arc<EventSink>,
-    /// Where it was accepted, as a label.
+    /// The endpoint of the listener, as a label.
     endpoint: Arc<str>,
     stopping: CancellationToken,
 }
@@ -185,7 +185,7 @@ impl Serving {
         }
     }
 
-    /// Decodes a message, where there is room for what comes out.
+    /// Decodes a message after a reservation of its decoded form.
     async fn decode(&mut self, frame: Bytes) -> Result<Decoded, StreamError> {
         let slot = place_if(frame.len() > INLINE_MAX_BYTES).await?;
         let weigh = move || (weigh(&frame), frame);
@@ -202,7 +202,7 @@ impl Serving {
         let (batch, slot) = work(slot, move || EventBatch::decode(frame)).await?;
         let batch = batch?;
         if decoding.bytes() > 0 {
-            // Most numbers take less than they could.
+            // Most numbers take less than their maximum.
             let takes = weighed.decoded_declared + columns(&batch);
             decoding.settle(decoding.bytes().min(takes));
         }
@@ -213,8 +213,8 @@ impl Serving {
         })
     }
 
-    /// Makes room for what a message comes to, and for what is kept of it. Meanwhile the message waits as it came, and the
-    /// sender keeps those behind it.
+    /// Reserves memory for the decoded message and for its kept parts. Meanwhile the message waits undecoded, and
+    /// the sender keeps the later ones.
     async fn room_for(
         &mut self,
         weighed: &Weighed,
@@ -224,13 +224,13 @@ impl Serving {
         if weighed.decoded > FREE_BYTES {
             slot = make_room_in(slot, &mut decoding, weighed.decoded, &self.stopping).await?;
         }
-        // What it declares again takes no more: that is known only behind it.
+        // Repeated declarations take no more memory, but that is known only afterwards.
         let declared = self.session.bytes() + weighed.kept;
         slot = make_room_in(slot, &mut self.declared, declared, &self.stopping).await?;
         Ok((decoding, slot))
     }
 
-    /// Takes a batch into the session, in the place that it has, or in one of its own where it has many events.
+    /// Passes a batch to the session, in the current slot, or in a new slot if it has many events.
     async fn enter(
         &mut self,
         batch: EventBatch,
@@ -343,16 +343,16 @@ fn rejection(events: usize, message: String) -> EventAck {
     }
 }
 
-/// A message as it is decoded.
+/// A decoded message.
 struct Decoded {
     batch: EventBatch,
     /// Room for all of it.
     decoding: Held,
-    /// Where it was decoded, if that took long: for what comes next.
+    /// The slot of a long decoding, for the next step.
     slot: Option<Slot>,
 }
 
-/// Why a message is given up that has come whole, and what is lost with it where memory is the reason.
+/// The error of a complete message, and its loss if memory is the reason.
 fn undecoded(why: StreamError, message: &[u8]) -> StreamError {
     if !matches!(why, StreamError::NoRoom(_) | StreamError::StoppedWaiting) {
         return why;
@@ -384,7 +384,7 @@ async fn work<T: Send + 'static>(
     Ok((done, Some(slot)))
 }
 
-/// Makes room as [`make_room`] does. Nobody keeps a place for work while it waits for room.
+/// Reserves memory like [`make_room`], without keeping a slot during the wait.
 async fn make_room_in(
     slot: Option<Slot>,
     held: &mut Held,
@@ -406,8 +406,8 @@ async fn make_room_in(
     Ok(slot)
 }
 
-/// Reserves at least so many bytes in all, and waits for them: what is not read yet stays with the sender. It gives up
-/// where there can never be so much room, 2 s after it `began` to wait for much, and when the receiver stops.
+/// Reserves at least this total, and waits for it; unread data stays with the sender. It gives up if the total can
+/// never fit, 2 s after it `began` to wait for much, and when the receiver stops.
 async fn make_room(
     held: &mut Held,
     bytes: usize,
@@ -437,11 +437,11 @@ struct Frames {
     closed: bool,
     /// The read buffer, on the gateway's account.
     held: Held,
-    /// When a message began or more of it came, or the last one was dealt with.
+    /// The time at which a message began or continued, or the last one was finished.
     went_on: Instant,
-    /// Since when there is no room to read on. Who asks for the next message may stop asking meanwhile.
+    /// The start of a wait for memory to read on. The caller may stop asking meanwhile.
     waiting: Option<Instant>,
-    /// While part of a message is there: its room goes to others if it does not go on.
+    /// Set during a partial message. Others get its memory if it does not continue.
     arriving: Option<Arriving>,
     silence: Silence,
     stopping: CancellationToken,
@@ -493,7 +493,7 @@ impl Frames {
         // Unread, it stays with the sender. While one is copied into the other both are there.
         let waiting = *self.waiting.get_or_insert_with(Instant::now);
         make_room(&mut self.held, 2 * len + more, self.went_on, &self.stopping).await?;
-        // Meanwhile nobody read what the peer may have sent.
+        // Nobody read the peer's data meanwhile.
         self.waiting = None;
         self.went_on += waiting.elapsed();
         self.silence.pardon(waiting.elapsed());
@@ -504,7 +504,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Reads what there is. A message that has begun has to go on, and a connection may be silent only so long.
+    /// Reads available data. A message must continue once it has begun, and silence has a limit.
     async fn read(&mut self) -> Result<usize, StreamError> {
         let (went_on, is_closed) = (self.went_on, self.closed);
         let Self {
@@ -542,7 +542,7 @@ impl Frames {
     }
 }
 
-/// How many bytes the message has, with its length, that the buffer begins with; `None`: that has not come.
+/// The length of the buffer's first message with its prefix; `None`: the prefix is incomplete.
 fn wanted(mut buffer: &[u8]) -> Option<usize> {
     let all = buffer.len();
     let length = decode_varint(&mut buffer).ok()?;

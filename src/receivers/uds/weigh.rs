@@ -1,4 +1,4 @@
-//! What a message of the event stream takes when it is decoded, told by its bytes before anybody decodes it.
+//! The memory of a decoded event stream message, estimated from its bytes before the decoding.
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
@@ -14,27 +14,27 @@ const EVENTS: u32 = 5;
 /// The decoder refuses messages that lie deeper in each other.
 const MAX_DEPTH: usize = 100;
 
-/// A list grows to twice its length, and has room for four elements at least: so many elements for each, and for the list.
+/// The growth factor of lists. A list doubles its length, and has at least four elements.
 const GROWTH: usize = 2;
 
 /// A text beside its bytes: what the allocator rounds up.
 const TEXT_BYTES: usize = 16;
 
-/// A number of one byte takes 8, in a list that has grown to twice its length, and 8 where the sound ones are picked.
+/// The ratio of a one-byte number: 8 bytes in a doubled list, and 8 in the list of valid ones.
 const NUMBERS_RATIO: usize = 24;
 
-/// What was found.
+/// The result of an estimate.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Weighed {
     /// Kinds that it declares.
     pub(super) kinds: usize,
     /// Bytes of kinds and of its source.
     pub(super) declared: usize,
-    /// What these take when they are decoded, at most.
+    /// The most bytes of the decoded declarations.
     pub(super) decoded_declared: usize,
-    /// What the whole message takes when it is decoded, at most.
+    /// The most bytes of the whole decoded message.
     pub(super) decoded: usize,
-    /// What is kept of kinds and source until the connection closes, at most.
+    /// The most bytes of the kinds and source, which are kept until the connection closes.
     pub(super) kept: usize,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn weigh(message: &[u8]) -> Result<Weighed, &'static str> {
     Ok(weighed)
 }
 
-/// How many events a message has, without decoding it: those in front of what is broken, if anything is.
+/// The number of events of a message, without decoding it. It counts the events before an error.
 pub(super) fn count_events(message: &[u8]) -> usize {
     let fields = Fields::new(message).map_while(Result::ok);
     let columns = fields.filter(|field| field.number == EVENTS);
@@ -81,7 +81,7 @@ pub(super) fn count_events(message: &[u8]) -> usize {
     events.sum()
 }
 
-/// What the columns of a decoded message take, with copies of the sound events.
+/// The bytes of the columns of a decoded message, with copies of the valid events.
 pub(super) fn columns(batch: &proto::EventBatch) -> usize {
     let of_words = [
         batch.doubles.capacity(),
@@ -107,12 +107,12 @@ enum Part {
     Map,
 }
 
-/// What a field of such a message holds.
+/// The content of a field of such a message.
 enum Holds {
     Text,
     /// A message that takes nothing beside the one that it is in.
     One(Part),
-    /// An element of a list, which takes so many bytes.
+    /// An element of a list, with its size in bytes.
     Element(Part, usize),
 }
 
@@ -136,7 +136,7 @@ impl Part {
     }
 }
 
-/// What a declaration comes to.
+/// The totals of a declaration.
 #[derive(Default)]
 struct Tally {
     /// In lists and texts.
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(count_events(&message), 5);
     }
 
-    /// What lists and texts have allocated.
+    /// The allocations of lists and texts.
     fn of_attributes(attributes: &Vec<KeyValue>) -> usize {
         let inside = attributes
             .iter()

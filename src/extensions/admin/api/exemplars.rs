@@ -1,4 +1,4 @@
-//! `query_exemplars`: the latest exemplars of the series that the selectors of a query ask for.
+//! `query_exemplars`: the latest exemplars of the series that a query selects.
 
 use std::collections::BTreeMap;
 

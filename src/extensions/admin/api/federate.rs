@@ -1,4 +1,4 @@
-//! `/federate`: the newest values of what `match[]` asks for, for a Prometheus that scrapes them.
+//! `/federate`: the newest values of the series that `match[]` selects, for a Prometheus that scrapes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

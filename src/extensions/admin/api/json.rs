@@ -7,7 +7,7 @@ use tidegate_promql::{
 
 use crate::prom::number::push_f64;
 
-/// Seconds since 1970, without a fraction where there is none.
+/// Seconds since 1970, without a zero fraction.
 pub(super) fn seconds(at: Millis) -> Value {
     match at % 1000 {
         0 => (at / 1000).into(),
@@ -30,7 +30,7 @@ pub(super) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// At most so many bytes, for somebody who waits for them.
+    /// Creates a text of at most `most` bytes, for a reader that waits for it.
     pub(super) fn new(most: usize, patience: &'a Patience) -> Self {
         Self {
             text: Vec::new(),
@@ -163,12 +163,12 @@ impl<'a> Text<'a> {
         self.check()
     }
 
-    /// What was written.
+    /// The written text.
     pub(super) fn whole(self) -> Vec<u8> {
         self.text
     }
 
-    /// The whole text, with one more member where there is one.
+    /// The whole text, with one more member if `more` has one.
     pub(super) fn end(mut self, more: Option<(&str, Value)>) -> Vec<u8> {
         if let Some((name, value)) = more {
             self.raw(",");

@@ -1,4 +1,4 @@
-//! What a query gives an autoscaler, and why it may not act by it.
+//! The numbers of a query for an autoscaler, or the reason why it must not act on them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
@@ -13,13 +13,13 @@ use crate::extensions::admin::lanes::{Kind, NotComputed};
 use crate::prom::catalog::{Level, millis};
 use crate::watch::Watched;
 
-/// How long an autoscaler waits for an answer, its turn included.
+/// The longest wait of an autoscaler for an answer, including its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a query gives an autoscaler.
+/// The numbers of a query for an autoscaler.
 pub(in crate::extensions::admin) struct Numbers {
     pub(in crate::extensions::admin) values: Vec<f64>,
-    /// Why something is missing in them; `None`: they are whole.
+    /// The reason why they are incomplete; `None`: they are complete.
     pub(in crate::extensions::admin) partial: Option<Partial>,
 }
 
@@ -29,7 +29,7 @@ struct Groups {
     answers: Vec<Composed>,
 }
 
-/// Why a query gives an autoscaler no numbers.
+/// The reason why a query gives an autoscaler no numbers.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::extensions::admin) enum NoNumbers {
     /// A composite that the query names has a group without a value, or no source of a gauge is alive.
@@ -46,7 +46,7 @@ pub(in crate::extensions::admin) enum NoNumbers {
     Failed(String),
 }
 
-/// Why something is missing in a value.
+/// The reason why a value is incomplete.
 pub(in crate::extensions::admin) enum Partial {
     /// Living series are left out because others have their name and labels.
     Collision(String),
@@ -70,7 +70,7 @@ impl Api {
         kind: Kind,
     ) -> Result<Numbers, NoNumbers> {
         let deadline = Clock::now() + PATIENCE.min(self.limits.timeout);
-        // What one autoscaler asks for keeps no other one waiting: a query of much goes where heavy ones are.
+        // A large query goes to the heavy lane, so that one autoscaler delays no other.
         let attempt = async |kind, most| {
             let patience = Patience::until(deadline);
             let (api, query, waits) = (self.clone(), query.clone(), patience.clone());
@@ -156,7 +156,7 @@ impl Api {
         })
     }
 
-    /// What the readers of an answer must know of the composites that the query names: which are partial, and why.
+    /// The incomplete composites that the query names, with the reasons.
     pub(super) fn partial_composites(
         &self,
         query: &Query,
@@ -170,7 +170,7 @@ impl Api {
             let mut asked = answers.iter().filter(|answer| {
                 let labels = self.view.labels_of_group(watched.composite(), &answer.attributes);
                 let accepts = |selection: &Selection| labels.iter().any(|labels| selection.accepts(labels));
-                // Where nobody waits any more, nobody reads it.
+                // If nobody waits any more, nobody reads it.
                 patience.check().is_err() || selections.iter().any(accepts)
             });
             Partial::of(&watched.declaration().name, asked.next()?).map(|partial| partial.why().to_owned())
@@ -241,7 +241,7 @@ fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
                 "the composite `{name}` has no value: {error}"
             )));
         }
-        // Groups whose targets have left count only where there are no others.
+        // Groups whose targets have left count only without other groups.
         let mut there: Vec<&Composed> = answers.iter().filter(|answer| !is_gone(answer)).collect();
         if there.is_empty() {
             there = answers.iter().collect();
@@ -274,7 +274,7 @@ fn check_levels(all: &[Level]) -> Result<(), NoNumbers> {
     }
 }
 
-/// Why the answer to a query lacks something; `None`: it is whole.
+/// The reason why the answer to a query is incomplete; `None`: it is complete.
 fn partial(all: &[Groups]) -> Option<Partial> {
     let partials = all.iter().flat_map(|Groups { watched, answers }| {
         let name = &watched.declaration().name;
@@ -293,7 +293,7 @@ fn is_gone(answer: &Composed) -> bool {
 }
 
 impl Partial {
-    /// Why something is missing in the value of a group; `None`: it is whole, or there is none.
+    /// The reason why the value of a group is incomplete; `None`: it is complete, or missing.
     pub(in crate::extensions::admin) fn of(composite: &str, answer: &Composed) -> Option<Self> {
         if answer.state != Freshness::Partial {
             return None;
@@ -309,7 +309,7 @@ impl Partial {
         })
     }
 
-    /// Why something is missing in a gauge; `None`: it is whole.
+    /// The reason why a gauge is incomplete; `None`: it is complete.
     fn of_level(level: &Level) -> Option<Self> {
         let Level {
             name,
@@ -398,7 +398,7 @@ mod tests {
         for number in 0..1000 {
             table.observe(&point("level", Data::Gauge, &number.to_string(), 1), now);
         }
-        // It looks at 120,000 series.
+        // It reads 120,000 series.
         let many = vec!["count(level)"; 120].join(" + ");
         let heavy = api.lanes.occupy(Kind::Heavy).await;
         let late = status(&api, &[("query", &many), ("timeout", "300ms")]).await;

@@ -50,7 +50,7 @@ pub(super) fn optional_duration(request: &Request, name: &str) -> Result<Option<
     given.map(parse_duration).transpose()
 }
 
-/// How many entries a list may have; 0: any number.
+/// The most entries of a list; 0 = no limit.
 ///
 /// # Errors
 /// It is not a number from 0.

@@ -11,7 +11,7 @@ use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::catalog::{Asked, millis};
 
-/// A time that is not further back is answered with values read now, where they were there by that time.
+/// A time up to this far back is answered with current values that existed at that time. In milliseconds.
 const NOW_MS: Millis = 2000;
 
 impl Api {
@@ -110,7 +110,7 @@ impl Api {
     }
 }
 
-/// What the query took, if the request has `stats`, whatever its value.
+/// The statistics of the query, if the request has `stats` with any value.
 fn stats(request: &Request, began: Clock, work: &Work) -> Option<(&'static str, Value)> {
     request.get("stats").filter(|stats| !stats.is_empty())?;
     let evaluated = work.preparation + work.evaluation + work.sorting;
@@ -129,7 +129,7 @@ fn stats(request: &Request, began: Clock, work: &Work) -> Option<(&'static str, 
     Some(("stats", stats))
 }
 
-/// `timeout` and `lookback_delta`; 0 is the default look-back.
+/// `timeout` and `lookback_delta`; 0 means the default look-back.
 fn options(request: &Request, max_samples: usize) -> Result<Options, Failure> {
     params::optional_duration(request, "timeout").map_err(|why| params::invalid("timeout", why))?;
     let look_back = params::optional_duration(request, "lookback_delta")

@@ -1,4 +1,4 @@
-//! Which series there are, their labels, and what is known of their metrics.
+//! The series, their labels, and the metadata of their metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::escaping::unescape;
 
-/// The labels of a series take so much while they are listed.
+/// The bytes of a series' labels while they are listed.
 const SERIES_BYTES: usize = 512;
 
 impl Api {
@@ -23,7 +23,7 @@ impl Api {
         selectors(request)?.map(of).collect()
     }
 
-    /// The labels of what `match[]` asks for between `start` and `end`; of everything, where there is no `match[]`.
+    /// The labels that `match[]` selects between `start` and `end`; all labels without `match[]`.
     fn labels(&self, request: &Request) -> Result<Vec<Labels>, Failure> {
         let start = params::optional_time(request, "start")?;
         let end = params::optional_time(request, "end")?;
@@ -119,7 +119,7 @@ fn label(path: &str) -> Result<String, Failure> {
     })
 }
 
-/// Entries of a list, where 0 stands for all.
+/// The most entries of a list; 0 stands for all.
 fn most(limit: usize) -> usize {
     if limit > 0 { limit } else { usize::MAX }
 }

@@ -1,4 +1,4 @@
-//! What the gateway says of itself.
+//! The status pages of the gateway.
 
 use std::time::SystemTime;
 
@@ -14,7 +14,7 @@ use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
 
 impl Api {
-    /// Where series come from.
+    /// The sources of series.
     pub(super) fn explain(&self, request: &Request) -> Result<Page, Failure> {
         let selections = Self::selections(request)?;
         if selections.is_empty() {
@@ -38,7 +38,7 @@ impl Api {
         }))
     }
 
-    /// What makes the series.
+    /// The reasons for the number of series.
     pub(super) fn cardinality(&self, request: &Request) -> Result<Page, Failure> {
         let most = entries(request)?;
         // To count them takes as much memory as they do.
@@ -91,7 +91,7 @@ impl Api {
         .into())
     }
 
-    /// This process: since when and where it runs. What only Go has is not there.
+    /// This process: its start and its directory. Go's own values are missing.
     pub(super) fn runtime(&self, _: &Request) -> Result<Page, Failure> {
         let directory = std::env::current_dir().unwrap_or_default();
         let started = humantime::format_rfc3339_nanos(self.started).to_string();
@@ -108,7 +108,7 @@ impl Api {
     }
 }
 
-/// How many entries each list of a page may have.
+/// The most entries of each list on a page.
 fn entries(request: &Request) -> Result<usize, Failure> {
     const DEFAULT: usize = 10;
     const MOST: usize = 10_000;

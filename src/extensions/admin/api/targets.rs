@@ -12,7 +12,7 @@ use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
 
-/// What Go writes for no time.
+/// Go's text for no time.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
 impl Api {

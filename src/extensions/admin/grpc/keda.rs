@@ -1,5 +1,5 @@
-//! KEDA's external scaler. The trigger's metadata says what it asks for (`trigger`). A value that is null, stale or
-//! absent is the error FAILED_PRECONDITION, never 0: then KEDA's own `fallback` decides.
+//! KEDA's external scaler. The metadata of a trigger is the question (`trigger`). A null, stale or absent value is
+//! the error FAILED_PRECONDITION, never 0. Then KEDA's own `fallback` decides.
 
 mod trigger;
 
@@ -20,7 +20,7 @@ use crate::extensions::admin::api::{Api, NoNumbers, Partial};
 use crate::extensions::admin::lanes::Kind;
 use crate::watch::{Filter, Follow, Watched, refresh};
 
-/// How often a stream computes its value. Composites report most of their changes themselves.
+/// The interval at which a stream computes its value. Composites report most changes themselves.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A change of activity is reported at most this much later than a composite says it.
@@ -47,7 +47,7 @@ pub(super) async fn stream_is_active(
     Ok(from)
 }
 
-/// A trigger whose composites are declared: what is wrong with it is told at once.
+/// A trigger with declared composites. Its errors are reported at once.
 fn checked(api: &Api, request: &say::ScaledObjectRef) -> Result<Trigger, Status> {
     let trigger = Trigger::parse(&request.scaler_metadata)?;
     for name in trigger.composites() {
@@ -56,7 +56,7 @@ fn checked(api: &Api, request: &say::ScaledObjectRef) -> Result<Trigger, Status>
     Ok(trigger)
 }
 
-/// Tells at once, and whenever it changes. While the value is not known, what was told last stays.
+/// Sends the value at once and after changes. While it is unknown, the last sent value stays.
 async fn tell(
     caller: Caller,
     trigger: Arc<Trigger>,
@@ -131,7 +131,7 @@ pub(super) async fn metric_spec(caller: Caller, request: say::ScaledObjectRef) -
     Ok(Reply::of(&spec(&checked(&caller.api, &request)?)))
 }
 
-/// The targets stand in the trigger: they are told once, and the stream stays open.
+/// The trigger has the targets, so they are sent once, and the stream stays open.
 pub(super) async fn stream_metric_spec(
     caller: Caller,
     request: say::ScaledObjectRef,
@@ -170,12 +170,12 @@ pub(super) async fn metrics(caller: Caller, request: say::GetMetricsRequest) -> 
     }))
 }
 
-/// Rounded up: half a request in a queue is one too many for nobody.
+/// Rounds up, because half a queued request is one request.
 fn whole(value: f64) -> i64 {
     value.ceil() as i64
 }
 
-/// What a signal comes to.
+/// The result of a signal.
 enum Told {
     Value(f64),
     /// Every target has left discovery, and the trigger wants no replicas then.
@@ -198,7 +198,7 @@ async fn value(caller: &Caller, trigger: &Arc<Trigger>, kind: Kind) -> Result<f6
             }
         };
         let value = match told {
-            // Not below any value: what there is decides.
+            // Below every value, so that the others decide.
             Told::Gone => f64::NEG_INFINITY,
             Told::Value(value) => value / signal.divisor,
         };

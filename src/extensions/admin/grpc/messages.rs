@@ -1,5 +1,5 @@
-//! The messages of `proto/tidegate/v1/query.proto` and `proto/externalscaler/externalscaler.proto`, by hand so that the
-//! build needs no compiler of its own. A test reads the .proto files and holds them in step.
+//! The messages of `proto/tidegate/v1/query.proto` and `proto/externalscaler/externalscaler.proto`, written by
+//! hand so that the build needs no protobuf compiler. A test compares them with the .proto files.
 
 use std::collections::HashMap;
 

@@ -28,10 +28,10 @@ use super::lanes::{NotComputed, Place};
 use crate::component::account::SenderKey;
 use crate::net::pages::{Answer, BodyError, grpc_error};
 
-/// Messages of a few bytes that a slow reader may be behind by.
+/// The most pending messages of a slow reader. Each has a few bytes.
 const BACKLOG: usize = 16;
 
-/// What a call needs.
+/// The context of a call.
 #[derive(Clone)]
 struct Caller {
     api: Arc<Api>,

@@ -16,10 +16,10 @@ use crate::watch::{
     Backlog, Crossing, Ended, Filter, Follow, GroupAnswer, Unread, WatchEvent, Watched, backlog, refresh,
 };
 
-/// Between two changes that a stream tells, unless told otherwise.
+/// The default interval between two changes of a stream.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a watcher is told.
+/// A message to a watcher.
 type Told = Result<say::WatchResponse, Status>;
 
 pub(super) async fn get(caller: Caller, request: say::GetRequest) -> Result<Reply, Status> {
@@ -40,7 +40,7 @@ pub(super) async fn list(caller: Caller, _request: say::ListRequest) -> Result<R
     .await
 }
 
-/// What composites say now, made where queries of the present are computed: there may be thousands of groups.
+/// The current values of composites. The light lane makes them, because there may be thousands of groups.
 async fn reply(
     caller: &Caller,
     all: Vec<Arc<Watched>>,
@@ -114,7 +114,7 @@ async fn tell_all(
                 ..say::WatchResponse::default()
             },
         };
-        // Its encoded form is made when it is written.
+        // Its encoded form is made during the write.
         let bytes = 2 * response.encoded_len();
         to.tell(place, Ok(response), bytes);
     }

@@ -1,4 +1,4 @@
-//! Where targets come from: options of the discoveries.
+//! Options of the target discoveries.
 
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ fn check_interval(interval: PromDuration, at: &Node, cx: &mut Problems) {
     }
 }
 
-/// What the name of a file of targets ends in.
+/// The endings of names of target files.
 const ENDINGS: &[&str] = &[".json", ".yml", ".yaml"];
 
 impl FileSdConfig {
@@ -117,7 +117,7 @@ impl HttpSdConfig {
             matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.host().is_some_and(|host| !host.is_empty())
         });
-        // With credentials in it the URL would be a secret, and it becomes a label.
+        // A URL with credentials would be a secret, but it becomes a label.
         let has_credentials = uri_authority(&self.url).contains('@');
         if !usable {
             cx.at(at.child("url"))
@@ -130,7 +130,7 @@ impl HttpSdConfig {
     }
 }
 
-/// What stands between the scheme and the path.
+/// The authority of a URL, between the scheme and the path.
 fn uri_authority(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! How a target or a discovery service is reached, in Prometheus's spelling of HTTP client options.
+//! The HTTP client options of targets and discovery services, in Prometheus's spelling.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::config::{Node, Ordered, Problems, Secret};
 use crate::net::TlsClientConfig;
 use crate::net::tls::TlsVersion;
 
-/// Tokens and passwords in files are looked at this often at most.
+/// The shortest interval between checks of token and password files.
 pub const SECRET_FILE_INTERVAL: Duration = Duration::from_secs(10);
 
 crate::options! {
@@ -112,7 +112,7 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("proxy_connect_header", "proxies are not supported"),
 ];
 
-/// Whom we say we are and how we connect: the options that Prometheus has at every place that makes HTTP requests.
+/// The common HTTP client options of Prometheus: authentication and connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpOptions {
     /// User and password.
@@ -123,7 +123,7 @@ pub struct HttpOptions {
     pub tls: TlsConfig,
     /// Whether answers that point elsewhere are followed.
     pub follow_redirects: bool,
-    /// Whether HTTP/2 is spoken where TLS negotiates it.
+    /// Whether TLS may negotiate HTTP/2.
     pub enable_http2: bool,
     /// Further headers.
     pub http_headers: Ordered<HeaderValues>,
@@ -304,7 +304,7 @@ impl TlsConfig {
         }
     }
 
-    /// The same in the gateway's own words.
+    /// The options in the gateway's own form.
     pub fn client(&self) -> TlsClientConfig {
         let version = |version| match version {
             PromTlsVersion::V12 => TlsVersion::V12,

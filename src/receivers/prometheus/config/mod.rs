@@ -1,4 +1,4 @@
-//! Options of the `prometheus` receiver: `config` is Prometheus's own configuration, as far as it is about scraping.
+//! Options of the `prometheus` receiver. `config` is the scraping part of Prometheus's own configuration.
 
 pub mod discovery;
 pub mod http;

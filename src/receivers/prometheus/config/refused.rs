@@ -1,4 +1,4 @@
-//! What Prometheus and the Collector's receiver take and we don't, each with the reason.
+//! Options of Prometheus and the Collector's receiver that are refused, each with the reason.
 
 use crate::config::WithoutEffect;
 
@@ -120,7 +120,7 @@ const NO_RULES: &str = "rules are for Prometheus, and it times them";
 const NO_LIST: &str = "no page lists dropped targets";
 const ONE_HISTOGRAM: &str = "classic histograms and those with custom buckets become the same here";
 
-/// In `global`: taken, and nothing comes of it.
+/// Options in `global` that are accepted without effect.
 pub(super) const GLOBAL_WITHOUT_EFFECT: &WithoutEffect = &[
     ("evaluation_interval", NO_RULES),
     ("rule_query_offset", NO_RULES),
@@ -128,7 +128,7 @@ pub(super) const GLOBAL_WITHOUT_EFFECT: &WithoutEffect = &[
     ("convert_classic_histograms_to_nhcb", ONE_HISTOGRAM),
 ];
 
-/// In a job: taken, and nothing comes of it.
+/// Options in a job that are accepted without effect.
 pub(super) const JOB_WITHOUT_EFFECT: &WithoutEffect = &[
     ("keep_dropped_targets", NO_LIST),
     ("convert_classic_histograms_to_nhcb", ONE_HISTOGRAM),

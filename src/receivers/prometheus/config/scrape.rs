@@ -1,4 +1,4 @@
-//! A job of `scrape_configs` and what it has in common with others, `global`.
+//! A job of `scrape_configs`, and the common options of jobs, `global`.
 
 use super::discovery::{DnsSdConfig, FileSdConfig, HttpSdConfig, StaticConfig};
 use super::http::http_options;
@@ -149,7 +149,7 @@ http_options! {
     check = ScrapeConfig::check
 }
 
-/// Where neither the job nor `global` says how long an answer may take.
+/// The default of the scrape timeout.
 const DEFAULT_TIMEOUT: PromDuration = PromDuration::seconds(10);
 
 impl GlobalConfig {
@@ -207,7 +207,7 @@ impl ScrapeConfig {
         }
     }
 
-    /// A URL where an address belongs is a mistake that is made often.
+    /// Reports a URL instead of an address, a frequent mistake.
     fn check_static_targets(&self, at: &Node, cx: &mut Problems) {
         let groups = at.child("static_configs").as_list().unwrap_or_default();
         for group in groups {
@@ -224,7 +224,7 @@ impl ScrapeConfig {
         }
     }
 
-    /// What can only be checked together with `global`.
+    /// Checks that need the options of `global`.
     pub(super) fn check_with(&self, global: &GlobalConfig, at: &Node, cx: &mut Problems) {
         if self.scrape_timeout > self.interval(global) {
             let message = format!(
@@ -250,7 +250,7 @@ impl ScrapeConfig {
         }
     }
 
-    /// How often targets are scraped.
+    /// The scrape interval.
     pub fn interval(&self, global: &GlobalConfig) -> PromDuration {
         if self.scrape_interval.is_zero() {
             global.scrape_interval
@@ -259,7 +259,7 @@ impl ScrapeConfig {
         }
     }
 
-    /// How long an answer may take.
+    /// The scrape timeout.
     pub fn timeout(&self, global: &GlobalConfig) -> PromDuration {
         if self.scrape_timeout.is_zero() {
             global.timeout().min(self.interval(global))
@@ -268,13 +268,13 @@ impl ScrapeConfig {
         }
     }
 
-    /// Which names are valid.
+    /// The validation of names.
     pub fn validation(&self, global: &GlobalConfig) -> Validation {
         self.metric_name_validation_scheme
             .unwrap_or_else(|| global.validation())
     }
 
-    /// How targets are asked to write names: what fits the scheme of the place that says anything.
+    /// The escaping of names: the configured one that fits the validation scheme.
     pub fn escaping(&self, global: &GlobalConfig) -> Escaping {
         let fitting = |validation| match validation {
             Validation::Legacy => Escaping::Underscores,

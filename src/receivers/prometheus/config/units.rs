@@ -1,4 +1,4 @@
-//! Values as Prometheus writes them: `10MB`, scalars of any kind where it takes text.
+//! Values in Prometheus's spelling: `10MB`, and scalars of any kind as text.
 
 use crate::config::{ByteSize, Decode, Node, Problems, TypeHelp, wrong_type};
 
@@ -54,7 +54,7 @@ impl Decode for PromBytes {
     }
 }
 
-/// Any scalar as text: where Prometheus takes `regex: true` and `replacement: 1`.
+/// A scalar as text, because Prometheus accepts `regex: true` and `replacement: 1`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Text(pub String);
 

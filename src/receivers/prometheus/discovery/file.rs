@@ -14,7 +14,7 @@ use crate::component::{Account, Held};
 use crate::receivers::prometheus::config::discovery::FileSdConfig;
 use crate::receivers::prometheus::labels::Labels;
 
-/// How often the files are looked at. A look costs a system call a file; reading happens only after a change.
+/// The interval of checks. A check costs a system call for each file, and only changed files are read.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct FileDiscovery {
@@ -26,7 +26,7 @@ pub(super) struct FileDiscovery {
 
 /// A file as it was read last.
 struct File {
-    /// `None`: it could not be looked at.
+    /// `None`: the file could not be checked.
     version: Option<Version>,
     /// `None`: it was never read.
     listed: Option<Listed>,
@@ -38,7 +38,7 @@ impl File {
     }
 }
 
-/// What differs when a file has been written or replaced.
+/// Values that differ after a write or a replacement.
 type Version = (u64, u64, i64, i64);
 
 fn version(metadata: &Metadata) -> Version {
@@ -50,7 +50,7 @@ fn version(metadata: &Metadata) -> Version {
     )
 }
 
-/// What a look found out.
+/// The result of a check.
 struct Look {
     discovery: FileDiscovery,
     changed: bool,

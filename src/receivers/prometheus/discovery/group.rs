@@ -1,4 +1,4 @@
-//! Groups of targets as files and services list them, in JSON or YAML.
+//! Groups of targets in JSON or YAML, from files and services.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::config::{Decode, MAX_NODES, Ordered, Problems, parse_text};
 use crate::receivers::prometheus::config::discovery::StaticConfig;
 use crate::receivers::prometheus::labels::Labels;
 
-/// The label that says which file a target comes from.
+/// The label with the file of a target.
 pub(super) const META_FILE: &str = "__meta_filepath";
-/// The label that says which service a target comes from.
+/// The label with the service of a target.
 pub(super) const META_URL: &str = "__meta_url";
 
 /// Largest list of targets: a hundred thousand of them.
@@ -28,12 +28,12 @@ pub(super) enum Language {
 }
 
 impl Language {
-    /// Bytes that are allocated to read a list of so many bytes.
+    /// The bytes allocated to read a list of this length.
     fn cost(self, bytes: usize) -> usize {
         match self {
             // `{},` is a group of 48 bytes, in a list that grows by doubling.
             Self::Json => bytes.saturating_mul(32),
-            // The text is copied, and there are no more than so many values, each with its place in the text.
+            // The text is copied, and it has at most this many values, each with its position.
             Self::Yaml => {
                 let values = bytes.saturating_mul(32).min(MAX_NODES * 512);
                 bytes.saturating_mul(4).saturating_add(values)
@@ -49,17 +49,17 @@ impl Language {
     }
 }
 
-/// What a label takes beside its bytes: two texts with their allocations.
+/// The overhead of a label in bytes: two texts with their allocations.
 const LABEL_BYTES: usize = 80;
 
 /// The labels of a target are kept as they are found, by its file and for its job, as they are before relabelling, and as the
 /// target has them; they are copied once more while targets are compared.
 const COPIES: usize = 5;
 
-/// What a target of DNS takes beside its labels, about: the loop that scrapes it, its client, its state.
+/// The approximate overhead of a DNS target in bytes: its scrape loop, client and state.
 const TARGET_BYTES: usize = 8 << 10;
 
-/// Bytes of a label with a value of so many bytes.
+/// The bytes of a label with a value of this length.
 pub(super) fn label_bytes(name: &str, value_bytes: usize) -> usize {
     LABEL_BYTES + name.len() + value_bytes
 }
@@ -76,7 +76,7 @@ pub(super) struct Listed {
 pub(in super::super) struct Room(Arc<Mutex<Held>>);
 
 impl Room {
-    /// Notes that all copies of the labels are there.
+    /// Records that all copies of the labels exist.
     pub(in super::super) fn fill(&self) {
         let mut held = self.0.lock();
         let reserved = held.bytes();
@@ -84,7 +84,7 @@ impl Room {
     }
 }
 
-/// Why a list is not in force.
+/// The reason why a list is not used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListError {
     /// The memory limit is too low for it.
@@ -95,17 +95,17 @@ pub(super) enum ListError {
     /// The memory for it is not free now.
     #[error("the list of targets has no room now: {0}")]
     NoRoom(#[from] NoRoom),
-    /// It can't be read.
+    /// The list is invalid.
     #[error("{0}")]
     Wrong(String),
 }
 
 impl Listed {
-    /// Reads a list; `held` is its text's, if that is on the account. Takes its time: not for a runtime thread. Each target
-    /// repeats the labels of its group, so that a short list may become large: there must be room for it first.
+    /// Reads a list. `held` is the reservation of its text, if there is one. This is slow: don't call it on a
+    /// runtime thread. Each target repeats the labels of its group, so a short list may become large, and its size
+    /// is reserved first.
     ///
-    /// # Errors
-    /// The list is wrong, or there is no room.
+    /// # Errors The list is invalid, or memory is short.
     pub(super) fn read(
         (name, text): (&str, &[u8]),
         language: Language,
@@ -121,10 +121,9 @@ impl Listed {
         Self::make(weight, weight.saturating_mul(COPIES), make, held)
     }
 
-    /// Makes so many targets whose labels take `weight` bytes, once.
+    /// Makes `count` targets with labels of `weight` bytes.
     ///
-    /// # Errors
-    /// There is no room for them and for what scrapes them.
+    /// # Errors Memory for them and for their scrapes is short.
     pub(super) fn of_dns(
         targets: usize,
         weight: usize,
@@ -136,7 +135,7 @@ impl Listed {
         Self::make(weight, all, make, held)
     }
 
-    /// Makes labels of `weight` bytes once there is room for `all` that comes of them.
+    /// Makes labels of `weight` bytes after the reservation of `all` bytes.
     fn make(
         weight: usize,
         all: usize,
@@ -152,7 +151,7 @@ impl Listed {
     }
 }
 
-/// Reserves so many bytes more. What never fits makes memory short for nobody.
+/// Reserves more bytes. A size that never fits must not make memory short for others.
 fn grow(held: &mut Held, bytes: usize) -> Result<(), ListError> {
     if !held.could_ever_grow(bytes) {
         return Err(ListError::NeverFits);
@@ -182,7 +181,7 @@ impl Group {
         all.saturating_add(common.saturating_mul(self.targets.len()))
     }
 
-    /// The labels of each target; `meta` says where they come from.
+    /// The labels of each target; `meta` names their source.
     pub(super) fn into_labels(self, meta: &[(&str, &str)]) -> Vec<Labels> {
         let common = self
             .labels

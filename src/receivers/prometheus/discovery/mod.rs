@@ -1,5 +1,5 @@
-//! Where targets come from. Each discovery runs as a task and tells the job what it finds, all of it each time; what it
-//! found before stays in force when it fails.
+//! Target discoveries. Each one runs as a task and sends its complete result to the job. After a failure, the
+//! previous result stays in use.
 
 mod dns;
 mod file;
@@ -20,7 +20,7 @@ use crate::net::TlsError;
 pub(super) use group::Room;
 use group::{Group, META_FILE, META_URL};
 
-/// What one discovery has found.
+/// The result of one discovery.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     /// The labels of each target.
@@ -35,7 +35,7 @@ const ADDRESS: &str = "__address__";
 /// Findings on their way to the job.
 const QUEUED_FINDINGS: usize = 4;
 
-/// Where a discovery reports, and to whom it complains.
+/// The channel of a discovery to its job, and its log.
 struct Reporter {
     source: usize,
     found: mpsc::Sender<(usize, Found)>,
@@ -45,12 +45,12 @@ struct Reporter {
 }
 
 impl Reporter {
-    /// False when nobody wants to know any more.
+    /// Sends the result. Returns false if the job has ended.
     async fn report(&self, labels: impl IntoIterator<Item = Labels>) -> bool {
         self.report_with(labels, Vec::new()).await
     }
 
-    /// The same, of targets that take room while they are in force.
+    /// Like [`Self::report`], with a reservation that lasts while the targets are in use.
     async fn report_with(&self, labels: impl IntoIterator<Item = Labels>, rooms: Vec<Room>) -> bool {
         let found = Found {
             labels: labels.into_iter().collect(),
@@ -73,7 +73,7 @@ pub(super) struct Discoveries {
 }
 
 impl Discoveries {
-    /// What the job's options say.
+    /// The discoveries in the options of a job.
     ///
     /// # Errors
     /// The TLS files of a discovery can't be used.
@@ -102,7 +102,7 @@ impl Discoveries {
         })
     }
 
-    /// Starts them. What they find comes out of the receiver, with the number of the discovery.
+    /// Starts the discoveries. The receiver yields their results, with the number of the discovery.
     pub(super) fn start(
         self,
         metrics: &Arc<ScrapeMetrics>,

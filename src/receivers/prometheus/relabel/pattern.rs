@@ -1,4 +1,4 @@
-//! Regular expressions and templates as Go reads them.
+//! Regular expressions and templates with the meaning of Go.
 
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ impl PartialEq for Pattern {
     }
 }
 
-/// Go's classes are those of ASCII where ours are those of Unicode.
+/// Replaces classes: Go's are ASCII, ours are Unicode.
 fn as_go_reads(text: &str) -> Cow<'_, str> {
     const CLASSES: &[(char, &str)] = &[
         ('d', "[0-9]"),
@@ -101,7 +101,7 @@ impl Decode for Pattern {
     }
 }
 
-/// What a template makes of a match.
+/// The expansion of a template for a match.
 pub(super) fn expanded(template: &str, found: &Captures<'_>) -> String {
     let mut out = String::new();
     expand(template, &mut out, |group| {

@@ -1,13 +1,16 @@
-//! What a trigger's metadata asks for.
+//! The metadata of a trigger.
 //!
-//! One value and its target: `composite: queue_depth` with `labels: model=m`, or `query: PROMQL`; and `target: "10"`,
-//! what a replica should have of it. Or several signals, `signals: queue_depth/10, kv_usage{model=m}/0.8`: the value is
-//! the largest of them, each divided by its own target, and the target is 1. `activation` (0 unless given) is what the
-//! value must exceed for there to be any replicas. Where a composite has several groups, or a query several elements,
-//! `combine` says what is made of them: `sum`, `max`, `min` or `avg`. `onPartial: error` refuses a value that lacks some
-//! of its sources, `use` takes it; unless either is given, only a value is refused that lacks living series because
-//! others have their name and labels. `whenGone: inactive` allows scale to zero when every scrape target has left
-//! discovery.
+//! A single value has a target: `composite: queue_depth` with `labels: model=m`, or `query: PROMQL`. `target:
+//! "10"` is the desired value of one replica. Several signals are `signals: queue_depth/10,
+//! kv_usage{model=m}/0.8`. The value is then the largest of them, each divided by its own target, and the target
+//! is 1.
+//!
+//! `activation` (default 0) is the value to exceed before there are replicas. `combine` merges several groups of a
+//! composite, or several elements of a query: `sum`, `max`, `min` or `avg`.
+//!
+//! `onPartial: error` refuses a value that lacks some of its sources, and `use` accepts it. Without either, a
+//! value is refused only if it lacks living series because others have their name and labels. `whenGone: inactive`
+//! allows scale to zero when every scrape target has left discovery.
 
 use std::collections::HashMap;
 
@@ -48,7 +51,7 @@ enum Combine {
     Avg,
 }
 
-/// What may stand in the metadata; `scalerAddress` and the like are KEDA's own.
+/// The known keys of the metadata; `scalerAddress` and the like are KEDA's own.
 const KNOWN: [&str; 10] = [
     "composite",
     "query",
@@ -167,7 +170,7 @@ impl Trigger {
         value > self.activation
     }
 
-    /// Why a value is not used that lacks something; `None`: it is used.
+    /// The reason why an incomplete value is refused; `None`: it is accepted.
     pub(super) fn refusal(&self, partial: &Partial) -> Option<String> {
         let is_used = self.uses_partial.unwrap_or(match partial {
             Partial::Collision(_) => false,
@@ -183,7 +186,7 @@ impl Trigger {
         Some(format!("{}{cure}", partial.why()))
     }
 
-    /// The composites whose changes are worth a new value; none where a query must be computed for it, too.
+    /// The composites whose changes need a new value. None if the trigger also has a query.
     pub(super) fn followed(&self) -> impl Iterator<Item = &str> {
         let mut signals = self.signals.iter();
         let has_query = signals.any(|signal| matches!(signal.value, Value::Query(_)));

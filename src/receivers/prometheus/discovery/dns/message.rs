@@ -1,6 +1,6 @@
-//! Messages of DNS (RFC 1035): a question with one name, and what of the answer is about it.
+//! Messages of DNS (RFC 1035): a question with one name, and the matching part of the answer.
 //!
-//! Answers are outside bytes: every length is checked, names are followed to a bound.
+//! Answers come from outside: every length is checked, and pointers are followed only to a limit.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,14 +10,14 @@ use crate::receivers::prometheus::config::discovery::RecordType;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// Pointers in a name; each goes backwards, so that this many are never needed.
+/// The most pointers in a name. Each points backwards, so a valid name needs fewer.
 const MAX_POINTERS: usize = 64;
 
 const HEADER_BYTES: usize = 12;
 const CLASS_INTERNET: u16 = 1;
 const TYPE_CNAME: u16 = 5;
 
-/// What one record says.
+/// The data of one record.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Record {
     /// An address.
@@ -40,7 +40,7 @@ pub(super) enum Record {
 pub(super) struct Answer {
     /// Records of the type that was asked for.
     pub(super) records: Vec<Record>,
-    /// What came of it; see [`OK`] and [`NO_SUCH_NAME`].
+    /// The result code; see [`OK`] and [`NO_SUCH_NAME`].
     pub(super) code: u8,
     /// There is more than fits.
     pub(super) truncated: bool,
@@ -51,7 +51,7 @@ pub(super) const OK: u8 = 0;
 /// The name does not exist.
 pub(super) const NO_SUCH_NAME: u8 = 3;
 
-/// Why bytes are no answer to a question.
+/// The reason why bytes are no answer to a question.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum Malformed {
     /// The answer ends too early, or points outside itself.
@@ -122,7 +122,7 @@ pub(super) fn answer(message: &[u8], id: u16, name: &str, wanted: RecordType) ->
         truncated: flags & 0x0200 != 0,
         records: Vec::new(),
     };
-    // What was cut off is asked for again, over TCP.
+    // A truncated answer is requested again over TCP.
     let answers = if found.truncated { 0 } else { answers };
     for _ in 0..answers {
         found.records.extend(reader.record(wanted)?);

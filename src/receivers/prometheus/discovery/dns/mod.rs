@@ -27,7 +27,7 @@ pub(super) struct DnsDiscovery {
     port: u16,
     refresh_interval: Duration,
     resolver: Resolver,
-    /// What each name gave when it last answered.
+    /// The last answer for each name.
     found: BTreeMap<String, Listed>,
 }
 
@@ -77,10 +77,9 @@ impl DnsDiscovery {
     }
 }
 
-/// The targets of the records of a name, in room of their own. `None`: they are those that are known.
+/// The targets from the records of a name, with their own reservation. `None`: nothing has changed.
 ///
-/// # Errors
-/// There is no room for them.
+/// # Errors Memory is short.
 fn listed(
     name: &str,
     port: u16,
@@ -107,9 +106,9 @@ fn listed(
 
 /// Bytes that the labels of a record take, once, at most.
 fn weight(name: &str, record: &Record) -> usize {
-    /// Of the longest text of an IP address.
+    /// The longest text of an IP address, in bytes.
     const ADDRESS_BYTES: usize = 45;
-    /// Of a port with its colon, and of brackets around an address.
+    /// The bytes of a port with its colon, and of brackets around an address.
     const PORT_BYTES: usize = 8;
     let host = match record {
         Record::Address(_) => ADDRESS_BYTES,

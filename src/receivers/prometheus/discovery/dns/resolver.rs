@@ -1,4 +1,4 @@
-//! Asks DNS servers: UDP first, TCP where the answer is cut off, each server in turn, the search domains in turn.
+//! Asks DNS servers: UDP first, TCP after a truncated answer, each server and each search domain in turn.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(super) struct Resolver {
     servers: Vec<SocketAddr>,
 }
 
-/// Why a name has no answer.
+/// The reason why a name has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResolveError {
     /// The servers can't be found out.
@@ -36,15 +36,15 @@ pub(super) enum ResolveError {
     Config {
         /// The file.
         path: String,
-        /// Why.
+        /// The error.
         error: std::io::Error,
     },
-    /// Nobody knows whether there is such a name.
+    /// No server knows whether the name exists.
     #[error("can't resolve {name:?}: {last}")]
     NoAnswer {
         /// The name.
         name: String,
-        /// What the last server said.
+        /// The message of the last server.
         last: String,
     },
 }
@@ -103,12 +103,12 @@ impl ResolvConf {
 }
 
 impl Resolver {
-    /// `servers`, or where there are none those of the file.
+    /// Creates a resolver for `servers`, or for those of the file if the list is empty.
     pub(super) fn new(resolv_conf: PathBuf, servers: Vec<SocketAddr>) -> Self {
         Self { resolv_conf, servers }
     }
 
-    /// The records of a name: none where the servers agree that the name does not exist.
+    /// The records of a name. The list is empty if the servers agree that the name does not exist.
     pub(super) async fn look_up(
         &self,
         name: &str,
