@@ -2,10 +2,10 @@
 //! `include/tidegate.hpp` on top of it. `docs/c.md` is the guide.
 //!
 //! - A function answers a [`tg_status`]; why it failed is a text of the thread ([`tg_error_text`]). Nothing unwinds
-//!   out of one ([`status::guard`]): the program never sees more of a fault of ours than a code.
+//!   out of one (`status::guard`): the program never sees more of a fault of ours than a code.
 //! - A handle is an `Arc` as a pointer. It owns what it needs: an instrument works when its registry is gone.
-//! - Structs that programs fill in begin with their size and grow at their end ([`arguments::Growing`]); what is handed
-//!   out for reading is laid out once, in an arena of its handle ([`answers::Arena`]).
+//! - Structs that programs fill in begin with their size and grow at their end (`arguments::Growing`); what is handed
+//!   out for reading is laid out once, in an arena of its handle (`answers::Arena`).
 //!
 //! The contract of the header, on which every `unsafe` here rests: a pointer is NULL or leads to what its type and its
 //! count say, as long as the call takes; a handle that is passed has an owner until the call returns.

@@ -27,7 +27,7 @@
 //! in the same order each time: told which series it should [expect](Parser::next), the parser compares instead of
 //! searching for the end.
 //!
-//! For those who write such pages there are numbers ([`write`]) and names with their units ([`unit`]).
+//! For those who write such pages there are numbers ([`mod@write`]) and names with their units ([`mod@unit`]).
 //!
 //! No I/O, nothing of the gateway.
 
