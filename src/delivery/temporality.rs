@@ -108,8 +108,9 @@ impl Conversion {
         self.ledger.drop_items(Reason::Limit, places);
         tracing::warn!(
             component,
-            places,
-            "streams of the last run find no memory: their increases since then are lost. Raise the memory limit"
+            streams = places,
+            "stored streams do not fit after the restart: their increases since the stop are lost. Raise the memory limit, \
+             or the limit of streams"
         );
     }
 

@@ -238,7 +238,7 @@ fn blamed(line: &str) -> Option<&str> {
     path.split([' ', '"']).next()
 }
 
-/// Whether an exemplar is no number: older servers, who find none equal to it, take it for another one of the same time
+/// Whether an exemplar is not a number: older servers, who find none equal to it, take it for another one of the same time
 /// when they scrape the page again.
 fn has_nan_exemplar(page: &[u8]) -> bool {
     let has = |part: &[u8]| page.windows(part.len()).any(|window| window == part);

@@ -132,7 +132,7 @@ fn reservations_stay_within_the_limit_whatever_is_measured_meanwhile() {
             .sum();
         assert!(OWN + reserved <= OWN + 50, "{reserved}");
         assert!(model.counters.used() >= OWN + reserved);
-        assert!(!model.reserve(24), "there is no room for a third");
+        assert!(!model.reserve(24), "there is no space for a third");
         model.measure();
         if reserved > 0 {
             assert_eq!(model.counters.used(), OWN + reserved);

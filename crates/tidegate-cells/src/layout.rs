@@ -62,7 +62,7 @@ pub mod header {
     pub const REFUSED_SERIES: usize = 128;
     /// `u64`, look-ups that got the overflow series, and families that were not made, because of a lack of room.
     pub const REFUSED_ROOM: usize = 136;
-    /// `u64`, uses that made no sense: a counter that falls, a value that is no number, wrong labels.
+    /// `u64`, uses that made no sense: a counter that falls, a value that is not a number, wrong labels.
     pub const INVALID: usize = 144;
     /// `u64`s, one a segment: its length, with its kind in the highest byte.
     pub const TABLE: usize = 512;

@@ -128,7 +128,7 @@ mod tests {
     fn each_is_taken_once_and_the_last_word_counts() {
         let restored = filled(100);
         assert!(restored.insert(id(7), 700, 100));
-        assert!(!restored.insert(id(100), 100, 100), "there is no room");
+        assert!(!restored.insert(id(100), 100, 100), "there is no space");
         assert_eq!((restored.take(id(7)), restored.take(id(7))), (Some(700), None));
         assert_eq!((restored.take(id(8)), restored.take(id(100))), (Some(8), None));
         restored.retain(|act| act(), |n| *n % 2 == 0);

@@ -156,7 +156,7 @@ impl Side {
     }
 }
 
-/// Lowers a double; a value that is no number changes nothing.
+/// Lowers a double; a value that is not a number changes nothing.
 #[inline]
 fn lower(cell: &AtomicU64, value: f64) {
     let mut seen = cell.load(Relaxed);
@@ -168,7 +168,7 @@ fn lower(cell: &AtomicU64, value: f64) {
     }
 }
 
-/// Raises a double; a value that is no number changes nothing.
+/// Raises a double; a value that is not a number changes nothing.
 #[inline]
 fn raise(cell: &AtomicU64, value: f64) {
     let mut seen = cell.load(Relaxed);

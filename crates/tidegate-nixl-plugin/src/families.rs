@@ -55,7 +55,7 @@ impl Cells {
     /// new ones.
     ///
     /// # Errors
-    /// There is no room for them.
+    /// There is no space for them.
     pub(crate) fn of(store: &Store, agent: &str) -> Result<Self, Error> {
         let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let agent = Named {

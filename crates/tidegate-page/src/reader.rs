@@ -154,7 +154,7 @@ impl Reader {
         Some(self.header(header::HEARTBEAT_NS / 8)).filter(|ns| *ns != 0)
     }
 
-    /// Whether the heart beat at most `within` before `now_ns`. A beat as far in the future is no sign of
+    /// Whether the heart beat at most `within` before `now_ns`. A beat as far in the future is not a sign of
     /// life either: the clock was set back after a writer died.
     #[inline]
     pub fn is_alive(&self, now_ns: u64, within: Duration) -> bool {

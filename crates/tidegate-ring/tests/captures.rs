@@ -52,7 +52,7 @@ fn fields(line: &str) -> HashMap<&str, &str> {
 fn number<T: std::str::FromStr>(fields: &HashMap<&str, &str>, key: &str) -> T {
     let value = fields[key];
     let Ok(number) = value.parse() else {
-        panic!("{key}={value} is no number")
+        panic!("{key}={value} is not a number")
     };
     number
 }

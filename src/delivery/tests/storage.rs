@@ -362,7 +362,7 @@ async fn who_finds_a_blocking_queue_full_waits_for_room() {
     let waiting = run.send("batch 1");
     tokio::pin!(waiting);
     let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
-    assert!(early.is_err(), "there is no room: {early:?}");
+    assert!(early.is_err(), "there is no space: {early:?}");
     run.permit(2);
     waiting.await.unwrap();
     assert_eq!(run.got(2).await, texts(0..2));

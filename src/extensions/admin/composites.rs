@@ -109,7 +109,10 @@ fn duration(request: &Request, name: &str) -> Result<Option<Duration>, String> {
 }
 
 fn number(request: &Request, name: &str) -> Result<Option<f64>, String> {
-    let read = |text: &str| text.parse().map_err(|_| format!("{name}: `{text}` is no number"));
+    let read = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("{name}: `{text}` is not a number"))
+    };
     request.get(name).map(read).transpose()
 }
 
@@ -123,7 +126,7 @@ async fn one(
     let wants = Filter::parse(request.all("label"))?;
     if let Some(wait) = duration(request, "wait")? {
         let seq = request.get("seq").unwrap_or("0");
-        let seq = seq.parse().map_err(|_| format!("seq: `{seq}` is no number"))?;
+        let seq = seq.parse().map_err(|_| format!("seq: `{seq}` is not a number"))?;
         let _place = match lanes.watch(request.client) {
             Ok(place) => place,
             Err(why) => return Ok(pages::busy(&why.to_string())),

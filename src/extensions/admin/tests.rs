@@ -258,8 +258,11 @@ async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
     // 8,641 windows of 10,800 samples each: seconds of work.
     let query = "quantile_over_time(0.5,vector(1)%5B3h:1s%5D)";
     let path = format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1");
+    // The query is admitted: it has reserved its memory.
     let fill = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        while memory.reserved_bytes() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         memory.hold(80 << 20);
     };
     let begun = Instant::now();

@@ -70,7 +70,7 @@ impl Lifecycle for FileStorage {
         }
         match std::fs::metadata(directory) {
             Ok(found) if found.is_dir() => Ok(()),
-            Ok(_) => Err(self.wrong("is no directory".to_owned())),
+            Ok(_) => Err(self.wrong("is not a directory".to_owned())),
             Err(error) => Err(self.wrong(format!(
                 "can't be used: {error}; make it, or set `create_directory: true`"
             ))),

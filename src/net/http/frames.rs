@@ -155,6 +155,9 @@ impl Frames {
         if self.head[3] == HEADERS {
             self.table.begin();
         }
+        if self.frame.block > 0 {
+            self.table.note_frame(self.frame.bytes);
+        }
         let more = self.frame.bytes.saturating_sub(self.largest.bytes());
         if self.frame.bytes > FREE_BYTES {
             self.largest.try_grow_quietly(more)?;

@@ -21,7 +21,7 @@ const SERIES_ROOM: usize = 16 << 10;
 pub(super) struct Walk<'a> {
     /// The numbers of each source; of composites there are none.
     pub(super) columns: Vec<Option<Column>>,
-    /// For what is no number.
+    /// For what is not a number.
     pub(super) reader: Reader<'a>,
     pub(super) snapshot: SampleSnapshot,
     /// Whether the format has exemplars.

@@ -267,7 +267,7 @@ impl<'a> Columns<'a> {
                 return Some("a counter was incremented by a negative or infinite amount");
             }
             Instrument::UpDownCounter | Instrument::Histogram if double.is_some_and(f64::is_nan) => {
-                return Some("a sum or a histogram got a value that is no number");
+                return Some("a sum or a histogram got a value that is not a number");
             }
             _ => {}
         }

@@ -64,10 +64,10 @@ pub(super) enum LineError {
     #[error("a value is no finite number")]
     BadValue,
     /// `|@` without a number above 0 and up to 1.
-    #[error("the sample rate is no number above 0 and up to 1")]
+    #[error("the sample rate is not a number above 0 and up to 1")]
     BadRate,
     /// `|T` without seconds.
-    #[error("the timestamp is no number of seconds")]
+    #[error("the timestamp is not a number of seconds")]
     BadTime,
     /// A set, an event or a service check: well-formed, but no metric point.
     #[error("{0} are not supported")]

@@ -53,7 +53,7 @@ impl Point {
     pub(crate) fn number(&self) -> f64 {
         match self.value {
             Value::Gauge(value) | Value::Sum { value, .. } => value,
-            _ => panic!("{self:?} is no number"),
+            _ => panic!("{self:?} is not a number"),
         }
     }
 

@@ -75,7 +75,7 @@ pub(super) const WRITE: &Refusals = &Refusals {
     is_honest: false,
 };
 
-/// Of queries that are not computed, and of answers for which there is no room.
+/// Of queries that are not computed, and of answers for which there is no memory.
 pub(super) const QUERIES: Counters = &[
     ("tidegate_queries_refused_total", "component=\"admin\""),
     ("tidegate_answers_refused_total", "component=\"admin\""),

@@ -131,7 +131,7 @@ impl Directory {
     /// Opens a directory, which need not exist yet.
     ///
     /// # Errors
-    /// [`Error::Io`] if the path exists but is no directory.
+    /// [`Error::Io`] if the path exists but is not a directory.
     pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
         let path = path.as_ref();
         match std::fs::metadata(path) {

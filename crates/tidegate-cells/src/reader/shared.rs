@@ -33,7 +33,7 @@ impl SharedDirectory {
     /// Opens a directory, which need not exist yet.
     ///
     /// # Errors
-    /// [`Error::Io`] if the path exists but is no directory.
+    /// [`Error::Io`] if the path exists but is not a directory.
     pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
         let fresh = Directory::open(path, limits)?;
         let current = Mutex::new(Current {

@@ -54,7 +54,7 @@ pub struct Refused {
     pub series: u64,
     /// Look-ups that got the overflow series, and families that were not made, because of a lack of room.
     pub room: u64,
-    /// Uses that made no sense: a counter that falls, a value that is no number, labels that don't fit.
+    /// Uses that made no sense: a counter that falls, a value that is not a number, labels that don't fit.
     pub invalid: u64,
 }
 

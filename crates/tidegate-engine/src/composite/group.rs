@@ -299,7 +299,8 @@ impl Group {
             Some(across) if across != Across::Pool => self.across(declaration, across, &census, now),
             _ => self.together(declaration, &census, now),
         };
-        // A steady series is in every push, so its silence is no idleness: only a group with other series can be idle.
+        // Every push contains a steady series, so its silence does not mean that it is idle. Only a group with other series
+        // can be idle.
         let any = told.any || (census.expected > 0 && !census.may_be_idle);
         let collision = declaration.collision(census.interleaved);
         let is_partial = census.is_partial || collision.is_some();

@@ -269,7 +269,7 @@ mod tests {
         source.touch(START + 2);
         assert!(
             !liveness.is_alive(START + 2),
-            "a failed scrape is no sign of life"
+            "a failed scrape does not show that its source is alive"
         );
         source.revive(START + 3);
         assert!(liveness.is_alive(START + 3));

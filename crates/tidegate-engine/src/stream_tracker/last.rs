@@ -75,7 +75,7 @@ impl LastValue {
         }
     }
 
-    /// The last value of a stream whose last point has `value`; `None`: `value` is no number.
+    /// The last value of a stream whose last point has `value`; `None`: `value` is not a number.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Int(_) | Value::Double(_) => Self::Number(value.number()?),

@@ -16,13 +16,13 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(4);
 /// Who only answers when asked is looked at every so many times: often enough for sub-windows of 100 ms.
 const REST: u64 = 6;
 
-/// Calls that wait for those before them. When there is no room the crossing is seen again at the next look.
+/// Calls that wait for those before them. When there is no space the crossing is seen again at the next look.
 const WAITING: usize = 1024;
 
 /// A call that is due.
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// Takes a call; `false`: there is no room.
+/// Takes a call; `false`: there is no space.
 pub(super) type Dispatch<'a> = dyn FnMut(Job) -> bool + 'a;
 
 /// Something to be looked at.

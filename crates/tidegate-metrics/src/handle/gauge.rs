@@ -36,7 +36,7 @@ impl Gauge {
         Self(Repr::Dyn(behaviour))
     }
 
-    /// Sets. (A value that is no number is one that is not known; it is set, too.)
+    /// Sets. (A value that is not a number is one that is not known; it is set, too.)
     #[inline]
     pub fn set(&self, value: f64) {
         match &self.0 {
@@ -49,7 +49,7 @@ impl Gauge {
         }
     }
 
-    /// Adds; less than nothing takes away. What is no number is not added, and [counted](crate::misused).
+    /// Adds; less than nothing takes away. What is not a number is not added, and [counted](crate::misused).
     #[inline]
     pub fn add(&self, amount: f64) {
         if amount.is_nan() {

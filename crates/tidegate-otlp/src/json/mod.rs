@@ -30,7 +30,7 @@ pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
         Unread::Wrong(error) => error,
         // There always is.
         Unread::NoRoom(_) => JsonError {
-            problem: "there is no room".to_owned(),
+            problem: "there is no memory".to_owned(),
             path: "$".to_owned(),
         },
     })
@@ -41,14 +41,14 @@ pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
 pub enum Unread {
     /// It is no request.
     Wrong(JsonError),
-    /// There is no room for so many bytes more.
+    /// There is no memory for so many bytes more.
     NoRoom(usize),
 }
 
 /// The same; `reserve` is asked for every byte before it is allocated.
 ///
 /// # Errors
-/// The first thing that is wrong, or that there is no room.
+/// The first thing that is wrong, or that there is no memory.
 pub fn to_protobuf_within(
     signal: Signal,
     json: &[u8],

@@ -197,6 +197,9 @@ impl Held {
     /// Notes that `bytes` in all are allocated. It reserves any excess over the reservation now: nothing can refuse it.
     pub fn fill_to(&mut self, bytes: usize) {
         let more = bytes.saturating_sub(self.filled);
+        if more == 0 {
+            return;
+        }
         self.filled += more;
         let unreserved = self.filled.saturating_sub(self.reserved);
         self.reserved += unreserved;

@@ -172,7 +172,7 @@ async fn a_disk_that_fails_is_told_to_those_who_wait() {
         "its sender has it"
     );
     assert_eq!(balance.held(), 0);
-    // Until it is tried again there is no room.
+    // Until it is tried again there is no memory.
     let admit = |rig: &Rig| {
         let batch = Batch::new(encoded(&[("taken", 1)]));
         rig.aggregate.admit(&batch, &mut Flow::default())

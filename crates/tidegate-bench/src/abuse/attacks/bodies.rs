@@ -177,7 +177,7 @@ pub(super) fn json(field: &Field) -> Result<Harm, Error> {
         let answer = connected(ATTACKER, field.ports.otlp, field.patience())
             .and_then(|stream| exchange(&mut BufReader::new(stream), &request));
         let is_odd = answer.as_ref().is_ok_and(|answer| answer.status == 200);
-        // A number that is no number, or too large for one, may be a point or not.
+        // Text that is not a number, or too large a number, may be a point or not.
         if is_odd {
             tally.note(Err("taken as it is".into()), 1)
         } else {

@@ -47,7 +47,7 @@ pub(super) fn opened(port: u16, count: usize, from: impl Fn(usize) -> u8, first:
     let mut held = Vec::new();
     for number in 0..count {
         held.extend(open(number));
-        // Where there is no room for more, one after the other waits for nothing.
+        // Where there is no space for more, one after the other waits for nothing.
         if begun.elapsed() > 20 * PATIENCE {
             break;
         }

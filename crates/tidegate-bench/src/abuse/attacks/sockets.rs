@@ -133,7 +133,7 @@ pub(super) fn halves(field: &Field) -> Result<Harm, Error> {
     for _ in 0..field.pick(200, 20) {
         let mut stream = UnixStream::connect(&path)?;
         stream.set_write_timeout(Some(Duration::from_millis(50)))?;
-        // If there is no room, the gateway does not read the rest.
+        // If there is no space, the gateway does not read the rest.
         let _ = stream.write_all(&half);
         held.push(stream);
     }

@@ -264,7 +264,7 @@ impl Composite {
         Some(anomaly)
     }
 
-    /// Refuses a point of a series that is too far ahead: it is no sign of life either.
+    /// Refuses a point of a series that is too far ahead: it does not show that its source is alive either.
     #[cold]
     pub(super) fn refuse_future(&self, key: Key, sample: &Sample<'_>, now: UnixNanos) {
         self.streams.known(key, now, |stream| {

@@ -1022,7 +1022,7 @@ fn a_source_of_an_aggregated_series_lives_by_its_own_cadence() {
     assert_eq!(lives(6), (Freshness::Partial, vec![slow.clone()]));
     assert_eq!(lives(300), (Freshness::Partial, vec![slow]));
     assert_eq!(lives(301), (Freshness::Stale, vec![]));
-    // A point that no rule takes is no sign of life.
+    // A point that no rule takes does not show that its source is alive.
     say("quick", "other", 244);
     assert_eq!(lives(6).1.len(), 1);
     say("quick", "requests", 246);

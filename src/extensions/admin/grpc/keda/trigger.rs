@@ -83,7 +83,7 @@ fn number(metadata: &HashMap<String, String>, key: &str) -> Result<Option<f64>, 
         let number: Option<f64> = text.trim().parse().ok();
         number
             .filter(|number| number.is_finite())
-            .ok_or_else(|| wrong(format!("{key}: `{text}` is no number")))
+            .ok_or_else(|| wrong(format!("{key}: `{text}` is not a number")))
     };
     metadata.get(key).map(read).transpose()
 }
