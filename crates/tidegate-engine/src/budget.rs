@@ -1,10 +1,9 @@
 //! The memory budget of states outside tables: streams of conversions, streams and groups of composites.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
-use parking_lot::Mutex;
-
+use crate::streams::lock;
 use crate::{Bounds, Metric, Resource, Scope, Series};
 
 /// Known streams may grow beyond the bound by this share of it (one eighth).
@@ -132,7 +131,7 @@ impl Shared {
         mut series: Series,
         reserve: impl FnOnce(usize) -> Option<R>,
     ) -> Option<(Arc<Series>, R)> {
-        let mut last = self.0.lock();
+        let mut last = lock(&self.0);
         let known = last.as_deref();
         let parts = [
             share(

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
-
-use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The number of slots under one lock: a reader that renders 50 ns a series holds it for less than 3 µs.
 pub(crate) const CHUNK: u32 = 32;
@@ -128,15 +126,13 @@ impl<T> Chunks<T> {
     }
 
     /// A chunk, by number; the first of its slots has the number of the chunk times `CHUNK`.
-    ///
-    /// No panic poisons it. A caller's closure panics between two whole updates, so the state stays usable.
     pub(crate) fn lock(&self, chunk: u32) -> MutexGuard<'_, Chunk<T>> {
         let number = chunk + FIRST_CHUNKS;
         let bit = 31 - number.leading_zeros();
         let size = 1 << bit;
         let segment = &self.segments[(bit - FIRST_CHUNKS.trailing_zeros()) as usize];
         let chunks = segment.get_or_init(|| (0..size).map(|_| Mutex::default()).collect());
-        let mut slots = chunks[(number - size) as usize].lock();
+        let mut slots = lock(&chunks[(number - size) as usize]);
         let snapshots = self.snapshots.load(Relaxed);
         if slots.snapshot != snapshots {
             self.show_to_reader(chunk, &mut slots, snapshots);
@@ -147,7 +143,7 @@ impl<T> Chunks<T> {
     #[cold]
     fn show_to_reader(&self, number: u32, chunk: &mut Chunk<T>, snapshot: u32) {
         chunk.snapshot = snapshot;
-        let reader = self.reader.lock().clone();
+        let reader = lock(&self.reader).clone();
         if let Some(reader) = reader {
             reader(number, &mut chunk.slots);
         }
@@ -157,7 +153,7 @@ impl<T> Chunks<T> {
     /// chunks in [`Self::snapshot_rest`]. The chunk is locked during the call. One snapshot at a time, until
     /// [`Self::end_snapshot`].
     pub(crate) fn begin_snapshot(&self, reader: impl Fn(u32, &mut [T]) + Send + Sync + 'static) {
-        *self.reader.lock() = Some(Arc::new(reader));
+        *lock(&self.reader) = Some(Arc::new(reader));
         self.snapshots.fetch_add(1, Relaxed);
     }
 
@@ -178,7 +174,7 @@ impl<T> Chunks<T> {
 
     /// Drops the reader. Chunks that it has not seen are not part of the snapshot.
     pub(crate) fn end_snapshot(&self) {
-        *self.reader.lock() = None;
+        *lock(&self.reader) = None;
     }
 
     /// Shows every slot to `each`, a chunk at a time.
@@ -235,4 +231,9 @@ impl<T> Cursor<'_, T> {
     pub(crate) fn release(&mut self) {
         self.held = None;
     }
+}
+
+/// A poisoned lock means that a caller's closure panicked between two whole updates: the state is usable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,9 @@
 //! The stream states of a previous process, kept until their streams report again.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
-use parking_lot::Mutex;
-
-use crate::chunks::Chunks;
+use crate::chunks::{Chunks, lock};
 use crate::saved::StreamId;
 
 /// Restored states of type `T`, by the id that a stream has in every process.
@@ -36,7 +35,7 @@ impl<T> RestoredStates<T> {
     /// Stores the state of a stream, and replaces the one it had. Returns `false` when `most` states are
     /// here and the stream has none. One caller at a time.
     pub(crate) fn insert(&self, id: StreamId, state: T, most: usize) -> bool {
-        let mut slots_by_id = self.slots_by_id.lock();
+        let mut slots_by_id = lock(&self.slots_by_id);
         if let Some(at) = slots_by_id.get(&id).copied() {
             let mut cursor = self.chunks.cursor();
             let slot = cursor.get(at);
@@ -51,7 +50,7 @@ impl<T> RestoredStates<T> {
 
     /// Removes the state of a stream that is seen again, and returns it.
     pub(crate) fn take(&self, id: StreamId) -> Option<T> {
-        let at = self.slots_by_id.lock().remove(&id)?;
+        let at = lock(&self.slots_by_id).remove(&id)?;
         // A sweep may have emptied the slot between the two locks.
         let (_, state) = self.chunks.cursor().get(at)?.take()?;
         Some(state)
@@ -61,7 +60,7 @@ impl<T> RestoredStates<T> {
     /// that sweeps the chunk, so that the caller can hold a lock around it.
     pub(crate) fn retain(&self, together: impl Fn(&mut dyn FnMut()), mut keep: impl FnMut(&mut T) -> bool) {
         // The last call found no state and freed the memory.
-        if self.slots_by_id.lock().capacity() == 0 {
+        if lock(&self.slots_by_id).capacity() == 0 {
             return;
         }
         let mut gone = Vec::new();
@@ -76,12 +75,12 @@ impl<T> RestoredStates<T> {
                     slots.vacate();
                 }
             });
-            let mut slots_by_id = self.slots_by_id.lock();
+            let mut slots_by_id = lock(&self.slots_by_id);
             for id in gone.drain(..) {
                 slots_by_id.remove(&id);
             }
         }
-        let mut slots_by_id = self.slots_by_id.lock();
+        let mut slots_by_id = lock(&self.slots_by_id);
         if slots_by_id.is_empty() {
             slots_by_id.shrink_to_fit();
         }
@@ -145,7 +144,7 @@ mod tests {
         restored.take(id(0));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let by_reader = seen.clone();
-        restored.begin_snapshot(move |some| by_reader.lock().extend(some.map(|(_, n)| *n)));
+        restored.begin_snapshot(move |some| lock(&by_reader).extend(some.map(|(_, n)| *n)));
         restored.take(id(1));
         restored.insert(id(2), 200, 100);
         restored.retain(|act| act(), |n| *n < 50);
@@ -153,7 +152,7 @@ mod tests {
         restored.end_snapshot();
         restored.take(id(3));
         assert_eq!(shown, Ok(()));
-        let mut seen = std::mem::take(&mut *seen.lock());
+        let mut seen = std::mem::take(&mut *lock(&seen));
         seen.sort_unstable();
         assert_eq!(seen, (1..100).collect::<Vec<_>>());
     }

@@ -2,10 +2,9 @@
 
 use std::collections::LinkedList;
 use std::io::{self, Write};
+use std::sync::Mutex;
 
-use parking_lot::Mutex;
-
-use crate::chunks::CHUNK;
+use crate::chunks::{CHUNK, lock};
 
 /// Bytes of one write, at least.
 const PIECE: usize = 64 << 10;
@@ -30,7 +29,7 @@ impl<T> SnapshotBuffer<T> {
         let mut list = Vec::with_capacity(CHUNK as usize);
         list.extend(things);
         let mut lists = LinkedList::from([list]);
-        self.0.lock().append(&mut lists);
+        lock(&self.0).append(&mut lists);
     }
 
     /// Removes all copies that are here by now and appends them to `bytes` with `save`. Writes and clears
@@ -41,7 +40,7 @@ impl<T> SnapshotBuffer<T> {
         to: &mut dyn Write,
         save: impl Fn(T, &mut B),
     ) -> io::Result<()> {
-        let lists = std::mem::take(&mut *self.0.lock());
+        let lists = std::mem::take(&mut *lock(&self.0));
         for thing in lists.into_iter().flatten() {
             save(thing, bytes);
             let bytes = bytes.as_mut();

@@ -19,10 +19,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex as FairMutex, MutexGuard as FairGuard};
 
 use crate::UnixNanos;
+pub(crate) use crate::chunks::lock;
 use crate::chunks::{self, CHUNK, Chunks};
 use crate::index::Index;
 use crate::key::{Key, KeyMap};
@@ -47,7 +49,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Streams<T> {
     shards: Box<[Mutex<Shard>]>,
     /// Fair: a sweep that removes many streams hands the lock to waiting threads between chunks.
-    register: Mutex<Register>,
+    register: FairMutex<Register>,
     chunks: Chunks<Slot<T>>,
     max_streams: usize,
     term_ns: u64,
@@ -106,7 +108,7 @@ impl<T> Streams<T> {
     pub(crate) fn new(max_streams: usize, term_ns: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            register: Mutex::new(Register {
+            register: FairMutex::new(Register {
                 identities: Index::default(),
                 spellings: HashMap::new(),
                 free: Vec::new(),
@@ -241,13 +243,13 @@ impl<T> Streams<T> {
             gone.into_iter()
                 .for_each(|(at, home, identity)| self.unlink(&mut register, at, home, identity));
             // Threads that add streams get the lock between two chunks.
-            MutexGuard::bump(&mut register);
+            FairGuard::bump(&mut register);
         }
         if self.len() == 0 {
             register.spellings.shrink_to_fit();
             self.shards
                 .iter()
-                .for_each(|shard| shard.lock().aliases.shrink_to_fit());
+                .for_each(|shard| lock(shard).aliases.shrink_to_fit());
         }
     }
 
@@ -301,7 +303,7 @@ impl<T> Streams<T> {
     }
 
     fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
-        self.shards[key.shard(SHARDS)].lock()
+        lock(&self.shards[key.shard(SHARDS)])
     }
 }
 

@@ -1,11 +1,10 @@
 //! Timestamp anomalies: streams whose points are older than their newest, or too far ahead of the clock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use parking_lot::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::Series;
+use crate::streams::lock;
 
 /// An anomaly of the timestamps of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +44,7 @@ impl TimestampAnomalies {
     pub(crate) fn note(&self, anomaly: TimestampAnomaly, series: Option<&Arc<Series>>) {
         self.counts[anomaly as usize].fetch_add(1, Relaxed);
         if let Some(series) = series {
-            *self.latest.lock() = Some((anomaly, series.clone()));
+            *lock(&self.latest) = Some((anomaly, series.clone()));
         }
     }
 
@@ -56,7 +55,7 @@ impl TimestampAnomalies {
 
     /// The output series of the latest stream with an anomaly since the last call.
     pub fn take_latest(&self) -> Option<(TimestampAnomaly, Arc<Series>)> {
-        self.latest.lock().take()
+        lock(&self.latest).take()
     }
 }
 

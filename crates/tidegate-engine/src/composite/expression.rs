@@ -1,13 +1,12 @@
 //! Composites whose value is an expression: another component computes it, and the composite tracks its sources.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Instant;
-
-use parking_lot::{Mutex, MutexGuard};
 
 use super::{Answer, Composite};
 use crate::freshness::Freshness;
+use crate::streams::lock;
 use crate::{Attributes, Reading, Series, UnixNanos, Value, clock};
 
 /// A value that was computed so recently is read again as it is.
@@ -175,7 +174,11 @@ impl Composite {
 
     /// `None`: it is computed already.
     fn begin(&self) -> Option<MutexGuard<'_, ()>> {
-        self.computed.running.try_lock()
+        match self.computed.running.try_lock() {
+            Ok(running) => Some(running),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn evaluate_now(&self, now: UnixNanos) {
@@ -185,7 +188,7 @@ impl Composite {
         let begun = Instant::now();
         let result = compute(now).map(|all| self.limit(all)).map_err(Arc::from);
         let is_quick = begun.elapsed().as_micros() < QUICK_US;
-        let mut last = self.computed.last.lock();
+        let mut last = lock(&self.computed.last);
         if last.result != result {
             self.version.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -249,13 +252,13 @@ impl Composite {
         if self.declaration.expression.is_none() {
             return false;
         }
-        let last = self.computed.last.lock();
+        let last = lock(&self.computed.last);
         last.is_quick && now.saturating_sub(last.at) >= RECENT_NS
     }
 
     /// One answer for each value of the last computation. `sources`: the answer for the sources of the series.
     pub(super) fn computed(&self, sources: Option<Answer>) -> Vec<Answer> {
-        let last = self.computed.last.lock();
+        let last = lock(&self.computed.last);
         let (absent, none) = (self.absent(), Evaluated::default());
         let base = sources.unwrap_or_else(|| absent.clone());
         let (evaluated, error) = match &last.result {
@@ -357,7 +360,7 @@ impl Composite {
     ) {
         let answers = self.computed(sources);
         let series: Vec<_> = {
-            let last = self.computed.last.lock();
+            let last = lock(&self.computed.last);
             let known = answers.iter().map(|answer| {
                 let (series, _) = last.shown.get(&answer.attributes)?;
                 Some((series.clone(), answer.value?))

@@ -9,6 +9,7 @@ use super::observe::Plan;
 use super::source::Liveness;
 use super::window::Moments;
 use super::{Composite, SharedGroup};
+use crate::streams::lock;
 use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Metric, Resource, Series, UnixNanos};
 
 /// The lease of a feed if none is declared (5 s): an untouched feed counts as alive for this long.
@@ -125,7 +126,7 @@ impl Composite {
             Distribution::Exponential(histogram) => sketch.add_exponential(histogram),
         };
         let is_sketched = self.declaration.is_sketched();
-        let mut group = feed.group.lock();
+        let mut group = lock(&feed.group);
         match feed.member {
             Some(member) if feed.kind == FeedKind::Level => {
                 group.level(member, now, &moments);

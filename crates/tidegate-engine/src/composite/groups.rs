@@ -1,8 +1,6 @@
 //! The groups of a composite: each has a place of its own, or shares the overflow group.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::group::Group;
 use super::{Composite, MEMORY};
@@ -10,6 +8,7 @@ use crate::budget::Reservation;
 use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
 use crate::rule::overflow_attributes;
+use crate::streams::lock;
 use crate::{Attributes, Series, UnixNanos};
 
 /// The bytes of a group beside its text and window: its index entries and its sources.
@@ -47,19 +46,19 @@ fn weight(attributes: &Attributes) -> usize {
 impl Composite {
     /// The groups that went because all their targets have left discovery.
     pub fn left(&self) -> Vec<Attributes> {
-        let groups = self.groups.read();
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
         groups.left.iter().map(|left| left.attributes.clone()).collect()
     }
 
     pub(super) fn groups(&self) -> Vec<SharedGroup> {
-        let groups = self.groups.read();
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
         groups.list.clone()
     }
 
     /// The group of these attributes, or the overflow group.
     pub(super) fn group(&self, attributes: Attributes) -> SharedGroup {
         let key = Key::of_value(&attributes);
-        let mut groups = self.groups.write();
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = groups.index.get(&key) {
             return group.clone();
         }
@@ -108,7 +107,7 @@ impl Composite {
     ) -> (SharedGroup, R) {
         loop {
             let shared = self.group(attributes.clone());
-            let mut group = shared.lock();
+            let mut group = lock(&shared);
             if !group.is_removed {
                 let done = act(&mut group);
                 drop(group);
@@ -119,13 +118,13 @@ impl Composite {
 
     /// Removes groups that are over, and updates the sizes of the others. Says whether any was removed.
     pub(super) fn remove_groups(&self, now: UnixNanos) -> bool {
-        let mut groups = self.groups.write();
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let before = groups.list.len();
         groups.remove_over(now, nanos(MEMORY), self.declaration.max_groups);
         let has_removed = groups.list.len() < before;
         drop(groups);
         if self.declaration.is_sketched() {
-            self.groups().iter().for_each(|group| group.lock().weigh());
+            self.groups().iter().for_each(|group| lock(group).weigh());
         }
         has_removed
     }
@@ -145,7 +144,7 @@ impl Groups {
     fn remove_over(&mut self, now: UnixNanos, memory: u64, max_left: usize) {
         let mut removed = Vec::new();
         self.list.retain(|shared| {
-            let mut group = shared.lock();
+            let mut group = lock(shared);
             group.prune(now, memory);
             group.is_removed = group.is_over(now);
             if group.is_removed {

@@ -18,11 +18,9 @@ mod threshold;
 mod window;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
-
-use parking_lot::{Mutex, RwLock};
 
 pub use across::Across;
 pub use expression::{DataQuality, Evaluated, Expression};
@@ -38,7 +36,7 @@ use window::Cut;
 use crate::freshness::Freshness;
 use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
-use crate::streams::{Streams, Sweep};
+use crate::streams::{Streams, Sweep, lock};
 use crate::{
     AttributeFilter, Attributes, Data, Grouping, MatchTracker, Metric, Pattern, Quantile, Reading, Series,
     SourceId, TimestampAnomalies, UnixNanos, Value, clock,
@@ -326,7 +324,7 @@ impl Composite {
             }
         }
         let conflict = answers.iter().find_map(|answer| answer.error.clone());
-        if let Some(error) = self.refused.lock().clone().or(conflict) {
+        if let Some(error) = lock(&self.refused).clone().or(conflict) {
             for answer in &mut answers {
                 (answer.value, answer.error) = (None, Some(error.clone()));
             }
@@ -345,7 +343,7 @@ impl Composite {
         if self.declaration.expression.is_some() {
             return self.answers(now).into_iter().find_map(|answer| answer.error);
         }
-        let refused = self.refused.lock().clone();
+        let refused = lock(&self.refused).clone();
         refused.or_else(|| {
             let groups = self.groups();
             groups.iter().find_map(|group| self.answer(group, now).error)
@@ -358,7 +356,7 @@ impl Composite {
     }
 
     fn answer(&self, group: &SharedGroup, now: UnixNanos) -> Answer {
-        group.lock().answer(&self.declaration, now)
+        lock(group).answer(&self.declaration, now)
     }
 
     fn absent(&self) -> Answer {
@@ -390,12 +388,12 @@ impl Composite {
         }
         let groups = self.groups();
         let shown = groups.iter().map(|group| {
-            let mut group = group.lock();
+            let mut group = lock(group);
             (group.series.clone(), group.answer(&self.declaration, now))
         });
         let shown: Vec<_> = shown.collect();
         let has_error =
-            self.refused.lock().is_some() || shown.iter().any(|(_, answer)| answer.error.is_some());
+            lock(&self.refused).is_some() || shown.iter().any(|(_, answer)| answer.error.is_some());
         for (series, answer) in shown {
             if let Some(value) = answer.value.filter(|_| !has_error) {
                 each(Reading {
@@ -413,13 +411,13 @@ impl Composite {
     /// Lets go sources and groups that are long gone. Call it about once a second.
     pub fn expire(&self, now: UnixNanos) {
         let memory = nanos(MEMORY);
-        let mut sources = self.sources.lock();
+        let mut sources = lock(&self.sources);
         sources.retain(|_, kinds| !kinds.is_over(now, memory));
         if sources.is_empty() {
             sources.shrink_to_fit();
         }
         drop(sources);
-        let mut points = self.points.lock();
+        let mut points = lock(&self.points);
         points.retain(|_, source| {
             Arc::strong_count(source) > 1 || now.saturating_sub(source.touched()) <= memory
         });
@@ -442,7 +440,7 @@ impl Composite {
 
     /// A target, if it feeds this composite, said how it is.
     fn stand(&self, resource: Key, standing: Standing, now: UnixNanos) {
-        let source = self.points.lock().get(&resource).cloned();
+        let source = lock(&self.points).get(&resource).cloned();
         if let Some(source) = source {
             source.touch(now);
             source.stand(standing, now);

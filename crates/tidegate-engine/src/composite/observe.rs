@@ -4,9 +4,7 @@ mod events;
 mod points;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 
 pub(super) use self::events::SourceKinds;
 pub(super) use self::points::PointStream;
@@ -17,6 +15,7 @@ use super::{Composite, Function};
 use crate::fold::Folds;
 use crate::key::{Key, KeyMap};
 use crate::stream_tracker::Sample;
+use crate::streams::lock;
 use crate::{Attributes, Future, FutureAction, Number, Point, Resource, Series, UnixNanos, Value, clock};
 
 /// Resources of which it is known, by the bytes they were sent as, that a composite follows them.
@@ -87,7 +86,7 @@ impl CompositeSet {
     /// Notes that a source sent something, selected or not. `resource` is the key of its resource's bytes; see
     /// `observe_as`.
     pub fn hear(&self, resource: Key, now: UnixNanos) {
-        if let Some(sources) = self.heard.lock().get(&resource) {
+        if let Some(sources) = lock(&self.heard).get(&resource) {
             let sources = sources.iter().filter_map(Weak::upgrade);
             for source in sources {
                 source.touch(now);
@@ -98,7 +97,7 @@ impl CompositeSet {
     /// Drops state that expired long ago. Call it about once a second.
     pub fn expire(&self, now: UnixNanos) {
         self.list.iter().for_each(|composite| composite.expire(now));
-        self.heard.lock().retain(|_, sources| {
+        lock(&self.heard).retain(|_, sources| {
             sources.retain(|source| source.strong_count() > 0);
             !sources.is_empty()
         });
@@ -182,7 +181,7 @@ impl CompositeSet {
     }
 
     fn learn(&self, resource: Key, source: &Arc<PointSource>) {
-        let mut heard = self.heard.lock();
+        let mut heard = lock(&self.heard);
         if heard.len() >= MAX_HEARD && !heard.contains_key(&resource) {
             return;
         }
@@ -207,10 +206,10 @@ impl CompositeSet {
             (_, Some(_)) => Standing::Running,
             (_, None) => return,
         };
-        let known = self.ups.lock().get(&key).copied();
+        let known = lock(&self.ups).get(&key).copied();
         let resource = known.or_else(|| {
             let resource = Key::of_value(&identify()?.resource);
-            let mut ups = self.ups.lock();
+            let mut ups = lock(&self.ups);
             if ups.len() >= MAX_HEARD {
                 ups.clear();
             }
@@ -231,7 +230,7 @@ impl Composite {
 
     /// Keeps why a gauge makes no value here.
     fn note_refusal(&self, why: String) {
-        self.refused.lock().get_or_insert_with(|| why.into());
+        lock(&self.refused).get_or_insert_with(|| why.into());
         self.version.fetch_add(1, Relaxed);
     }
 

@@ -3,13 +3,12 @@
 //! A source of points has no connection that could end. It lives by its own [`Cadence`]. A target also reports itself:
 //! `up` is 0 after a failed scrape, and `up` ends when the target leaves discovery.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::cadence::{Cadence, PUSH_NS, patience_ns};
+use crate::streams::lock;
 use crate::{Lease, UnixNanos};
 
 /// A series that this many pushes of its living source have left out is stale.
@@ -70,7 +69,7 @@ impl PointSource {
 
     #[cold]
     fn begin_push(&self, now: UnixNanos) {
-        let mut cadence = self.cadence.lock();
+        let mut cadence = lock(&self.cadence);
         let touched = self.touched.load(Relaxed);
         if touched != 0 {
             cadence.note(touched);

@@ -61,7 +61,7 @@ fn two_spellings_lead_to_one_stream_and_go_together() {
     assert_eq!(streams.len(), 1);
     streams.expire(20, |_, _, _| Sweep::Forget);
     for shard in &streams.shards {
-        let shard = shard.lock();
+        let shard = lock(shard);
         assert!(shard.homes.is_empty() && shard.aliases.is_empty());
     }
     assert!(streams.register.lock().identities.is_empty());

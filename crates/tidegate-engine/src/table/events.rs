@@ -1,9 +1,7 @@
 //! Input of events: each source folds them by kind into arrays, and reads add the sums to the cells.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-use parking_lot::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Table;
 use super::cell::CellRef;
@@ -11,6 +9,7 @@ use super::targets::{Target, Targets};
 use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::rule::Op;
 use crate::stream_tracker::Rejection;
+use crate::streams::lock;
 use crate::{Events, Instrument, Number, Schema, Source, SourceId, TimestampAnomaly, UnixNanos, clock};
 
 /// The bytes of a kind of a source, estimated: its meaning, its targets and its folds. When the kinds of all sources
@@ -78,7 +77,7 @@ impl Table {
                     ..Absorbed::default()
                 };
             };
-            if let Some(absorbed) = self.absorb_into(&mut state.lock(), events) {
+            if let Some(absorbed) = self.absorb_into(&mut lock(&state), events) {
                 break absorbed;
             }
         };
@@ -95,7 +94,7 @@ impl Table {
     pub fn unmatched(&self, events: &Events) -> Option<Events> {
         loop {
             let state = self.source(&events.source)?;
-            let state = &mut *state.lock();
+            let state = &mut *lock(&state);
             if state.gone {
                 continue;
             }
@@ -142,7 +141,7 @@ impl Table {
         if let Some(state) = self.sources().get(&source.id) {
             return Some(state.clone());
         }
-        let mut sources = self.sources.write();
+        let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         let is_full = sources.len() >= self.limits.sources
             || self.kinds_of_sources.load(Relaxed).saturating_mul(KIND_BYTES) >= self.max_bytes() / 2;
         if is_full && !sources.contains_key(&source.id) {
@@ -239,7 +238,7 @@ impl Table {
     pub(super) fn flush(&self) {
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for state in sources {
-            let state = &mut *state.lock();
+            let state = &mut *lock(&state);
             if !state.folds.is_clean() {
                 self.flush_source(state);
             }
@@ -273,7 +272,7 @@ impl Table {
     pub(super) fn sweep_sources(&self, now: UnixNanos) {
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for shared in sources {
-            self.streams.still(|| self.sweep_source(&mut shared.lock(), now));
+            self.streams.still(|| self.sweep_source(&mut lock(&shared), now));
         }
     }
 
@@ -281,7 +280,7 @@ impl Table {
     pub fn let_go(&self, source: SourceId) {
         let shared = self.sources().get(&source).cloned();
         if let Some(shared) = shared {
-            self.streams.still(|| self.part_from(&mut shared.lock()));
+            self.streams.still(|| self.part_from(&mut lock(&shared)));
         }
     }
 
@@ -297,7 +296,7 @@ impl Table {
     fn part_from(&self, state: &mut SourceState) {
         self.flush_source(state);
         self.leave_source(state);
-        let mut all = self.sources.write();
+        let mut all = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         all.remove(&state.source.id);
     }
 

@@ -9,6 +9,7 @@ use super::events::SourceState;
 use super::source_registry::SourceNumber;
 use crate::freshness::Freshness;
 use crate::lease::nanos;
+use crate::streams::lock;
 use crate::{Attributes, Series, UnixNanos, Value, clock};
 
 /// The explanation of a series: the rule and the sources that make its value.
@@ -154,7 +155,7 @@ impl Table {
                 source.status = SourceStatus::Stalled;
             }
         });
-        let registry = self.registry.lock();
+        let registry = lock(&self.registry);
         let named = of_points.into_iter();
         let named = named.map(|(number, source)| {
             let (resource, cadence) = registry.source(number).unwrap_or_default();
@@ -176,7 +177,7 @@ impl Table {
         drop(registry);
         let of_events: Vec<_> = self.sources().values().cloned().collect();
         for shared in of_events {
-            let state = shared.lock();
+            let state = lock(&shared);
             let streams = state.feeds(at);
             if streams > 0 {
                 sources.push(SeriesSource::of_events(&state, streams, now));

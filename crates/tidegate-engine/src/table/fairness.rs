@@ -4,6 +4,7 @@
 
 use super::{STREAM_BYTES, Table};
 use crate::Resource;
+use crate::streams::lock;
 
 /// One in this many output series is kept for sources other than the largest.
 const SERIES_FOR_OTHERS: usize = 10;
@@ -44,7 +45,7 @@ impl Table {
         if !are_bytes_scarce && !are_streams_scarce {
             return false;
         }
-        let own = self.registry.lock().streams(resource);
+        let own = lock(&self.registry).streams(resource);
         (are_bytes_scarce && self.takes_half(own)) || (are_streams_scarce && own > streams / 2)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Table;
 use super::source_registry::SourceNumber;
+use crate::streams::lock;
 use crate::{Attributes, Resource};
 
 /// Something, and how many there are of it.
@@ -58,13 +59,13 @@ impl Table {
         });
         for (number, streams) in feeding {
             // The source may have left since.
-            if let Some((resource, _)) = self.registry.lock().source(number) {
+            if let Some((resource, _)) = lock(&self.registry).source(number) {
                 each(name_of_source(&resource, &Attributes::default()), streams);
             }
         }
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for source in sources {
-            let (source, streams) = source.lock().count();
+            let (source, streams) = lock(&source).count();
             each(name_of_source(&source.resource, &source.attributes), streams);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Table;
 use super::cell::{Cell, CellRef, Cursor};
+use crate::streams::lock;
 use crate::{Composite, Reading, Resource, Series, UnixNanos};
 
 /// Arrivals that a table remembers. A reader that misses more of them walks the table.
@@ -128,7 +129,7 @@ impl Table {
 
     /// The earliest known start of the streams of `resource`: its process counts since then. 0: not known.
     pub fn began(&self, resource: &Resource) -> UnixNanos {
-        self.registry.lock().earliest_start(resource)
+        lock(&self.registry).earliest_start(resource)
     }
 
     /// The composites that readers of this table are shown.

@@ -21,10 +21,8 @@ mod state;
 mod targets;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-
-use parking_lot::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
@@ -46,7 +44,7 @@ use crate::restored::RestoredStates;
 use crate::rule::{Op, Output, Rule};
 use crate::saved::StreamId;
 use crate::stream_tracker::{Collision, Rejection};
-use crate::streams::Streams;
+use crate::streams::{Streams, lock};
 use crate::{Composite, Exemplar, Series, SourceId, TimestampAnomalies, UnixNanos, Value, clock};
 
 /// A series as a reader of a table sees it.
@@ -224,7 +222,7 @@ impl Table {
 
     /// The output series of a stream that turned out since the last call to be reported by several processes.
     pub fn take_collided(&self) -> Option<(Collision, Arc<Series>)> {
-        self.collided.lock().take()
+        lock(&self.collided).take()
     }
 
     /// The streams whose points were refused because of their times.
@@ -234,7 +232,7 @@ impl Table {
 
     /// Shows `composite` to readers of this table as a gauge.
     pub fn attach(&self, composite: Arc<Composite>) {
-        let mut composites = self.composites.write();
+        let mut composites = self.composites.write().unwrap_or_else(PoisonError::into_inner);
         composites.push(composite);
     }
 
@@ -282,12 +280,15 @@ impl Table {
         self.counters.rejected[rejection as usize].fetch_add(items as u64, Relaxed);
     }
 
-    fn sources(&self) -> parking_lot::RwLockReadGuard<'_, Sources> {
-        self.sources.read()
+    fn sources(&self) -> std::sync::RwLockReadGuard<'_, Sources> {
+        self.sources.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn composites(&self) -> Vec<Arc<Composite>> {
-        self.composites.read().clone()
+        self.composites
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The cell that `rule` feeds with `output`, or the overflow cell of its metric if a cap is reached or `crowded`.

@@ -15,7 +15,7 @@ use crate::lease::nanos;
 use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::stream_tracker::{Change, Followed, LastValue, Rejection, Sample, StreamTracker};
-use crate::streams::Sweep;
+use crate::streams::{Sweep, lock};
 use crate::{Data, Series, TimestampAnomaly, UnixNanos, Value};
 
 /// The result of a point.
@@ -122,11 +122,11 @@ impl Table {
     }
 
     fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> Stream {
-        let (source, streams) = self.registry.lock().add_stream(&series.resource, start);
+        let (source, streams) = lock(&self.registry).add_stream(&series.resource, start);
         let crowded = self.is_crowded(streams);
         let id = self.identify.map(|identify| identify(series));
         let old = id.and_then(|id| self.restored.take(id));
-        let folded = self.folded.lock().take(Key::of(series));
+        let folded = lock(&self.folded).take(Key::of(series));
         // Its earlier counts are in its series, or gone with it: another tracker counts from now on.
         let start = if old.is_some() || folded.is_some() {
             0
@@ -377,7 +377,7 @@ impl Table {
         let target = stream.targets.iter().next();
         let cell = target.and_then(|target| cells.get(target.cell));
         if let Some(cell) = cell {
-            *self.collided.lock() = Some((collision, cell.series.clone()));
+            *lock(&self.collided) = Some((collision, cell.series.clone()));
         }
     }
 
@@ -445,10 +445,10 @@ impl Table {
             let swept = self.sweep_stream(stream, now.saturating_sub(seen), expiry, memory);
             if swept == Sweep::Forget {
                 // One at a time: a thread that makes a stream known does not wait for all that have gone.
-                self.registry.lock().remove_stream(stream.source);
+                lock(&self.registry).remove_stream(stream.source);
                 if stream.phase == Phase::Left && stream.tracker.holds_total() {
                     let (start, time) = (stream.tracker.start, stream.tracker.newest());
-                    self.folded.lock().add(identity, start, time);
+                    lock(&self.folded).add(identity, start, time);
                 }
             }
             swept

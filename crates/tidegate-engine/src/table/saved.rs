@@ -24,7 +24,7 @@ use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
 use crate::snapshot_buffer::SnapshotBuffer;
 use crate::stream_tracker::{LastValue, StreamTracker};
-use crate::streams::Streams;
+use crate::streams::{Streams, lock};
 use crate::{Data, Number, Series, UnixNanos, clock};
 
 const VERSION: u8 = 2;
@@ -259,7 +259,7 @@ impl Table {
         let mut given: HashMap<u32, Number> = HashMap::new();
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for source in sources {
-            source.lock().each_given(|cell, number| {
+            lock(&source).each_given(|cell, number| {
                 let sum = given.entry(cell.number()).or_insert(Number::ZERO);
                 *sum = sum.plus(number);
             });

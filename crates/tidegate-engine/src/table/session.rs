@@ -24,7 +24,7 @@ use super::points::{Outcome, Phase, Step, Stream};
 use super::source_registry::SourceNumber;
 use crate::key::Key;
 use crate::stream_tracker::{Rejection, Sample};
-use crate::streams;
+use crate::streams::{self, lock};
 use crate::{FutureAction, Point, Series, UnixNanos, clock};
 
 /// A sequence of points that a table takes in; see [`Table::session`].
@@ -167,7 +167,7 @@ impl Session<'_> {
         let is_taken = !matches!(step, Step::Left | Step::Done(Outcome::Unmatched));
         if is_taken {
             self.heard = Some(source);
-            self.table.registry.lock().note_report(source, self.now);
+            lock(&self.table.registry).note_report(source, self.now);
         }
     }
 

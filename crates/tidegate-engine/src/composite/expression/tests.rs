@@ -70,11 +70,8 @@ fn what_is_not_finite_is_no_value_and_no_news() {
 
 #[test]
 fn a_reader_that_meets_a_computation_reads_the_last_value() {
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::mpsc::sync_channel;
-
-    use parking_lot::Mutex;
-
+    use std::sync::{Mutex, atomic::AtomicUsize, atomic::Ordering::SeqCst};
     let composite = Arc::new(declared());
     let computations = Arc::new(AtomicUsize::new(0));
     let (arrive, arrived) = sync_channel(1);
@@ -84,13 +81,13 @@ fn a_reader_that_meets_a_computation_reads_the_last_value() {
         // The second one waits.
         if counted.fetch_add(1, SeqCst) == 1 {
             arrive.send(()).unwrap();
-            let _ = may_go.lock().recv();
+            let _ = may_go.lock().unwrap().recv();
         }
         Ok(Evaluated::default())
     });
     composite.compute(NOW);
     // However slow the machine is.
-    composite.computed.last.lock().is_quick = true;
+    lock(&composite.computed.last).is_quick = true;
     let later = NOW + RECENT_NS;
     let computing = std::thread::spawn({
         let composite = composite.clone();
@@ -102,7 +99,7 @@ fn a_reader_that_meets_a_computation_reads_the_last_value() {
     assert_eq!(computations.load(SeqCst), 2, "the reader does not compute it");
     drop(go);
     computing.join().unwrap();
-    composite.computed.last.lock().is_quick = true;
+    lock(&composite.computed.last).is_quick = true;
     composite.read(later + RECENT_NS);
     assert_eq!(computations.load(SeqCst), 3);
 }

@@ -10,6 +10,7 @@ use super::super::window::Moments;
 use super::super::{Composite, SharedGroup};
 use super::{CompositeSet, Plan};
 use crate::fold::Folded;
+use crate::streams::lock;
 use crate::{Events, Instrument, Schema, Source, UnixNanos};
 
 /// The kinds of a source of events, as a composite uses them.
@@ -43,7 +44,7 @@ impl CompositeSet {
         if events.is_empty() || plans.iter().all(Vec::is_empty) {
             return;
         }
-        let mut folds = self.spare.lock().pop().unwrap_or_default();
+        let mut folds = lock(&self.spare).pop().unwrap_or_default();
         folds.grow_detailed(events.schema.kinds.len());
         let kinds = &events.schema.kinds;
         folds.add(events, |kind| {
@@ -56,11 +57,11 @@ impl CompositeSet {
             for (composite, plan) in self.list.iter().zip(&plans) {
                 if let Some(Some(place)) = plan.get(kind) {
                     let is_sketched = composite.declaration.is_sketched();
-                    place.add(&mut place.group.lock(), events.observed, &moments, is_sketched);
+                    place.add(&mut lock(&place.group), events.observed, &moments, is_sketched);
                 }
             }
         });
-        self.spare.lock().push(folds);
+        lock(&self.spare).push(folds);
         for (composite, plan) in self.list.iter().zip(&plans).filter(|(_, plan)| !plan.is_empty()) {
             if composite.declaration.is_sketched() {
                 sketch(events, plan);
@@ -83,25 +84,22 @@ fn sketch(events: &Events, plan: &[Option<KindPlace>]) {
         let Some(place) = kind.and_then(|kind| plan.get(usize::from(*kind))?.as_ref()) else {
             continue;
         };
-        place
-            .group
-            .lock()
-            .sketch_of(place.member, events.observed, |sketch| {
-                for at in run {
-                    let weights = events.weights.as_ref();
-                    let weight = weights.and_then(|weights| weights.get(*at)).copied();
-                    if let Some(value) = events.values.get(*at) {
-                        sketch.add(value, weight.unwrap_or(1.0));
-                    }
+        lock(&place.group).sketch_of(place.member, events.observed, |sketch| {
+            for at in run {
+                let weights = events.weights.as_ref();
+                let weight = weights.and_then(|weights| weights.get(*at)).copied();
+                if let Some(value) = events.values.get(*at) {
+                    sketch.add(value, weight.unwrap_or(1.0));
                 }
-            });
+            }
+        });
     }
 }
 
 impl Composite {
     /// The target of every kind that this composite selects; empty if it selects none.
     fn plan(&self, events: &Events) -> Vec<Option<KindPlace>> {
-        let mut sources = self.sources.lock();
+        let mut sources = lock(&self.sources);
         let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {
             liveness: Liveness::Events(events.source.lease.clone()),
             schema: Arc::default(),

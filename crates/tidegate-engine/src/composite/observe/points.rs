@@ -1,9 +1,7 @@
 //! Points: the increase of a series since its last point, or its level.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-use parking_lot::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use super::super::group::Group;
 use super::super::member::{Member, MemberId};
@@ -15,6 +13,7 @@ use super::Plan;
 use crate::budget::{Reservation, bytes_of};
 use crate::key::Key;
 use crate::stream_tracker::{Change, LastValue, Rejection, Sample, StreamTracker};
+use crate::streams::lock;
 use crate::{Data, Number, Series, Temporality, TimestampAnomaly, UnixNanos, Value, clock};
 
 /// The most that a point may be late, in nanoseconds (1 min). A late point counts at its arrival.
@@ -54,7 +53,7 @@ impl PointStream {
     pub(in super::super) fn leave(&mut self, now: UnixNanos) {
         let Some(place) = &mut self.place else { return };
         if let Some(member) = place.member.take() {
-            place.group.lock().leave(member, now);
+            lock(&place.group).leave(member, now);
         }
     }
 }
@@ -144,9 +143,7 @@ impl Composite {
         if let Some(why) = refusal {
             self.note_refusal(why);
         }
-        let source = self
-            .points
-            .lock()
+        let source = lock(&self.points)
             .entry(Key::of_value(&series.resource))
             .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
             .clone();
@@ -259,7 +256,7 @@ impl Composite {
     ) -> Option<TimestampAnomaly> {
         let anomaly = stream.tracker.note_anomaly(stream.data, sample, now, None)?;
         let place = stream.place.as_ref();
-        let series = place.map(|place| place.group.lock().series.clone());
+        let series = place.map(|place| lock(&place.group).series.clone());
         self.anomalies.note(anomaly, series.as_ref());
         Some(anomaly)
     }
@@ -276,7 +273,7 @@ impl Composite {
             }) = &stream.place
                 && stream.tracker.is_stalled()
             {
-                group.lock().stall(*member);
+                lock(group).stall(*member);
                 self.version.fetch_add(1, Relaxed);
             }
         });
@@ -293,12 +290,12 @@ impl Composite {
         let place = place.as_mut()?;
         let known = place
             .member
-            .filter(|member| place.group.lock().see(*member, push, now, is_stalled));
+            .filter(|member| lock(&place.group).see(*member, push, now, is_stalled));
         let member = match known {
             Some(member) => member,
             None => {
                 let liveness = Liveness::Points(source.clone());
-                let attributes = place.group.lock().attributes().clone();
+                let attributes = lock(&place.group).attributes().clone();
                 let (group, member) = self.within(&attributes, |group| {
                     let kind = self.kind(&place.plan, group.has_no_series());
                     let member = group.enter(&liveness, kind);
@@ -309,7 +306,7 @@ impl Composite {
                 member
             }
         };
-        Some((place.group.lock(), member))
+        Some((lock(&place.group), member))
     }
 }
 
