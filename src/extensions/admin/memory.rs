@@ -64,6 +64,11 @@ impl QueryMemory {
         let taken = self.taken.clone();
         Some(Grant { taken, bytes })
     }
+
+    #[cfg(test)]
+    pub(super) fn granted_bytes(&self) -> usize {
+        self.taken.load(Relaxed)
+    }
 }
 
 #[cfg(test)]

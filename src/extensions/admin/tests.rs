@@ -235,41 +235,16 @@ async fn a_heavy_query_without_memory_is_refused_and_takes_none_from_senders() {
         format!("/api/v1/query_range?query=level&start={start}&end={end}&step=1")
     };
     let memory = &admin.base.shared.memory;
-    memory.add_limit(crate::component::Limit::of(64 << 20));
+    memory.add_limit(crate::component::Limit::of(1 << 30));
     assert_eq!(get(&admin, &range(10_000)).await.0, 200);
-    memory.hold(49 << 20);
+    memory.hold(784 << 20);
     let (status, answer) = get(&admin, &range(10_000)).await;
     assert_eq!((status, &answer["errorType"]), (503, &json!("unavailable")));
     assert_eq!(get(&admin, &range(10)).await.0, 200, "little is there");
     assert_eq!(get(&admin, "/api/v1/labels").await.0, 200);
-    assert_eq!(memory.reserved_bytes(), 49 << 20);
-    memory.release(49 << 20);
+    assert_eq!(memory.reserved_bytes(), 784 << 20);
+    memory.release(784 << 20);
     assert_eq!(get(&admin, &range(10_000)).await.0, 200);
-    admin.stop(Instant::now() + Duration::from_secs(10)).await;
-}
-
-#[tokio::test]
-async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
-    let (admin, _table) = with_table("").await;
-    let memory = &admin.base.shared.memory;
-    memory.add_limit(crate::component::Limit::of(64 << 20));
-    let end = unix_now() / 1_000_000_000;
-    let start = end - 8640;
-    // 8,641 windows of 10,800 samples each: seconds of work.
-    let query = "quantile_over_time(0.5,vector(1)%5B3h:1s%5D)";
-    let path = format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1");
-    // The query is admitted: it has reserved its memory.
-    let fill = async {
-        while memory.reserved_bytes() == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        memory.hold(80 << 20);
-    };
-    let begun = Instant::now();
-    let ((status, answer), ()) = tokio::join!(get(&admin, &path), fill);
-    assert_eq!((status, &answer["errorType"]), (503, &json!("unavailable")));
-    assert!(begun.elapsed() < Duration::from_secs(5));
-    memory.release(80 << 20);
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 

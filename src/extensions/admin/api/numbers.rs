@@ -334,6 +334,7 @@ impl Partial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::BodyExt;
     use tidegate_engine::{Data, Limits, Rule, Table, Temporality, Value};
 
     use crate::component::Shared;
@@ -346,9 +347,12 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     fn api() -> Arc<Api> {
+        api_with(QueryConfig::default())
+    }
+
+    fn api_with(limits: QueryConfig) -> Arc<Api> {
         let shared = Arc::new(Shared::default());
         let view = View::of(&shared);
-        let limits = QueryConfig::default();
         Arc::new(Api::new(
             &"admin".into(),
             shared,
@@ -430,6 +434,56 @@ mod tests {
             .map(|why| why.to_string());
         assert_eq!(refused, Some(NotComputed::Memory.to_string()));
         memory.release(128 << 20);
+    }
+
+    /// Runs a query and uses up the memory once the query has its grant. Fails if the answer comes before the grant.
+    async fn answer_without_memory<T>(api: &Api, answer: impl Future<Output = T>) -> T {
+        let memory = &api.shared().memory;
+        memory.add_limit(crate::component::Limit::of(1 << 30));
+        let granted = async {
+            while api.memory.granted_bytes() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::pin!(answer);
+        tokio::select! {
+            _ = &mut answer => panic!("an answer before the query has memory"),
+            () = granted => memory.hold(2 << 30),
+        }
+        let answer = tokio::time::timeout(PATIENCE, answer).await;
+        memory.release(2 << 30);
+        answer.expect("the query ends")
+    }
+
+    // 8,641 windows of 10,800 samples each: seconds of work.
+    const WORK: &str = "quantile_over_time(0.5, vector(1)[3h:1s])";
+
+    #[tokio::test]
+    async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
+        let api = api_with(QueryConfig {
+            timeout: Duration::from_secs(3600),
+            ..QueryConfig::default()
+        });
+        let end = unix_now() / 1_000_000_000;
+        let (start, end) = ((end - 8640).to_string(), end.to_string());
+        let form = [("query", WORK), ("start", &start), ("end", &end), ("step", "1")];
+        let form = form.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let asked = Request::of("/api/v1/query_range", form.into());
+        let answer = answer_without_memory(&api, api.clone().answer(asked)).await;
+        assert_eq!(answer.status(), http::StatusCode::SERVICE_UNAVAILABLE);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains("memory"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up_while_it_runs() {
+        let api = api();
+        let query = format!("sum_over_time({WORK}[2h:1s])");
+        let numbers = api.clone().numbers(query, None, Kind::Scaler);
+        let numbers = answer_without_memory(&api, numbers).await;
+        let why = numbers.err().map(|why| why.to_string());
+        assert_eq!(why, Some(NotComputed::Memory.to_string()));
     }
 
     #[tokio::test]
