@@ -218,7 +218,7 @@ impl Admin {
             samples,
             config,
             base,
-            evaluator: Arc::new(Evaluator(Box::new(view.clone()))),
+            evaluator: Arc::new(Evaluator(view.clone())),
             view,
             server: PageServer::default(),
             sampler: Worker::new("admin-sampler"),

@@ -263,7 +263,7 @@ async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() 
     // What has gone is not held on to, and not shown, though nobody samples.
     admin.base.shared.tables.remove(&table);
     assert_eq!(ask(&admin, "level").await.1["data"]["result"], json!([]));
-    assert_eq!(admin.view.len(), 0);
+    assert_eq!(admin.view.series_count(), 0);
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 

@@ -116,7 +116,7 @@ interval: 100ms
     let sink = Sink::new();
     let (cx, base, _) = processor_context("composite", &sink);
     let value = Arc::new(Mutex::new(Ok(7.0)));
-    let constant = Arc::new(crate::component::Evaluator(Box::new(Constant(value))));
+    let constant = Arc::new(crate::component::Evaluator(Arc::new(Constant(value))));
     base.shared.evaluators.add(constant);
     let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
     composites
@@ -154,7 +154,7 @@ async fn the_sources_of_an_expression_are_found_by_the_names_that_exporters_give
     let exporter = Arc::new(Nothing(Arc::new(own)));
     crate::prom::catalog::View::of(&base.shared).expose("prometheus".into(), style, exporter);
     let value = Arc::new(Mutex::new(Ok(7.0)));
-    let constant = Arc::new(crate::component::Evaluator(Box::new(Constant(value))));
+    let constant = Arc::new(crate::component::Evaluator(Arc::new(Constant(value))));
     base.shared.evaluators.add(constant);
     let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
     composites
@@ -187,7 +187,7 @@ interval: 100ms
     }
     assert!(told().error.unwrap().contains("needs the `admin` extension"));
     let value = Arc::new(Mutex::new(Ok(7.0)));
-    let constant = Arc::new(crate::component::Evaluator(Box::new(Constant(value.clone()))));
+    let constant = Arc::new(crate::component::Evaluator(Arc::new(Constant(value.clone()))));
     base.shared.evaluators.add(constant);
     composites
         .push(Batch::new(encoded(&[("queue.depth", 3)])))

@@ -28,7 +28,9 @@ const LEVELS: &[&[&str]] = &[
         "tidegate-runtime",
     ],
     &["tidegate-metrics", "tidegate-nixl-plugin", "tidegate-wal"],
-    &["tidegate", "tidegate-capi", "tidegate-python"],
+    &["tidegate-capi", "tidegate-pipeline", "tidegate-python"],
+    &["tidegate-prometheus"],
+    &["tidegate"],
     &["tidegate-bench", "xtask"],
 ];
 

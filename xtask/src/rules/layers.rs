@@ -1,11 +1,15 @@
-//! Layers: which folder of `src` and which component may import which other.
+//! Layers: which folder of the gateway and which component may import which other.
 
 use std::path::Path;
 
 use super::source::{Import, Source};
 use super::{Breach, rust_files};
 
-/// The folders and files of `src`, the highest layer first. One may import lower layers, and nothing of its own layer.
+/// The source folders whose modules have layers. The root package re-exports the modules of the others.
+const ROOTS: &[&str] = &["src", "crates/tidegate-pipeline/src"];
+
+/// The folders and files below [`ROOTS`], the highest layer first. One may import lower layers, and nothing of its own
+/// layer.
 ///
 /// `main.rs` and `lib.rs` are above all layers.
 const LAYERS: &[&[&str]] = &[
@@ -20,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
         "telemetry",
     ],
     &["delivery"],
-    &["net", "prom"],
+    &["net"],
     &["watch"],
     &["component"],
     &["batch"],
@@ -55,13 +59,16 @@ const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Checks the imports of `src` below `root`.
+/// Checks the imports of all [`ROOTS`] below `root`.
 ///
 /// # Errors
 /// A file that cannot be read.
 pub(super) fn check(root: &Path) -> Result<Vec<Breach>, String> {
-    let files = rust_files(root, "src")?;
-    let sources: Vec<_> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+    let mut sources = Vec::new();
+    for folder in ROOTS {
+        let files = rust_files(root, folder)?;
+        sources.extend(files.iter().map(|(path, text)| Source::new(path, text)));
+    }
     Ok(breaches(&sources, EXCEPTIONS))
 }
 
@@ -90,7 +97,15 @@ fn breaches(sources: &[Source], exceptions: &[Exception]) -> Vec<Breach> {
     breaches
 }
 
-/// A folder or a file of `src` that no layer lists.
+/// The part of a path below its source folder.
+pub(super) fn below_src(path: &str) -> &str {
+    let below = ROOTS
+        .iter()
+        .filter_map(|root| path.strip_prefix(root)?.strip_prefix('/'));
+    below.min_by_key(|rest| rest.len()).unwrap_or(path)
+}
+
+/// A folder or a file that no layer lists.
 fn unlisted(source: &Source) -> Option<Breach> {
     let [top] = source.module.as_slice() else {
         return None;
@@ -148,7 +163,7 @@ impl<'a> Rules<'a> {
 
 /// The component whose folder a source is in.
 fn component_of(source: &Source) -> Option<(&str, &str)> {
-    let path = source.path.strip_prefix("src/")?;
+    let path = below_src(&source.path);
     let (class, rest) = path.split_once('/')?;
     let (name, _) = rest.split_once('/')?;
     (CLASSES.contains(&class) && !SHARED.contains(&(class, name))).then_some((class, name))
@@ -156,7 +171,7 @@ fn component_of(source: &Source) -> Option<(&str, &str)> {
 
 impl Exception {
     fn covers(&self, source: &Source, import: &Import) -> bool {
-        let path = source.path.strip_prefix("src/").unwrap_or(&source.path);
+        let path = below_src(&source.path);
         let imported = import.path.join("::");
         let is_below = |whole: &str, part: &str, separator: &str| {
             let rest = whole.strip_prefix(part);
@@ -208,9 +223,21 @@ mod tests {
     }
 
     #[test]
+    fn folders_of_other_crates_have_layers_too() {
+        let files = [(
+            "crates/tidegate-pipeline/src/batch/mod.rs",
+            "use crate::net::Url;",
+        )];
+        assert_eq!(
+            found(&files, &[]),
+            one("crates/tidegate-pipeline/src/batch/mod.rs:1", "batch")
+        );
+    }
+
+    #[test]
     fn folders_of_one_layer_do_not_import_each_other() {
-        let files = [("src/prom/mod.rs", "fn f() { crate::net::g() }")];
-        assert_eq!(found(&files, &[]), one("src/prom/mod.rs:1", "prom"));
+        let files = [("src/telemetry/mod.rs", "fn f() { crate::receivers::g() }")];
+        assert_eq!(found(&files, &[]), one("src/telemetry/mod.rs:1", "telemetry"));
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Source {
 
 /// The module of a file by its path: `src/net/mod.rs` and `src/net.rs` are both `net`.
 fn module(path: &str) -> Vec<String> {
-    let path = path.trim_start_matches("src/").trim_end_matches(".rs");
+    let path = super::layers::below_src(path).trim_end_matches(".rs");
     let mut module: Vec<_> = path.split('/').map(str::to_owned).collect();
     let is_parent = |last: &String| ["mod", "lib", "main"].contains(&last.as_str());
     if module.last().is_some_and(is_parent) {

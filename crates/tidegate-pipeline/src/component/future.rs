@@ -1,0 +1,38 @@
+//! `future`: the options for points with a time too far ahead, in components that keep state.
+
+use std::time::Duration;
+
+use tidegate_engine::{Future, FutureAction};
+
+tidegate_config::options! {
+    /// What becomes of points whose time lies too far ahead of the gateway's clock.
+    pub struct FutureConfig {
+        /// A point may lie so far ahead.
+        pub tolerance: Duration = Future::default().tolerance,
+        /// What becomes of one that lies further ahead: `refuse` counts it as `future` and tells its sender, `arrival`
+        /// gives it the time of its arrival.
+        pub action: FutureChoice = FutureChoice::Refuse,
+    }
+}
+
+tidegate_config::choices! {
+    /// The action on a point from the future.
+    pub enum FutureChoice {
+        /// It is refused.
+        Refuse = "refuse",
+        /// It gets the time of its arrival.
+        Arrival = "arrival",
+    }
+}
+
+impl From<&FutureConfig> for Future {
+    fn from(config: &FutureConfig) -> Self {
+        Self {
+            tolerance: config.tolerance,
+            action: match config.action {
+                FutureChoice::Refuse => FutureAction::Refuse,
+                FutureChoice::Arrival => FutureAction::Arrival,
+            },
+        }
+    }
+}

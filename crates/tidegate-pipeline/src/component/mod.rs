@@ -1,0 +1,129 @@
+//! The common parts of all components: their traits, edges, factories and ledgers.
+
+pub mod auth;
+mod brief;
+pub mod collisions;
+pub mod edge;
+pub mod factory;
+pub mod flow;
+pub mod future;
+pub mod graph_metrics;
+pub mod ledger;
+mod output_descriptor;
+pub mod overview;
+pub mod patterns;
+pub mod services;
+pub mod shared;
+pub mod slow;
+pub mod strays;
+pub mod targets;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tidegate_wal::Storage;
+
+pub use brief::Brief;
+pub use edge::{Edge, Entry, EntryCounts, FanOut};
+pub use factory::{
+    ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
+    Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,
+};
+pub use flow::{Answer, Consumer, Flow, PushOutcome, Refused};
+pub use ledger::{Balance, Ledger, PeerLabels, Reason};
+pub use output_descriptor::OutputDescriptor;
+pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
+pub use tidegate_runtime::{Account, Ceiling, Held, Limit, NoRoom, account, unix_now, wall_now};
+pub use tidegate_runtime::{files, worker};
+
+/// The error of a component that could not be built or started. The message names the option and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{component}: {message}")]
+pub struct ComponentError {
+    /// `receivers::nixl`, ...
+    pub component: String,
+    /// The problem and its remedy.
+    pub message: String,
+}
+
+/// The lifecycle of every receiver, processor, exporter, connector and extension.
+///
+/// The service starts exporters first and receivers last, and stops components in the opposite order.
+#[async_trait]
+pub trait Lifecycle: Send + Sync {
+    /// Opens sockets and starts tasks. Returns when the component is ready. The service calls it once.
+    async fn start(&self) -> Result<(), ComponentError> {
+        Ok(())
+    }
+
+    /// Stops input, hands on the held items until `deadline`, and returns when all tasks of the component have
+    /// ended. The rest counts as dropped, by [`Reason::Shutdown`]. The call is safe if `start` never ran.
+    async fn stop(&self, _deadline: Instant) {}
+}
+
+/// An input of data. It pushes batches into its edges and answers its peers with the results.
+pub trait Receiver: Lifecycle {}
+
+/// A component that inspects or changes data. Each pipeline has its own instance.
+pub trait Processor: Lifecycle + Consumer {
+    /// The metrics that it produces, if its options fix their names and labels.
+    fn outputs(&self) -> Vec<OutputDescriptor> {
+        Vec::new()
+    }
+
+    /// Whether it can change or drop the output of earlier processors.
+    fn edits(&self) -> bool {
+        false
+    }
+}
+
+/// An output of data. All pipelines that name it share one instance.
+pub trait Exporter: Lifecycle + Consumer {}
+
+/// A component that is an exporter of some pipelines and a receiver of others.
+pub trait Connector: Lifecycle + Consumer {}
+
+/// A component beside the pipelines, such as health checks, admin pages, authentication or storage.
+pub trait Extension: Lifecycle {
+    /// The services that it offers to components that name it.
+    fn services(&self) -> services::Services {
+        services::Services::default()
+    }
+}
+
+/// The name of a component, and the services that it shares with others.
+#[derive(Clone)]
+pub struct Context {
+    /// The path of the component, for messages and labels: `receivers::nixl/node`.
+    pub path: Arc<str>,
+    /// The id in the configuration: `nixl/node`.
+    pub id: Arc<str>,
+    /// The state that all components of the gateway share: memory in use, composites, own metrics.
+    pub shared: Arc<crate::component::Shared>,
+}
+
+impl Context {
+    /// Creates an error that names this component.
+    pub fn error(&self, message: impl Into<String>) -> ComponentError {
+        ComponentError {
+            component: self.path.to_string(),
+            message: message.into(),
+        }
+    }
+
+    /// The storage with the given id, which the option `option` names.
+    ///
+    /// # Errors
+    /// The service has no storage extension with this id.
+    pub fn storage(&self, option: &str, id: &str) -> Result<Arc<Storage>, ComponentError> {
+        let found = self.shared.services.get(id).and_then(|found| found.storage);
+        found.ok_or_else(|| {
+            self.error(format!(
+                "{option}: `{id}` is no storage extension among `service::extensions`"
+            ))
+        })
+    }
+}

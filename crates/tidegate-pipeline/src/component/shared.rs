@@ -1,0 +1,230 @@
+//! The state that the components of one gateway share: tables, composites, and the memory in use.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tidegate_engine::{Key, Table, UnixNanos};
+use tidegate_promql::{Labels, Query};
+
+use super::account::Account;
+use super::overview::Overview;
+use super::services::ServicesById;
+use super::slow::Slowness;
+use super::targets::ScrapePool;
+use crate::watch::Watched;
+
+/// The shared state. Each running gateway has one.
+#[derive(Default)]
+pub struct Shared {
+    /// The tables of the components.
+    pub tables: Registry<Table>,
+    /// Composites, which readers can read at any time.
+    pub composites: Registry<Watched>,
+    /// The scrape pools of the receivers.
+    pub scrape_pools: Registry<ScrapePool>,
+    /// The memory in use, and the memory reserved.
+    pub memory: Arc<Account>,
+    /// Whether the gateway can accept data.
+    pub health: Health,
+    details: AtomicBool,
+    /// The observers of slow batches.
+    pub slowness: Slowness,
+    /// The evaluator of PromQL over the live tables. Only the first one is used.
+    pub evaluators: Registry<Evaluator>,
+    /// Probable configuration mistakes.
+    pub notices: Notices,
+    /// The services of the extensions.
+    pub services: ServicesById,
+    /// The overview of the components, set when the graph is built.
+    pub overview: OnceLock<Overview>,
+    /// Values that higher layers keep once a gateway.
+    pub parts: Parts,
+}
+
+impl Shared {
+    /// Enables measurements that cost time, for metrics of level `detailed`. Call it before the components are
+    /// built.
+    pub fn want_details(&self) {
+        self.details.store(true, Relaxed);
+    }
+
+    /// Whether measurements that cost time are enabled.
+    pub fn wants_details(&self) -> bool {
+        self.details.load(Relaxed)
+    }
+}
+
+/// One value of each type. The first caller that asks for a type creates its value.
+#[derive(Default)]
+pub struct Parts(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl Parts {
+    /// The value of type `T`. If there is none, `make` creates it; `make` must not ask for another value.
+    pub fn get<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut parts = self.0.lock();
+        if let Some(known) = parts.get(&TypeId::of::<T>()).cloned()
+            && let Ok(known) = known.downcast::<T>()
+        {
+            return known;
+        }
+        let made = Arc::new(make());
+        parts.insert(TypeId::of::<T>(), made.clone());
+        made
+    }
+}
+
+/// Computes PromQL over the live tables.
+pub struct Evaluator(pub Arc<dyn Evaluate>);
+
+/// The computation of an [`Evaluator`].
+pub trait Evaluate: Send + Sync {
+    /// The current result of a query.
+    ///
+    /// # Errors
+    /// The query has no result, or the result is not numeric.
+    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Evaluation, String>;
+
+    /// The names of a gauge in queries.
+    fn names_of_gauge(&self, name: &str) -> Vec<String>;
+}
+
+/// The result of a query, and the sources of the selected series.
+#[derive(Clone, Debug, Default)]
+pub struct Evaluation {
+    /// The labels without the name, and the value, of each element.
+    pub values: Vec<(Labels, f64)>,
+    /// The sources of the selected series.
+    pub sources: Vec<SelectedSource>,
+    /// Scrape targets whose last scrape failed.
+    pub failed: HashSet<Key>,
+    /// A living series that the query can't see, because another one has the same name and labels.
+    pub collision: Option<String>,
+}
+
+/// A source of selected series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectedSource {
+    /// The key of its job and instance, or of its resource if it has neither.
+    pub key: Key,
+    /// The time of its last report.
+    pub seen: UnixNanos,
+    /// The longest silence of a source that counts as alive, in nanoseconds.
+    pub lease: u64,
+}
+
+/// Probable configuration mistakes that components notice at run time, by component.
+#[derive(Debug, Default)]
+pub struct Notices(Mutex<BTreeMap<String, Vec<String>>>);
+
+impl Notices {
+    /// Replaces the notices of a component, and logs the new ones.
+    pub fn set(&self, component: &str, now: Vec<String>) {
+        let mut all = self.0.lock();
+        let known = all.remove(component).unwrap_or_default();
+        for notice in now.iter().filter(|notice| !known.contains(notice)) {
+            tracing::warn!(component, "{notice}");
+        }
+        if !now.is_empty() {
+            all.insert(component.to_owned(), now);
+        }
+    }
+
+    /// All notices, by component.
+    pub fn list(&self) -> BTreeMap<String, Vec<String>> {
+        self.0.lock().clone()
+    }
+}
+
+/// The health of the gateway.
+#[derive(Debug, Default)]
+pub struct Health {
+    phase: AtomicU8,
+    troubles: Mutex<BTreeMap<String, String>>,
+}
+
+/// A phase in the lifecycle of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// The components start.
+    Starting,
+    /// All components run.
+    Ready,
+    /// The components stop.
+    Stopping,
+}
+
+impl Health {
+    /// Enters a phase.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// Sets the problem of a component that can't work although the gateway runs. `None` clears it.
+    pub fn trouble(&self, component: &str, what: Option<String>) {
+        let mut troubles = self.troubles.lock();
+        match what {
+            Some(what) => drop(troubles.insert(component.to_owned(), what)),
+            None => drop(troubles.remove(component)),
+        }
+    }
+
+    /// The problems of components that can't work, by component.
+    pub fn troubles(&self) -> BTreeMap<String, String> {
+        self.troubles.lock().clone()
+    }
+
+    /// The current phase.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Starting,
+            1 => Phase::Ready,
+            _ => Phase::Stopping,
+        }
+    }
+}
+
+/// A list of items that components own and readers inspect. Clones share the list.
+pub struct Registry<T> {
+    items: Arc<Mutex<Vec<Arc<T>>>>,
+}
+
+impl<T> Clone for Registry<T> {
+    fn clone(&self) -> Self {
+        Self {
+            items: self.items.clone(),
+        }
+    }
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Self {
+            items: Arc::default(),
+        }
+    }
+}
+
+impl<T> Registry<T> {
+    /// Adds an item.
+    pub fn add(&self, item: Arc<T>) {
+        self.lock().push(item);
+    }
+
+    /// Removes an item that its owner no longer needs.
+    pub fn remove(&self, item: &Arc<T>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, item));
+    }
+
+    /// All current items.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<Arc<T>>> {
+        self.items.lock()
+    }
+}

@@ -1,0 +1,126 @@
+//! Test helpers for components: a sink that keeps its batches and refuses pushes on request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::{Consumer, Context, Entry, EntryCounts, Flow, ReceiverContext, Refused, Shared};
+use crate::batch::{Batch, Payload, Signal};
+
+/// A consumer that keeps every batch, and refuses the next `refusals` pushes.
+#[derive(Default)]
+pub struct Sink {
+    batches: Mutex<Vec<Batch>>,
+    refusals: AtomicUsize,
+}
+
+impl Sink {
+    /// An empty sink.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Makes the sink refuse the next pushes.
+    pub fn refuse(&self, pushes: usize) {
+        self.refusals.store(pushes, SeqCst);
+    }
+
+    /// The remaining refusals.
+    pub fn refusals_left(&self) -> usize {
+        self.refusals.load(SeqCst)
+    }
+
+    /// The batches that it took.
+    pub fn batches(&self) -> Vec<Batch> {
+        self.batches.lock().clone()
+    }
+
+    /// The number of items in these batches.
+    pub fn items(&self) -> usize {
+        self.batches().iter().map(Batch::items).sum()
+    }
+
+    /// The kind and value of every event so far.
+    pub fn events(&self) -> Vec<(String, f64)> {
+        let mut all = Vec::new();
+        for batch in self.batches() {
+            let Payload::Events(events) = &batch.payload else {
+                continue;
+            };
+            for (at, kind) in events.kinds.iter().enumerate() {
+                let name = events.schema.kinds[usize::from(*kind)].name.to_string();
+                all.push((name, events.values.get(at).unwrap()));
+            }
+        }
+        all
+    }
+
+    /// An entry that leads to this sink.
+    pub fn entry(self: &Arc<Self>, signal: Signal) -> Entry {
+        Entry::new(signal, self.clone(), Arc::<EntryCounts>::default())
+    }
+
+    /// The context of a receiver whose signals all lead to this sink.
+    pub fn receiver_context(self: &Arc<Self>, id: &str) -> ReceiverContext {
+        ReceiverContext {
+            base: context("receivers", id),
+            entries: Signal::ALL.map(|signal| Some(self.entry(signal))),
+        }
+    }
+}
+
+impl Consumer for Sink {
+    fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        let refused = self
+            .refusals
+            .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        match refused {
+            Ok(_) => Err(Refused::busy("told to refuse", Duration::from_millis(1))),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn consume(&self, batch: Batch, _: &mut Flow) {
+        self.batches.lock().push(batch);
+    }
+}
+
+/// The context of a component outside of any graph.
+pub fn context(section: &str, id: &str) -> Context {
+    Context {
+        path: format!("{section}::{id}").into(),
+        id: id.into(),
+        shared: Arc::new(Shared::default()),
+    }
+}
+
+/// Decodes options of type `C` from YAML, or returns the problems.
+pub fn options<C: tidegate_config::Decode>(yaml: &str) -> Result<C, String> {
+    let mut problems = tidegate_config::Problems::default();
+    let node = tidegate_config::parse_text("test.yaml", yaml, &mut problems);
+    let options = node.and_then(|node| C::decode(&node, &mut problems));
+    options
+        .filter(|_| !problems.has_errors())
+        .ok_or_else(|| problems.to_string())
+}
+
+/// Decodes options of type `C` from YAML. Panics with the problems.
+pub fn settings<C: tidegate_config::Decode + Send + Sync + 'static>(yaml: &str) -> super::Settings {
+    let mut problems = tidegate_config::Problems::default();
+    let node = tidegate_config::parse_text("test.yaml", yaml, &mut problems);
+    let settings = node.and_then(|node| (super::ConfigType::of::<C>().decode)(&node, &mut problems));
+    settings
+        .filter(|_| !problems.has_errors())
+        .unwrap_or_else(|| panic!("{problems}"))
+}
+
+/// Waits until `done` returns true, for at most 10 s.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,145 @@
+//! The gauges of a destination's queue, which exist as long as the destination.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::capacity::QueueCapacity;
+use crate::batch::Signal;
+use crate::component::Shared;
+use crate::component::graph_metrics::NO_VALUE;
+
+/// The key of gauges: the exporter's name and the signal.
+type Key = (String, Signal);
+
+/// The owner of the gauges of each name. An endpoint may return before its old destination has finished.
+#[derive(Default)]
+struct Owners(Mutex<HashMap<Key, Arc<Mutex<u64>>>>);
+
+/// The gauges of one signal. All signals share one queue.
+pub(super) struct Gauges {
+    key: Key,
+    owners: Arc<Owners>,
+    /// The numbers of the newest destination of this name, and of this destination.
+    newest: Arc<Mutex<u64>>,
+    number: u64,
+    size: metrics::Gauge,
+    /// The capacity that other signals don't use.
+    capacity: metrics::Gauge,
+    in_flight: metrics::Gauge,
+    /// Attempts in progress.
+    flying: Mutex<i64>,
+}
+
+impl Gauges {
+    /// Creates the gauges, and replaces those of an older destination of this name.
+    pub(super) fn new(shared: &Shared, exporter: &str, signal: Signal) -> Self {
+        let gauge =
+            |name| metrics::gauge!(name, "exporter" => exporter.to_owned(), "data_type" => signal.name());
+        let owners = shared.parts.get(Owners::default);
+        let key = (exporter.to_owned(), signal);
+        let (newest, number) = {
+            let mut known = owners.0.lock();
+            let newest = known.entry(key.clone()).or_default().clone();
+            let mut number = newest.lock();
+            *number += 1;
+            let own = *number;
+            drop(number);
+            (newest, own)
+        };
+        let gauges = Self {
+            key,
+            owners,
+            newest,
+            number,
+            size: gauge("otelcol_exporter_queue_size"),
+            capacity: gauge("otelcol_exporter_queue_capacity"),
+            in_flight: gauge("otelcol_exporter_in_flight_requests"),
+            flying: Mutex::new(0),
+        };
+        gauges.fly(0);
+        gauges
+    }
+
+    pub(super) fn show(&self, queue: &QueueCapacity) {
+        let own = queue.used_by(self.key.1);
+        let others = queue.used().saturating_sub(own);
+        self.set(|| {
+            self.size.set(own as f64);
+            self.capacity.set(queue.limit().saturating_sub(others) as f64);
+        });
+    }
+
+    /// Adds `change` to the attempts in progress.
+    pub(super) fn fly(&self, change: i64) {
+        let mut flying = self.flying.lock();
+        *flying += change;
+        self.set(|| self.in_flight.set(*flying as f64));
+    }
+
+    /// Sets gauges, unless a newer destination has the name.
+    fn set(&self, set: impl FnOnce()) {
+        let newest = self.newest.lock();
+        if *newest == self.number {
+            set();
+        }
+    }
+}
+
+impl Drop for Gauges {
+    fn drop(&mut self) {
+        let mut known = self.owners.0.lock();
+        let newest = self.newest.lock();
+        if *newest == self.number {
+            for gauge in [&self.size, &self.capacity, &self.in_flight] {
+                gauge.set(NO_VALUE);
+            }
+            known.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauges_leave_with_their_destination_and_never_hide_those_of_its_successor() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let shown = || {
+            let text = page.render();
+            let mut lines = text.lines();
+            let line = lines.find(|line| line.starts_with("otelcol_exporter_in_flight_requests{"))?;
+            let (_, value) = line.rsplit_once(' ')?;
+            let value: f64 = value.parse().unwrap();
+            // `NO_VALUE`, which the pages of the gateway leave out.
+            (!value.is_nan()).then_some(value)
+        };
+        metrics::with_local_recorder(&recorder, || {
+            let shared = Shared::default();
+            let make = || Gauges::new(&shared, "loadbalancing@a:4317", Signal::Metrics);
+            let old = make();
+            old.fly(2);
+            assert_eq!(shown(), Some(2.0));
+            // The endpoint returns while its old destination still has attempts in progress.
+            let new = make();
+            new.fly(1);
+            old.fly(-1);
+            assert_eq!(shown(), Some(1.0));
+            drop(old);
+            new.fly(0);
+            assert_eq!(shown(), Some(1.0));
+            let third = make();
+            drop(third);
+            assert_eq!(shown(), None);
+            new.fly(1);
+            drop(new);
+            assert_eq!(shown(), None);
+            let last = make();
+            last.fly(3);
+            assert_eq!(shown(), Some(3.0));
+        });
+    }
+}

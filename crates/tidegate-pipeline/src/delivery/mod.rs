@@ -1,0 +1,44 @@
+//! Delivery: the common part of all pushing exporters. An exporter implements [`Attempt`], one try of its
+//! protocol. [`Destination`] adds a queue, batching, retries, splitting, a drain and ledgers.
+//!
+//! All decisions are in [`machine`], which has no clock and no socket; `driver` runs it on tokio. A destination
+//! reserves capacity in a [`capacity::QueueCapacity`] before any component commits, without the machine. With
+//! storage, `spill` decides which batches are in memory and which on disk.
+
+mod ack_guard;
+pub mod answer;
+pub mod backoff;
+mod backpressure;
+pub mod capacity;
+pub mod config;
+pub mod destination;
+mod driver;
+pub mod export_request;
+mod gauges;
+pub mod http;
+pub mod machine;
+mod making;
+mod notices;
+pub mod outcome;
+mod recovery;
+mod retry_on;
+mod shape;
+mod spill;
+mod standing;
+mod stored;
+mod temporality;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
+pub use destination::{Attempt, Destination};
+pub use export_request::{AttemptState, BatchKey, ExportRequest};
+pub use machine::Together;
+pub use making::Making;
+pub use making::{INLINE_BYTES, apart};
+pub use outcome::{Left, Loss, Outcome, Parts};
+pub use retry_on::{RetryStatus, Speaks};
+pub use shape::{NameRules, Shape};
+pub use temporality::TemporalityChoice;

@@ -1,0 +1,456 @@
+//! A destination on tokio, with an attempt that answers as the test says.
+
+mod storage;
+mod temporality;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::machine::Load;
+use super::testing::{Log, balance_when, exporter_context, ledgers, opaque};
+use super::*;
+use crate::batch::{Batch, Encoded, Signal};
+use crate::component::{Consumer, ExporterContext, FanOut, Flow, Lifecycle, Reason};
+
+type Answer = fn(usize) -> Outcome;
+
+/// Answers the n-th attempt by `answer(n)`, each after a permit.
+struct Script {
+    answer: Answer,
+    asked: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+#[async_trait]
+impl Attempt for Script {
+    fn endpoint(&self) -> String {
+        "http://peer:4318".to_owned()
+    }
+
+    async fn send(&self, export: ExportRequest) -> Outcome {
+        assert!(export.items() > 0);
+        let n = self.asked.fetch_add(1, SeqCst);
+        self.permits.acquire().await.expect("never closed").forget();
+        (self.answer)(n)
+    }
+}
+
+struct Setup {
+    destination: Destination<Script>,
+    cx: ExporterContext,
+    asked: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+fn delivery() -> Delivery {
+    let retry = RetryConfig {
+        initial_interval: Duration::from_millis(5),
+        ..RetryConfig::default()
+    };
+    Delivery {
+        queue: QueueConfig::default(),
+        retry,
+        timeout: None,
+        temporality: TemporalityChoice::Preserve,
+        refuses_falling: false,
+        shape: Shape::NONE,
+        in_order: false,
+        together: None,
+    }
+}
+
+fn setup(delivery: &Delivery, answer: Answer) -> Setup {
+    let cx = exporter_context("exporters::script");
+    let (asked, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let script = Script {
+        answer,
+        asked: asked.clone(),
+        permits: permits.clone(),
+    };
+    let again = ExporterContext {
+        base: cx.base.clone(),
+        ledgers: cx.ledgers.clone(),
+    };
+    Setup {
+        destination: Destination::new(again, delivery, script),
+        cx,
+        asked,
+        permits,
+    }
+}
+
+impl Setup {
+    fn push(&self, items: usize) -> Result<(), crate::component::Refused> {
+        let batch = opaque(Signal::Metrics, b"0123456789", items);
+        let answer = self.destination.push(batch);
+        if answer.is_ok() {
+            ledgers(&self.cx)[0].enter(items);
+        }
+        answer.map(|_| ())
+    }
+
+    async fn stop(&self, within: Duration) {
+        self.destination.stop(Instant::now() + within).await;
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.cx.base.shared.memory.reserved_bytes()
+    }
+}
+
+#[tokio::test]
+async fn what_is_pushed_is_delivered_and_its_room_and_memory_come_back() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(3).unwrap();
+    assert_eq!(setup.held_bytes(), 10);
+    setup.permits.add_permits(1);
+    let balance = balance_when(&ledgers(&setup.cx)[0], |b| b.left == 3).await;
+    assert_eq!(balance.held(), 0);
+    assert_eq!(setup.held_bytes(), 0);
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_repeated_and_a_panicking_one_is_booked() {
+    let setup = setup(&delivery(), |n| match n {
+        0 => Outcome::retry("not yet"),
+        1 => Outcome::Done,
+        _ => panic!("an exporter with a bug"),
+    });
+    setup.destination.start().await.unwrap();
+    setup.permits.add_permits(3);
+    setup.push(2).unwrap();
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 2).await;
+    setup.push(5).unwrap();
+    let balance = balance_when(&ledgers(&setup.cx)[0], |b| b.held() == 0).await;
+    assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
+    // The driver runs on this thread.
+    let (log, _guard) = Log::capture();
+    let (down, back) = ("the destination is down", "the destination is back");
+    let setup = setup(&delivery(), |n| match n {
+        0..2 => Outcome::retry("refused"),
+        _ => Outcome::Done,
+    });
+    setup.destination.start().await.unwrap();
+    setup.push(2).unwrap();
+    setup.permits.add_permits(2);
+    let inner = setup.destination.inner();
+    // No attempt ends meanwhile: the third has no permit.
+    while !inner.standing.is_told() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(setup.asked.load(SeqCst), 3);
+    let troubles = setup.cx.base.shared.health.troubles();
+    assert!(troubles["exporters::script"].contains("refused"), "{troubles:?}");
+    let told = log.lines(down);
+    let [(level, fields)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(level, "WARN");
+    let said = ["component", "endpoint", "error"].map(|name| fields[name].as_str().unwrap_or_default());
+    assert_eq!(said, ["exporters::script", "http://peer:4318", "refused"]);
+    assert_eq!(fields["held"], 2, "{fields}");
+    // More comes meanwhile: it is held when the destination is back.
+    setup.push(3).unwrap();
+    setup.permits.add_permits(1);
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 2).await;
+    while inner.standing.is_told() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let told = log.lines(back);
+    let [(level, fields)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (&**level, &fields["endpoint"]),
+        ("INFO", &"http://peer:4318".into())
+    );
+    assert_eq!(fields["held"], 3, "{fields}");
+    setup.permits.add_permits(1);
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 5).await;
+    let lines = [down, back].map(|message| log.lines(message).len());
+    assert_eq!(lines, [1, 1]);
+    assert!(setup.cx.base.shared.health.troubles().is_empty());
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_retry_says_what_is_held_and_not_what_all_attempts_come_to() {
+    let (log, _guard) = Log::capture();
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(3).unwrap();
+    setup.push(4).unwrap();
+    let (inner, start) = (setup.destination.inner(), Instant::now());
+    for second in [0, 1, 2, 11] {
+        let now = start + Duration::from_secs(second);
+        inner.log_retry(now, 3, Duration::from_secs(5), "refused");
+    }
+    let lines = log.lines("sending failed, will retry");
+    let said: Vec<_> = lines
+        .iter()
+        .map(|(level, fields)| (&**level, fields["items"].as_u64(), fields["held"].as_u64()))
+        .collect();
+    assert_eq!(said, [("INFO", Some(3), Some(7)); 2]);
+    setup.permits.add_permits(2);
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_or_drops_as_configured() {
+    let mut config = delivery();
+    config.queue.queue_size = 2.try_into().unwrap();
+    let refusing = setup(&config, |_| Outcome::Done);
+    assert!(refusing.push(1).is_ok() && refusing.push(1).is_ok());
+    let refused = refusing.push(1).unwrap_err();
+    assert!(refused.retry_after.is_some(), "{refused}");
+
+    config.queue.on_full = OnFull::Drop;
+    let dropping = setup(&config, |_| Outcome::Done);
+    (0..3).for_each(|_| dropping.push(1).unwrap());
+    let balance = ledgers(&dropping.cx)[0].balance();
+    assert_eq!(balance.dropped[Reason::QueueFull as usize], 1);
+    assert_eq!(balance.held(), 2);
+}
+
+#[tokio::test]
+async fn a_batch_that_never_fits_is_refused_for_good() {
+    let mut config = delivery();
+    config.queue.max_bytes = tidegate_config::ByteSize(9);
+    let setup = setup(&config, |_| Outcome::Done);
+    let refused = setup.push(1).unwrap_err();
+    assert_eq!((refused.retry_after, refused.is_too_large), (None, true));
+    assert_eq!(setup.held_bytes(), 0);
+}
+
+#[tokio::test]
+async fn an_admission_that_is_not_used_gives_its_room_back() {
+    let mut config = delivery();
+    config.queue.queue_size = 1.try_into().unwrap();
+    let setup = setup(&config, |_| Outcome::Done);
+    let batch = opaque(Signal::Metrics, b"x", 1);
+    let mut flow = Flow::default();
+    setup.destination.admit(&batch, &mut flow).unwrap();
+    assert!(setup.push(1).is_err());
+    drop(flow);
+    assert!(setup.push(1).is_ok());
+}
+
+#[tokio::test]
+async fn a_queue_switched_off_holds_no_more_than_its_consumers() {
+    let mut config = delivery();
+    config.queue.enabled = false;
+    config.queue.num_consumers = 1.try_into().unwrap();
+    let setup = setup(&config, |_| Outcome::Done);
+    assert!(setup.push(1).is_ok());
+    assert!(setup.push(1).is_err());
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_repeated() {
+    let mut config = delivery();
+    config.timeout = Some(Duration::from_millis(20));
+    let setup = setup(&config, |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(1).unwrap();
+    while setup.asked.load(SeqCst) < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    setup.permits.add_permits(10);
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 1).await;
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+/// Notes how many items each attempt has; the first is never answered.
+struct Stuck(Arc<Mutex<Vec<usize>>>);
+
+#[async_trait]
+impl Attempt for Stuck {
+    async fn send(&self, export: ExportRequest) -> Outcome {
+        let attempts = {
+            let mut seen = self.0.lock();
+            seen.push(export.items());
+            seen.len()
+        };
+        match attempts {
+            1 => std::future::pending().await,
+            _ => Outcome::Done,
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_waits_behind_an_attempt_that_takes_too_long_does_not_all_go_together() {
+    let mut config = delivery();
+    config.timeout = Some(Duration::from_millis(20));
+    config.queue.num_consumers = std::num::NonZeroUsize::MIN;
+    config.together = Some(Together {
+        items: 1_000,
+        bytes: 1 << 20,
+    });
+    let (cx, seen) = (
+        exporter_context("exporters::stuck"),
+        Arc::<Mutex<Vec<usize>>>::default(),
+    );
+    let ledger = ledgers(&cx)[0].clone();
+    let destination = Destination::new(cx, &config, Stuck(seen.clone()));
+    destination.start().await.unwrap();
+    for _ in 0..10 {
+        destination
+            .push(opaque(Signal::Metrics, b"0123456789", 10))
+            .unwrap();
+        ledger.enter(10);
+    }
+    balance_when(&ledger, |b| b.left == 100).await;
+    assert_eq!(
+        seen.lock()[..2],
+        [10, 10],
+        "half of what was late is less than one"
+    );
+    destination.stop(Instant::now() + Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_what_can_be_delivered() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    (0..50).for_each(|_| setup.push(2).unwrap());
+    setup.permits.add_permits(50);
+    setup.stop(Duration::from_secs(20)).await;
+    assert_eq!(ledgers(&setup.cx)[0].balance().left, 100);
+}
+
+#[tokio::test]
+async fn a_stop_ends_at_its_deadline_and_books_the_rest() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    (0..50).for_each(|_| setup.push(2).unwrap());
+    let begin = Instant::now();
+    setup.stop(Duration::from_millis(30)).await;
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    let balance = ledgers(&setup.cx)[0].balance();
+    assert_eq!(balance.dropped[Reason::Shutdown as usize], 100);
+    assert_eq!(setup.held_bytes(), 0);
+}
+
+#[tokio::test]
+async fn what_comes_after_the_stop_is_refused_or_booked() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    let batch = opaque(Signal::Metrics, b"x", 4);
+    let mut flow = Flow::default();
+    setup.destination.admit(&batch, &mut flow).unwrap();
+    setup.stop(Duration::from_millis(1)).await;
+    assert!(setup.push(1).is_err());
+    setup.destination.consume(batch, &mut flow);
+    let balance = ledgers(&setup.cx)[0].balance();
+    assert_eq!(balance.dropped[Reason::Shutdown as usize], 4);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_of_an_empty_batch() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    let empty: Batch = opaque(Signal::Traces, b"", 0);
+    setup.destination.push(empty).unwrap();
+    setup.stop(Duration::from_secs(5)).await;
+    assert_eq!(setup.asked.load(SeqCst), 0);
+}
+
+/// Keeps the bytes it is sent; with `hangs` it never answers.
+struct Keep {
+    got: Arc<Mutex<Vec<bytes::Bytes>>>,
+    hangs: bool,
+}
+
+#[async_trait]
+impl Attempt for Keep {
+    async fn send(&self, export: ExportRequest) -> Outcome {
+        let parts = export.encoded().parts;
+        self.got.lock().extend(parts.into_iter().map(|part| part.bytes));
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        Outcome::Done
+    }
+}
+
+#[tokio::test]
+async fn each_destination_has_its_own_queue_and_the_payload_is_shared() {
+    let got: [Arc<Mutex<Vec<bytes::Bytes>>>; 2] = Default::default();
+    let mut delivery = delivery();
+    delivery.queue.num_consumers = 1.try_into().unwrap();
+    let destinations = [("exporters::hangs", true), ("exporters::serves", false)].map(|(name, hangs)| {
+        let got = got[usize::from(!hangs)].clone();
+        Arc::new(Destination::new(
+            exporter_context(name),
+            &delivery,
+            Keep { got, hangs },
+        ))
+    });
+    let targets = destinations.iter().map(|one| one.clone() as Arc<dyn Consumer>);
+    let both = FanOut::to(None, targets.collect());
+    for destination in &destinations {
+        destination.start().await.unwrap();
+    }
+    for n in 0..100u8 {
+        let payload = Encoded::one(Signal::Metrics, vec![n; 10].into(), 1);
+        both.push(Batch::new(payload)).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while got[1].lock().len() < 100 || got[0].lock().is_empty() {
+        assert!(Instant::now() < deadline, "one waits for the other");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (first, same) = (got[0].lock()[0].clone(), got[1].lock()[0].clone());
+    assert_eq!(first.as_ptr(), same.as_ptr());
+    assert_eq!(got[0].lock().len(), 1, "the others wait in its queue");
+    for destination in &destinations {
+        destination.stop(Instant::now()).await;
+    }
+}
+
+/// What a sender waits for that has handed over a batch of 200 KiB.
+fn send_much(setup: &Setup) -> impl Future<Output = ()> + use<> {
+    let batch = opaque(Signal::Metrics, &[7; 200 << 10], 1);
+    let mut flow = Flow::waited_for();
+    setup.destination.admit(&batch, &mut flow).unwrap();
+    ledgers(&setup.cx)[0].enter(1);
+    setup.destination.consume(batch, &mut flow);
+    async { assert!(flow.settled().await.is_ok()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_more_than_a_little_keeps_pace_with_a_destination_that_keeps_up() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    send_much(&setup).await;
+    assert_eq!(begun.elapsed(), Duration::ZERO, "one alone waits for nobody");
+    let second = send_much(&setup);
+    setup.permits.add_permits(2);
+    second.await;
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it was delivered");
+    assert_eq!(ledgers(&setup.cx)[0].balance().left, 2, "before it was answered");
+
+    tokio::join!(send_much(&setup), send_much(&setup), send_much(&setup));
+    let waited = begun.elapsed();
+    assert!(
+        waited > Duration::ZERO && waited < Duration::from_millis(50),
+        "briefly: {waited:?}"
+    );
+    send_much(&setup).await;
+    assert_eq!(begun.elapsed(), waited, "the next one not at all");
+    setup.permits.add_permits(4);
+    setup.stop(Duration::from_secs(5)).await;
+}

@@ -1,0 +1,195 @@
+//! Answers of the server: pages, refusals, downloads, event streams. Whole bodies are compressed on demand.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY,
+};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use serde_json::json;
+use tokio_stream::{Stream, StreamExt};
+
+use super::Takes;
+use super::room::Room;
+use crate::component::account::SenderKey;
+use crate::component::worker::Turns;
+use crate::net::{Coding, compress};
+
+/// A body, complete or a stream.
+pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
+/// The error of a body.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The answer of a path.
+pub type Answer = Response<Body>;
+
+/// Shorter bodies are not compressed, because they fit into one packet. In bytes.
+const MIN_COMPRESSED: u64 = 1400;
+
+/// The limit of concurrent compressions, for all servers together.
+pub static COMPRESSING: Turns = Turns::of(2);
+
+/// Compresses a complete body if it is large enough, outside of the threads that move data.
+pub(super) async fn compressed(
+    answer: Answer,
+    coding: Coding,
+    room: &Arc<Room>,
+    client: Option<SenderKey>,
+) -> Answer {
+    let Some(name) = coding.header() else {
+        return answer;
+    };
+    let length = http_body::Body::size_hint(answer.body()).exact();
+    let is_coded = answer.headers().contains_key(CONTENT_ENCODING);
+    if is_coded || length.is_none_or(|length| length < MIN_COMPRESSED) {
+        return answer;
+    }
+    let (mut head, body) = answer.into_parts();
+    let Ok(plain) = body.collect().await else {
+        return broken_off();
+    };
+    let plain = plain.to_bytes();
+    let kept = plain.clone();
+    let coded = COMPRESSING.in_background(move || compress(coding, &plain)).await;
+    let coded = coded.and_then(Result::ok);
+    let Some(coded) = coded.and_then(|coded| room.hold(coded.into(), client).ok()) else {
+        return Response::from_parts(head, whole(kept));
+    };
+    head.headers.remove(CONTENT_LENGTH);
+    head.headers
+        .insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+    head.headers
+        .append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    Response::from_parts(head, whole(coded))
+}
+
+pub(super) fn broken_off() -> Answer {
+    error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal",
+        "the answer broke off",
+    )
+}
+
+/// A gRPC answer without a message.
+pub fn grpc_error(status: tonic::Status) -> Answer {
+    status.into_http::<Body>()
+}
+
+/// An answer that names the allowed methods of a path.
+pub(super) fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static(takes.allowed()));
+    if status != StatusCode::NO_CONTENT {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    answer
+}
+
+/// An error in the format of Prometheus's API.
+pub fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
+    json(
+        status,
+        &json!({"status": "error", "errorType": kind, "error": why}),
+    )
+}
+
+/// A temporary refusal, which the client may retry soon.
+pub fn busy(why: &str) -> Answer {
+    let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
+    let soon = HeaderValue::from_static("1");
+    answer.headers_mut().insert(RETRY_AFTER, soon);
+    answer
+}
+
+/// A complete body.
+pub(super) fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A complete body with gRPC trailers. The answer to a call has no length in its head.
+pub(super) fn with_trailers(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
+    let Some(trailers) = trailers else {
+        return whole(bytes);
+    };
+    let frames = [Frame::data(bytes), Frame::trailers(trailers)].map(Ok);
+    StreamBody::new(tokio_stream::iter(frames)).boxed_unsync()
+}
+
+pub(super) fn without_body(answer: Answer) -> Answer {
+    let length = http_body::Body::size_hint(answer.body()).lower();
+    let mut answer = answer.map(|_| whole(Bytes::new()));
+    answer.headers_mut().insert(CONTENT_LENGTH, length.into());
+    answer
+}
+
+/// A JSON page.
+pub fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
+    text(status, "application/json", body.to_string())
+}
+
+/// An empty answer, which is no error.
+pub fn empty() -> Answer {
+    let mut answer = Response::new(whole(Bytes::new()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    answer
+}
+
+/// A page of any type.
+pub fn text(status: StatusCode, content_type: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(whole(body.into()));
+    *answer.status_mut() = status;
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+/// A download.
+pub fn bytes(content_type: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(whole(body));
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+/// A stream of server-sent events. Regular comments show that the stream is alive.
+pub fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
+    let frames = next.map(|event| {
+        let text = match event {
+            Event::Named(name, data) => format!("event: {name}\ndata: {data}\n\n"),
+            Event::Alive => ": alive\n\n".to_owned(),
+        };
+        Ok::<_, BodyError>(Frame::data(Bytes::from(text)))
+    });
+    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
+}
+
+/// One event of a stream.
+pub enum Event {
+    /// An event with its name and one line of data.
+    Named(&'static str, String),
+    /// No event: the stream is alive.
+    Alive,
+}
+
+impl Event {
+    /// The approximate size, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Named(_, data) => data.len(),
+            Self::Alive => 0,
+        }
+    }
+}

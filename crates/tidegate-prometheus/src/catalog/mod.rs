@@ -1,0 +1,29 @@
+//! The Prometheus series of tables and composites, for all readers of one gateway.
+//!
+//! Queries read the view (`view`); `render` writes pages. If two series have the same name and labels, one of them
+//! owns these. Pages and queries determine the owner by the same rule (`contests`), from the history of their
+//! resources (`senders`).
+
+#[cfg(test)]
+mod agreement_tests;
+mod contests;
+mod rivals;
+mod senders;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod view;
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use tidegate_engine::Key;
+
+pub use self::contests::{Contests, Life, Standing, Verdict, owner};
+pub use self::rivals::differing;
+pub use self::senders::{Newcomers, Senders, Times};
+pub use self::view::{
+    About, Accepted, Asked, Exposes, Found, HistoryRule, Level, NamedTable, QueryWarnings, SeriesStats, View,
+    max_samples_within, millis,
+};
+
+type KeyMap<V> = HashMap<Key, V, RandomState>;

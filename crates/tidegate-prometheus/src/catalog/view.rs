@@ -1,0 +1,432 @@
+//! The Prometheus view of all series of all tables, with their recent past. Each gateway has one view.
+//!
+//! Series have the names and labels of the `prometheus` exporter that shows their table; other tables use its
+//! defaults. Series are found by metric name and label values, so a query costs only as much as its series. Only
+//! these are read. Every reader first learns the new series of the tables.
+
+mod about;
+mod asked;
+mod entry;
+mod exemplars;
+mod interner;
+mod listed;
+mod names;
+mod ownership;
+mod patient;
+mod reading;
+mod select;
+mod shared;
+mod sources;
+mod state;
+mod styles;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use tidegate_engine::{Attributes, Composite, Table, UnixNanos, clock};
+use tidegate_promql::{
+    History, HistoryLimits, Instant as Answer, Labels, MAX_SAMPLES, Millis, NAME, Options, Patience, Query,
+    Selection,
+};
+
+pub use self::about::About;
+pub use self::asked::{Asked, QueryWarnings};
+pub use self::entry::HistoryRule;
+use self::entry::Look;
+pub use self::exemplars::Accepted;
+pub use self::listed::{Found, SeriesStats};
+pub use self::sources::Level;
+use self::sources::unnamed;
+pub use self::state::NamedTable;
+use self::state::State;
+use super::{Newcomers, Senders};
+use crate::Style;
+use crate::flat::identity;
+use crate::name::Kind;
+use tidegate_pipeline::component::shared::Registry;
+use tidegate_pipeline::component::{Account, Evaluate, Evaluation, Shared};
+use tidegate_pipeline::watch::Watched;
+
+/// Series that the sampler reads before it lets others go first: some ten microseconds.
+const SLICE: usize = 256;
+
+/// The time for which the sampler releases a lock that others wait for.
+const YIELD: Duration = Duration::from_micros(100);
+
+/// The time limit for the query of a composite.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most samples that a query may read under a memory limit in bytes.
+pub fn max_samples_within(memory: usize) -> usize {
+    /// Two queries at a time may have all they want, twice over while they compute, and take half of the memory.
+    const BYTES: usize = 128;
+    (memory / BYTES).clamp(1, MAX_SAMPLES)
+}
+
+/// The history limits before a component asks for a past.
+const NO_PAST: HistoryLimits = HistoryLimits {
+    interval_ms: 1000,
+    span_ms: 0,
+    max_bytes: 0,
+};
+
+/// The tables that one exporter shows.
+pub trait Exposes: Send + Sync {
+    /// The live tables that it shows, in order; its own is not among them.
+    fn live(&self) -> Vec<Arc<Table>>;
+
+    /// The exporter's own table.
+    fn own(&self) -> &Arc<Table>;
+}
+
+/// An exporter whose page queries see.
+struct Exposition {
+    exporter: Arc<str>,
+    style: Arc<Style>,
+    tables: Arc<dyn Exposes>,
+}
+
+/// A view of what the gateway holds.
+pub struct View {
+    tables: Registry<Table>,
+    composites: Registry<Watched>,
+    expositions: Mutex<Vec<Exposition>>,
+    /// The exporter whose names count first.
+    preferred: OnceLock<String>,
+    /// The style of series that no exporter shows.
+    plain: Arc<Style>,
+    /// The rules for the series whose past is kept, if one is kept.
+    past: OnceLock<Vec<HistoryRule>>,
+    senders: Arc<Senders>,
+    /// The account whose limit bounds the samples of composite queries.
+    memory: Arc<Account>,
+    /// The arrivals of tables that `senders` already knows.
+    attended: Mutex<Vec<(Weak<Table>, u64)>>,
+    state: Mutex<State>,
+    /// The number of readers that wait for the state.
+    waiting: AtomicUsize,
+}
+
+/// A time as queries count it.
+pub fn millis(time: UnixNanos) -> Millis {
+    Millis::try_from(time / 1_000_000).unwrap_or(Millis::MAX)
+}
+
+impl Evaluate for View {
+    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Evaluation, String> {
+        let asked = self.ask(now, &self.selections_with_sources(query));
+        let options = Options {
+            patience: Patience::until(Instant::now() + PATIENCE),
+            max_samples: max_samples_within(self.memory.limit()),
+            ..Options::default()
+        };
+        let (answer, _) = query
+            .instant_with(&asked, millis(clock::wall(now)), &options)
+            .map_err(|error| error.to_string())?;
+        let values = match answer {
+            Answer::Scalar(number) => vec![(Labels::default(), number)],
+            Answer::Vector(vector) => {
+                let numbers = vector.iter();
+                let numbers = numbers.map(|(labels, value)| Some((unnamed(labels), value.float()?)));
+                let numbers: Option<_> = numbers.collect();
+                numbers.ok_or("the query gives native histograms, which are not numbers")?
+            }
+            Answer::String(_) | Answer::Matrix(_) => {
+                return Err("the query gives neither a number nor a vector".to_owned());
+            }
+        };
+        let mut evaluation = Evaluation {
+            values,
+            collision: asked.query_warnings().collision(),
+            ..Evaluation::default()
+        };
+        self.say_sources(query, now, &mut evaluation);
+        Ok(evaluation)
+    }
+
+    fn names_of_gauge(&self, name: &str) -> Vec<String> {
+        View::names_of_gauge(self, name)
+    }
+}
+
+impl View {
+    /// The one view of this gateway.
+    pub fn of(shared: &Shared) -> Arc<Self> {
+        let senders = Senders::of(shared);
+        shared.parts.get(|| Self {
+            tables: shared.tables.clone(),
+            composites: shared.composites.clone(),
+            expositions: Mutex::default(),
+            preferred: OnceLock::new(),
+            plain: Arc::default(),
+            past: OnceLock::new(),
+            senders,
+            memory: shared.memory.clone(),
+            attended: Mutex::default(),
+            state: Mutex::new(State::new(NO_PAST)),
+            waiting: AtomicUsize::new(0),
+        })
+    }
+
+    /// Keeps the past of series that `rules` match (no rules: all series), from now on, as [`View::record`]
+    /// samples it. Returns `false` if a past is kept already; it stays unchanged.
+    pub fn keep_past(&self, limits: HistoryLimits, rules: Vec<HistoryRule>) -> bool {
+        let is_first = self.past.set(rules).is_ok();
+        if is_first {
+            self.state().shared.history = History::new(limits);
+        }
+        is_first
+    }
+
+    /// Sets the memory limit of the past, in bytes.
+    pub fn bound_past(&self, max_bytes: usize) {
+        self.state().shared.history.bound(max_bytes);
+    }
+
+    fn has_past(&self) -> bool {
+        self.past.get().is_some()
+    }
+
+    /// Names tables in the style of this exporter. The first exporter that shows a table names it.
+    pub fn expose(&self, exporter: Arc<str>, style: Style, tables: Arc<dyn Exposes>) {
+        let style = Arc::new(style);
+        let exposition = Exposition {
+            exporter,
+            style,
+            tables,
+        };
+        let mut all = self.expositions.lock();
+        all.push(exposition);
+    }
+
+    /// Lets the names of this exporter count before those of others.
+    pub fn prefer(&self, exporter: &str) {
+        let _ = self.preferred.set(exporter.to_owned());
+    }
+
+    /// All tables, each once, with the style that names their series.
+    pub fn named_tables(&self) -> Vec<NamedTable> {
+        let expositions = self.expositions.lock();
+        let mut in_order: Vec<&Exposition> = expositions.iter().collect();
+        // Stable: the others keep their order.
+        in_order.sort_by_key(|one| self.preferred.get().is_none_or(|name| **name != *one.exporter));
+        let mut all: Vec<NamedTable> = Vec::new();
+        let mut copied = Vec::new();
+        for exposition in in_order {
+            let own = exposition.tables.own();
+            for table in exposition.tables.live() {
+                show(&mut all, table, &exposition.style, Vec::new());
+            }
+            show(&mut all, own.clone(), &exposition.style, copied.clone());
+            copied.push(Arc::downgrade(own));
+        }
+        drop(expositions);
+        for table in self.tables.list() {
+            show(&mut all, table, &self.plain, Vec::new());
+        }
+        all
+    }
+
+    /// All tables, each once.
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        self.named_tables().into_iter().map(|named| named.table).collect()
+    }
+
+    /// The names of a gauge in all exporters.
+    pub fn names_of_gauge(&self, name: &str) -> Vec<String> {
+        let styles = self.styles().into_iter();
+        let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
+        names.collect()
+    }
+
+    /// The declared composites, with what queries call their gauges.
+    pub fn names_of_composites(&self) -> Vec<(Arc<Watched>, String)> {
+        let composites = self.composites.list();
+        if composites.is_empty() {
+            return Vec::new();
+        }
+        let of_table = |named: NamedTable| {
+            let attached = named.table.attached().into_iter();
+            attached.map(move |composite| (composite, named.style.clone()))
+        };
+        let styled: Vec<(Arc<Composite>, Arc<Style>)> =
+            self.named_tables().into_iter().flat_map(of_table).collect();
+        let named = composites.into_iter().filter_map(|watched| {
+            let mut styled = styled.iter();
+            let style = styled.find(|(composite, _)| Arc::ptr_eq(composite, watched.composite()));
+            let style = style.map_or(&self.plain, |(_, style)| style);
+            let name = style
+                .naming
+                .metric(&watched.declaration().name, "", Kind::Gauge)?;
+            Some((watched, name))
+        });
+        named.collect()
+    }
+
+    /// The labels of a composite's group in all exporters.
+    pub fn labels_of_group(&self, composite: &Composite, group: &Attributes) -> Vec<Labels> {
+        let series = composite.series(group.clone());
+        let styles = self.styles().into_iter();
+        let labels = styles.filter_map(|style| {
+            let (name, mut pairs) = identity(&series, &style)?;
+            pairs.push((NAME.to_owned(), name));
+            Some(pairs.into_iter().collect())
+        });
+        labels.collect()
+    }
+
+    /// Reads what a query that is asked now needs, and gives what it is to be computed over.
+    pub fn ask(&self, now: UnixNanos, selections: &[Selection]) -> Asked<'_> {
+        // A query without selections waits for no lock.
+        if !selections.is_empty() {
+            self.refresh(now, selections);
+        }
+        self.recall()
+    }
+
+    /// Begins a query of the past, without reading the present.
+    pub fn recall(&self) -> Asked<'_> {
+        Asked::new(self)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.waiting.fetch_add(1, Relaxed);
+        let state = self.state.lock();
+        self.waiting.fetch_sub(1, Relaxed);
+        state
+    }
+
+    fn look(&self, now: UnixNanos, records: bool) -> Look<'_> {
+        Look {
+            style: &self.plain,
+            senders: &self.senders,
+            now,
+            rules: self.past.get().map_or(&[], |rules| rules),
+            time: millis(clock::wall(now)),
+            records,
+        }
+    }
+
+    /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
+    /// a thread that needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
+    pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
+        self.update_sources(now);
+        let look = self.look(now, self.has_past());
+        let arrived = {
+            let mut state = self.state();
+            state.shared.follow(look.time);
+            state.arrived
+        };
+        let pace = self.pace(spread);
+        let mut next = Some((0, 0));
+        while let Some(from) = next {
+            while self.waiting.load(Relaxed) > 0 {
+                if !rest(YIELD) {
+                    return;
+                }
+            }
+            let begun = Instant::now();
+            next = self.state().read_some(from, SLICE, now, look);
+            let pause = pace.saturating_sub(begun.elapsed());
+            if !pause.is_zero() && next.is_some() && !rest(pause) {
+                return;
+            }
+        }
+        let mut state = self.state();
+        state.read = arrived;
+        state.shared.forget_gone(look.time);
+        let history = &state.shared.history;
+        metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
+        metrics::gauge!("tidegate_history_series").set(history.len() as f64);
+        metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
+    }
+
+    /// Updates the sources and their series, without reading values.
+    fn update_sources(&self, now: UnixNanos) {
+        let tables = self.named_tables();
+        self.state().update_sources(&tables, self.look(now, false));
+        self.senders.tick(now);
+    }
+
+    /// Records the reports of resources without reading values. Call it about once a second if nothing is
+    /// recorded.
+    pub fn attend(&self, now: UnixNanos) {
+        let mut attended = self.attended.lock();
+        attended.retain(|(table, _)| table.strong_count() > 0);
+        for NamedTable { table, .. } in self.named_tables() {
+            let is_it = |(known, _): &(Weak<Table>, u64)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&table));
+            let at = attended.iter().position(is_it).unwrap_or_else(|| {
+                attended.push((Arc::downgrade(&table), 0));
+                attended.len() - 1
+            });
+            let Some((_, seen)) = attended.get_mut(at) else {
+                continue;
+            };
+            let mut newcomers = Newcomers::default();
+            *seen = table.arrivals(*seen, &mut |place, series| {
+                newcomers.note(&series.resource, place)
+            });
+            self.senders.record_all(&table, newcomers, now);
+        }
+        self.senders.tick(now);
+    }
+
+    /// The time for a slice with its pause, so that all slices take `spread`.
+    fn pace(&self, spread: Duration) -> Duration {
+        let slices = self.state().len().div_ceil(SLICE);
+        match u32::try_from(slices) {
+            Ok(slices) if slices > 1 => spread / slices,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Reads the current state of the series in `selections`. A selection without a name reads all series in
+    /// slices.
+    pub fn refresh(&self, now: UnixNanos, selections: &[Selection]) {
+        if self.begin_refresh(now, selections) {
+            // Patience without an end.
+            let _ = self.refresh_all(now, &Patience::default());
+        }
+    }
+
+    /// Reads what is asked for by name; whether all series are to be read instead.
+    fn begin_refresh(&self, now: UnixNanos, selections: &[Selection]) -> bool {
+        let look = self.look(now, false);
+        let tables = self.named_tables();
+        let mut state = self.state();
+        state.update_sources(&tables, look);
+        self.senders.tick(now);
+        let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
+        // The sampler has just read all other series. Without a sampler, nothing has.
+        let needs_all = |names: &[&str]| {
+            (!self.has_past() || state.read != state.arrived) && state.asks_for_targets(names)
+        };
+        let is_all = names.is_none_or(|names| needs_all(&names));
+        if !is_all {
+            state.read_asked(selections, now, look);
+        }
+        is_all
+    }
+
+    /// Series of tables that it knows.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn series_count(&self) -> usize {
+        self.state().entries().count()
+    }
+}
+
+/// Adds a table that is not there yet.
+fn show(all: &mut Vec<NamedTable>, table: Arc<Table>, style: &Arc<Style>, copied: Vec<Weak<Table>>) {
+    if !all.iter().any(|named| Arc::ptr_eq(&named.table, &table)) {
+        all.push(NamedTable {
+            table,
+            style: style.clone(),
+            copied,
+        });
+    }
+}

@@ -1,0 +1,247 @@
+//! A query in progress over the view, and the warnings for its readers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::Weak;
+
+use parking_lot::Mutex;
+use tidegate_engine::{Metric, UnixNanos};
+use tidegate_promql::{NAME, Selection};
+
+use super::super::differing;
+use super::entry::{Entry, Key};
+use super::listed::holds;
+use super::state::State;
+use super::{NamedTable, View};
+use crate::Style;
+use crate::flat::SUFFIXES;
+use crate::render::kind::kinds;
+use tidegate_config::nearest;
+use tidegate_pipeline::watch::Watched;
+
+/// Metrics that one answer names in a kind of warning; the rest is counted.
+const NAMED: usize = 10;
+
+/// Samples for one query. It notes what the query has met.
+pub struct Asked<'a> {
+    pub(super) view: &'a View,
+    warnings: Mutex<QueryWarnings>,
+}
+
+/// The warnings that come with an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryWarnings {
+    /// By metric: the living series that others of the same name and labels hide, and in what the first of them differs.
+    hidden: BTreeMap<String, (BTreeSet<Key>, String)>,
+    /// Metrics that are known nowhere, and what was probably meant.
+    unknown: BTreeMap<String, Option<Meant>>,
+}
+
+/// The probable meaning of an unknown name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Meant {
+    /// Another exporter has this name for a metric that queries call so.
+    Called(String),
+    /// The nearest name that is known.
+    Near(String),
+}
+
+impl QueryWarnings {
+    /// The series missing in the answer because living series collide; `None`: none.
+    pub fn collision(&self) -> Option<String> {
+        let hidden: Vec<String> = self.hidden().collect();
+        (!hidden.is_empty()).then(|| hidden.join("; "))
+    }
+
+    /// The metrics that are known nowhere.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        self.unknown.keys().map(String::as_str)
+    }
+
+    /// Takes back that a metric is not known.
+    pub fn forget_unknown(&mut self, name: &str) {
+        self.unknown.remove(name);
+    }
+
+    fn hidden(&self) -> impl Iterator<Item = String> {
+        self.hidden.iter().take(NAMED).map(|(name, (series, differ))| {
+            let series = series.len();
+            let (are, they) = match series {
+                1 => ("1 series is", "it differs"),
+                _ => ("", "they differ"),
+            };
+            let mut text = match series {
+                1 => format!("metric \"{name}\": {are} left out: another living series has the same name and labels"),
+                _ => format!("metric \"{name}\": {series} series are left out: other living series have the same names and labels"),
+            };
+            if !differ.is_empty() {
+                let _ = write!(text, "; {they} in {differ}: make one of these a label");
+            }
+            text
+        })
+    }
+
+    /// All warnings as text.
+    pub fn warnings(&self) -> Vec<String> {
+        let unknown = self.unknown.iter().take(NAMED).map(|(name, near)| {
+            let mut text =
+                format!("metric \"{name}\" is not known: no series of this name is here or was here lately");
+            match near {
+                Some(Meant::Called(name)) => {
+                    let _ = write!(text, "; queries call it \"{name}\"");
+                }
+                Some(Meant::Near(name)) => {
+                    let _ = write!(text, "; did you mean \"{name}\"?");
+                }
+                None => {}
+            }
+            text
+        });
+        let more = [&self.hidden.len(), &self.unknown.len()]
+            .into_iter()
+            .map(|all| all.saturating_sub(NAMED))
+            .sum::<usize>();
+        let more = (more > 0).then(|| format!("and {more} more metrics"));
+        self.hidden().chain(unknown).chain(more).collect()
+    }
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(view: &'a View) -> Self {
+        Self {
+            view,
+            warnings: Mutex::default(),
+        }
+    }
+
+    /// The warnings of the query so far.
+    pub fn query_warnings(&self) -> QueryWarnings {
+        self.warnings.lock().clone()
+    }
+
+    pub(super) fn note(&self, state: &State, selection: &Selection) {
+        let unknown = selection.name().filter(|name| !self.view.is_known(state, name));
+        let mut notes = self.warnings.lock();
+        if let Some(name) = unknown {
+            let meant = self.view.meant(state, name);
+            notes.unknown.insert(name.to_owned(), meant);
+        }
+        for key in state.contested(selection) {
+            let Some(entry) = state.entry(key) else { continue };
+            let mut accepted = entry
+                .numbers
+                .iter()
+                .filter(|number| selection.accepts(&number.labels));
+            let Some(first) = accepted.next() else { continue };
+            let owner = state.shared.blocker(entry, key);
+            let owner = owner.and_then(|owner| state.entry(owner));
+            let known = notes
+                .hidden
+                .entry(first.labels.get(NAME).to_owned())
+                .or_insert_with(|| {
+                    let differ = owner.map(|owner| differing(&owner.series, &entry.series));
+                    (BTreeSet::new(), differ.unwrap_or_default())
+                });
+            known.0.insert(key);
+        }
+    }
+}
+
+impl View {
+    /// The warnings for an answer to these selections.
+    pub fn query_warnings(&self, now: UnixNanos, selections: &[Selection]) -> QueryWarnings {
+        self.refresh(now, selections);
+        let asked = self.recall();
+        let state = self.state();
+        selections
+            .iter()
+            .for_each(|selection| asked.note(&state, selection));
+        drop(state);
+        asked.query_warnings()
+    }
+
+    /// Whether a metric of this name is here, was here, or is that of a declared composite.
+    fn is_known(&self, state: &State, name: &str) -> bool {
+        let mut ended = Vec::new();
+        for entry in state.named(name).filter(|entry| entry.may_be(name)) {
+            if entry.numbers.is_empty() {
+                ended.push(entry)
+            } else {
+                return true;
+            }
+        }
+        let tables = self.named_tables();
+        state.shared.gone.contains_key(name)
+            || ended.into_iter().any(|entry| !is_copy(entry, &tables))
+            || self.names_of_composites().iter().any(|(_, known)| known == name)
+    }
+
+    /// The probable meaning of an unknown name.
+    fn meant(&self, state: &State, name: &str) -> Option<Meant> {
+        if let Some(called) = self.called(state, name) {
+            return Some(Meant::Called(called));
+        }
+        let near = nearest(name, state.metrics())?;
+        let is_part = |part: &&&str| self.is_known(state, &format!("{near}{part}"));
+        // A classic histogram has series only for its parts.
+        match SUFFIXES.iter().find(is_part) {
+            Some(part) => Some(Meant::Near(format!("{near}{part}"))),
+            None => self.called(state, near).map(Meant::Near),
+        }
+    }
+
+    /// The query name of the metric that an exporter shows under this name.
+    fn called(&self, state: &State, asked: &str) -> Option<String> {
+        let (styles, tables) = (self.styles(), self.named_tables());
+        let is_asked = |metric: &Metric, stem: &str| {
+            let mut names = styles.iter().map(|style| name_of(metric, style));
+            names.any(|name| name.as_deref() == Some(stem))
+        };
+        let of_series = state.metrics().find_map(|known| {
+            let mut entries = state.named(known);
+            let entry = entries.find(|entry| entry.name.as_deref() == Some(known))?;
+            let mut suffixes = SUFFIXES.iter().filter(|suffix| {
+                let stem = asked.strip_suffix(**suffix).filter(|stem| *stem != known);
+                stem.is_some_and(|stem| is_asked(&entry.series.metric, stem))
+            });
+            let name = format!("{known}{}", suffixes.next()?);
+            (entry.may_be(&name) && !is_copy(entry, &tables)).then_some(name)
+        });
+        // A composite that says nothing now has no series.
+        of_series.or_else(|| {
+            let mut composites = self.names_of_composites().into_iter();
+            let is_it = |composite: &Watched| {
+                let names = self.names_of_gauge(&composite.declaration().name);
+                names.iter().any(|name| name == asked)
+            };
+            let found = composites.find(|(composite, name)| name != asked && is_it(composite));
+            found.map(|(_, name)| name)
+        })
+    }
+
+    /// The names of the metrics that it knows.
+    pub fn metrics(&self) -> BTreeSet<String> {
+        self.state().metrics().map(str::to_owned).collect()
+    }
+}
+
+/// Whether a series without numbers is one that counts in the table of another exporter.
+fn is_copy(entry: &Entry, tables: &[NamedTable]) -> bool {
+    let Some(place) = entry.place.filter(|_| entry.numbers.is_empty()) else {
+        return false;
+    };
+    let series = &entry.series;
+    let mut holders = tables.iter().filter(|named| {
+        let name = name_of(&series.metric, &named.style);
+        name.as_deref() == entry.name.as_deref() && holds(&named.table, place, series)
+    });
+    holders.any(|named| {
+        let mut others = named.copied.iter().filter_map(Weak::upgrade);
+        others.any(|other| other.has(series))
+    })
+}
+
+fn name_of(metric: &Metric, style: &Style) -> Option<String> {
+    let (kind, _) = kinds(metric.data).ok()?;
+    style.naming.of(metric, kind)
+}

@@ -1,0 +1,165 @@
+//! The sources of the series that a query selects.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use tidegate_engine::{Data, Key, Resource, UnixNanos};
+use tidegate_promql::{Labels, NAME, Query, Selection};
+
+use super::View;
+use super::entry::{Entry, Look, Number};
+use super::state::State;
+use crate::labels::{instance, job};
+use tidegate_pipeline::component::{Evaluation, SelectedSource};
+
+/// The gauge that a scrape says its success by: 0 after a failed one.
+const UP: &str = "up";
+
+/// The gauges of one name that a selector accepts, as a whole. A composite's are not among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// The query name of the metric.
+    pub name: String,
+    /// The number of its sources.
+    pub expected: usize,
+    /// The number of sources that report in time.
+    pub reporting: usize,
+}
+
+impl View {
+    /// The levels that a query selects, and how many of their sources are in time.
+    pub fn levels(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
+        let look = self.look(now, false);
+        let state = self.state();
+        let selections = query.selections();
+        let levels = selections
+            .iter()
+            .flat_map(|selection| state.levels(selection, look));
+        levels.collect()
+    }
+
+    /// Says of an evaluation who reports what the query selects.
+    pub(super) fn say_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
+        let ups = self.names_of_gauge(UP);
+        let look = self.look(now, false);
+        let state = self.state();
+        let selections = query.selections();
+        let live = selections.iter().flat_map(|selection| state.live(selection));
+        evaluation.sources = sources(live, look);
+        evaluation.failed = state.failed(&ups);
+    }
+
+    /// The selections of a query, with selections for the state of their sources.
+    pub(super) fn selections_with_sources(&self, query: &Query) -> Vec<Selection> {
+        let ups = self.names_of_gauge(UP).into_iter();
+        let ups = ups.filter_map(|name| Query::parse(&format!("{{{NAME}={name:?}}}")).ok());
+        let ups: Vec<Selection> = ups.flat_map(|up| up.selections()).collect();
+        query.selections().into_iter().chain(ups).collect()
+    }
+}
+
+impl State {
+    /// The levels that a selection accepts.
+    fn levels(&self, selection: &Selection, look: Look<'_>) -> Vec<Level> {
+        let mut by_name: BTreeMap<&str, Vec<(&Entry, &Number)>> = BTreeMap::new();
+        let levels = self.live(selection).filter(|(entry, _)| entry.is_level());
+        levels.for_each(|(entry, number)| {
+            let of_name = by_name.entry(number.labels.get(NAME)).or_default();
+            of_name.push((entry, number));
+        });
+        let levels = by_name.into_iter().map(|(name, live)| {
+            let sources = sources(live.into_iter(), look);
+            let is_due = |source: &&SelectedSource| look.now.saturating_sub(source.seen) <= source.lease;
+            Level {
+                name: name.to_owned(),
+                expected: sources.len(),
+                reporting: sources.iter().filter(is_due).count(),
+            }
+        });
+        levels.filter(|level| level.expected > 0).collect()
+    }
+
+    /// The targets whose last scrape failed. `ups`: how their gauge is called.
+    fn failed(&self, ups: &[String]) -> HashSet<Key> {
+        let names: HashSet<&String> = ups.iter().collect();
+        let entries = names.into_iter().flat_map(|name| self.named(name));
+        let failed = entries.filter(|entry| &*entry.series.metric.name == UP);
+        let failed = failed.flat_map(|entry| entry.numbers.iter().map(move |number| (entry, number)));
+        failed
+            .filter(|(_, number)| number.now.1.float() == Some(0.0))
+            .map(|(entry, number)| key(&number.labels, &entry.series.resource))
+            .collect()
+    }
+}
+
+/// The sources of these series.
+fn sources<'a>(live: impl Iterator<Item = (&'a Entry, &'a Number)>, look: Look<'_>) -> Vec<SelectedSource> {
+    let mut senders: HashMap<*const Resource, Sender> = HashMap::new();
+    let mut sources: HashMap<Key, SelectedSource> = HashMap::new();
+    for (entry, number) in live.filter(|(entry, _)| entry.has_source()) {
+        let resource = &entry.series.resource;
+        let sender = senders
+            .entry(Arc::as_ptr(resource))
+            .or_insert_with(|| Sender::of(resource, look));
+        let key = key(&number.labels, resource);
+        let known = sources.entry(key).or_insert(SelectedSource {
+            key,
+            seen: 0,
+            lease: sender.lease,
+        });
+        known.seen = known.seen.max(entry.times.seen).max(sender.seen);
+    }
+    sources.into_values().collect()
+}
+
+/// The state of a resource.
+struct Sender {
+    /// The last report; 0: a rule makes it, and only its series show its state.
+    seen: UnixNanos,
+    lease: u64,
+}
+
+impl Sender {
+    fn of(resource: &Resource, look: Look<'_>) -> Self {
+        let (seen, lease) = look.senders.heard(resource);
+        let is_somebody = job(resource).is_some() || !instance(resource).is_empty();
+        Self {
+            seen: if is_somebody { seen } else { 0 },
+            lease,
+        }
+    }
+}
+
+impl Entry {
+    /// Whether it has a source. Composites are made here.
+    fn has_source(&self) -> bool {
+        self.place.is_some() || !self.series.resource.attributes.is_empty()
+    }
+
+    /// Whether it says how much there is at a time.
+    fn is_level(&self) -> bool {
+        matches!(
+            self.series.metric.data,
+            Data::Gauge | Data::Sum { monotonic: false, .. }
+        )
+    }
+}
+
+/// The key of a source: its job and instance, which rules keep, or else its resource.
+fn key(labels: &Labels, resource: &Resource) -> Key {
+    let (job, instance) = (labels.get("job"), labels.get("instance"));
+    match (job, instance) {
+        ("", "") => Key::of_value(resource),
+        target => Key::of_value(&target),
+    }
+}
+
+/// The labels without the name.
+pub(super) fn unnamed(labels: &Labels) -> Labels {
+    let rest = labels.iter().filter(|(name, _)| ***name != *NAME);
+    rest.map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! The known series by metric name, with their current state.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use tidegate_engine::{Composite, Series, Table, UnixNanos};
+use tidegate_promql::{HistoryLimits, Millis, Selection};
+
+use super::super::Newcomers;
+use super::entry::{Entry, Key, Look};
+use super::names::{Names, Pairs, hash};
+use super::shared::SharedState;
+use super::targets::Targets;
+use crate::Style;
+use crate::flat::{SUFFIXES, identity};
+use crate::name::Kind;
+
+/// All series of the tables so far.
+pub(super) struct State {
+    /// Tables and composites; a place that is free is given to the next one.
+    pub(super) sources: Vec<Option<Source>>,
+    pub(super) names: Names,
+    pub(super) shared: SharedState,
+    /// The time of the last look.
+    now: UnixNanos,
+    /// The number of arrivals.
+    pub(super) arrived: u64,
+    /// The number of arrivals at the last read of all series.
+    pub(super) read: u64,
+}
+
+pub(super) struct Source {
+    pub(super) of: Of,
+    /// The style of its names.
+    pub(super) style: Arc<Style>,
+    /// Tables that hold copies of some of its series, which count there.
+    pub(super) copied: Vec<Weak<Table>>,
+    /// By the number of the place.
+    pub(super) entries: Vec<Option<Entry>>,
+}
+
+pub(super) enum Of {
+    Table {
+        table: Weak<Table>,
+        /// The arrivals that are known.
+        arrivals: u64,
+    },
+    Composite {
+        composite: Weak<Composite>,
+        /// The name of its metric; `None`: it can't be expressed.
+        name: Option<String>,
+        /// Entries by the address of the series, which they hold.
+        places: HashMap<usize, u32>,
+    },
+    /// `target_info` of every resource that shows something.
+    Targets(Targets),
+}
+
+/// A table with the style that names its series in queries.
+#[derive(Clone)]
+pub struct NamedTable {
+    /// The table.
+    pub table: Arc<Table>,
+    /// The style of its names.
+    pub style: Arc<Style>,
+    /// Tables that hold copies of some of its series, which count there.
+    pub(super) copied: Vec<Weak<Table>>,
+}
+
+impl State {
+    pub(super) fn new(limits: HistoryLimits) -> Self {
+        Self {
+            sources: Vec::new(),
+            names: Names::default(),
+            shared: SharedState::new(limits),
+            now: 0,
+            arrived: 0,
+            read: 0,
+        }
+    }
+
+    /// Places of series, taken or not.
+    pub(super) fn len(&self) -> usize {
+        let sources = self.sources.iter().flatten();
+        sources.map(|source| source.entries.len()).sum()
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        let sources = self.sources.iter().flatten();
+        sources.flat_map(|source| source.entries.iter().flatten())
+    }
+
+    /// The series that may have numbers of this name.
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &Entry> {
+        let keys = stems(name).flat_map(|stem| self.names.keys(stem));
+        keys.filter_map(|key| self.entry(key))
+    }
+
+    /// The series that may have numbers of this name which a selection accepts.
+    pub(super) fn asked<'a>(&'a self, name: &str, selection: &Selection) -> impl Iterator<Item = &'a Entry> {
+        let keys = self.keys(name, selection);
+        keys.filter_map(|key| self.entry(key))
+    }
+
+    /// In order, name by name.
+    pub(super) fn keys(&self, name: &str, selection: &Selection) -> impl Iterator<Item = Key> {
+        stems(name).flat_map(|stem| self.names.asked(stem, &selection.matchers))
+    }
+
+    /// Makes what a selection asks for quick to find.
+    pub(super) fn prepare(&mut self, selection: &Selection) {
+        for stem in selection.name().into_iter().flat_map(stems) {
+            while let Some(label) = self.names.missing(stem, selection, self.now) {
+                let value = |key: Key| {
+                    let source = self.sources.get(key.0 as usize)?.as_ref()?;
+                    let entry = source.entries.get(key.1 as usize)?.as_ref()?;
+                    Some((hash(&entry.value(label, &source.style)), key))
+                };
+                let values: Vec<_> = self.names.keys(stem).filter_map(value).collect();
+                self.names.index(stem, label, values, self.now);
+            }
+        }
+    }
+
+    /// The series with this key.
+    pub(super) fn entry(&self, key: Key) -> Option<&Entry> {
+        let source = self.sources.get(key.0 as usize)?.as_ref()?;
+        source.entries.get(key.1 as usize)?.as_ref()
+    }
+
+    /// The names of all metrics.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = &str> {
+        self.names.all()
+    }
+
+    /// Updates the sources to these tables and their composites, and registers the series that have come.
+    pub(super) fn update_sources(&mut self, tables: &[NamedTable], look: Look<'_>) {
+        self.now = look.now;
+        self.names.forget_unused(look.now);
+        self.shared.contests.begin_look();
+        let composites = |named: &NamedTable| {
+            let style = named.style.clone();
+            let attached = named.table.attached().into_iter();
+            attached.map(move |composite| (composite, style.clone()))
+        };
+        let composites: Vec<_> = tables.iter().flat_map(composites).collect();
+        for number in 0..self.sources.len() {
+            let is_there = |source: &Source| {
+                let has_style = |style: &Arc<Style>| Arc::ptr_eq(style, &source.style);
+                match &source.of {
+                    Of::Table { table, .. } => {
+                        let mut tables = tables.iter();
+                        tables.any(|other| is(table, &other.table) && has_style(&other.style))
+                    }
+                    Of::Composite { composite, .. } => {
+                        let mut composites = composites.iter();
+                        composites.any(|(other, style)| is(composite, other) && has_style(style))
+                    }
+                    Of::Targets(_) => true,
+                }
+            };
+            if let Some(gone) = self.sources[number].take_if(|source| !is_there(source)) {
+                for (at, entry) in (0u32..).zip(gone.entries) {
+                    entry
+                        .into_iter()
+                        .for_each(|entry| self.let_go(entry, (number as u32, at), look.time));
+                }
+            }
+        }
+        for NamedTable { table, style, copied } in tables {
+            let is_known = |of: &Of| matches!(of, Of::Table { table: known, .. } if is(known, table));
+            let (table, arrivals) = (Arc::downgrade(table), 0);
+            self.add_source(is_known, style, copied, || Of::Table { table, arrivals });
+        }
+        for (composite, style) in &composites {
+            let is_known =
+                |of: &Of| matches!(of, Of::Composite { composite: known, .. } if is(known, composite));
+            self.add_source(is_known, style, &[], || Of::Composite {
+                composite: Arc::downgrade(composite),
+                name: style
+                    .naming
+                    .metric(&composite.declaration().name, "", Kind::Gauge),
+                places: HashMap::new(),
+            });
+        }
+        if let Some(first) = tables.first() {
+            let is_known = |of: &Of| matches!(of, Of::Targets(_));
+            self.add_source(is_known, &first.style, &[], || Of::Targets(Targets::default()));
+        }
+        (0..self.sources.len()).for_each(|number| self.register_arrivals(number, look));
+    }
+
+    fn add_source(
+        &mut self,
+        is_known: impl Fn(&Of) -> bool,
+        style: &Arc<Style>,
+        copied: &[Weak<Table>],
+        make: impl FnOnce() -> Of,
+    ) {
+        if let Some(known) = self
+            .sources
+            .iter_mut()
+            .flatten()
+            .find(|source| is_known(&source.of))
+        {
+            if known.copied.len() != copied.len() {
+                known.copied = copied.to_vec();
+            }
+            return;
+        }
+        let source = Some(Source {
+            of: make(),
+            style: style.clone(),
+            copied: copied.to_vec(),
+            entries: Vec::new(),
+        });
+        match self.sources.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = source,
+            None => self.sources.push(source),
+        }
+    }
+
+    fn register_arrivals(&mut self, number: usize, look: Look<'_>) {
+        let mut replaced = Vec::new();
+        let (names, interner) = (&mut self.names, &mut self.shared.interner);
+        let Some(Source {
+            of, style, entries, ..
+        }) = &mut self.sources[number]
+        else {
+            return;
+        };
+        let look = look.of(style);
+        let Of::Table { table, arrivals } = of else { return };
+        let Some(table) = table.upgrade() else { return };
+        let mut newcomers = Newcomers::default();
+        let mut arrived = 0;
+        *arrivals = table.arrivals(*arrivals, &mut |place, series| {
+            let key = (number as u32, place.number());
+            let at = key.1 as usize;
+            if entries.len() <= at {
+                entries.resize_with(at + 1, || None);
+            }
+            if entries[at]
+                .as_ref()
+                .is_some_and(|known| known.place == Some(place))
+            {
+                return;
+            }
+            newcomers.note(&series.resource, place);
+            arrived += 1;
+            let entry = Entry::new(series, Some(place), look, interner);
+            let name = entry.name.clone();
+            // An earlier series had the same key, so its name is removed first.
+            if let Some(old) = entries[at].replace(entry) {
+                forget_name(names, &old, key);
+                replaced.push((old, key));
+            }
+            if let Some(name) = name {
+                names.add(name, key, || labels(series, style));
+            }
+        });
+        look.senders.record_all(&table, newcomers, look.now);
+        self.arrived += arrived;
+        for (mut old, key) in replaced {
+            old.end(key, look.time, &mut self.shared);
+        }
+    }
+
+    fn let_go(&mut self, mut entry: Entry, key: Key, now: Millis) {
+        forget_name(&mut self.names, &entry, key);
+        entry.end(key, now, &mut self.shared);
+    }
+}
+
+fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
+    std::ptr::eq(known.as_ptr(), Arc::as_ptr(other))
+}
+
+pub(super) fn forget_name(names: &mut Names, entry: &Entry, key: Key) {
+    if let Some(name) = &entry.name {
+        names.remove(name, key);
+    }
+}
+
+/// The names of series that may have a number with this name.
+fn stems(name: &str) -> impl Iterator<Item = &str> {
+    SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix))
+}
+
+pub(super) fn labels(series: &Series, style: &Style) -> Pairs {
+    identity(series, style)
+        .map(|(_, pairs)| pairs)
+        .unwrap_or_default()
+}

@@ -1,0 +1,461 @@
+//! The series of a target: the values from the lines of this page, and the points that they become.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidegate_engine::{Data, Exemplar, Point, Series, UnixNanos, Value};
+
+use super::resource::Resources;
+use super::settings::Counts;
+use crate::model::{self, Classic, Quantiles};
+
+/// The role that a line plays in its series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Number,
+    Bucket(u32),
+    Quantile(u32),
+    Sum,
+    Count,
+    Created,
+    Native,
+}
+
+/// The times of a sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    pub(super) time: UnixNanos,
+    pub(super) page: u32,
+    /// The start of counting, in milliseconds.
+    pub(super) created: Option<i64>,
+    /// Whether the series ends when it is not on the page any more.
+    pub(super) is_tracked: bool,
+}
+
+/// The form of a series: lines with one number each, or a native histogram. A name may have both.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape {
+    Lines(Data),
+    Native(Data),
+}
+
+impl Shape {
+    pub(super) fn data(self) -> Data {
+        match self {
+            Self::Lines(data) | Self::Native(data) => data,
+        }
+    }
+
+    /// A byte that identifies the shape.
+    pub(super) fn byte(self) -> u8 {
+        match self {
+            Self::Lines(Data::Gauge) => 0,
+            Self::Lines(Data::Sum { .. }) => 1,
+            Self::Lines(Data::Summary) => 2,
+            Self::Lines(_) => 3,
+            Self::Native(Data::Histogram { .. }) => 4,
+            Self::Native(_) => 5,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Number(f64),
+    Classic(Box<Classic>),
+    Summary(Box<Quantiles>),
+    Native(Option<Value>),
+}
+
+#[derive(Debug)]
+struct Slot {
+    series: Arc<Series>,
+    /// The place of its resource, and which one of those that were there it has.
+    resource: u32,
+    version: u32,
+    state: State,
+    /// The page that wrote to it last.
+    page: u32,
+    /// Whether that page has a sample of it, taken or not.
+    has_sample: bool,
+    /// Whether something is to be emitted, and its times.
+    is_pending: bool,
+    time: UnixNanos,
+    start: UnixNanos,
+    exemplars: Vec<Exemplar>,
+    is_tracked: bool,
+    /// The time of the last point, and whether it had a value.
+    last: UnixNanos,
+    is_alive: bool,
+}
+
+/// The series of a target.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    keys: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    /// The series of this page, in its order.
+    written: Vec<u32>,
+    /// The series of the last valid page.
+    last: Vec<u32>,
+    /// Values that were followed by others of a later time on the same page.
+    earlier: Vec<(u32, Point)>,
+}
+
+impl Slots {
+    /// The number of series.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The approximate memory in bytes; `text` is the size of names and labels on the page.
+    pub(super) fn bytes(&self, text: usize) -> usize {
+        /// The series and its lists.
+        const SERIES: usize = 256;
+        self.keys.len() * (size_of::<Option<Slot>>() + SERIES) + 2 * text
+    }
+
+    /// A page begins.
+    pub(super) fn begin(&mut self) {
+        self.written.clear();
+        self.earlier.clear();
+    }
+
+    /// The place of a series, made when it is new.
+    pub(super) fn of(
+        &mut self,
+        key: &[u8],
+        resource: u32,
+        shape: Shape,
+        make: impl FnOnce() -> Series,
+    ) -> u32 {
+        if let Some(at) = self.keys.get(key) {
+            return *at;
+        }
+        let slot = Slot {
+            series: Arc::new(make()),
+            resource,
+            version: 0,
+            state: match shape {
+                Shape::Lines(Data::Gauge | Data::Sum { .. }) => State::Number(0.0),
+                Shape::Lines(Data::Summary) => State::Summary(Box::default()),
+                Shape::Lines(_) => State::Classic(Box::default()),
+                Shape::Native(_) => State::Native(None),
+            },
+            page: 0,
+            has_sample: false,
+            is_pending: false,
+            time: 0,
+            start: 0,
+            exemplars: Vec::new(),
+            is_tracked: false,
+            last: 0,
+            is_alive: false,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = Some(slot);
+                at
+            }
+            None => {
+                self.slots.push(Some(slot));
+                // A page is far shorter than 4 GiB.
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.keys.insert(key.into(), at);
+        at
+    }
+
+    /// The role of the bucket with this bound, or of the quantile; nothing for one that can't be.
+    pub(super) fn place(&mut self, at: u32, number: f64) -> Option<Role> {
+        let slot = self.slots.get_mut(at as usize)?.as_mut()?;
+        match &mut slot.state {
+            State::Classic(classic) => Some(Role::Bucket(classic.place(number)? as u32)),
+            State::Summary(quantiles) => Some(Role::Quantile(quantiles.place(number)? as u32)),
+            State::Number(_) | State::Native(_) => None,
+        }
+    }
+
+    /// Records a sample; false if it is dropped.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        at: u32,
+        role: Role,
+        value: f64,
+        stamp: Stamp,
+        counts: &mut Counts,
+    ) -> bool {
+        if role == Role::Created {
+            self.created(at, value, stamp.page);
+            return true;
+        }
+        let Some((slot, is_first)) = self.ready(at, stamp, counts) else {
+            return false;
+        };
+        let is_noted = match (&mut slot.state, role) {
+            (State::Number(number), Role::Number) => {
+                let is_new = is_first || number.to_bits() == value.to_bits();
+                if is_first {
+                    *number = value;
+                }
+                is_new
+            }
+            (State::Classic(classic), Role::Bucket(place)) => classic.bucket(place as usize, value),
+            (State::Classic(classic), Role::Sum) => classic.sum(value),
+            (State::Classic(classic), Role::Count) => classic.count(value),
+            (State::Summary(summary), Role::Quantile(place)) => summary.quantile(place as usize, value),
+            (State::Summary(summary), Role::Sum) => summary.sum(value),
+            (State::Summary(summary), Role::Count) => summary.count(value),
+            _ => false,
+        };
+        counts.duplicates += usize::from(!is_noted);
+        is_noted
+    }
+
+    /// Records a native histogram; false if it is dropped.
+    pub(super) fn write_native(&mut self, at: u32, value: Value, stamp: Stamp, counts: &mut Counts) -> bool {
+        let Some((slot, is_first)) = self.ready(at, stamp, counts) else {
+            return false;
+        };
+        if is_first {
+            slot.state = State::Native(Some(value));
+        } else {
+            counts.duplicates += 1;
+        }
+        is_first
+    }
+
+    /// Sets the start of counting, in seconds.
+    fn created(&mut self, at: u32, seconds: f64, page: u32) {
+        self.touch(at, page);
+        let start = model::nanos((seconds * 1000.0) as i64);
+        if let (Some(Some(slot)), Some(start)) = (self.slots.get_mut(at as usize), start) {
+            slot.start = start;
+        }
+    }
+
+    /// A series that this page has not written to yet holds nothing.
+    #[inline]
+    fn touch(&mut self, at: u32, page: u32) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(at as usize)?.as_mut()?;
+        if slot.page != page {
+            slot.page = page;
+            (slot.has_sample, slot.is_pending, slot.start) = (false, false, 0);
+            slot.exemplars.clear();
+            slot.state.clear();
+            self.written.push(at);
+        }
+        Some(slot)
+    }
+
+    /// The series for a sample of this time, and whether it is the first one. `None`: the sample is too late.
+    #[inline]
+    fn ready(&mut self, at: u32, stamp: Stamp, counts: &mut Counts) -> Option<(&mut Slot, bool)> {
+        self.touch(at, stamp.page)?;
+        let slot = self.slots.get_mut(at as usize)?.as_mut()?;
+        slot.has_sample = true;
+        if slot.is_pending && slot.time == stamp.time {
+            return Some((slot, false));
+        }
+        let before = if slot.is_pending { slot.time } else { slot.last };
+        if stamp.time <= before {
+            // A time that is repeated page after page is no news.
+            counts.out_of_order += usize::from(stamp.time < before);
+            return None;
+        }
+        if slot.is_pending {
+            match slot.take() {
+                Some(point) => self.earlier.push((at, point)),
+                None => counts.unusable += 1,
+            }
+        }
+        slot.time = stamp.time;
+        slot.is_pending = true;
+        slot.is_tracked = stamp.is_tracked;
+        if let Some(created) = stamp.created {
+            slot.start = model::nanos(created).unwrap_or(0);
+        }
+        Some((slot, true))
+    }
+
+    pub(super) fn exemplar(&mut self, at: u32, exemplar: Exemplar) {
+        if let Some(Some(slot)) = self.slots.get_mut(at as usize) {
+            slot.exemplars.push(exemplar);
+        }
+    }
+
+    /// Ends what the last sound page had and this one has not.
+    pub(super) fn end_missing(&mut self, page: u32, time: UnixNanos, points: &mut Vec<Point>) {
+        for at in self.last.drain(..) {
+            let slot = self.slots.get_mut(at as usize).and_then(Option::as_mut);
+            if let Some(slot) = slot.filter(|slot| slot.page != page) {
+                slot.end(time, points);
+            }
+        }
+    }
+
+    /// Ends all that the last sound page had.
+    pub(super) fn end_all(&mut self, time: UnixNanos, points: &mut Vec<Point>) {
+        for at in self.last.drain(..) {
+            if let Some(Some(slot)) = self.slots.get_mut(at as usize) {
+                slot.end(time, points);
+            }
+        }
+    }
+
+    /// Appends the points of this page. A series of which there are only parts that make no value ends.
+    pub(super) fn emit(
+        &mut self,
+        resources: &Resources,
+        time: UnixNanos,
+        points: &mut Vec<Point>,
+        counts: &mut Counts,
+    ) {
+        points.reserve(self.written.len() + self.earlier.len());
+        for (at, mut point) in self.earlier.drain(..) {
+            if let Some(Some(slot)) = self.slots.get_mut(at as usize) {
+                slot.settle(resources, time, points);
+                point.series = slot.series.clone();
+                points.push(point);
+            }
+        }
+        for at in &self.written {
+            let slot = self.slots.get_mut(*at as usize).and_then(Option::as_mut);
+            let Some(slot) = slot else { continue };
+            slot.settle(resources, time, points);
+            let point = if std::mem::take(&mut slot.is_pending) {
+                slot.take()
+            } else if slot.has_sample {
+                // A series whose time was repeated is still present.
+                continue;
+            } else {
+                None
+            };
+            match point {
+                Some(point) => {
+                    slot.is_alive = point.value != Value::NoRecordedValue;
+                    slot.last = point.time;
+                    points.push(point);
+                }
+                None => {
+                    counts.unusable += usize::from(slot.has_sample);
+                    slot.end(time, points);
+                }
+            }
+        }
+        std::mem::swap(&mut self.last, &mut self.written);
+    }
+
+    /// The places of the resources that series have, some more than once.
+    pub(super) fn resources(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slots.iter().flatten().map(|slot| slot.resource)
+    }
+
+    /// Whether most parts of a series are of the past.
+    pub(super) fn is_crowded(&self, at: u32) -> bool {
+        let slot = self.slots.get(at as usize).and_then(Option::as_ref);
+        slot.is_some_and(|slot| slot.state.is_crowded())
+    }
+
+    /// Forgets series that no line leads to, unless they have not ended yet.
+    pub(super) fn sweep(&mut self, used: impl Iterator<Item = u32>) {
+        let mut stays = vec![false; self.slots.len()];
+        for at in used.chain(self.last.iter().copied()) {
+            if let Some(stays) = stays.get_mut(at as usize) {
+                *stays = true;
+            }
+        }
+        let (slots, free) = (&mut self.slots, &mut self.free);
+        self.keys.retain(|_, at| {
+            let place = *at as usize;
+            let stays = stays.get(place).copied().unwrap_or(false);
+            if !stays {
+                slots[place] = None;
+                free.push(*at);
+            }
+            stays
+        });
+        for slot in slots.iter_mut().flatten().filter(|slot| slot.state.is_crowded()) {
+            slot.state.reset();
+        }
+    }
+}
+
+impl Slot {
+    /// The point of what was noted.
+    fn take(&mut self) -> Option<Point> {
+        let value = match &mut self.state {
+            State::Number(number) => model::number(*number),
+            State::Classic(classic) => classic.take()?,
+            State::Summary(summary) => summary.take()?,
+            State::Native(value) => value.take()?,
+        };
+        Some(Point {
+            series: self.series.clone(),
+            start: self.start,
+            time: self.time,
+            value,
+            exemplars: std::mem::take(&mut self.exemplars),
+        })
+    }
+
+    /// Gives the series the resource that it has now; what it was under the old one ends.
+    #[inline]
+    fn settle(&mut self, resources: &Resources, time: UnixNanos, points: &mut Vec<Point>) {
+        let (resource, version) = resources.get(self.resource);
+        if self.version == version {
+            return;
+        }
+        self.version = version;
+        self.is_tracked |= self.is_alive;
+        self.end(time, points);
+        self.series = Arc::new(Series {
+            resource: resource.clone(),
+            ..Series::clone(&self.series)
+        });
+    }
+
+    fn end(&mut self, time: UnixNanos, points: &mut Vec<Point>) {
+        if std::mem::take(&mut self.is_alive) && self.is_tracked {
+            self.last = self.last.max(time);
+            points.push(Point {
+                series: self.series.clone(),
+                start: 0,
+                time,
+                value: Value::NoRecordedValue,
+                exemplars: Vec::new(),
+            });
+        }
+    }
+}
+
+impl State {
+    fn clear(&mut self) {
+        match self {
+            Self::Number(_) => {}
+            Self::Classic(classic) => classic.clear(),
+            Self::Summary(summary) => summary.clear(),
+            Self::Native(value) => *value = None,
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        match self {
+            Self::Classic(classic) => classic.is_crowded(),
+            Self::Summary(summary) => summary.is_crowded(),
+            Self::Number(_) | Self::Native(_) => false,
+        }
+    }
+
+    fn reset(&mut self) {
+        match self {
+            Self::Classic(classic) => **classic = Classic::default(),
+            Self::Summary(summary) => **summary = Quantiles::default(),
+            Self::Number(_) | Self::Native(_) => {}
+        }
+    }
+}
