@@ -16,8 +16,7 @@ fn names_in(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Crates that are not part of the gateway: they use its names, or have metrics of their own.
-const OTHERS: [&str; 5] = [
-    "tidegate-bench",
+const OTHERS: [&str; 4] = [
     "tidegate-capi",
     "tidegate-metrics",
     "tidegate-metrics-derive",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Outcome, bench, process, test::workspace};
+use crate::{Outcome, bench, process};
 
 /// Makes the attacks named, or all; what came of them is printed and kept in `target/abuse`.
 pub(crate) fn abuse(arguments: &[String]) -> Outcome {
@@ -12,8 +12,7 @@ pub(crate) fn abuse(arguments: &[String]) -> Outcome {
 
 /// The small form of each attack, against the debug binary.
 pub(crate) fn small() -> Outcome {
-    let build = ["build", "--package", "tidegate", "--package", "tidegate-bench"];
-    process::stream(process::cargo().args(build).current_dir(workspace()))?;
+    bench::build_with("dev")?;
     harness(&process::target().join("debug"), &["--small".to_owned()])
 }
 

@@ -5,6 +5,9 @@ use std::process::Command;
 
 use crate::{Outcome, instructions, process, sdk, test::workspace};
 
+/// The manifest of the harness, which is a workspace of its own.
+pub(crate) const MANIFEST: &str = "bench/Cargo.toml";
+
 /// The group that measures the SDKs, not the gateway: only when it is named.
 const SDK: &str = "sdk";
 
@@ -50,14 +53,23 @@ pub(crate) fn soak(minutes: &[String]) -> Outcome {
 
 /// Builds the gateway and the harness with optimisations; gives the directory of both.
 pub(crate) fn build() -> Result<PathBuf, String> {
-    let build = [
-        "build",
-        "--release",
-        "--package",
-        "tidegate",
-        "--package",
-        "tidegate-bench",
-    ];
-    process::stream(process::cargo().args(build).current_dir(workspace()))?;
+    build_with("release")?;
     Ok(process::target().join("release"))
+}
+
+/// Builds the gateway and the harness with a profile of cargo.
+pub(crate) fn build_with(profile: &str) -> Outcome {
+    let gateway = ["build", "--package", "tidegate", "--profile", profile];
+    process::stream(process::cargo().args(gateway).current_dir(workspace()))?;
+    process::stream(harness_cargo("build").args(["--bin", "tidegate-bench", "--profile", profile]))
+}
+
+/// A command of cargo for the harness. Its workspace builds into our target directory, so that both share built crates.
+pub(crate) fn harness_cargo(command: &str) -> Command {
+    let mut cargo = process::cargo();
+    cargo
+        .args([command, "--manifest-path", MANIFEST, "--target-dir"])
+        .arg(process::target())
+        .current_dir(workspace());
+    cargo
 }

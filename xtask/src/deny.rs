@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, golang::cache, process, test::workspace};
+use crate::{Outcome, bench, golang::cache, process, test::workspace};
 
 /// A program from crates.io, kept in a cache that outlives the checkout: it takes minutes to build.
 struct Tool {
@@ -27,7 +27,7 @@ const CARGO_ABOUT: Tool = Tool {
     install: &["--features", "cli"],
 };
 
-/// Checks what needs no network; with `--advisories` also what is known of vulnerabilities, for which the database of
+/// Checks both workspaces for what needs no network; with `--advisories` also what is known of vulnerabilities, for which the database of
 /// advisories is cloned.
 pub(crate) fn deny(arguments: &[String]) -> Outcome {
     let mut checks = vec!["bans", "licenses", "sources"];
@@ -36,15 +36,23 @@ pub(crate) fn deny(arguments: &[String]) -> Outcome {
         [option] if option == "--advisories" => checks.push("advisories"),
         _ => return Err("usage: cargo xtask deny [--advisories]".into()),
     }
-    let mut deny = Command::new(CARGO_DENY.installed()?);
-    deny.args([
-        "--workspace",
-        "--log-level",
-        "error",
-        "check",
-        "--hide-inclusion-graph",
-    ]);
-    process::stream(deny.args(checks).current_dir(workspace()))
+    let program = CARGO_DENY.installed()?;
+    for manifest in ["Cargo.toml", bench::MANIFEST] {
+        let mut deny = Command::new(&program);
+        deny.arg("--manifest-path")
+            .arg(workspace().join(manifest))
+            .args([
+                "--workspace",
+                "--log-level",
+                "error",
+                "check",
+                "--hide-inclusion-graph",
+            ])
+            .args(&checks)
+            .current_dir(workspace());
+        process::stream(&mut deny)?;
+    }
+    Ok(())
 }
 
 /// Writes the licences of the crates in the binaries to the file named, or to `target/THIRD-PARTY-NOTICES.txt`.

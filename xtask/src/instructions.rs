@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, process, test::workspace, testenv};
+use crate::{Outcome, bench, process, test::workspace, testenv};
 
 const BLESS: &str = "--bless";
 const PROFILE: &str = "instructions";
@@ -47,19 +47,10 @@ pub(crate) fn bench(arguments: &[String]) -> Outcome {
 }
 
 fn build() -> Result<PathBuf, String> {
-    let build = [
-        "build",
-        "--profile",
-        PROFILE,
-        "--package",
-        "tidegate-bench",
-        "--bin",
-        PROGRAM,
-    ];
-    let mut cargo = process::cargo();
+    let mut cargo = bench::harness_cargo("build");
     // It is not built again for every commit.
     cargo.env("TIDEGATE_COMMIT", "instructions");
-    process::stream(cargo.args(build).current_dir(workspace()))?;
+    process::stream(cargo.args(["--profile", PROFILE, "--bin", PROGRAM]))?;
     Ok(process::target().join(PROFILE).join(PROGRAM))
 }
 

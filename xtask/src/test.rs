@@ -1,11 +1,11 @@
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, abuse, deny, instructions, loom, process, python, rules, testenv};
+use crate::{Outcome, abuse, bench, deny, instructions, loom, process, python, rules, testenv};
 use std::path::Path;
 use std::process::Command;
 
-/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python, what the
-/// hottest paths cost in instructions, small attacks, the account under every interleaving of threads, the rules of the
+/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python and of the
+/// harness, what the hottest paths cost in instructions, small attacks, the account under every interleaving of threads, the rules of the
 /// source, and what crates are made of, unless the arguments choose among cargo's.
 ///
 /// Those and examples in the documentation come first, so that the run ends with the closing lines of the
@@ -19,6 +19,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
                 deny::deny(&[]),
                 loom::loom(&[]),
                 python::test(&[]),
+                harness(),
                 instructions::bench(&[]),
                 abuse::small(),
             ];
@@ -33,6 +34,15 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
             .args(arguments),
     );
     others.and(examples).and(tests)
+}
+
+/// The tests of the harness.
+fn harness() -> Outcome {
+    let mut cargo = bench::harness_cargo("test");
+    cargo
+        .arg("--no-fail-fast")
+        .env(testenv::VARIABLE, testenv::directory());
+    process::stream(&mut cargo)
 }
 
 fn cargo_test() -> Command {

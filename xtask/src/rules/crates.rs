@@ -74,6 +74,8 @@ fn members(root: &Path) -> Result<Vec<String>, String> {
             None => members.push(pattern.trim_start_matches('.').to_owned()),
         }
     }
+    // The harness is a workspace of its own.
+    members.push("bench".to_owned());
     members.sort();
     Ok(members)
 }

@@ -7,7 +7,7 @@ use super::{Breach, rust_files};
 
 /// Where names are checked.
 const DIRECTORIES: &[&str] = &[
-    "benches", "crates", "examples", "fuzz", "python", "src", "tests", "xtask",
+    "bench", "benches", "crates", "examples", "fuzz", "python", "src", "tests", "xtask",
 ];
 
 /// Words that this repository made up, and the term of the field. Add a word when its last name is gone.

@@ -132,7 +132,7 @@ fn rounds(asked: &str) -> Result<usize, Error> {
 }
 
 /// Where `--publish` writes.
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
 /// Options and names of groups, in any order.
 fn parse(arguments: &[&str]) -> Result<Selection, Error> {

@@ -77,7 +77,7 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
 }
 
 /// Where `--publish` writes.
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/abuse.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/abuse.md");
 
 /// Writes results to a file, and to the page where a part of it is named.
 fn keep(file: &Path, results: &str, part: Option<&str>) -> Result<(), Error> {
