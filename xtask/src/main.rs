@@ -12,6 +12,7 @@ mod fuzz;
 mod golang;
 mod instructions;
 mod loom;
+mod metadata;
 mod pgo;
 mod process;
 mod python;

@@ -5,12 +5,9 @@
 mod layout;
 mod svg;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde_json::Value;
-
 use self::layout::Layout;
-use crate::{Outcome, process, test::workspace};
+use crate::metadata::{Package, packages};
+use crate::{Outcome, test::workspace};
 
 /// The picture, below the root of the repository.
 const PICTURE: &str = "docs/crates.svg";
@@ -20,7 +17,7 @@ const LINE_LENGTH: usize = 32;
 
 /// The crates of the workspace, in the order of their names.
 ///
-/// Cargo refuses cycles of normal dependencies, so every walk along them ends.
+/// Cargo refuses cycles of dependencies outside tests, so every walk along them ends.
 struct Graph {
     crates: Vec<Crate>,
 }
@@ -45,29 +42,18 @@ pub(crate) fn crates(arguments: &[String]) -> Outcome {
 }
 
 fn picture() -> Result<String, String> {
-    let mut cargo = process::cargo();
-    cargo
-        .args(["metadata", "--no-deps", "--format-version", "1", "--locked"])
-        .current_dir(workspace());
-    let (printed, ended) = process::printed(&mut cargo)?;
-    ended?;
-    let metadata: Value =
-        serde_json::from_str(&printed).map_err(|error| format!("cargo metadata: {error}"))?;
-    let graph = Graph::of(&metadata);
+    let graph = Graph::of(&packages("Cargo.toml")?);
     Ok(svg::svg(&graph, &Layout::of(&graph)))
 }
 
 impl Graph {
-    fn of(metadata: &Value) -> Self {
-        let packages = items(&metadata["packages"]).iter();
-        let packages: BTreeMap<_, _> = packages
-            .map(|package| (text(&package["name"]), package))
-            .collect();
-        let names: Vec<&str> = packages.keys().copied().collect();
-        let crates = packages.iter().map(|(name, package)| Crate {
-            name: (*name).to_owned(),
-            lines: lines(text(&package["description"])),
-            uses: uses(package, &names),
+    /// The packages are in the order of their names.
+    fn of(packages: &[Package]) -> Self {
+        let index = |name: &String| packages.iter().position(|package| package.name == *name);
+        let crates = packages.iter().map(|package| Crate {
+            name: package.name.clone(),
+            lines: lines(&package.description),
+            uses: package.uses.iter().filter_map(index).collect(),
         });
         Self {
             crates: crates.collect(),
@@ -97,16 +83,6 @@ impl Graph {
     }
 }
 
-/// The places in `names` of the normal dependencies of a package. Dependencies of tests are free, so they are left out.
-fn uses(package: &Value, names: &[&str]) -> Vec<usize> {
-    let dependencies = items(&package["dependencies"]).iter();
-    let normal = dependencies.filter(|dependency| dependency["kind"].is_null());
-    let used: BTreeSet<usize> = normal
-        .filter_map(|dependency| names.binary_search(&text(&dependency["name"])).ok())
-        .collect();
-    used.into_iter().collect()
-}
-
 /// The description up to its first comma, colon or semicolon, in lines of a box.
 fn lines(description: &str) -> Vec<String> {
     let part = description.split([',', ':', ';']).next().unwrap_or_default();
@@ -123,14 +99,6 @@ fn lines(description: &str) -> Vec<String> {
     lines
 }
 
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,30 +110,23 @@ mod tests {
         assert!(committed == present, "{PICTURE} is old: run `cargo xtask crates`");
     }
 
-    /// `a` needs `b`, `c` and tokio, and `d` for its tests; `b` needs `c`.
-    fn graph() -> Graph {
-        Graph::of(&serde_json::json!({"packages": [
-            {"name": "b", "description": null, "dependencies": [{"name": "c", "kind": null}]},
-            {"name": "a", "description": "Does A: well", "dependencies": [
-                {"name": "c", "kind": null},
-                {"name": "tokio", "kind": null},
-                {"name": "d", "kind": "dev"},
-                {"name": "b", "kind": null},
-            ]},
-            {"name": "c", "description": "C", "dependencies": []},
-            {"name": "d", "description": "D", "dependencies": []},
-        ]}))
+    fn package(name: &str, uses: &[&str]) -> Package {
+        Package {
+            name: name.to_owned(),
+            description: String::new(),
+            manifest: String::new(),
+            uses: uses.iter().map(|used| (*used).to_owned()).collect(),
+        }
     }
 
-    #[test]
-    fn a_crate_uses_crates_of_the_workspace_outside_tests() {
-        let crates = graph().crates;
-        let found: Vec<_> = crates
-            .iter()
-            .map(|one| (one.name.as_str(), &one.uses[..]))
-            .collect();
-        let expected: [(&str, &[usize]); 4] = [("a", &[1, 2]), ("b", &[2]), ("c", &[]), ("d", &[])];
-        assert_eq!(found, expected);
+    /// `a` needs `b` and `c`; `b` needs `c`.
+    fn graph() -> Graph {
+        Graph::of(&[
+            package("a", &["b", "c"]),
+            package("b", &["c"]),
+            package("c", &[]),
+            package("d", &[]),
+        ])
     }
 
     #[test]

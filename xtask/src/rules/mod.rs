@@ -29,14 +29,14 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Checks the layers of folders and crates, and the names. It reads files and builds nothing.
+/// Checks the layers of folders and crates, and the names. It builds nothing.
 pub(crate) fn rules(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("usage: cargo xtask rules".into());
     }
     let root = workspace();
     let mut breaches = layers::check(root)?;
-    breaches.extend(crates::check(root)?);
+    breaches.extend(crates::check()?);
     breaches.extend(words::check(root)?);
     for breach in &breaches {
         eprintln!("{breach}");
