@@ -25,6 +25,7 @@ mod memory;
 mod negotiation;
 mod nixl;
 mod notices;
+mod older_builds;
 mod otlp;
 mod own_metrics;
 mod owners;
