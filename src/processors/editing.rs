@@ -54,8 +54,6 @@ impl<E: Edit> Editing<E> {
         });
         Points {
             points: edited.collect(),
-            // Edited points differ from the contents of their table.
-            table: None,
         }
     }
 }

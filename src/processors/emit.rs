@@ -1,4 +1,4 @@
-//! Emission of state: processors with a table announce it to readers and push its contents on.
+//! Emission of state: processors with a table push its contents on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,11 +27,6 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    /// Sends an empty batch with the table, so that readers of tables find it.
-    pub(super) fn announce(&self) {
-        self.push(Vec::new());
-    }
-
     /// Hands on the current contents of the table. A refused batch is not lost, because the next snapshot contains
     /// it.
     pub(super) fn emit(&self, now: UnixNanos) {
@@ -42,10 +37,13 @@ impl Emitter {
 
     fn push(&self, points: Vec<Point>) {
         let items = points.len();
-        let batch = Batch::new(Points {
+        let points = Points {
             points: points.into(),
-            table: Some(self.table.clone()),
-        });
+        };
+        let batch = Batch {
+            snapshot_of: Some(self.table.owner().clone()),
+            ..Batch::new(points)
+        };
         let mut flow = Flow::default();
         if self.next.admit(&batch, &mut flow).is_ok() {
             self.ledger.make(items);

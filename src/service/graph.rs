@@ -3,17 +3,18 @@
 //! One instance of a receiver, exporter or connector serves every pipeline that names it. Every pipeline has its
 //! own processor instances.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::plan::{PipelinePlan, Plan, Planned};
+use super::tables::TableReaders;
 use super::writers::{self, SeriesWriter};
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{
     ComponentError, Connector, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
     ExporterContext, Extension, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, ReceiverContext,
-    Shared,
+    Shared, TableHandle,
 };
 use crate::config::{Class, ComponentId, PipelineId};
 
@@ -23,6 +24,27 @@ pub struct Member {
     pub path: Arc<str>,
     /// Starts and stops it.
     pub life: Arc<dyn Lifecycle>,
+    /// Its table, if it has one.
+    pub table: Option<TableHandle>,
+}
+
+impl Member {
+    /// Lists the table of the member, which has started, and lets its readers see it.
+    pub fn publish_table(&self, shared: &Shared) {
+        if let Some(handle) = &self.table {
+            handle.open();
+            if let Some(table) = handle.table() {
+                shared.tables.add(table);
+            }
+        }
+    }
+
+    /// Takes the table of the member, which has stopped, off the list. Exporters that are still running show it.
+    pub fn withdraw_table(&self, shared: &Shared) {
+        if let Some(table) = self.table.as_ref().and_then(TableHandle::table) {
+            shared.tables.remove(&table);
+        }
+    }
 }
 
 /// Connected instances that are not started. Starting order: extensions, exporters, pipelines upstream, receivers.
@@ -93,6 +115,7 @@ struct Builder<'a> {
     shared: Arc<Shared>,
     sinks: HashMap<ComponentId, Sink>,
     entries: HashMap<PipelineId, Arc<dyn Consumer>>,
+    table_readers: TableReaders,
     members: Vec<Member>,
     metrics: GraphMetrics,
     series_writers: Vec<SeriesWriter>,
@@ -106,6 +129,7 @@ impl<'a> Builder<'a> {
             shared,
             sinks: HashMap::new(),
             entries: HashMap::new(),
+            table_readers: TableReaders::default(),
             members: Vec::new(),
             metrics: GraphMetrics::default(),
             series_writers: Vec::new(),
@@ -138,6 +162,7 @@ impl<'a> Builder<'a> {
                 self.members.push(Member {
                     path,
                     life: life(instance.clone()),
+                    table: None,
                 });
                 Some(instance)
             }
@@ -185,6 +210,7 @@ impl<'a> Builder<'a> {
             if let Some(exporter) =
                 self.keep(Class::Exporter, id, path, built, |life: Arc<dyn Exporter>| life)
             {
+                self.table_readers.add(id.clone(), exporter.clone());
                 self.sinks.insert(
                     id.clone(),
                     Sink {
@@ -246,29 +272,46 @@ impl<'a> Builder<'a> {
             })
             .collect();
         let mut next = FanOut::to(stages.last().map(|(_, _, ledger)| ledger.clone()), sinks);
+        let mut readers = self.table_readers.after(self.plan, pipeline);
         let mut is_edited = false;
         for (at, (id, base, ledger)) in stages.iter().enumerate().rev() {
             let Some(processor) = self.processor(pipeline, id, base, ledger, next.clone()) else {
                 continue;
             };
+            self.connect_table(&*processor, &readers);
             self.series_writers.push(SeriesWriter {
                 pipeline: pipeline.id.clone(),
                 id: (*id).clone(),
                 outputs: processor.outputs(),
                 is_edited,
             });
-            is_edited |= processor.edits();
+            let edits = processor.edits();
+            if edits {
+                is_edited = true;
+                readers.clear();
+            }
             let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
             let from = upstream.map(|(_, _, ledger)| ledger.clone());
-            let edge = Edge::new(from, ledger.clone(), processor);
+            let edge = Edge::new(from, ledger.clone(), processor).editing(edits);
             next = Arc::new(if self.shared.wants_details() {
                 edge.timed(Some(duration(pipeline, id)))
             } else {
                 edge
             });
         }
+        self.table_readers.note(pipeline.id.clone(), readers);
         self.entries.insert(pipeline.id.clone(), next.clone());
         next
+    }
+
+    /// Gives the table of `processor`, the newest member, to the exporters that its pushes reach unedited.
+    fn connect_table(&mut self, processor: &dyn Processor, readers: &BTreeSet<ComponentId>) {
+        let Some(table) = processor.table() else { return };
+        let handle = TableHandle::new(table);
+        self.table_readers.attach(&handle, readers);
+        if let Some(member) = self.members.last_mut() {
+            member.table = Some(handle);
+        }
     }
 
     fn processor(

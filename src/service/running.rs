@@ -34,6 +34,9 @@ impl Running {
         for member in graph.members {
             tracing::debug!(component = %member.path, "starting");
             let started = member.life.start().await;
+            if started.is_ok() {
+                member.publish_table(&running.shared);
+            }
             running.members.push(member);
             if let Err(error) = started {
                 running.stop(drain).await;
@@ -58,6 +61,7 @@ impl Running {
             {
                 tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
             }
+            member.withdraw_table(&self.shared);
         }
         self.watching.abort();
     }

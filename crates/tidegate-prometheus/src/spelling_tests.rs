@@ -61,7 +61,6 @@ fn written(points: &[Point]) -> Vec<BTreeMap<String, String>> {
     };
     let batch = Batch::new(Points {
         points: points.into(),
-        table: None,
     });
     let translation = Translator::new(settings).translate(&[batch]);
     assert_eq!(translation.dropped, []);

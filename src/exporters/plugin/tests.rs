@@ -112,7 +112,6 @@ fn points() -> Vec<Point> {
 fn of_points() -> Batch {
     Batch::new(Points {
         points: points().into(),
-        table: None,
     })
 }
 

@@ -1,9 +1,9 @@
 //! `prometheus`: answers scrapes from live tables of earlier processors, or from its own table.
 //!
-//! A stateful processor announces its table with points that name it. From then on a scrape reads that table
-//! itself. So a value is visible as soon as it is absorbed there, and no series is held twice. All other data goes
-//! to the exporter's own table, which keeps the newest state of each series until it expires. Acknowledgement ends
-//! here: absorbed data is lost when the process ends.
+//! The graph builder attaches the tables of earlier processors, unless a processor in between edits. A scrape reads
+//! these tables themselves. So a value is visible as soon as it is absorbed there, and no series is held twice. All
+//! other data goes to the exporter's own table, which keeps the newest state of each series until it expires.
+//! Acknowledgement ends here: absorbed data is lost when the process ends.
 
 pub mod config;
 mod debug;
@@ -13,18 +13,18 @@ mod server;
 mod singleflight;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use crate::batch::wire::{
     self,
     points::{PointVisitor, WirePoint},
 };
-use crate::batch::{Batch, Encoded, Payload, Points, Signal};
+use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::worker::{Pause, Worker, give_way};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Reason, Refused, Stability, collisions, strays, unix_now,
+    Lifecycle, Reason, Refused, Stability, TableHandle, collisions, strays, unix_now,
 };
 use crate::net::auth::AuthGate;
 use crate::net::pages::PageServer;
@@ -61,15 +61,15 @@ const TICK: Duration = Duration::from_secs(1);
 struct Views {
     /// The table of data from no other table.
     own: Arc<Table>,
-    /// The tables of earlier processors. Weak: a table is dropped with its processor.
-    live: Mutex<Vec<Weak<Table>>>,
+    /// The tables of earlier processors.
+    live: Mutex<Vec<TableHandle>>,
 }
 
 impl Exposes for Views {
     fn live(&self) -> Vec<Arc<Table>> {
         let mut live = self.live.lock();
-        live.retain(|table| table.strong_count() > 0);
-        live.iter().filter_map(Weak::upgrade).collect()
+        live.retain(|handle| !handle.is_gone());
+        live.iter().filter_map(TableHandle::table).collect()
     }
 
     fn own(&self) -> &Arc<Table> {
@@ -82,12 +82,15 @@ impl Views {
         self.live().into_iter().chain([self.own.clone()]).collect()
     }
 
-    fn attach(&self, table: &Arc<Table>) {
-        let mut live = self.live.lock();
-        if !live.iter().any(|known| known.as_ptr() == Arc::as_ptr(table)) {
-            tracing::debug!(owner = %table.owner(), "serving its live table");
-            live.push(Arc::downgrade(table));
-        }
+    fn attach(&self, handle: TableHandle) {
+        tracing::debug!(owner = %handle.owner(), "serving its live table");
+        self.live.lock().push(handle);
+    }
+
+    /// Whether the batch only repeats a table that scrapes read themselves.
+    fn has_table_of(&self, batch: &Batch) -> bool {
+        let is_attached = |owner: &Arc<str>| self.live.lock().iter().any(|handle| handle.owner() == owner);
+        batch.snapshot_of.as_ref().is_some_and(is_attached)
     }
 }
 
@@ -212,7 +215,11 @@ impl PointVisitor for Reading<'_> {
     }
 }
 
-impl Exporter for Prometheus {}
+impl Exporter for Prometheus {
+    fn attach_table(&self, table: TableHandle) {
+        self.views.attach(table);
+    }
+}
 
 #[async_trait]
 impl Lifecycle for Prometheus {
@@ -252,15 +259,11 @@ impl Consumer for Prometheus {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
+        if self.views.has_table_of(&batch) {
+            return self.ledger.absorb(batch.items());
+        }
         match batch.payload {
-            Payload::Points(Points {
-                points,
-                table: Some(table),
-            }) => {
-                self.views.attach(&table);
-                self.ledger.absorb(points.len());
-            }
-            Payload::Points(Points { points, table: None }) => self.observe(&points, flow),
+            Payload::Points(points) => self.observe(&points.points, flow),
             Payload::Events(events) => {
                 let absorbed = self.views.own.absorb(&events);
                 self.ledger.absorb(absorbed.absorbed);

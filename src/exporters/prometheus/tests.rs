@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::batch::convert;
+use crate::batch::{Points, convert};
 use crate::component::auth::{Authenticator, Unauthenticated};
 use crate::component::services::Services;
 use crate::component::testing::{context, settings};
@@ -34,9 +34,19 @@ impl Rig {
     }
 
     fn push(&self, payload: impl Into<Payload>) {
-        let batch = Batch::new(payload);
+        self.push_batch(Batch::new(payload));
+    }
+
+    fn push_batch(&self, batch: Batch) {
         self.ledger.enter(batch.items());
         self.exporter.push(batch).unwrap();
+    }
+
+    /// Attaches the table of a processor that has started.
+    fn attach(&self, table: &Arc<Table>) {
+        let handle = TableHandle::new(table);
+        handle.open();
+        self.exporter.attach_table(handle);
     }
 
     fn address(&self) -> String {
@@ -112,14 +122,6 @@ fn live_table(owner: &str, value: i64) -> Arc<Table> {
 fn plain(points: &[Point]) -> Points {
     Points {
         points: points.into(),
-        table: None,
-    }
-}
-
-fn announced(table: &Arc<Table>) -> Points {
-    Points {
-        points: Arc::from([]),
-        table: Some(table.clone()),
     }
 }
 
@@ -142,7 +144,7 @@ async fn points_encoded_or_not_are_shown_and_counted_as_absorbed() {
 async fn a_live_table_is_read_at_each_scrape_and_goes_with_its_processor() {
     let rig = Rig::start("").await;
     let table = live_table("processors::aggregate@metrics", 3);
-    rig.push(announced(&table));
+    rig.attach(&table);
     assert!(rig.scrape().await.contains("hits_total{user=\"a\"} 3\n"));
     table.observe(&point("hits", COUNTER, 8), unix_now());
     assert!(
@@ -155,14 +157,35 @@ async fn a_live_table_is_read_at_each_scrape_and_goes_with_its_processor() {
 }
 
 #[tokio::test]
+async fn a_table_is_shown_once_it_is_open_and_its_snapshots_are_not_kept() {
+    let rig = Rig::start("").await;
+    let table = live_table("processors::aggregate@metrics", 3);
+    let handle = TableHandle::new(&table);
+    rig.exporter.attach_table(handle.clone());
+    let snapshot = |owner: &str| Batch {
+        snapshot_of: Some(owner.into()),
+        ..Batch::new(plain(&[point("hits", COUNTER, 2)]))
+    };
+    rig.push_batch(snapshot("processors::aggregate@metrics"));
+    assert_eq!(rig.scrape().await, "");
+    handle.open();
+    assert!(rig.scrape().await.contains("hits_total{user=\"a\"} 3\n"));
+    assert!(rig.exporter.views.own.is_empty());
+    rig.push_batch(snapshot("processors::aggregate@metrics/other"));
+    assert_eq!(rig.exporter.views.own.len(), 1);
+    assert_eq!(rig.ledger.balance().absorbed, 2);
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn two_live_tables_with_one_series_show_the_first() {
     let rig = Rig::start("").await;
     let (one, two) = (
         live_table("aggregate@metrics/a", 1),
         live_table("aggregate@metrics/b", 2),
     );
-    rig.push(announced(&one));
-    rig.push(announced(&two));
+    rig.attach(&one);
+    rig.attach(&two);
     let page = rig.scrape().await;
     assert!(page.contains("} 1\n") && !page.contains("} 2\n"), "{page}");
     rig.stop().await;
@@ -429,7 +452,7 @@ async fn a_clash_of_types_leaves_the_later_metric_out_and_names_both_owners() {
     let later = table_of("aggregate/b", "queue_depth", COUNTER, "");
     let clash = table_of("aggregate/c", "queue_depth_total", Data::Gauge, "");
     for table in [&first, &later, &clash] {
-        rig.push(announced(table));
+        rig.attach(table);
     }
     let before = unix_now();
     let found = debug(&rig).await;
@@ -499,7 +522,7 @@ async fn metrics_described_differently_share_a_family_and_one_comment() {
         table_of("aggregate/c", "depth", Data::Gauge, ""),
     ];
     for table in &tables {
-        rig.push(announced(table));
+        rig.attach(table);
     }
     let page = rig.scrape().await;
     assert_eq!(page.matches("# HELP depth how deep\n").count(), 1, "{page}");

@@ -42,7 +42,6 @@ fn gauges(names: &[String], time_ms: u64) -> Batch {
     };
     Batch::new(Points {
         points: names.iter().map(point).collect(),
-        table: None,
     })
 }
 

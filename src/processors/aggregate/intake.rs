@@ -111,9 +111,8 @@ fn points_that(points: &Points, mut keep: impl FnMut(&Point) -> bool) -> Option<
         all if all == points.points.len() => Some(points.clone().into()),
         0 => None,
         _ => {
-            // The points no longer equal the contents of their table.
             let points = kept.into();
-            Some(Points { points, table: None }.into())
+            Some(Points { points }.into())
         }
     }
 }

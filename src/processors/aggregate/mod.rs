@@ -84,6 +84,10 @@ impl Processor for Aggregate {
         };
         self.intake.rules.iter().filter_map(of_rule).collect()
     }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        Some(&self.intake.table)
+    }
 }
 
 #[async_trait]
@@ -93,13 +97,11 @@ impl Lifecycle for Aggregate {
             journal.open(&self.base).await?;
         }
         replica::warn_of_others(&self.base);
-        self.base.shared.tables.add(self.intake.table.clone());
         let emitter = Arc::new(Emitter {
             table: self.intake.table.clone(),
             next: self.next.clone(),
             ledger: self.ledger.clone(),
         });
-        emitter.announce();
         let table = self.intake.table.clone();
         let labels = [("processor", self.base.path.to_string())];
         let (base, intake, begun) = (self.base.clone(), self.intake.clone(), Instant::now());
@@ -123,7 +125,6 @@ impl Lifecycle for Aggregate {
             journal.close().await;
         }
         self.ticker.stop(deadline).await;
-        self.base.shared.tables.remove(&self.intake.table);
     }
 }
 

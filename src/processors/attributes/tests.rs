@@ -81,7 +81,6 @@ fn decoded_points_and_kinds_of_events_are_edited_alike() {
     let gauge = |name| point(name, Data::Gauge, &[("x", "1")], Value::Int(1));
     let points = Points {
         points: vec![gauge("a"), gauge("b")].into(),
-        table: None,
     };
     let Payload::Points(edited) = pass(RULES, Batch::new(points)) else {
         panic!("points stay points")

@@ -194,13 +194,16 @@ impl Processor for Composites {
         };
         self.set.list().iter().filter_map(of).collect()
     }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        Some(&self.table)
+    }
 }
 
 #[async_trait]
 impl Lifecycle for Composites {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = &self.base.shared;
-        shared.tables.add(self.table.clone());
         let mut tasks = Vec::new();
         for webhook in &self.webhooks {
             tasks.push(webhook.start().await?);
@@ -222,7 +225,6 @@ impl Lifecycle for Composites {
             next: self.next.clone(),
             ledger: self.ledger.clone(),
         });
-        emitter.announce();
         let set = self.set.clone();
         let told = Mutex::new(vec![None; set.list().len()]);
         let reporter = strays::StrayReporter::default();
@@ -251,7 +253,6 @@ impl Lifecycle for Composites {
     async fn stop(&self, deadline: Instant) {
         self.ticker.stop(deadline).await;
         let shared = &self.base.shared;
-        shared.tables.remove(&self.table);
         self.watched
             .iter()
             .for_each(|watched| shared.composites.remove(watched));

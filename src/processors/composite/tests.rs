@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use tidegate_engine::{Freshness, Instrument, Value};
 
 use super::*;
-use crate::batch::Points;
 use crate::component::testing::{Sink, settings};
 use crate::processors::testing::{encoded, events, kind, processor_context};
 
@@ -64,16 +63,12 @@ async fn everything_passes_and_is_seen_on_the_way() {
 
     composites.stop(Instant::now() + Duration::from_secs(10)).await;
     let last = sink.batches().pop().unwrap();
-    let Payload::Points(Points {
-        points,
-        table: Some(table),
-    }) = last.payload
-    else {
+    assert_eq!(last.snapshot_of.as_ref(), Some(composites.table.owner()));
+    let Payload::Points(last) = last.payload else {
         panic!("{last:?}")
     };
-    assert!(Arc::ptr_eq(&table, &composites.table));
     assert_eq!(
-        points
+        last.points
             .iter()
             .map(|point| &*point.series.metric.name)
             .collect::<Vec<_>>(),

@@ -148,8 +148,7 @@ impl Consumer for Filter {
         if self.action == Action::Reject && gone > 0 {
             flow.reject(gone, || format!("`{}` does not take them", self.path));
         }
-        // An empty batch on arrival has a meaning (the table that it names); one that became empty has none.
-        if after > 0 || before == 0 {
+        if after > 0 {
             self.next.consume(kept, flow);
         }
     }
@@ -196,12 +195,8 @@ impl Filter {
                 attributes: &series.attributes,
             })
         };
-        // Later states of the table may contain dropped points, so readers must not bypass the filter.
         let kept: Vec<Point> = points.points.iter().filter(keep).cloned().collect();
-        batch.with(Points {
-            points: kept.into(),
-            table: None,
-        })
+        batch.with(Points { points: kept.into() })
     }
 }
 

@@ -213,7 +213,6 @@ fn metrics_are_selected_alike_on_the_wire_decoded_and_as_events() {
     let gauge = |name| point(name, Data::Gauge, &[], Value::Int(1));
     let points = Points {
         points: vec![gauge("drop_a"), gauge("keep")].into(),
-        table: None,
     };
     let decoded = bench.push(Batch::new(points));
     let Payload::Points(left) = &decoded[0].payload else {

@@ -49,7 +49,6 @@ fn points_are_edited_alike_on_the_wire_and_decoded() {
     ];
     let decoded = Points {
         points: before.to_vec().into(),
-        table: None,
     };
     let Payload::Points(decoded) = pass(RULES, decoded) else {
         panic!("points stay points")
@@ -64,22 +63,6 @@ fn points_are_edited_alike_on_the_wire_and_decoded() {
         assert_eq!(new.series.attributes, old.series.attributes);
         assert_eq!(&*new.series.resource.schema_url, "s");
     }
-}
-
-#[test]
-fn edited_points_are_no_longer_what_their_table_shows() {
-    let table = tidegate_engine::Table::new("test", Vec::new(), tidegate_engine::Limits::default());
-    let live = Points {
-        points: vec![in_pod(point("a", Data::Gauge, &[], Value::Int(1)))].into(),
-        table: Some(Arc::new(table)),
-    };
-    let Payload::Points(edited) = pass(RULES, live) else {
-        panic!("points stay points")
-    };
-    assert!(
-        edited.table.is_none(),
-        "a reader of the table would show what was not edited"
-    );
 }
 
 #[test]

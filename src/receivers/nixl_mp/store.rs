@@ -162,7 +162,6 @@ fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
     }
     match entry.push(Batch::new(Points {
         points: points.into(),
-        table: None,
     })) {
         Ok(_) => Ok(()),
         Err(refused) => match refused.retry_after {

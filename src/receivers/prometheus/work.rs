@@ -227,7 +227,6 @@ impl Work {
 fn batch(points: Vec<Point>) -> Batch {
     Batch::new(Points {
         points: points.into(),
-        table: None,
     })
 }
 

@@ -42,7 +42,6 @@ pub fn requests(data: &[u8]) {
     });
     let batch = Batch::new(Points {
         points: decoded.points.into(),
-        table: None,
     });
     let translation = translator.translate(&[batch]);
     let dropped: usize = translation.dropped.iter().map(|(_, points, _)| points).sum();

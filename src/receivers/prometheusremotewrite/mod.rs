@@ -239,7 +239,6 @@ impl Taker {
                 client,
                 ..Batch::new(Points {
                     points: decoded.points.into(),
-                    table: None,
                 })
             };
             let long = if batch.items() > LIGHT_POINTS {

@@ -290,7 +290,6 @@ impl std::hash::Hash for SeriesKey {
 fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
     let batch = Batch::new(Points {
         points: points.into(),
-        table: None,
     });
     match entry.push(batch) {
         Ok(_) => Ok(()),

@@ -89,7 +89,6 @@ impl Exposer<'_> {
     pub(crate) fn push_points(&self, points: &[Point]) {
         self.take(Batch::new(Points {
             points: points.into(),
-            table: None,
         }));
     }
 

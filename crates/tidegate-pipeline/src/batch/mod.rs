@@ -24,6 +24,9 @@ pub struct Batch {
     pub batching: Option<Batching>,
     /// What is kept of the request that brought it.
     pub client: Option<Arc<ClientMetadata>>,
+    /// The owner of a table, if the points are contents of this table that nothing has edited. Exporters that read
+    /// the table ignore the batch. The edges to processors that edit set it to `None`.
+    pub snapshot_of: Option<Arc<str>>,
 }
 
 /// The telemetry of a batch.
@@ -45,6 +48,7 @@ impl Batch {
             arrived: Instant::now(),
             batching: None,
             client: None,
+            snapshot_of: None,
         }
     }
 
@@ -55,6 +59,7 @@ impl Batch {
             arrived: self.arrived,
             batching: self.batching.clone(),
             client: self.client.clone(),
+            snapshot_of: self.snapshot_of.clone(),
         }
     }
 
@@ -168,12 +173,6 @@ impl From<Points> for Payload {
 pub struct Points {
     /// The points.
     pub points: Arc<[Point]>,
-    /// The table whose state these points show, when they show it unchanged and nothing between has edited them.
-    ///
-    /// A stateful processor sends one such batch (it may be empty) as soon as it starts. A reader that can look at
-    /// tables itself (the Prometheus exporter) then serves the live table instead of keeping a copy of the points;
-    /// every component that edits points drops this, so the reader falls back to what it is sent.
-    pub table: Option<Arc<tidegate_engine::Table>>,
 }
 
 #[cfg(test)]
@@ -206,7 +205,6 @@ mod tests {
         };
         Batch::new(Points {
             points: [point].into(),
-            table: None,
         })
     }
 

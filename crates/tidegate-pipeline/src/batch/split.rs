@@ -60,11 +60,9 @@ fn flat<T>(column: Option<Option<T>>) -> Option<Option<T>> {
     column.map_or(Some(None), |column| column.map(Some))
 }
 
-/// Some of a table's points are not the table.
 fn of_points(points: &[tidegate_engine::Point]) -> Payload {
     Payload::Points(Points {
         points: Arc::from(points),
-        table: None,
     })
 }
 

@@ -18,6 +18,8 @@ pub struct Edge {
     from: Option<Arc<Ledger>>,
     to: Arc<Ledger>,
     target: Arc<dyn Consumer>,
+    /// Whether the target edits, so that what passes may differ from the contents of a table.
+    edits: bool,
     clock: Clock,
 }
 
@@ -37,8 +39,14 @@ impl Edge {
             from,
             to,
             target,
+            edits: false,
             clock: Clock::Off,
         }
+    }
+
+    /// Sets whether the target edits: then a batch that passes no longer counts as the contents of a table.
+    pub fn editing(self, edits: bool) -> Self {
+        Self { edits, ..self }
     }
 
     /// Adds a clock. With `own`, the edge records the time that the target itself spends.
@@ -67,12 +75,15 @@ impl Consumer for Edge {
         self.target.admit(batch, flow)
     }
 
-    fn consume(&self, batch: Batch, flow: &mut Flow) {
+    fn consume(&self, mut batch: Batch, flow: &mut Flow) {
         let items = batch.items();
         if let Some(from) = &self.from {
             from.leave(items);
         }
         self.to.enter(items);
+        if self.edits {
+            batch.snapshot_of = None;
+        }
         match self.clock {
             Clock::Off => self.target.consume(batch, flow),
             Clock::Running | Clock::Recording(_) => self.timely(batch, flow),
@@ -371,5 +382,31 @@ impl Watched {
             ended,
             error: refused.map(|refused| refused.reason.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Points;
+    use crate::component::testing::Sink;
+
+    #[test]
+    fn edited_points_are_no_longer_the_contents_of_a_table() {
+        let sink = Sink::new();
+        for edits in [false, true] {
+            let edge = Edge::new(None, Arc::default(), sink.clone()).editing(edits);
+            let points = Points {
+                points: Arc::from([]),
+            };
+            let batch = Batch {
+                snapshot_of: Some("processors::aggregate@metrics".into()),
+                ..Batch::new(points)
+            };
+            edge.push(batch).unwrap();
+        }
+        let batches = sink.batches();
+        let named: Vec<bool> = batches.iter().map(|batch| batch.snapshot_of.is_some()).collect();
+        assert_eq!(named, [true, false]);
     }
 }

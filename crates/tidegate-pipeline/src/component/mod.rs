@@ -16,6 +16,7 @@ pub mod services;
 pub mod shared;
 pub mod slow;
 pub mod strays;
+mod tables;
 pub mod targets;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use tidegate_engine::Table;
 use tidegate_wal::Storage;
 
 pub use brief::Brief;
@@ -36,6 +38,7 @@ pub use flow::{Answer, Consumer, Flow, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
 pub use output_descriptor::OutputDescriptor;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
+pub use tables::TableHandle;
 pub use tidegate_runtime::{Account, Ceiling, Held, Limit, NoRoom, account, unix_now, wall_now};
 pub use tidegate_runtime::{files, worker};
 
@@ -78,12 +81,22 @@ pub trait Processor: Lifecycle + Consumer {
     fn edits(&self) -> bool {
         false
     }
+
+    /// The table whose contents it pushes, if it has one. Exporters that its pushes reach unedited may read the
+    /// table instead.
+    fn table(&self) -> Option<&Arc<Table>> {
+        None
+    }
 }
 
 /// An output of data. All pipelines that name it share one instance.
-pub trait Exporter: Lifecycle + Consumer {}
+pub trait Exporter: Lifecycle + Consumer {
+    /// Gives it the table of a processor whose pushes reach it unedited. It may read the table, and ignore the
+    /// batches with this owner in `Batch::snapshot_of`. The graph builder calls this before the start.
+    fn attach_table(&self, _table: TableHandle) {}
+}
 
-/// A component that is an exporter of some pipelines and a receiver of others.
+/// A component that is an exporter of some pipelines and a receiver of others. It passes metrics unchanged.
 pub trait Connector: Lifecycle + Consumer {}
 
 /// A component beside the pipelines, such as health checks, admin pages, authentication or storage.

@@ -19,7 +19,9 @@ use crate::watch::Watched;
 /// The shared state. Each running gateway has one.
 #[derive(Default)]
 pub struct Shared {
-    /// The tables of the components.
+    /// The tables of the processors that run. The service owns this list: it adds a table when its processor has
+    /// started and removes it when the processor has stopped. Queries read it. Exporters do not: the graph builder
+    /// attaches their tables.
     pub tables: Registry<Table>,
     /// Composites, which readers can read at any time.
     pub composites: Registry<Watched>,

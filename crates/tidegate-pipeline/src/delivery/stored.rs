@@ -121,6 +121,7 @@ pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
         arrived: now.checked_sub(age).unwrap_or(now),
         batching,
         client: (!headers.is_empty()).then(|| Arc::new(ClientMetadata::new(headers))),
+        snapshot_of: None,
     })
 }
 

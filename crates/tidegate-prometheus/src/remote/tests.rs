@@ -56,7 +56,6 @@ fn point(stream: &Stream, time_ms: u64, value: Value) -> Point {
 fn batch(points: Vec<Point>) -> Batch {
     Batch::new(Points {
         points: points.into(),
-        table: None,
     })
 }
 
