@@ -1,6 +1,5 @@
 //! `dns_sd_configs`: targets from SRV, A, AAAA, MX or NS records.
 
-mod message;
 mod resolver;
 
 use std::collections::BTreeMap;
@@ -12,8 +11,7 @@ use super::{ADDRESS, Reporter};
 use crate::component::{Account, Held};
 use crate::receivers::prometheus::config::discovery::{DnsSdConfig, RecordType};
 use crate::receivers::prometheus::labels::Labels;
-use message::Record;
-use resolver::Resolver;
+use resolver::{Record, Resolver};
 
 const META_NAME: &str = "__meta_dns_name";
 const META_SRV_TARGET: &str = "__meta_dns_srv_record_target";
@@ -50,7 +48,9 @@ impl DnsDiscovery {
         loop {
             ticks.tick().await;
             for name in &self.names {
-                let records = match self.resolver.look_up(name, self.record_type).await {
+                let mut held = Held::new(to.memory.clone());
+                let found = self.resolver.look_up(name, self.record_type, &mut held).await;
+                let records = match found {
                     Ok(records) => records,
                     Err(error) => {
                         to.failed("dns", &error);

@@ -1,15 +1,20 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
+use hickory_net::proto::op::DnsResponse;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
-use super::message::{Malformed, NO_SUCH_NAME, OK, answer, question};
+use super::resolver::{question, records};
 use super::*;
 use crate::batch::Signal;
 use crate::component::Limit;
 use crate::component::testing::Sink;
 use crate::receivers::prometheus::metrics::ScrapeMetrics;
+
+const OK: u8 = 0;
+const SERVER_FAILURE: u8 = 2;
+const NO_SUCH_NAME: u8 = 3;
 
 /// The records that a server has under a name: type and data.
 type Zone = fn(&str) -> Option<Vec<(u16, Vec<u8>)>>;
@@ -95,6 +100,21 @@ async fn serve(zone: Zone, cut: bool) -> SocketAddr {
     address
 }
 
+/// A server that answers each question with a failure.
+async fn fail() -> SocketAddr {
+    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = udp.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        while let Ok((length, peer)) = udp.recv_from(&mut buffer).await {
+            let mut response = respond(&buffer[..length], |_| Some(Vec::new()), false);
+            response[3] |= SERVER_FAILURE;
+            let _ = udp.send_to(&response, peer).await;
+        }
+    });
+    address
+}
+
 fn zone(name: &str) -> Option<Vec<(u16, Vec<u8>)>> {
     match name {
         "_m._tcp.example." => Some(vec![srv(9100, "a.example."), srv(9200, "b.example.")]),
@@ -111,15 +131,16 @@ fn zone(name: &str) -> Option<Vec<(u16, Vec<u8>)>> {
     }
 }
 
+/// A resolver whose first server fails.
 async fn resolver(zone: Zone, cut: bool, search: &str) -> (Resolver, tempfile::NamedTempFile) {
     let conf = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(conf.path(), format!("search {search}\n")).unwrap();
-    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    // The first server is not there.
-    let gone = silent.local_addr().unwrap();
-    drop(silent);
-    let servers = vec![gone, serve(zone, cut).await];
+    let servers = vec![fail().await, serve(zone, cut).await];
     (Resolver::new(conf.path().to_owned(), servers), conf)
+}
+
+fn held() -> Held {
+    Held::new(Arc::default())
 }
 
 #[tokio::test]
@@ -145,7 +166,8 @@ async fn every_type_of_record_becomes_targets() {
         ("nobody.example", RecordType::A, vec![]),
     ];
     for (name, record_type, expected) in table {
-        let records = resolver.look_up(name, record_type).await.unwrap();
+        let found = resolver.look_up(name, record_type, &mut held()).await;
+        let records = found.unwrap();
         let addresses: Vec<_> = records
             .into_iter()
             .map(|record| labels(name, 7, &record).get(ADDRESS).to_owned())
@@ -153,7 +175,7 @@ async fn every_type_of_record_becomes_targets() {
         assert_eq!(addresses, expected, "{name}");
     }
     let records = resolver
-        .look_up("_m._tcp.example", RecordType::Srv)
+        .look_up("_m._tcp.example", RecordType::Srv, &mut held())
         .await
         .unwrap();
     let labels = labels("_m._tcp.example", 0, &records[0]);
@@ -257,20 +279,42 @@ fn no_record_has_labels_of_more_than_its_weight() {
 }
 
 #[tokio::test]
-async fn what_is_cut_off_is_asked_for_over_tcp() {
+async fn what_is_cut_off_is_asked_for_over_tcp_with_room_for_the_answer() {
     let (resolver, _conf) = resolver(zone, true, "").await;
-    let records = resolver.look_up("hosts.example", RecordType::A).await.unwrap();
-    assert_eq!(records.len(), 2);
+    let mut held = held();
+    let found = resolver.look_up("hosts.example", RecordType::A, &mut held).await;
+    assert_eq!(found.unwrap().len(), 2);
+    assert!(held.bytes() > 0);
+    let memory = Arc::<Account>::default();
+    memory.add_limit(Limit::of(4 << 10));
+    let mut held = Held::new(memory);
+    let found = resolver.look_up("hosts.example", RecordType::A, &mut held).await;
+    let error = found.unwrap_err().to_string();
+    assert!(error.contains("never fits into the memory limit"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_passed_over() {
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let servers = vec![silent.local_addr().unwrap(), serve(zone, false).await];
+    let resolver = Resolver::new(conf.path().to_owned(), servers);
+    let found = resolver
+        .look_up("hosts.example", RecordType::A, &mut held())
+        .await;
+    assert_eq!(found.unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn without_an_answer_nothing_is_known() {
     let conf = tempfile::NamedTempFile::new().unwrap();
     let resolver = Resolver::new(conf.path().to_owned(), Vec::new());
-    let error = resolver.look_up("a.example", RecordType::A).await.unwrap_err();
+    let found = resolver.look_up("a.example", RecordType::A, &mut held()).await;
+    let error = found.unwrap_err();
     assert!(error.to_string().contains("no servers are known"), "{error}");
     let missing = Resolver::new("/nonexistent/resolv.conf".into(), Vec::new());
-    assert!(missing.look_up("a.example", RecordType::A).await.is_err());
+    let found = missing.look_up("a.example", RecordType::A, &mut held()).await;
+    assert!(found.is_err());
 }
 
 #[test]
@@ -278,34 +322,39 @@ fn names_that_dns_can_not_have_are_not_asked_for() {
     let long = "a".repeat(64);
     let longer = vec!["a"; 130].join(".");
     for name in ["", ".", "a..b", &long, &longer] {
-        assert_eq!(question(1, name, RecordType::A), Err(Malformed::Name), "{name}");
+        assert!(question(name, RecordType::A).is_err(), "{name}");
     }
+}
+
+/// The answer of a server to a question.
+fn response(name: &str, record_type: RecordType) -> Vec<u8> {
+    let question = question(name, record_type).unwrap();
+    respond(&question.to_vec().unwrap(), zone, false)
 }
 
 #[test]
 fn a_name_that_points_to_itself_ends() {
-    let mut message = respond(&question(1, "hosts.example", RecordType::A).unwrap(), zone, false);
+    let mut message = response("hosts.example", RecordType::A);
     let at = message.len() - 16;
     message[at..at + 2].copy_from_slice(&[0xc0, u8::try_from(at).unwrap()]);
-    assert_eq!(
-        answer(&message, 1, "hosts.example", RecordType::A),
-        Err(Malformed::Answer)
-    );
+    assert!(DnsResponse::from_buffer(message).is_err());
 }
 
 proptest! {
     #[test]
     fn no_answer_does_harm(noise in proptest::collection::vec(any::<u8>(), 0..200), cut in 0usize..120, flips in proptest::collection::vec((0usize..120, any::<u8>()), 0..4)) {
-        let _ = answer(&noise, 1, "hosts.example", RecordType::A);
+        let _ = DnsResponse::from_buffer(noise);
         for (name, record_type) in [("hosts.example", RecordType::A), ("_m._tcp.example", RecordType::Srv)] {
-            let mut message = respond(&question(1, name, record_type).unwrap(), zone, false);
+            let mut message = response(name, record_type);
             for (at, byte) in &flips {
                 if let Some(place) = message.get_mut(*at) {
                     *place = *byte;
                 }
             }
             message.truncate(message.len().saturating_sub(cut));
-            let _ = answer(&message, 1, name, record_type);
+            if let Ok(answer) = DnsResponse::from_buffer(message) {
+                let _ = records(&answer, record_type);
+            }
         }
     }
 }
