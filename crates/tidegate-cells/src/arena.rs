@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_shm::{Backing, Region, Slot};
+
 use crate::layout::{HEADER_SIZE, MAX_SEGMENT_SIZE, MAX_SEGMENTS, SEGMENT_SIZE, SegmentKind, header};
-use crate::map::{Backing, Region, Slot};
 
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -187,7 +188,7 @@ impl Arena {
         }
         let bytes = usize::try_from(len).map_err(io::Error::other)?;
         if let Some(file) = file {
-            crate::file::reserve(file, offset, len)?;
+            tidegate_shm::reserve(file, offset, len)?;
         }
         let backing = file.map_or(Backing::Anonymous, |file| Backing::File(file, offset));
         let region = match kind {

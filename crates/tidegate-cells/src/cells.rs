@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidegate_shm::Pinned;
+
 use crate::error::Error;
 use crate::exponential;
 use crate::family::Series;
 use crate::file::now_ns;
 use crate::layout::header;
-use crate::map::Pinned;
 use crate::spec::Kind;
 use crate::value::{ExponentialValue, Value};
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use tidegate_shm::Slot;
+
 use crate::arena::Place;
 use crate::exponential;
 use crate::layout::{MAX_LABEL_VALUE, header};
-use crate::map::Slot;
 use crate::record::{Record, SeriesRole};
 use crate::spec::{FamilySpec, Kind};
 use crate::store::StoreInner;

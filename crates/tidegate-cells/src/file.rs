@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, OFlags};
-use rustix::io::Errno;
-use rustix::process::Resource;
+use rustix::fs::{FlockOperation, MemfdFlags};
+use tidegate_shm::reserve;
 
 use crate::error::Error;
 use crate::layout::{Header, Identity, Role};
@@ -65,27 +64,6 @@ fn boot() -> u64 {
     })
 }
 
-/// Reserves `len` bytes from `offset` on: missing space is an error now, and not SIGBUS later.
-pub(crate) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    let limit = rustix::process::getrlimit(Resource::Fsize).current;
-    if limit.is_some_and(|limit| offset + len > limit) {
-        return Err(Errno::FBIG.into()); // asking would raise SIGXFSZ
-    }
-    loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len) {
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP) => return zeros(file, offset, len),
-            done => return Ok(done?),
-        }
-    }
-}
-
-/// For file systems that can't reserve.
-fn zeros(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    let zeros = vec![0; usize::try_from(len).map_err(io::Error::other)?];
-    file.write_all_at(&zeros, offset)
-}
-
 /// A file as it is before anybody sees it.
 pub(crate) struct Content<'a> {
     /// Length, all of it reserved.
@@ -117,11 +95,10 @@ pub(crate) fn create(path: &Path, content: &Content<'_>) -> Result<Open, Error> 
 /// `None`: it vanished before it had its name.
 fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error> {
     let unfinished = unfinished(path);
-    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32; // defined as int in C
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(content.mode);
-    let file = options.custom_flags(flags).open(&unfinished);
-    let file = file.map_err(|e| Error::io("create", &unfinished, e))?;
+    let opened = tidegate_shm::open(&mut options, &unfinished);
+    let (file, _) = opened.map_err(|e| Error::io("create", &unfinished, e))?;
     let made = fill(&file, &unfinished, content).map_err(|e| Error::io("write", &unfinished, e));
     let renamed = made.and_then(|lock| match std::fs::rename(&unfinished, path) {
         Ok(()) => Ok(Open {
@@ -141,8 +118,7 @@ fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error>
 }
 
 fn fill(file: &File, path: &Path, content: &Content<'_>) -> io::Result<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32; // defined as int in C
-    let lock = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let (lock, _) = tidegate_shm::open(OpenOptions::new().read(true), path)?;
     // Waits for readers, which only test the lock.
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
     reserve(file, 0, content.size)?;

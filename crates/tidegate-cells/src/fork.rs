@@ -8,7 +8,6 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::file::Open;
-use crate::map;
 
 /// The files of this process' stores, each with the lock that says that the process lives.
 #[derive(Debug, Default)]
@@ -42,7 +41,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Files> {
 pub(crate) fn install() -> io::Result<()> {
     static INSTALLED: OnceLock<Option<i32>> = OnceLock::new();
     let refused = INSTALLED.get_or_init(|| {
-        let installed = map::at_fork(prepare, parent, child);
+        let installed = tidegate_shm::at_fork(prepare, parent, child);
         installed.err().and_then(|error| error.raw_os_error())
     });
     refused.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))

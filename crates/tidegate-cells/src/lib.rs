@@ -24,7 +24,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![deny(missing_docs, unsafe_code)]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
 
 #[cfg(not(all(target_endian = "little", target_os = "linux")))]
 compile_error!("cells are little-endian, and reserving their memory needs Linux");
@@ -39,7 +40,6 @@ mod fork;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
 pub mod layout;
-mod map;
 mod place;
 mod reader;
 mod record;

@@ -4,7 +4,7 @@
 //! Everything in these files is outside data: another process owns it, may die half-way, restart
 //! in place, or truncate the file under us. So slots are copied out with `pread` and checked in our
 //! own memory, only headers and stores are mapped, and a guard turns a fault in such a mapping
-//! into zeros plus a flag (`guard`), which the reader counts as a reset.
+//! into zeros plus a flag (`tidegate_shm::Mapping`), which the reader counts as a reset.
 //!
 //! - [`Reader`] drains or peeks a ring into a reusable [`Batch`] of columns; reading and advancing
 //!   are separate steps, so events that the caller cannot take stay in the ring.
@@ -12,12 +12,13 @@
 //! - [`MpStore`] and [`MpStoreWriter`] are the same pair for multi-process stores.
 //! - [`kind`] names the event kinds, [`layout`] the bytes.
 
+#![forbid(unsafe_code)]
+
 #[cfg(not(all(target_endian = "little", target_os = "linux")))]
 compile_error!("NIXL's files are little-endian, and reading them safely needs Linux");
 
 mod decode;
 mod error;
-mod guard;
 pub mod kind;
 pub mod layout;
 mod mp;
@@ -31,6 +32,7 @@ pub use kind::{Category, KINDS, KNOWN_KINDS, Kind, Metric, Names};
 pub use layout::{Geometry, Layout, RawHeader, Reject};
 pub use mp::writer::{DEFAULT_BOUNDS_US, MpStoreWriter};
 pub use mp::{Histogram, MpStore, Snapshot, StoreIdentity};
-pub use open::{FileId, Inspection, inspect};
+pub use open::{Inspection, inspect};
 pub use reader::{DEFAULT_MAX_EVENTS, Fill, Mode, Options, Poll, Reader, Reset, Stats};
+pub use tidegate_shm::FileId;
 pub use writer::{Event, Writer};

@@ -16,14 +16,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use tidegate_shm::{FileId, Mapping, is_locked, size};
 
 use crate::error::Error;
-use crate::guard::Mapping;
 use crate::kind::KNOWN_KINDS;
 use crate::layout::Reject;
-use crate::open::{self, FileId};
+use crate::open;
 
 /// Exact size of a store.
 pub(crate) const STORE_SIZE: usize = 6800;
@@ -143,7 +141,7 @@ impl MpStore {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let (file, stat) = open::open(path, false)?;
-        check_size(path, open::size(&stat))?;
+        check_size(path, size(&stat))?;
         let mapping = Mapping::new(&file, STORE_SIZE, false);
         let mapping = mapping.map_err(|e| Error::io("map", path, e))?;
         let identity = check(&mapping).map_err(|reject| Error::rejected(path, reject))?;
@@ -163,7 +161,7 @@ impl MpStore {
     /// [`Error::Rejected`] if it is no longer a store; drop it then.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let stat = rustix::fs::fstat(&self.file).map_err(|e| Error::io("stat", &self.path, e))?;
-        check_size(&self.path, open::size(&stat))?;
+        check_size(&self.path, size(&stat))?;
         let reject = |reject| Error::rejected(&self.path, reject);
         check_fixed_fields(&self.mapping).map_err(reject)?;
         let snapshot = self.load();
@@ -178,15 +176,7 @@ impl MpStore {
     /// # Errors
     /// [`Error::Io`] when the system cannot lock.
     pub fn alive(&self) -> Result<bool, Error> {
-        let io = |e: Errno| Error::io("lock", &self.path, e);
-        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) => Ok(true),
-            Err(e) => Err(io(e)),
-            Ok(()) => {
-                rustix::fs::flock(&self.file, FlockOperation::Unlock).map_err(io)?;
-                Ok(false)
-            }
-        }
+        is_locked(&self.file).map_err(|e| Error::io("lock", &self.path, e))
     }
 
     /// Whose store it is.

@@ -17,17 +17,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-use rustix::fs::{FlockOperation, Stat};
-use rustix::io::Errno;
+use rustix::fs::Stat;
+use tidegate_shm::{FileId, Mapping, read_at, size, try_lock};
 
 use crate::decode::Batch;
 use crate::error::Error;
-use crate::guard::Mapping;
 use crate::kind::Names;
 use crate::layout::{
     EXPECTED_VERSION_OFFSET, Geometry, HEADER_SIZE, HeaderFields, RawHeader, Reject, VERSION_OFFSET,
 };
-use crate::open::{self, FileId};
+use crate::open;
 use position::Position;
 pub use report::{DEFAULT_MAX_EVENTS, Fill, Mode, Options, Poll, Reset, Stats};
 
@@ -70,11 +69,12 @@ impl Reader {
         let (file, stat) = open::open(path, options.consume)?;
         let io = |operation| move |e: io::Error| Error::io(operation, path, e);
         let found = open::read_header(&file).map_err(io("read"))?;
-        let ring = found.validate(open::size(&stat));
+        let ring = found.validate(size(&stat));
         let ring = ring.map_err(|reject| Error::rejected(path, reject))?;
+        // The lock makes us the one consumer of this inode. NIXL itself takes none.
         let mode = if !options.consume {
             Mode::Peek
-        } else if lock(&file).map_err(io("lock"))? {
+        } else if try_lock(&file).map_err(io("lock"))? {
             Mode::Consume
         } else {
             Mode::PeekLocked
@@ -106,8 +106,8 @@ impl Reader {
         batch.clear();
         self.pending = [0; 3];
         let stat = rustix::fs::fstat(&self.file).map_err(|e| self.io("stat", e.into()))?;
-        let header = self.load_header(open::size(&stat))?;
-        let ring = match header.validate(open::size(&stat)) {
+        let header = self.load_header(size(&stat))?;
+        let ring = match header.validate(size(&stat)) {
             Ok(ring) => ring,
             Err(reject) => return Ok(self.unfit(reject, header, &stat)),
         };
@@ -138,7 +138,7 @@ impl Reader {
     /// # Errors
     /// [`Error::Io`] when the system fails to lock or map.
     pub fn try_consume(&mut self) -> Result<bool, Error> {
-        if self.mode == Mode::PeekLocked && lock(&self.file).map_err(|e| self.io("lock", e))? {
+        if self.mode == Mode::PeekLocked && try_lock(&self.file).map_err(|e| self.io("lock", e))? {
             self.header = map_header(&self.file, Mode::Consume).map_err(|e| self.io("map", e))?;
             self.mode = Mode::Consume;
             self.position.header_read_pos = load(&self.header).read_pos;
@@ -212,7 +212,7 @@ impl Reader {
         self.lost = true;
         let known = self.position.ring;
         let known_size = known.layout.file_size(known.capacity);
-        let reason = match open::size(stat) {
+        let reason = match size(stat) {
             size if size < known_size => Reset::Truncated,
             _ if header.is_zero() => Reset::Zeroed,
             size if size > known_size => Reset::Grown,
@@ -291,7 +291,7 @@ impl Reader {
         let raw = batch.raw(count as usize * slot_size);
         let (head, tail) = raw.split_at_mut(to_end as usize * slot_size);
         let read = |bytes: &mut [u8], slot| {
-            let found = open::read_at(&self.file, bytes, ring.offset(slot));
+            let found = read_at(&self.file, bytes, ring.offset(slot));
             let found = found.map_err(|e| self.io("read", e))?;
             Ok::<bool, Error>(found == bytes.len())
         };
@@ -359,15 +359,6 @@ fn load(header: &Mapping) -> RawHeader {
 
 fn map_header(file: &File, mode: Mode) -> io::Result<Mapping> {
     Mapping::new(file, HEADER_MAPPING, mode == Mode::Consume)
-}
-
-/// Takes the advisory lock that makes us the one consumer of this inode. NIXL itself takes none.
-fn lock(file: &File) -> io::Result<bool> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(e) => Err(e.into()),
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use tidegate_shm::Mapping;
+
 use crate::error::Error;
-use crate::guard::Mapping;
 use crate::kind::{Category, KINDS, Kind, NameKey, UNKNOWN, slot_name};
 use crate::layout::{
     EXPECTED_VERSION_OFFSET, Geometry, Layout, MAX_CAPACITY, NAME_SIZE, Reject, VERSION_OFFSET,

@@ -9,6 +9,7 @@ use crate::metadata::{Package, packages};
 ///
 /// Dependencies of tests and benches are free.
 const LEVELS: &[&[&str]] = &[
+    &["tidegate-shm"],
     &[
         "tidegate-account",
         "tidegate-cells",

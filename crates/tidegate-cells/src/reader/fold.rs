@@ -12,10 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::Errno;
+use tidegate_shm::{is_locked, try_lock};
 
-use super::process::{Source, is_locked};
+use super::process::Source;
 use super::{Directory, Files, Problem, RETAINED, Room, common};
 use crate::error::Error;
 use crate::file::{self, Content, UNFINISHED, now_ns};
@@ -178,20 +177,12 @@ impl Directory {
 /// The lock for folding; `None` if another process has it.
 fn lock(directory: &Path) -> Result<Option<File>, Error> {
     let path = directory.join(LOCK);
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o644)
-        .custom_flags(flags.bits() as i32);
-    let file = options.open(&path).map_err(|e| Error::io("open", &path, e))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(e) => Err(Error::io("lock", &path, e)),
-    }
+    options.read(true).append(true).create(true).mode(0o644);
+    let opened = tidegate_shm::open(&mut options, &path);
+    let (file, _) = opened.map_err(|e| Error::io("open", &path, e))?;
+    let locked = try_lock(&file).map_err(|e| Error::io("lock", &path, e))?;
+    Ok(locked.then_some(file))
 }
 
 /// Removes unfinished files of killed processes. Living ones hold a lock on theirs.

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, FlockOperation, OFlags};
-use rustix::io::Errno;
+use tidegate_shm::{FileId, OpenError, is_locked};
 
 use super::{Limits, Room, weight};
 use crate::family::overflow_labels;
@@ -91,19 +90,12 @@ pub(crate) struct SourceSeries {
 impl Source {
     /// Opens a file and checks its type and header. It reads no records yet.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(flags.bits() as i32); // defined as int in C
-        let file = options.open(path).map_err(not_regular)?;
-        let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(Reject::NotRegular.into());
-        }
+        let (file, stat) = tidegate_shm::open(OpenOptions::new().read(true), path)?;
         let header = Header::parse(&page(&file)?)?;
         Ok(Source {
             path: path.to_owned(),
             file,
-            inode: stat.st_ino,
+            inode: FileId::of_stat(&stat).inode,
             header,
             changing: Changing::default(),
             parsed: 0,
@@ -527,32 +519,19 @@ impl SourceSeries {
     }
 }
 
-fn not_regular(error: io::Error) -> ReadError {
-    // The errors of `open` for a symbolic link and a socket.
-    let links = [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
-    if links.contains(&error.raw_os_error()) {
-        return Reject::NotRegular.into();
+impl From<OpenError> for ReadError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::NotRegular => Reject::NotRegular.into(),
+            OpenError::Io { source, .. } => source.into(),
+        }
     }
-    error.into()
 }
 
 fn page(file: &File) -> Result<[u8; HEADER_SIZE], ReadError> {
     let mut page = [0; HEADER_SIZE];
-    match file.read_exact_at(&mut page, 0) {
-        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(Reject::TooSmall.into()),
-        Err(e) => Err(e.into()),
-        Ok(()) => Ok(page),
-    }
-}
-
-/// Whether another process holds the lock of a file. Readers lock it as shared, so they do not see each other.
-pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => {
-            rustix::fs::flock(file, FlockOperation::Unlock)?;
-            Ok(false)
-        }
-        Err(Errno::WOULDBLOCK) => Ok(true),
-        Err(e) => Err(e.into()),
+    match tidegate_shm::read_at(file, &mut page, 0)? {
+        HEADER_SIZE => Ok(page),
+        _ => Err(Reject::TooSmall.into()),
     }
 }

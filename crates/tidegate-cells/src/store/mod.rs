@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use tidegate_shm::{Backing, Region, Slot};
+
 use crate::arena::Arena;
 use crate::error::Error;
 use crate::exponential;
@@ -18,7 +20,6 @@ use crate::family::{Family, FamilyInner, SeriesInner};
 use crate::file;
 use crate::fork::{self, FileId, Files};
 use crate::layout::{HEADER_SIZE, Identity, MAX_ATTRIBUTES, MAX_LABEL_VALUE, MAX_NAME, SegmentKind, header};
-use crate::map::{Backing, Region, Slot};
 use crate::record::{self, Record};
 use crate::spec::{FamilySpec, Kind};
 use crate::value::{FamilyValues, Snapshot};

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::FlockOperation;
 use rustix::time::{ClockId, clock_gettime};
+use tidegate_shm::Mapping;
 
 use crate::error::Error;
-use crate::guard::Mapping;
 use crate::kind::{KNOWN_KINDS, Kind};
 use crate::mp::{MAGIC, MAX_BOUNDS, MAX_BUCKETS, SCHEMA, STORE_SIZE, StoreIdentity, word};
 

@@ -22,8 +22,8 @@ fn a_refused_permission_names_both_uids_and_the_cure() {
     let directory = tempfile::tempdir().unwrap();
     let ours = rustix::process::geteuid().as_raw();
     let refused = |consume| {
-        let denied = ErrorKind::PermissionDenied.into();
-        refusal(directory.path(), consume, denied)
+        let (operation, source) = ("open", ErrorKind::PermissionDenied.into());
+        refusal(directory.path(), consume, OpenError::Io { operation, source })
     };
     let Error::PermissionDenied {
         owner_uid, our_uid, ..

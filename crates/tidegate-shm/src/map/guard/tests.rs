@@ -3,10 +3,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 
+use rustix::mm::ProtFlags;
+
 use super::*;
+use crate::Mapping;
 
 /// Tells a test that it is the child process which is expected to be killed.
-const CHILD: &str = "TIDEGATE_RING_GUARD_CHILD";
+const CHILD: &str = "TIDEGATE_SHM_GUARD_CHILD";
 
 const PAGE: usize = 4096;
 
@@ -37,7 +40,7 @@ fn in_child(test: &str) -> Option<ExitStatus> {
     if std::env::var_os(CHILD).is_some() {
         return None;
     }
-    let name = format!("guard::tests::{test}");
+    let name = format!("map::guard::tests::{test}");
     let mut child = Command::new(std::env::current_exe().unwrap());
     let child = child.args(["--exact", &name, "--test-threads=1"]).env(CHILD, "1");
     Some(child.output().unwrap().status)
@@ -122,6 +125,43 @@ fn every_page_of_a_large_mapping_is_guarded() {
         mapping.load_u64(15 * PAGE, Ordering::Relaxed),
         u64::from_le_bytes([1; 8])
     );
+}
+
+#[test]
+fn words_of_a_truncated_file_load_as_zero() {
+    let file = file_of(2 * PAGE as u64);
+    let writer = Mapping::new(&file, 2 * PAGE, true).unwrap();
+    writer.store_u64(PAGE + 8, 7, Ordering::Relaxed);
+    let reader = Mapping::new(&file, 2 * PAGE, false).unwrap();
+    let words = reader.loads::<2>(PAGE / 8).unwrap();
+    assert_eq!((words.load(1), reader.faulted()), (7, false));
+    file.set_len(PAGE as u64).unwrap();
+    assert_eq!((words.load(1), reader.faulted()), (0, true));
+    assert!(reader.loads::<2>(2 * PAGE / 8 - 1).is_none());
+}
+
+#[test]
+fn a_file_shorter_than_its_mapping_reads_as_zero() {
+    let mapping = Mapping::new(&file_of(0), PAGE, false).unwrap();
+    assert!(!mapping.faulted());
+    assert_eq!(mapping.load_i32(4, Ordering::Relaxed), 0);
+    assert!(mapping.faulted());
+}
+
+#[test]
+fn threads_that_read_a_truncated_file_all_survive() {
+    let file = file_of(PAGE as u64);
+    let mapping = Mapping::new(&file, PAGE, false).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !mapping.faulted() {
+                    assert_eq!(mapping.load_u64(8, Ordering::Relaxed), 0);
+                }
+            });
+        }
+        file.set_len(0).unwrap();
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Shared mappings that survive the truncation of their file.
+//! The guard of mappings: they survive the truncation of their file.
 //!
 //! Touching a page beyond the end of a mapped file raises SIGBUS, and any process that may write the
 //! file can truncate it between our check of its size and our access. So each mapping is entered in
@@ -7,18 +7,19 @@
 //! Any other fault goes to the handler that was there before ours, as if ours did not exist.
 //!
 //! The handler is put (back) in front whenever a mapping is made, so a library that installs its own
-//! later (a fault handler of Python, a crash reporter) displaces it only until then. This module and
-//! the mapped accesses in it are the only `unsafe` of the crate.
+//! later (a fault handler of Python, a crash reporter) displaces it only until then.
 
 use std::ffi::{c_int, c_void};
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::MapFlags;
+
+use super::region::Backing;
+use super::{READ_WRITE, map};
 
 /// Most mappings at a time: ten times the rings of a large node. The handler scans the table, so it is
 /// an array; 64 KiB of zero pages that only cost memory once used.
@@ -73,125 +74,19 @@ static TABLE: [Entry; MAX_MAPPINGS] = [const {
     }
 }; MAX_MAPPINGS];
 
-/// A shared mapping of the beginning of a file. Reading it is safe whatever happens to the file:
-/// after a fault everything reads as zero, writes go nowhere and [`faulted`](Self::faulted) is set.
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-    writable: bool,
-    entry: &'static Entry,
-}
+/// An entry of the table, for one mapping. A drop gives it back, which must happen before the range is unmapped.
+pub(super) struct Guard(&'static Entry);
 
-// SAFETY: the mapping belongs to this value alone, and is only accessed through atomics or `&mut self`.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; `&self` offers atomic accesses only.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps the first `len` bytes of `file`, which may be shorter than that.
-    ///
-    /// # Errors
-    /// When the system refuses, or [`MAX_MAPPINGS`] exist already.
-    pub(crate) fn new(file: &File, len: usize, writable: bool) -> io::Result<Self> {
-        install_handler()?;
-        let entry = Entry::reserve()?;
-        let protection = if writable {
-            ProtFlags::READ | ProtFlags::WRITE
-        } else {
-            ProtFlags::READ
-        };
-        // SAFETY: no fixed address is asked for, so no existing memory is touched.
-        let mapped = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
-        let start = match mapped {
-            Ok(start) => NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?,
-            Err(refused) => {
-                entry.release();
-                return Err(refused.into());
-            }
-        };
-        let mapping = Mapping {
-            start,
-            len,
-            writable,
-            entry,
-        };
-        // Where this fails, the mapping is dropped again.
-        entry.arm(Range::new(start.addr().get(), len)?);
-        Ok(mapping)
-    }
-
-    /// Whether the file no longer backs this mapping.
-    pub(crate) fn faulted(&self) -> bool {
-        self.entry.faulted.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn load_u64(&self, offset: usize, order: Ordering) -> u64 {
-        self.atomic_u64(offset).load(order)
-    }
-
-    pub(crate) fn load_i32(&self, offset: usize, order: Ordering) -> i32 {
-        self.atomic_i32(offset).load(order)
-    }
-
-    pub(crate) fn store_u64(&self, offset: usize, value: u64, order: Ordering) {
-        assert!(self.writable, "mapped read-only");
-        self.atomic_u64(offset).store(value, order);
-    }
-
-    pub(crate) fn store_i32(&self, offset: usize, value: i32, order: Ordering) {
-        assert!(self.writable, "mapped read-only");
-        self.atomic_i32(offset).store(value, order);
-    }
-
-    /// Stores `new` if `current` is still there.
-    pub(crate) fn replace_u64(&self, offset: usize, current: u64, new: u64) -> bool {
-        assert!(self.writable, "mapped read-only");
-        let field = self.atomic_u64(offset);
-        let swapped = field.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
-        swapped.is_ok()
-    }
-
-    /// Plain copy into the mapping; other processes see it when a later release store says so.
-    #[inline]
-    pub(crate) fn write<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) {
-        assert!(self.writable && offset <= self.len && N <= self.len - offset);
-        // SAFETY: the range lies inside the mapping (asserted) and `bytes` is our own memory.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset).as_ptr(), N) };
-    }
-
-    fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
-        // SAFETY: in bounds and aligned (asserted; mappings start on a page); valid as long as self;
-        // this process accesses the field through atomics only.
-        unsafe { AtomicU64::from_ptr(self.start.add(offset).as_ptr().cast()) }
-    }
-
-    fn atomic_i32(&self, offset: usize) -> &AtomicI32 {
-        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
-        // SAFETY: as in `atomic_u64`.
-        unsafe { AtomicI32::from_ptr(self.start.add(offset).as_ptr().cast()) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        self.entry.release();
-        // SAFETY: start and len are those of the mapping that `new` made, and nothing borrows it.
-        // It cannot fail for a range that is mapped; if it did, the range would only stay mapped.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
-    }
-}
-
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let faulted = self.faulted.load(Ordering::Relaxed);
-        f.debug_struct("Entry").field("faulted", &faulted).finish()
+        f.debug_struct("Guard").field("faulted", &self.faulted()).finish()
     }
 }
 
-impl Entry {
-    fn reserve() -> io::Result<&'static Entry> {
+impl Guard {
+    /// Takes an entry, which guards nothing yet.
+    pub(super) fn reserve() -> io::Result<Guard> {
+        install_handler()?;
         let free = TABLE.iter().find(|entry| {
             let range = &entry.range;
             range.load(Ordering::Relaxed) == Range::FREE
@@ -199,35 +94,52 @@ impl Entry {
                     .compare_exchange(Range::FREE, Range::RESERVED, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
         });
-        let full = || io::Error::other(format!("more than {MAX_MAPPINGS} rings and stores are open"));
-        free.ok_or_else(full)
+        let full = || {
+            io::Error::other(format!(
+                "more than {MAX_MAPPINGS} rings, stores and pages are open"
+            ))
+        };
+        free.map(Guard).ok_or_else(full)
     }
 
-    fn arm(&self, range: Range) {
-        self.faulted.store(false, Ordering::Relaxed);
-        self.range.store(range.0, Ordering::Release);
+    /// Guards the range from now on.
+    pub(super) fn arm(&self, start: usize, len: usize) -> io::Result<()> {
+        let range = Range::new(start, len)?;
+        self.0.faulted.store(false, Ordering::Relaxed);
+        self.0.range.store(range.0, Ordering::Release);
+        Ok(())
     }
 
-    fn release(&self) {
-        self.range.store(Range::FREE, Ordering::Release);
+    /// Whether a fault replaced the range.
+    pub(super) fn faulted(&self) -> bool {
+        self.0.faulted.load(Ordering::Acquire)
     }
+}
 
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.range.store(Range::FREE, Ordering::Release);
+    }
+}
+
+impl Entry {
     /// In the handler: if `address` lies in this mapping, puts zero pages in its place.
     fn absorb(&self, address: usize) -> bool {
         let addresses = Range(self.range.load(Ordering::Acquire)).addresses();
         if !addresses.contains(&address) {
             return false;
         }
-        // SAFETY: the faulting thread is inside a method of the `Mapping` that holds `address`, which can't be dropped
-        // meanwhile. The range is that mapping's: one load gave both ends of it, and an entry that held the address
+        // SAFETY: the faulting thread borrows the `Mapping` that holds `address`, which can't be dropped meanwhile. The range is that mapping's: one load gave both ends of it, and an entry that held the address
         // before was released before its range was unmapped, so before the system gave the range to this mapping. The
         // kernel maps whole pages, so the last page is this mapping's too. A bare system call, allowed here.
         let replaced = unsafe {
-            rustix::mm::mmap_anonymous(
-                ptr::without_provenance_mut(addresses.start),
+            let start = ptr::without_provenance_mut(addresses.start);
+            map(
+                start,
                 addresses.len(),
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::FIXED,
+                Backing::Anonymous,
+                READ_WRITE,
+                MapFlags::FIXED,
             )
         };
         if replaced.is_ok() {
