@@ -10,51 +10,25 @@
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use rustix::fs::{Mode, Stat};
+use tidegate_shm::{Backing, FileId, OpenError, Region, Slot, reserve, try_lock};
 
 use crate::error::{Error, Reject};
 use crate::layout::{Geometry, MAGIC, header_bytes};
-use crate::map::WriteMap;
 
 /// The most times that the lock file may vanish between open and lock, each time because a writer closed.
 const LOCK_ATTEMPTS: u32 = 64;
 
-/// The identity of a file, independent of its path: device and inode.
-pub(crate) type FileId = (u64, u64);
-
-pub(crate) fn file_id(stat: &Stat) -> FileId {
-    (stat.st_dev, stat.st_ino)
-}
-
-/// The file that is at `path` now, a symbolic link counting as itself.
-pub(crate) fn file_at(path: &Path) -> io::Result<FileId> {
-    Ok(file_id(&rustix::fs::lstat(path)?))
-}
-
 /// Opens a regular file without following a link or blocking on a pipe.
 pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Stat), Error> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    options.custom_flags(flags.bits() as i32); // defined as int in C
-    let file = options.open(path).map_err(|e| refusal(path, e))?;
-    let stat = rustix::fs::fstat(&file).map_err(|e| Error::io("stat", path, e))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Error::rejected(path, Reject::NotRegular));
-    }
-    Ok((file, stat))
-}
-
-fn refusal(path: &Path, error: io::Error) -> Error {
-    // The errors of `open` for a symbolic link, a directory to be written and a socket.
-    let not_regular = [Errno::LOOP, Errno::ISDIR, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
-    if not_regular.contains(&error.raw_os_error()) {
-        return Error::rejected(path, Reject::NotRegular);
-    }
-    Error::io("open", path, error)
+    tidegate_shm::open(options, path).map_err(|error| match error {
+        OpenError::NotRegular => Error::rejected(path, Reject::NotRegular),
+        OpenError::Io { operation, source } => Error::io(operation, path, source),
+    })
 }
 
 /// The lock that says that a path has a writer, held as long as this lives.
@@ -77,13 +51,11 @@ impl Lock {
                 .truncate(false)
                 .mode(0o600);
             let (file, stat) = open(&mut options, &path)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => break,
-                Err(e) => return Err(Error::io("lock", &path, e)),
+            if !try_lock(&file).map_err(|e| Error::io("lock", &path, e))? {
+                break;
             }
-            let id = file_id(&stat);
-            if file_at(&path).is_ok_and(|there| there == id) {
+            let id = FileId::of_stat(&stat);
+            if id.is_at(&path) {
                 return Ok(Lock {
                     path,
                     id,
@@ -101,14 +73,14 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // The file goes while it is still locked, and only if it is ours. A file that stays does no harm.
-        if file_at(&self.path).is_ok_and(|there| there == self.id) {
+        if self.id.is_at(&self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
 /// Makes the page under another name and renames it into place. The caller holds the lock.
-pub(crate) fn create(path: &Path, geometry: Geometry, mode: u32) -> Result<(WriteMap, FileId), Error> {
+pub(crate) fn create(path: &Path, geometry: Geometry, mode: u32) -> Result<(Slot, FileId), Error> {
     check_replaceable(path)?;
     let unfinished = beside(path, ".new")?;
     // A file of a killed writer; no other writer uses that name while we have the lock.
@@ -141,32 +113,29 @@ fn check_replaceable(path: &Path) -> Result<(), Error> {
     }
 }
 
-fn make(path: &Path, geometry: Geometry, mode: u32) -> Result<(WriteMap, FileId), Error> {
+fn make(path: &Path, geometry: Geometry, mode: u32) -> Result<(Slot, FileId), Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let (mut file, stat) = open(&mut options, path)?;
-    let written = fill(&mut file, geometry);
+    let (file, stat) = open(&mut options, path)?;
+    let written = fill(&file, geometry);
     written.map_err(|e| Error::io("write", path, e))?;
-    let bytes = geometry.file_size() as usize; // at most 44 MiB
-    let map = WriteMap::new(&file, bytes).map_err(|e| Error::io("map", path, e))?;
+    let map = map(&file, geometry).map_err(|e| Error::io("map", path, e))?;
     // The exact bits: the umask has no say.
     let set = rustix::fs::fchmod(&file, Mode::from_raw_mode(mode));
     set.map_err(|e| Error::io("change the mode of", path, e))?;
-    Ok((map, file_id(&stat)))
+    Ok((map, FileId::of_stat(&stat)))
 }
 
-/// Writes every byte: memory that is only reserved by a size may turn out not to be there when the map
-/// is written, which is a SIGBUS then and an error here.
-fn fill(file: &mut File, geometry: Geometry) -> io::Result<()> {
-    file.write_all(&header_bytes(geometry, boot()))?;
-    let mut left = geometry.file_size() - u64::from(geometry.header_size);
-    let zeros = [0; 16 * 1024];
-    while left > 0 {
-        let now = zeros.len().min(usize::try_from(left).unwrap_or(zeros.len()));
-        file.write_all(zeros.get(..now).unwrap_or(&zeros))?;
-        left -= now as u64;
-    }
-    Ok(())
+fn fill(file: &File, geometry: Geometry) -> io::Result<()> {
+    reserve(file, 0, geometry.file_size())?;
+    file.write_all_at(&header_bytes(geometry, boot()), 0)
+}
+
+fn map(file: &File, geometry: Geometry) -> io::Result<Slot> {
+    let bytes = geometry.file_size() as usize; // at most 44 MiB
+    let region = Region::new(Backing::File(file, 0), bytes)?;
+    let whole = region.slot(0, bytes / 8);
+    whole.ok_or_else(|| ErrorKind::InvalidInput.into())
 }
 
 /// Random and not 0: the keys of the standard library's hashes are drawn from the system.

@@ -64,7 +64,8 @@
 //! A read takes three cache lines. A slot has an odd number of them, so that the lines that are read
 //! spread over all sets of a cache.
 
-#![deny(missing_docs, unsafe_code)]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
 
 #[cfg(not(all(
     target_endian = "little",
@@ -77,7 +78,6 @@ mod create;
 mod entry;
 mod error;
 pub mod layout;
-mod map;
 mod reader;
 mod seqlock;
 mod text;

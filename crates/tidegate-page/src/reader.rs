@@ -1,20 +1,19 @@
 //! A reader of a page: it maps the page read-only, and then reads without system calls.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use crate::create::{self, FileId};
+use tidegate_shm::{FileId, Loads, Mapping};
+
+use crate::create;
 use crate::entry::{Snapshot, state_byte};
 use crate::error::{Error, FindError, ReadError};
 use crate::layout::{
     self, DESCRIPTION_WORD, DIRECTORY_WORD, Geometry, HEADER_SIZE, HEADER_WORDS, SLOT_WORDS, TEXT_SIZE,
     TEXT_WORD, TEXT_WORDS, VALUE_WORDS, header, slot,
 };
-use crate::map::{Loads, ReadMap};
 use crate::seqlock;
 use crate::text::{Lens, Text};
 
@@ -42,13 +41,13 @@ const SEARCHES: u32 = 8;
 /// `is_alive` makes no system call, `is_current` one. Handles of the old file are answered with
 /// [`ReadError::Moved`] by the new reader.
 ///
-/// The owner of the file can truncate it, and a read beyond its end ends the process with SIGBUS. The
-/// writer never does that and lets nobody else write: read pages only of an owner whom you trust.
+/// The owner of the file can truncate it. The reader then finds its entries gone and no heartbeat, as of a closed page.
+/// For this it installs a handler of SIGBUS, which hands all other faults to the handler before it.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
     id: FileId,
-    map: ReadMap,
+    map: Mapping,
     geometry: Geometry,
     boot: u64,
 }
@@ -81,15 +80,16 @@ impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let (file, stat) = create::open(OpenOptions::new().read(true), path)?;
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let size = tidegate_shm::size(&stat);
         let mut bytes = [0; HEADER_SIZE];
-        read_header(&file, &mut bytes).map_err(|e| Error::io("read", path, e))?;
+        // Fewer bytes if the file is shorter: then the check of sizes says so.
+        tidegate_shm::read_at(&file, &mut bytes, 0).map_err(|e| Error::io("read", path, e))?;
         let (geometry, boot) = layout::check(&bytes, size).map_err(|reject| Error::rejected(path, reject))?;
         // At most 256 MiB, and as large as the file.
-        let map = ReadMap::new(&file, size as usize).map_err(|e| Error::io("map", path, e))?;
+        let map = Mapping::new(&file, size as usize, false).map_err(|e| Error::io("map", path, e))?;
         Ok(Reader {
             path: path.to_owned(),
-            id: create::file_id(&stat),
+            id: FileId::of_stat(&stat),
             map,
             geometry,
             boot,
@@ -164,7 +164,7 @@ impl Reader {
 
     /// Whether the open file is still the one at the path. One system call.
     pub fn is_current(&self) -> bool {
-        create::file_at(&self.path).is_ok_and(|there| there == self.id)
+        self.id.is_at(&self.path)
     }
 
     /// Changes whenever an entry gets or loses a slot.
@@ -197,7 +197,7 @@ impl Reader {
     }
 
     fn header(&self, word: usize) -> u64 {
-        let header = self.map.part::<HEADER_WORDS>(0);
+        let header = self.map.loads::<HEADER_WORDS>(0);
         header.map_or(0, |header| header.load(word))
     }
 
@@ -208,7 +208,7 @@ impl Reader {
 
     #[inline]
     fn slot(&self, slot: u32) -> Option<Loads<'_, SLOT_WORDS>> {
-        self.map.part(self.geometry.slot_word(slot))
+        self.map.loads(self.geometry.slot_word(slot))
     }
 
     fn handle(&self, slot: u32, generation: u64) -> Handle {
@@ -262,14 +262,6 @@ fn generation_of(words: Loads<'_, SLOT_WORDS>, wanted: &Text) -> Option<u64> {
         && Lens::of_word(description) == wanted.lens
         && (0..wanted.used).all(|i| words.load(TEXT_WORD + i) == wanted.words[i]);
     same.then(|| words.load(slot::GENERATION / 8))
-}
-
-/// The first bytes of the file, fewer if it is shorter: then the check of sizes says so.
-fn read_header(file: &File, bytes: &mut [u8; HEADER_SIZE]) -> io::Result<()> {
-    match file.read_exact_at(bytes, 0) {
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-        done => done,
-    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use tidegate_shm::Loads;
+
 use crate::layout::{SLOT_WORDS, slot};
-use crate::map::Loads;
 
 /// The attempts of a reader: some microseconds. A write takes a tenth of one. So a reader that finds the slot odd for
 /// longer has met a writer that was descheduled, or killed, in the middle.

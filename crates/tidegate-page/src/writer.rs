@@ -7,14 +7,15 @@ use std::collections::{BinaryHeap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::create::{self, FileId, Lock};
+use tidegate_shm::{FileId, Slot};
+
+use crate::create::{self, Lock};
 use crate::entry::Entry;
 use crate::error::{Error, SetError};
 use crate::layout::{
     DESCRIPTION_WORD, DIRECTORY_WORD, Geometry, MAX_CAPACITY, SLOT_WORDS, TEXT_WORD, VALUE_WORDS, header,
     slot,
 };
-use crate::map::WriteMap;
 use crate::seqlock;
 use crate::text::{Lens, Text};
 
@@ -29,7 +30,7 @@ pub struct Page {
     path: PathBuf,
     geometry: Geometry,
     id: FileId,
-    map: WriteMap,
+    map: Slot,
     /// By name, NUL, labels.
     index: HashMap<Box<str>, u32>,
     /// A buffer for the text of a look-up.
@@ -174,7 +175,7 @@ impl Page {
         self.directory_changed();
         self.beat(0);
         // If another file has been put there, it is none of ours.
-        if create::file_at(&self.path).is_ok_and(|there| there == self.id) {
+        if self.id.is_at(&self.path) {
             std::fs::remove_file(&self.path).map_err(|e| Error::io("remove", &self.path, e))?;
         }
         Ok(())
@@ -277,7 +278,7 @@ impl Drop for Page {
     }
 }
 
-fn slot_words(map: &WriteMap, geometry: Geometry, slot: u32) -> Option<&[AtomicU64; SLOT_WORDS]> {
+fn slot_words(map: &Slot, geometry: Geometry, slot: u32) -> Option<&[AtomicU64; SLOT_WORDS]> {
     map.words().get(geometry.slot_word(slot)..)?.first_chunk()
 }
 
@@ -291,7 +292,7 @@ fn store_changed(words: &[AtomicU64], values: &[u64]) {
 }
 
 /// The generation stays: the next entry's is another one.
-fn empty(map: &WriteMap, geometry: Geometry, slot: u32) {
+fn empty(map: &Slot, geometry: Geometry, slot: u32) {
     if let Some(words) = slot_words(map, geometry, slot) {
         seqlock::write(&words[slot::LOCK / 8], || {
             store_changed(&words[DESCRIPTION_WORD..], &[0; VALUE_WORDS]);

@@ -54,6 +54,24 @@ fn an_odd_word_is_busy_in_bounded_time_and_the_others_are_read() {
 }
 
 #[test]
+fn entries_of_a_truncated_page_are_gone_and_its_reader_survives() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut page = page_in(&directory, 2);
+    page.publish(1, &[entry("a")]);
+    let reader = Reader::open(page.path()).unwrap();
+    let a = reader.find("a", "").unwrap();
+    let file = OpenOptions::new().write(true).open(page.path()).unwrap();
+    let whole = file.metadata().unwrap().len();
+    file.set_len(0).unwrap();
+    assert_eq!(reader.read(&a), Err(ReadError::Gone));
+    assert_eq!(reader.find("a", ""), Err(FindError::NotFound));
+    assert_eq!((reader.heartbeat(), reader.list().len()), (None, 0));
+    let again = Reader::open(page.path()).unwrap_err();
+    assert!(again.to_string().contains("too few for a header"), "{again}");
+    file.set_len(whole).unwrap(); // the writer has no guard, and writes when it closes
+}
+
+#[test]
 fn a_slot_that_was_given_again_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let mut page = page_in(&directory, 1);
