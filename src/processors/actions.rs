@@ -9,19 +9,19 @@ use crate::batch::wire::attributes::AttributeSet;
 use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
 
 crate::choices! {
-    /// What an action does.
+    /// The effect of an action.
     pub enum Verb {
-        /// Adds where the key is not there.
+        /// Adds a key that is missing.
         Insert = "insert",
-        /// Replaces where the key is there.
+        /// Replaces the value of a key that exists.
         Update = "update",
-        /// Either.
+        /// Adds the key or replaces its value.
         Upsert = "upsert",
         /// Removes the key, or the keys that match `pattern`.
         Delete = "delete",
         /// Replaces the value by its hash.
         Hash = "hash",
-        /// Puts what the named groups of `pattern` match into attributes of their names.
+        /// Adds an attribute for each named group of `pattern`.
         Extract = "extract",
         /// Changes the type of the value.
         Convert = "convert",
@@ -29,7 +29,7 @@ crate::choices! {
 }
 
 crate::choices! {
-    /// Types that `convert` knows.
+    /// Target types of `convert`.
     pub enum Type {
         /// Whole number.
         Int = "int",
@@ -43,20 +43,20 @@ crate::choices! {
 crate::options! {
     /// One action.
     pub struct Action {
-        /// The attribute's key.
+        /// Key of the attribute.
         pub key: String = String::new(),
-        /// What is done.
+        /// Effect of the action.
         pub action: Verb = required,
-        /// The value to put in.
+        /// New value.
         pub value: Option<Plain> = None,
-        /// The attribute whose value is put in.
+        /// Attribute that supplies the new value.
         pub from_attribute: Option<String> = None,
-        /// The header of the sender's request whose value is put in: `metadata.NAME`. Several values are joined by `;`.
-        /// The receiver must keep it (`include_metadata`).
+        /// Header of the sender's request that supplies the new value: `metadata.NAME`. Several values are joined
+        /// by `;`. The receiver must keep the header (`include_metadata`).
         pub from_context: Option<FromContext> = None,
-        /// Regular expression: keys to delete or hash, or groups to extract.
+        /// Regular expression. It selects the keys to delete or hash, or the groups to extract.
         pub pattern: Option<Pattern> = None,
-        /// What to convert to.
+        /// Target type of `convert`.
         pub converted_type: Option<Type> = None,
     }
     check = Action::check

@@ -25,13 +25,15 @@ const QUEUED: usize = 256;
 crate::options! {
     /// Options of the `debug` exporter.
     pub struct Config {
-        /// `basic`: a line a batch; `normal`: a line a point, span or log record; `detailed`: everything of each.
+        /// `basic`: one line for each batch. `normal`: one line for each point, span or log record. `detailed`:
+        /// all fields.
         pub verbosity: Verbosity = Verbosity::Basic,
-        /// The old spelling of `verbosity`: `debug` is `detailed`, `info` is `normal`, the others are `basic`.
+        /// Old form of `verbosity`: `debug` is `detailed`, `info` is `normal`, and the others are `basic`.
         pub loglevel: Option<LogLevel> = None,
-        /// Batches of a signal that are printed in each second before `sampling_thereafter` counts.
+        /// Batches that the exporter prints of each signal in each second, before `sampling_thereafter` applies.
         pub sampling_initial: u64 = 2,
-        /// Of the batches beyond, each so-manieth is printed; 0: none. All are counted.
+        /// Sampling after the first `sampling_initial` batches: the exporter prints every Nth batch. 0: none. All
+        /// batches are counted.
         pub sampling_thereafter: u64 = 1,
     }
     accepted = OUTPUTS;
@@ -48,13 +50,13 @@ const OUTPUTS: &WithoutEffect = &[
 crate::choices! {
     /// The levels that the Collector's `logging` exporter had.
     pub enum LogLevel {
-        /// Everything.
+        /// All fields.
         Debug = "debug",
-        /// One line an item.
+        /// One line for each item.
         Info = "info",
-        /// Counts.
+        /// Item counts.
         Warn = "warn",
-        /// Counts.
+        /// Item counts.
         Error = "error",
     }
 }
@@ -79,13 +81,13 @@ impl Config {
 }
 
 crate::choices! {
-    /// How much is printed.
+    /// The amount of output.
     pub enum Verbosity {
-        /// Counts.
+        /// Item counts.
         Basic = "basic",
-        /// One line an item.
+        /// One line for each item.
         Normal = "normal",
-        /// Everything.
+        /// All fields.
         Detailed = "detailed",
     }
 }

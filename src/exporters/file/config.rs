@@ -19,27 +19,29 @@ const OF_FILE: &WithoutEffect = &[(
 crate::options! {
     /// Options of the `file` exporter.
     pub struct Config {
-        /// The file.
+        /// Path of the output file.
         pub path: PathBuf = required,
-        /// Permission bits of files that are made. A file that exists keeps its own.
+        /// Permission bits of new files. An existing file keeps its own.
         pub mode: FileMode = FileMode(0o600),
-        /// Write through a symbolic link whoever owns it. Otherwise only through links of root or of the gateway's user.
+        /// Whether the exporter follows every symbolic link. Otherwise it follows only links of root or of the
+        /// gateway's user.
         pub follow_links: bool = false,
-        /// Go on where an existing file ends. Otherwise it is begun anew at every start.
+        /// Whether the exporter appends to an existing file. Otherwise it truncates the file at every start.
         pub append: bool = false,
-        /// `json`: a line of OTLP/JSON a request; `proto`: framed OTLP; `csv`: raw events of metrics pipelines.
+        /// `json`: one line of OTLP/JSON for each request. `proto`: framed OTLP. `csv`: raw events of metrics
+        /// pipelines.
         pub format: Format = Format::Json,
-        /// Each request is compressed by itself and framed.
+        /// Compression of each request. Compressed requests are framed.
         pub compression: Compression = Compression::None,
-        /// How long requests are gathered and then written as one; 0 = each at once.
+        /// Longest time that requests are joined before one write. 0: each request is written at once.
         pub flush_interval: Duration = Duration::from_secs(1),
-        /// When a new file is begun; unset: never.
+        /// Rotation of the file. Unset: no rotation.
         pub rotation: Option<Rotation> = None,
-        /// What points of sums and histograms are to cover.
+        /// Temporality of sums and histograms in the file.
         pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
-        /// Retries, of a full disk say.
+        /// Retries of failed writes, for example to a full disk.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
-        /// The queue.
+        /// Queue of batches that wait to be written.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
     accepted = OF_FILE;
@@ -47,26 +49,26 @@ crate::options! {
 }
 
 crate::options! {
-    /// When a new file is begun, and how many old ones stay.
+    /// When a new file begins, and how many old files remain.
     pub struct Rotation {
-        /// At this size, in MiB.
+        /// Size at which a new file begins, in MiB.
         pub max_megabytes: u64 = 100,
-        /// At this age, in days; 0 = at no age.
+        /// Age at which a new file begins, in days. 0: no limit.
         pub max_days: u64 = 0,
-        /// Old files that stay; 0 = all.
+        /// Most old files. The exporter removes the oldest ones. 0: no limit.
         pub max_backups: usize = 100,
-        /// Only `false`: names of old files say in UTC when they ended.
+        /// Must be `false`: names of old files contain their end in UTC.
         pub localtime: bool = false,
     }
     check = Rotation::check
 }
 
 crate::choices! {
-    /// What is written.
+    /// The format of the file.
     pub enum Format {
-        /// OTLP/JSON, a line a request.
+        /// OTLP/JSON, one line for each request.
         Json = "json",
-        /// OTLP, each request behind its length (4 bytes, big-endian).
+        /// OTLP. The length of each request precedes it (4 bytes, big-endian).
         Proto = "proto",
         /// `timestamp_us,category,event_name,value`: the header of NIXL's sample plugin.
         Csv = "csv",
@@ -74,9 +76,9 @@ crate::choices! {
 }
 
 crate::choices! {
-    /// How requests are compressed.
+    /// The compression of each request.
     pub enum Compression {
-        /// As they are.
+        /// No compression.
         None = "none" | "",
         /// Zstandard.
         Zstd = "zstd",

@@ -29,17 +29,18 @@ crate::choices! {
 crate::options! {
     /// Options of `loadbalancing`.
     pub(super) struct Config {
-        /// How endpoints are spoken to.
+        /// Protocol of all endpoints.
         pub protocol: Protocol = Protocol::default(),
-        /// What endpoints there are.
+        /// Source of the list of endpoints.
         pub resolver: Resolver = required,
-        /// What stays together, on one endpoint. Without: traces and logs by `traceID`, metrics by `service`.
+        /// Property of the items that stay together on one endpoint. Unset: `traceID` for traces and logs,
+        /// `service` for metrics.
         pub routing_key: Option<RoutingKey> = None,
-        /// How long one attempt may take, where `protocol::otlp` does not say it; 0 = as long as it does.
+        /// Longest duration of one attempt, unless `protocol::otlp` sets it. 0: no limit.
         pub timeout: Option<Duration> = None,
-        /// Retries, of one endpoint, where `protocol::otlp` does not say it.
+        /// Retries for each endpoint, unless `protocol::otlp` sets them.
         pub retry_on_failure: Option<RetryConfig> = None,
-        /// The queue, of one endpoint, where `protocol::otlp` does not say it.
+        /// Queue of each endpoint, unless `protocol::otlp` sets it.
         pub sending_queue: Option<QueueConfig> = None,
     }
     check = Config::check
@@ -54,25 +55,25 @@ crate::options! {
 }
 
 crate::options! {
-    /// Options of the `otlp` exporter, all but the endpoint; each endpoint has a queue and retries of its own.
+    /// Options of the `otlp` exporter without the endpoint. Each endpoint has its own queue and retries.
     pub(super) struct Peer {
-        /// TLS; `insecure: true` for none.
+        /// TLS. `insecure: true` turns it off.
         pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// How requests are compressed.
+        /// Compression of requests.
         pub compression: otlp::Compression = otlp::Compression::Gzip,
-        /// Request headers; their values are secrets.
+        /// Additional request headers. Their values are secrets.
         pub headers: Headers = Headers::new(),
-        /// Who we are, by an extension.
+        /// Credentials of the gateway, from an extension.
         pub auth: Option<AuthConfig> = None,
-        /// Pings that find a connection dead, as of the `otlp` exporter.
+        /// Pings that detect a dead connection, as in the `otlp` exporter.
         pub keepalive: Option<otlp::Keepalive> = None,
-        /// The name of the servers in requests (`:authority`).
+        /// Server name in requests (`:authority`).
         pub authority: Option<String> = None,
-        /// How long one attempt may take; 0 = as long as it does. Without: 5s.
+        /// Longest duration of one attempt. 0: no limit. Unset: 5s.
         pub timeout: Option<Duration> = None,
-        /// Retries, of one endpoint.
+        /// Retries, for each endpoint.
         pub retry_on_failure: Option<RetryConfig> = None,
-        /// The queue, of one endpoint.
+        /// Queue, for each endpoint.
         pub sending_queue: Option<QueueConfig> = None,
     }
     refused = CLIENT_MIDDLEWARES;
@@ -92,11 +93,11 @@ const OTHER_RESOLVERS: &[(&str, &str)] = &[
 ];
 
 crate::options! {
-    /// `resolver`: one of them.
+    /// `resolver`: exactly one of these.
     pub(super) struct Resolver {
-        /// A list.
+        /// Fixed list of endpoints.
         pub r#static: Option<Static> = None,
-        /// The addresses of a name.
+        /// Addresses of a DNS name.
         pub dns: Option<Dns> = None,
     }
     refused = OTHER_RESOLVERS;
@@ -106,7 +107,7 @@ crate::options! {
 crate::options! {
     /// `static`.
     pub(super) struct Static {
-        /// `host` or `host:port`.
+        /// Endpoints: `host` or `host:port`.
         pub hostnames: Vec<String> = required,
     }
     check = Static::check
@@ -115,13 +116,13 @@ crate::options! {
 crate::options! {
     /// `dns`.
     pub(super) struct Dns {
-        /// The name; a headless service has an address for each of its pods.
+        /// DNS name. A headless service of Kubernetes has one address for each pod.
         pub hostname: String = required,
-        /// The port of all addresses.
+        /// Port of all addresses.
         pub port: Port = Port(DEFAULT_PORT),
-        /// How often it is looked up.
+        /// Interval of lookups.
         pub interval: Duration = Duration::from_secs(5),
-        /// How long that may take.
+        /// Longest duration of one lookup. After a failure the previous addresses remain.
         pub timeout: Duration = Duration::from_secs(1),
     }
     check = Dns::check

@@ -13,35 +13,39 @@ use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, Coding, TlsClientConfig};
 crate::options! {
     /// Options of `otlp`.
     pub(in crate::exporters) struct Config {
-        /// Where to send: `host:port`, `http://` (no TLS) or `https://host:port`, `unix:/path`.
+        /// Address of the receiver: `host:port`, `http://host:port` (no TLS), `https://host:port` or
+        /// `unix:/path`.
         pub endpoint: Target = required,
-        /// TLS; `insecure: true` for none.
+        /// TLS. `insecure: true` turns it off.
         pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// How requests are compressed. Without: gzip, or as the vendor likes it.
+        /// Compression of requests. Unset: gzip, or the vendor's preference.
         pub compression: Option<Compression> = None,
-        /// Request headers; their values are secrets.
+        /// Additional request headers. Their values are secrets.
         pub headers: Headers = Headers::new(),
-        /// Who we are, by an extension.
+        /// Credentials of the gateway, from an extension.
         pub auth: Option<AuthConfig> = None,
-        /// Pings that find a connection dead. Without: none is sent, and two requests without an answer end it.
+        /// Pings that detect a dead connection. Unset: no pings; after two requests without an answer, the
+        /// connection ends.
         pub keepalive: Option<Keepalive> = None,
-        /// The name of the server in requests (`:authority`), where it is not that of the endpoint.
+        /// Server name in requests (`:authority`). Unset: that of the endpoint.
         pub authority: Option<String> = None,
-        /// How long one attempt may take; 0 = as long as it does.
+        /// Longest duration of one attempt. The exporter retries an attempt that takes longer. 0: no limit.
         pub timeout: Duration = Duration::from_secs(5),
-        /// Whose rules to keep: sets what is not set here, as `tidegate components KIND --options` shows.
+        /// Preset of a vendor. It sets the options that are unset here; `tidegate components KIND --options`
+        /// lists its values.
         pub vendor: Option<VendorName> = None,
-        /// What the vendor knows us by; goes into its header.
+        /// API key for the vendor. The exporter sends it in the header that the vendor expects.
         pub api_key: Option<Secret> = None,
-        /// What points of sums and histograms are to cover. Without: what they do, or what the vendor takes.
+        /// Temporality of sums and histograms in requests. Unset: as received, or as the vendor requires.
         pub temporality: Option<TemporalityChoice> = None,
-        /// Most buckets of a histogram, neighbours being joined beyond; 0 = any number. Without: the vendor's.
+        /// Most buckets of a histogram. The exporter joins neighbouring buckets of a larger one. 0: no limit.
+        /// Unset: the vendor's limit, or none.
         pub max_buckets: Option<usize> = None,
-        /// What names of metrics and of their attributes may look like. Without: anything, or what the vendor takes.
+        /// Rules for the names of metrics and of their attributes. Unset: any name, or the vendor's rules.
         pub metric_names: Option<NameRules> = None,
-        /// Retries.
+        /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
-        /// The queue.
+        /// Queue of batches that wait for delivery.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
     refused = CLIENT_MIDDLEWARES;
@@ -62,13 +66,13 @@ pub(in crate::exporters) const OF_GRPC: &WithoutEffect = &[
 ];
 
 crate::options! {
-    /// Pings of a gRPC client, under grpc-go's names.
+    /// Pings of a gRPC client, with the names of grpc-go.
     pub(in crate::exporters) struct Keepalive {
-        /// Between two pings; at least 1 s. Servers may refuse clients that ping more often than every 5 minutes.
+        /// Interval of pings, at least 1 s. Servers may refuse clients that ping more often than every 5 minutes.
         pub time: Duration = Duration::from_secs(10),
-        /// How long the answer to a ping may take before the connection is given up.
+        /// Longest wait for the answer to a ping. Then the connection ends.
         pub timeout: Duration = Duration::from_secs(20),
-        /// Whether pings go out while no request is under way.
+        /// Whether the exporter pings while no request is in flight.
         pub permit_without_stream: bool = false,
     }
     check = Keepalive::check
@@ -98,7 +102,7 @@ pub(in crate::exporters) fn check_authority(authority: Option<&String>, at: &Nod
 }
 
 crate::choices! {
-    /// How requests are compressed.
+    /// The compression of requests.
     pub(in crate::exporters) enum Compression {
         /// RFC 1952.
         Gzip = "gzip",
@@ -106,7 +110,7 @@ crate::choices! {
         Zstd = "zstd",
         /// Snappy, framed.
         Snappy = "snappy",
-        /// Not at all.
+        /// No compression.
         None = "none" | "",
     }
 }

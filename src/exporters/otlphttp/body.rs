@@ -26,19 +26,19 @@ crate::choices! {
 crate::choices! {
     /// The compression of requests.
     pub(super) enum Compression {
-        /// As they are.
+        /// No compression.
         None = "none" | "",
         /// RFC 1952, level 1: OTLP compresses so well that more effort buys little.
         Gzip = "gzip",
         /// RFC 8878, level 1.
         Zstd = "zstd",
-        /// Snappy as one block.
+        /// Snappy, one block.
         Snappy = "snappy",
         /// Snappy, framed.
         SnappyFramed = "x-snappy-framed",
         /// RFC 1950, which HTTP calls deflate.
         Deflate = "deflate",
-        /// The same, sent as `Content-Encoding: zlib`.
+        /// RFC 1950, sent as `Content-Encoding: zlib`.
         Zlib = "zlib",
         /// LZ4, framed.
         Lz4 = "lz4",
@@ -48,7 +48,8 @@ crate::choices! {
 crate::options! {
     /// `compression_params`.
     pub(super) struct CompressionParams {
-        /// 1 (fast) to 9 of `gzip`, `deflate` and `zlib`, 1 to 22 of `zstd`; unset, 0 and -1: our own, 1.
+        /// Compression level: 1 (fast) to 9 for `gzip`, `deflate` and `zlib`, 1 to 22 for `zstd`. 0 and -1: level
+        /// 1.
         pub level: i32 = 0,
     }
 }

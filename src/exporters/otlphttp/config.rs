@@ -20,58 +20,60 @@ use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, TlsClientConfig};
 crate::options! {
     /// Options of `otlphttp`.
     pub(super) struct Config {
-        /// Base URL; `/v1/metrics`, `/v1/traces` and `/v1/logs` are added. Also `unix:/path`.
+        /// Base URL. The exporter appends `/v1/metrics`, `/v1/traces` or `/v1/logs`. `unix:/path` is allowed.
         pub endpoint: Option<Url> = None,
-        /// URL for metrics, used as it is.
+        /// Complete URL for metrics.
         pub metrics_endpoint: Option<Url> = None,
-        /// URL for traces, used as it is.
+        /// Complete URL for traces.
         pub traces_endpoint: Option<Url> = None,
-        /// URL for logs, used as it is.
+        /// Complete URL for logs.
         pub logs_endpoint: Option<Url> = None,
-        /// TLS, for `https` URLs.
+        /// TLS of `https` URLs.
         pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// How telemetry is written.
+        /// Encoding of requests.
         pub encoding: Encoding = Encoding::Proto,
-        /// How requests are compressed. Without: gzip, or as the vendor likes it.
+        /// Compression of requests. Unset: gzip, or the vendor's preference.
         pub compression: Option<Compression> = None,
-        /// How hard to compress.
+        /// Compression level.
         pub compression_params: CompressionParams = CompressionParams::default(),
-        /// Request headers; their values are secrets.
+        /// Additional request headers. Their values are secrets.
         pub headers: Headers = Headers::new(),
-        /// Who we are, by an extension.
+        /// Credentials of the gateway, from an extension.
         pub auth: Option<AuthConfig> = None,
-        /// How long one attempt may take; 0 = as long as it does.
+        /// Longest duration of one attempt. The exporter retries an attempt that takes longer. 0: no limit.
         pub timeout: Duration = Duration::from_secs(30),
-        /// Unused connections to keep.
+        /// Most unused connections that stay open, for each host.
         pub max_idle_conns: usize = 100,
-        /// How long an unused connection is kept.
+        /// Longest time that an unused connection stays open.
         pub idle_conn_timeout: Duration = Duration::from_secs(90),
-        /// The proxy to go through, `http://host:port`, perhaps with `user:password@`. Unset: none, whatever the environment
-        /// says.
+        /// HTTP proxy: `http://host:port`, optionally with `user:password@`. Unset: no proxy, and environment
+        /// variables don't count.
         pub proxy_url: Option<Proxy> = None,
-        /// Requests at a time, each of which may need a connection; 0: as many as `num_consumers` sends.
+        /// Most concurrent requests, each of which may need a connection. 0: no limit besides `num_consumers`.
         pub max_conns_per_host: usize = 0,
-        /// Use a connection for one request only.
+        /// Whether each request uses a connection of its own.
         pub disable_keep_alives: bool = false,
-        /// Speak HTTP/2 where TLS agrees on it.
+        /// Whether TLS may negotiate HTTP/2.
         pub force_attempt_http2: bool = true,
-        /// Between two HTTP/2 pings while requests are under way; 0: none.
+        /// Interval of HTTP/2 pings while a request is in flight. 0: no pings.
         pub http2_read_idle_timeout: Duration = PING,
-        /// How long the answer to such a ping may take.
+        /// Longest wait for the answer to an HTTP/2 ping. Then the connection ends.
         pub http2_ping_timeout: Duration = PING,
-        /// Whose rules to keep: sets what is not set here, as `tidegate components KIND --options` shows.
+        /// Preset of a vendor. It sets the options that are unset here; `tidegate components KIND --options`
+        /// lists its values.
         pub vendor: Option<VendorName> = None,
-        /// What the vendor knows us by; goes into its header.
+        /// API key for the vendor. The exporter sends it in the header that the vendor expects.
         pub api_key: Option<Secret> = None,
-        /// What points of sums and histograms are to cover. Without: what they do, or what the vendor takes.
+        /// Temporality of sums and histograms in requests. Unset: as received, or as the vendor requires.
         pub temporality: Option<TemporalityChoice> = None,
-        /// Most buckets of a histogram, neighbours being joined beyond; 0 = any number. Without: the vendor's.
+        /// Most buckets of a histogram. The exporter joins neighbouring buckets of a larger one. 0: no limit.
+        /// Unset: the vendor's limit, or none.
         pub max_buckets: Option<usize> = None,
-        /// What names of metrics and of their attributes may look like. Without: anything, or what the vendor takes.
+        /// Rules for the names of metrics and of their attributes. Unset: any name, or the vendor's rules.
         pub metric_names: Option<NameRules> = None,
-        /// Retries.
+        /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
-        /// The queue.
+        /// Queue of batches that wait for delivery.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
     refused = CLIENT_MIDDLEWARES;

@@ -15,41 +15,44 @@ use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, Tempora
 crate::options! {
     /// Options of the `plugin` exporter.
     pub struct Config {
-        /// Name of the plugin. It is looked for as `libtidegate_exporter_NAME.so`, and must call itself so.
+        /// Name of the plugin. Its file is `libtidegate_exporter_NAME.so`, and the plugin must report the same
+        /// name.
         pub name: Option<String> = None,
-        /// Where it is looked for, in this order. Without: /usr/local/lib/tidegate/plugins, /usr/lib/tidegate/plugins.
+        /// Directories that are searched for the file, in this order. Unset: /usr/local/lib/tidegate/plugins,
+        /// /usr/lib/tidegate/plugins.
         pub directories: Option<Vec<PathBuf>> = None,
-        /// The file, instead of a search.
+        /// Path of the plugin's file. It replaces the search.
         pub path: Option<PathBuf> = None,
-        /// Which versions of the plugin will do.
+        /// Accepted versions of the plugin. Unset: all.
         pub version: Option<VersionRange> = None,
-        /// Where the plugin runs.
+        /// Place where the plugin runs.
         pub isolation: Isolation = Isolation::None,
-        /// Memory that a plugin in a process of its own may take; beyond it an allocation fails, and the process
-        /// usually ends and is started again. At least 64MiB.
+        /// Most memory of a plugin in its own process, at least 64MiB. Beyond it, allocations fail. The process
+        /// then usually ends and starts again.
         pub memory_limit: ByteSize = ByteSize::mib(1024),
-        /// What the plugin is created with: a text as it is, a map or list as JSON. Never printed.
+        /// Configuration of the plugin. Text is passed unchanged, a map or list as JSON. The gateway never prints
+        /// it.
         pub config: PluginConfig = PluginConfig::default(),
-        /// How long a call of the plugin may take, its creation included.
+        /// Longest duration of one call of the plugin. Its creation is a call too.
         pub timeout: Duration = Duration::from_secs(5),
-        /// How long after an export the plugin is asked to bring out what it still holds; 0 = at the stop only.
+        /// Delay between an export and the flush of the plugin. 0: it is flushed only at the stop.
         pub flush_interval: Duration = Duration::from_secs(1),
-        /// What points of sums and histograms are to cover.
+        /// Temporality of sums and histograms that the plugin gets.
         pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
-        /// Retries.
+        /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
-        /// The queue.
+        /// Queue of batches that wait for delivery.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
     check = Config::check
 }
 
 crate::choices! {
-    /// Where a plugin runs.
+    /// The place where a plugin runs.
     pub enum Isolation {
-        /// In the gateway, on a thread of its own.
+        /// The gateway's process, on its own thread.
         None = "none",
-        /// In a process of its own, which is started again when it ends.
+        /// Its own process. The gateway starts it again when it ends.
         Process = "process",
     }
 }

@@ -19,72 +19,74 @@ pub(super) const DEBUG_PATH: &str = "/debug";
 crate::options! {
     /// Options of the `prometheus` exporter.
     pub struct Config {
-        /// Where scrapes are answered: `host:port`, or `unix:/path`.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = required,
-        /// `tcp` or `unix`; the endpoint says it already.
+        /// `tcp` or `unix`. The endpoint determines it, so this option is optional.
         pub transport: Option<Transport> = None,
-        /// Path of the scrape.
+        /// HTTP path of the metrics page.
         pub path: String = "/metrics".to_owned(),
-        /// Put before every metric name.
+        /// Prefix of every metric name.
         pub namespace: String = String::new(),
-        /// Labels on every series.
+        /// Labels of every series.
         pub const_labels: Ordered<String> = Ordered::default(),
-        /// Write the time of each point (Prometheus then no longer marks series stale).
+        /// Whether samples have timestamps. Prometheus then no longer marks series as stale.
         pub send_timestamps: bool = false,
-        /// How long a series is shown after it was last received. Series of live tables follow their own rules.
+        /// Time after which a series without new points disappears. Series of live tables follow their own rules.
         pub metric_expiration: Duration = Duration::from_secs(300),
-        /// Answer in OpenMetrics where the scraper prefers it.
+        /// Whether scrapers that prefer OpenMetrics get it.
         pub enable_open_metrics: bool = false,
-        /// What becomes of names: `UnderscoreEscapingWithSuffixes` unless set.
+        /// Translation of names. Unset: `UnderscoreEscapingWithSuffixes`.
         pub translation_strategy: Option<Strategy> = None,
-        /// The old way to say `UnderscoreEscapingWithSuffixes` (true) or `UnderscoreEscapingWithoutSuffixes` (false).
+        /// Old form of `translation_strategy`: `true` is `UnderscoreEscapingWithSuffixes`, `false` is
+        /// `UnderscoreEscapingWithoutSuffixes`.
         pub add_metric_suffixes: Option<bool> = None,
-        /// Which resource attributes become labels.
+        /// Resource attributes that become labels.
         pub resource_constant_labels: ResourceConstantLabels = ResourceConstantLabels::default(),
-        /// The old way to say that all resource attributes become labels.
+        /// Old form of `resource_constant_labels`, for all resource attributes.
         pub resource_to_telemetry_conversion: ResourceConversion = ResourceConversion::default(),
-        /// Leave the `otel_scope_*` labels out.
+        /// Whether the labels `otel_scope_*` are left out.
         pub without_scope_info: bool = false,
-        /// Write the `otel_scope_schema_url` label; the Collector has none.
+        /// Whether series have the label `otel_scope_schema_url`. The Collector has no such label.
         pub scope_schema_url: bool = true,
-        /// Most series kept of what comes undecoded by a table; further ones share one overflow series a metric.
+        /// Most series in the exporter's own table. Further series of a metric share one overflow series.
         pub max_series: u64 = 1_000_000,
-        /// The same for the series of one metric; unset: no limit of its own.
+        /// Most series of one metric in that table. Unset: no limit besides `max_series`.
         pub max_series_per_metric: Option<u64> = None,
-        /// What becomes of points of its own table (not of an `aggregate` before it) whose time lies too far ahead of the gateway's clock.
+        /// Treatment of points whose time is too far ahead of the gateway's clock. It applies to the exporter's
+        /// own table, not to that of an `aggregate` processor.
         pub future: FutureConfig = FutureConfig::default(),
-        /// Most connections at a time.
+        /// Most concurrent connections. Further ones wait.
         pub max_connections: u32 = 64,
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
-        /// this machine do not count.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of
+        /// `max_connections`, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
-        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
-        /// in a browser can give its own name any address.
+        /// Host names that a request may use, besides addresses and `localhost`. They count only if the endpoint
+        /// is a loopback address. The check protects against web pages whose host name resolves to this machine.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Time for the headers of the first request on a connection.
+        /// Longest time for the headers of the first request on a connection.
         pub read_header_timeout: Duration = Duration::from_secs(60),
-        /// A connection without a request for so long is asked to go; 0: never.
+        /// Longest time that a connection stays open without a request. 0: no limit.
         pub idle_timeout: Duration = READER_IDLE,
-        /// A scraper that takes nothing of its answer for so long is cut off; 0: never.
+        /// Longest time that a scraper may read nothing of its response. Then the connection ends. 0: no limit.
         pub write_timeout: Duration = Duration::from_secs(30),
-        /// TLS.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Who may scrape; unset: everybody who can connect.
+        /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
-        /// Headers of every answer; their values are secrets.
+        /// Additional headers of every response. Their values are secrets.
         pub response_headers: Headers = Headers::new(),
-        /// The socket file of a `unix:` endpoint.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
     }
     check = Config::check
 }
 
 crate::options! {
-    /// Resource attributes as labels; `*` and `?` stand for any characters, any one character.
+    /// Resource attributes as labels. In keys, `*` matches any characters and `?` one character.
     pub struct ResourceConstantLabels {
-        /// Keys to copy.
+        /// Keys of attributes that become labels.
         pub included: Vec<String> = Vec::new(),
-        /// Keys not to copy; without `included`, all others are.
+        /// Keys of attributes that do not. Without `included`, all other attributes become labels.
         pub excluded: Vec<String> = Vec::new(),
     }
 }
@@ -92,9 +94,10 @@ crate::options! {
 crate::options! {
     /// All resource attributes as labels.
     pub struct ResourceConversion {
-        /// Copy every resource attribute to a label of every series.
+        /// Whether every resource attribute becomes a label of every series.
         pub enabled: bool = false,
-        /// But not `service.name`, `service.namespace` and `service.instance.id`, which are `job` and `instance`.
+        /// Whether `service.name`, `service.namespace` and `service.instance.id` are left out. They are also the
+        /// labels `job` and `instance`.
         pub exclude_service_attributes: bool = false,
     }
 }

@@ -20,13 +20,13 @@ use crate::prom::remote::translate::Settings;
 use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy};
 
 crate::choices! {
-    /// Which message is sent.
+    /// The protobuf message of requests.
     pub(super) enum Protocol {
         /// Remote write 1.0.
         One = "prometheus.WriteRequest",
         /// Remote write 2.0.
         Two = "io.prometheus.write.v2.Request",
-        /// 2.0 until the receiver shows that it does not know it, then 1.0.
+        /// 2.0 until the receiver proves not to support it, then 1.0.
         Auto = "auto",
     }
 }
@@ -34,67 +34,69 @@ crate::choices! {
 crate::options! {
     /// Options of `prometheusremotewrite`.
     pub(super) struct Config {
-        /// Where to write to: the whole URL, as `https://mimir.example.com/api/v1/push`. Also `unix:/path`.
+        /// Complete URL, for example `https://mimir.example.com/api/v1/push`. `unix:/path` is allowed.
         pub endpoint: Url = required,
-        /// TLS, for an `https` URL.
+        /// TLS of an `https` URL.
         pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// Request headers; their values are secrets.
+        /// Additional request headers. Their values are secrets.
         pub headers: Headers = Headers::new(),
-        /// Who we are, by an extension.
+        /// Credentials of the gateway, from an extension.
         pub auth: Option<AuthConfig> = None,
-        /// How long one request may take; 0 = as long as it does.
+        /// Longest duration of one request. The exporter retries a request that takes longer. 0: no limit.
         pub timeout: Duration = Duration::from_secs(5),
-        /// Unused connections to keep.
+        /// Most unused connections that stay open, for each host.
         pub max_idle_conns: usize = 100,
-        /// How long an unused connection is kept.
+        /// Longest time that an unused connection stays open.
         pub idle_conn_timeout: Duration = Duration::from_secs(90),
-        /// The proxy to go through, `http://host:port`, perhaps with `user:password@`. Unset: none, whatever the environment
-        /// says.
+        /// HTTP proxy: `http://host:port`, optionally with `user:password@`. Unset: no proxy, and environment
+        /// variables don't count.
         pub proxy_url: Option<Proxy> = None,
-        /// Requests at a time, each of which may need a connection; 0: as many as `num_consumers` sends.
+        /// Most concurrent requests, each of which may need a connection. 0: no limit besides `num_consumers`.
         pub max_conns_per_host: usize = 0,
-        /// Use a connection for one request only.
+        /// Whether each request uses a connection of its own.
         pub disable_keep_alives: bool = false,
-        /// Speak HTTP/2 where TLS agrees on it.
+        /// Whether TLS may negotiate HTTP/2.
         pub force_attempt_http2: bool = true,
-        /// Between two HTTP/2 pings while requests are under way; 0: none.
+        /// Interval of HTTP/2 pings while a request is in flight. 0: no pings.
         pub http2_read_idle_timeout: Duration = PING,
-        /// How long the answer to such a ping may take.
+        /// Longest wait for the answer to an HTTP/2 ping. Then the connection ends.
         pub http2_ping_timeout: Duration = PING,
-        /// Which message is sent.
+        /// Protobuf message of requests.
         pub protobuf_message: Protocol = Protocol::One,
-        /// Put before every metric name.
+        /// Prefix of every metric name.
         pub namespace: String = String::new(),
-        /// Labels of every series that has none of that name. Their own names are kept as they are.
+        /// Labels for every series. A series keeps its own label of the same name.
         pub external_labels: Ordered<String> = Ordered::default(),
-        /// What becomes of names: `UnderscoreEscapingWithSuffixes` unless set.
+        /// Translation of names. Unset: `UnderscoreEscapingWithSuffixes`.
         pub translation_strategy: Option<Strategy> = None,
-        /// The old way to say `UnderscoreEscapingWithSuffixes` (true) or `UnderscoreEscapingWithoutSuffixes` (false).
+        /// Old form of `translation_strategy`: `true` is `UnderscoreEscapingWithSuffixes`, `false` is
+        /// `UnderscoreEscapingWithoutSuffixes`.
         pub add_metric_suffixes: Option<bool> = None,
-        /// All resource attributes as labels.
+        /// Resource attributes as labels.
         pub resource_to_telemetry_conversion: ResourceConversion = ResourceConversion::default(),
-        /// Whether resources are told.
+        /// The series `target_info`.
         pub target_info: TargetInfo = TargetInfo::default(),
-        /// Leave the `otel_scope_*` labels out.
+        /// Whether the labels `otel_scope_*` are left out.
         pub disable_scope_info: bool = false,
-        /// Send the `otel_scope_schema_url` label; the Collector has none.
+        /// Whether series have the label `otel_scope_schema_url`. The Collector has no such label.
         pub scope_schema_url: bool = true,
-        /// Send type, help and unit of every metric with 1.0 too; 2.0 always has them.
+        /// Whether requests of 1.0 contain type, help and unit of every metric. Requests of 2.0 always do.
         pub send_metadata: bool = false,
-        /// Send histograms as native ones with custom buckets; 2.0 only.
+        /// Whether histograms are sent as native histograms with custom buckets. It needs 2.0.
         pub convert_histograms_to_nhcb: bool = false,
-        /// What points of sums and histograms are to cover. Prometheus knows totals only: with `preserve`, deltas are
-        /// dropped.
+        /// Temporality of sums and histograms. Prometheus supports only cumulative ones: with `preserve`, deltas
+        /// are dropped.
         pub temporality: TemporalityChoice = TemporalityChoice::Cumulative,
-        /// Largest request, before compression.
+        /// Largest request before compression, in bytes. The exporter splits larger ones.
         pub max_batch_size_bytes: ByteSize = ByteSize(3_000_000),
-        /// Requests at a time; those of one series are never among them together. Without: the queue's `num_consumers`.
+        /// Most concurrent requests, 256 at most. Requests with the same series are never concurrent. Unset: the
+        /// queue's `num_consumers`.
         pub max_batch_request_parallelism: Option<NonZeroUsize> = None,
-        /// Retries.
+        /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
-        /// The queue. Without: `num_consumers: 5`.
+        /// Queue of batches that wait for delivery. Unset: `num_consumers: 5`.
         pub sending_queue: Option<QueueConfig> = None,
-        /// The old way to say something of the queue.
+        /// Old form of `sending_queue`.
         pub remote_write_queue: Option<RemoteWriteQueue> = None,
     }
     refused = CLIENT_MIDDLEWARES;
@@ -105,9 +107,10 @@ crate::options! {
 crate::options! {
     /// All resource attributes as labels.
     pub(super) struct ResourceConversion {
-        /// Copy every resource attribute to a label of every series.
+        /// Whether every resource attribute becomes a label of every series.
         pub enabled: bool = false,
-        /// But not `service.name`, `service.namespace` and `service.instance.id`, which are `job` and `instance`.
+        /// Whether `service.name`, `service.namespace` and `service.instance.id` are left out. They are also the
+        /// labels `job` and `instance`.
         pub exclude_service_attributes: bool = false,
     }
 }
@@ -115,19 +118,19 @@ crate::options! {
 crate::options! {
     /// `target_info`.
     pub(super) struct TargetInfo {
-        /// Send a series with the attributes of every resource.
+        /// Whether the exporter sends one series with the attributes of each resource.
         pub enabled: bool = true,
     }
 }
 
 crate::options! {
-    /// What contrib's exporter has instead of `sending_queue`.
+    /// The queue as in contrib's exporter.
     pub(super) struct RemoteWriteQueue {
-        /// Whether batches may wait behind the one that is being sent.
+        /// Whether batches may wait for the one in flight.
         pub enabled: bool = true,
-        /// Batches that may be held.
+        /// Most batches in the queue.
         pub queue_size: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999),
-        /// Requests at a time.
+        /// Most concurrent requests.
         pub num_consumers: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4),
     }
 }

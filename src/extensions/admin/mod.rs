@@ -44,42 +44,42 @@ const PORT: u16 = 8080;
 crate::options! {
     /// Options of the `admin` extension.
     pub struct Config {
-        /// Where to listen. Everyone who can connect can read.
+        /// Address to listen on: `host:port` or `unix:/path`. Every client that can connect can read.
         pub endpoint: Endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: PORT },
-        /// The socket file of a `unix:` endpoint.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Who may ask, by an extension; unset: everyone who can connect.
+        /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
-        /// in a browser can give its own name any address.
+        /// Host names that a request may use, besides addresses and `localhost`. They count only if the endpoint
+        /// is a loopback address. The check protects against web pages whose host name resolves to this machine.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
-        /// of this machine count where it is set.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of all 512
+        /// connections, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
-        /// Which pages of other origins may ask from a browser; unset: none.
+        /// Web pages of other origins that may query. Unset: none.
         pub cors: Option<CorsConfig> = None,
-        /// The `prometheus` exporter whose names and labels queries see, as `prometheus/NAME`, where several show a table;
-        /// unset: the first.
+        /// The `prometheus` exporter whose names and labels queries use, for example `prometheus/NAME`. Unset:
+        /// the first that shows the table.
         pub exporter: Option<String> = None,
-        /// The recent past of series, for range queries.
+        /// Recent samples of series, for range queries.
         pub history: HistoryConfig = HistoryConfig::default(),
-        /// What queries may take.
+        /// Limits of queries.
         pub query: QueryConfig = QueryConfig::default(),
     }
 }
 
 crate::options! {
-    /// What queries may take.
+    /// Limits of queries.
     pub struct QueryConfig {
-        /// Time for an answer, its place in the queue included; `timeout=` of a request may say less.
+        /// Longest time for an answer, waiting in the queue included. `timeout=` of a request may shorten it.
         pub timeout: Duration = Duration::from_secs(10),
-        /// Samples that a query may look at, each time that it looks; one takes 16 bytes or more while it is computed.
-        /// Unset: one for every 128 bytes of the memory limit, 20 million at most.
+        /// Most samples that one evaluation of a query may read. A sample takes at least 16 bytes during the
+        /// evaluation. Unset: one for every 128 bytes of the memory limit, 20 million at most.
         pub max_samples: Option<NonZeroUsize> = None,
-        /// What all answers that are on their way may take, and one of them; further ones are refused with 503. Unset: a
-        /// sixteenth of the memory limit, 64 MiB at most.
+        /// Most bytes of one answer, and of all unsent answers together. The extension refuses further ones with
+        /// 503. Unset: a sixteenth of the memory limit, 64 MiB at most.
         pub max_answer_bytes: Option<ByteSize> = None,
     }
     check = QueryConfig::check
@@ -106,29 +106,29 @@ impl QueryConfig {
 }
 
 crate::options! {
-    /// How much of the past queries can see.
+    /// The recent samples that queries can read.
     pub struct HistoryConfig {
-        /// Whether there is a past at all; without, only the present can be asked for.
+        /// Whether the extension keeps recent samples. Otherwise queries can read only the present.
         pub enabled: bool = true,
-        /// Whose past is kept; none: everybody's. Series that no rule matches have a present only.
+        /// Rules that select series. The extension keeps samples of matching series only. Empty: all series.
         pub rules: Vec<HistoryRuleConfig> = Vec::new(),
-        /// Between two samples of a series.
+        /// Interval between two samples of a series.
         pub interval: Duration = Duration::from_secs(1),
-        /// How long a sample is kept.
+        /// Time for which a sample is kept.
         pub retention: Duration = Duration::from_secs(600),
-        /// What all samples may take; series that are new when it is used up have no past. Unset: 256 MiB, or an eighth
-        /// of the memory limit where that is less.
+        /// Most memory of all samples. When it is used up, new series get no samples. Unset: an eighth of the
+        /// memory limit, 256 MiB at most.
         pub max_bytes: Option<ByteSize> = None,
     }
     check = HistoryConfig::check
 }
 
 crate::options! {
-    /// Series whose past is kept.
+    /// Series whose samples are kept.
     pub struct HistoryRuleConfig {
-        /// Metric: exact, a glob (`agent_*`), or `regex:...`.
+        /// Metric name: exact, a glob (`agent_*`), or `regex:...`.
         pub name: String = required,
-        /// Attributes that they must have; each value exact, a glob or `regex:...`.
+        /// Attributes that a series must have. Each value is exact, a glob, or `regex:...`.
         pub attributes: Ordered<String> = Ordered::default(),
     }
     check = HistoryRuleConfig::check

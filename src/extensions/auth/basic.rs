@@ -29,25 +29,25 @@ use crate::config::{Node, Problems, Secret};
 use crate::net::reload::Reloading;
 
 crate::options! {
-    /// Options of the `basicauth` extension: one of the two.
+    /// Options of the `basicauth` extension: exactly one of these.
     pub struct Config {
-        /// Who may send, for receivers.
+        /// Names and passwords of senders, for receivers.
         pub htpasswd: Option<HtpasswdConfig> = None,
-        /// Who we are, for exporters.
+        /// Name and password of the gateway, for exporters.
         pub client_auth: Option<ClientConfig> = None,
     }
     check = Config::check
 }
 
 crate::options! {
-    /// Lines of `name:password`, the password hashed by bcrypt or in the clear.
+    /// Lines of `name:password`. The password is a bcrypt hash or plain text.
     pub struct HtpasswdConfig {
-        /// A file of them; it is read again when it changes.
+        /// File with such lines. The extension reads it again after a change.
         pub file: Option<PathBuf> = None,
-        /// The lines themselves; they go before those of the file.
+        /// The lines themselves. They precede those of the file.
         pub inline: Secret = Secret::default(),
-        /// Wrong passwords a minute of one address; beyond, it gets 503 with `Retry-After`. Addresses of this machine do not
-        /// count. Where a proxy sends for many, 0 lifts the limit.
+        /// Most wrong passwords of one address per minute. Beyond it, the address gets 503 with `Retry-After`.
+        /// Addresses of this machine don't count. 0: no limit, for example behind a proxy.
         pub max_failures_per_minute: u32 = 60,
     }
 }
@@ -59,9 +59,9 @@ crate::options! {
         pub username: String = String::new(),
         /// The password.
         pub password: Secret = Secret::default(),
-        /// A file with the name, instead; it is read again when it changes.
+        /// File with the name, instead of `username`. The extension reads it again after a change.
         pub username_file: Option<PathBuf> = None,
-        /// A file with the password, instead; it is read again when it changes.
+        /// File with the password, instead of `password`. The extension reads it again after a change.
         pub password_file: Option<PathBuf> = None,
     }
     check = ClientConfig::check

@@ -23,15 +23,15 @@ use crate::net::reload::Reloading;
 crate::options! {
     /// Options of the `bearertokenauth` extension.
     pub struct Config {
-        /// What stands before the token; empty: nothing.
+        /// Word before the token. Empty: no word.
         pub scheme: String = "Bearer".to_owned(),
-        /// The header that has it.
+        /// Header that contains the token.
         pub header: String = "Authorization".to_owned(),
         /// The token.
         pub token: Option<Secret> = None,
-        /// Several: each lets a sender in; we send the first.
+        /// Several tokens. Receivers accept each of them, and exporters send the first.
         pub tokens: Vec<Secret> = Vec::new(),
-        /// A file with a token a line, instead; it is read again when it changes.
+        /// File with one token per line, instead of `token`. The extension reads it again after a change.
         pub filename: Option<PathBuf> = None,
     }
     check = Config::check

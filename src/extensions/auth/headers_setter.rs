@@ -14,38 +14,39 @@ use crate::config::{Node, Problems, Secret};
 crate::options! {
     /// Options of the `headers_setter` extension.
     pub struct Config {
-        /// What is done with headers, in this order.
+        /// Changes of request headers, in this order.
         pub headers: Vec<HeaderRule> = required,
     }
 }
 
 crate::options! {
-    /// One header.
+    /// A change of one header.
     pub struct HeaderRule {
-        /// What is done.
+        /// Action on the header.
         pub action: HeaderAction = HeaderAction::Upsert,
-        /// Its name.
+        /// Name of the header.
         pub key: String = required,
-        /// Its value.
+        /// Value of the header.
         pub value: Option<Secret> = None,
-        /// The header of the sender's request whose value it gets; receivers keep it by `include_metadata`.
+        /// Header of the sender's request that supplies the value. The receiver must keep it
+        /// (`include_metadata`).
         pub from_context: Option<String> = None,
-        /// Its value where the sender's request had none.
+        /// Value for requests whose sender gave none.
         pub default_value: Option<Secret> = None,
     }
     check = HeaderRule::check
 }
 
 crate::choices! {
-    /// What is done with a header.
+    /// The action on a header.
     pub enum HeaderAction {
-        /// Set where it is not there.
+        /// Sets a header that is missing.
         Insert = "insert",
-        /// Set where it is there.
+        /// Replaces a header that exists.
         Update = "update",
-        /// Set.
+        /// Sets or replaces the header.
         Upsert = "upsert",
-        /// Taken away.
+        /// Removes the header.
         Delete = "delete",
     }
 }

@@ -26,13 +26,13 @@ use crate::net::reload::Reloading;
 crate::options! {
     /// Options of the `sigv4auth` extension.
     pub struct Config {
-        /// The service's region: `eu-central-1`.
+        /// Region of the service, for example `eu-central-1`.
         pub region: String = required,
-        /// The service's name in signatures: `monitoring`, `aps`, `logs`, `xray`.
+        /// Name of the service in signatures: `monitoring`, `aps`, `logs` or `xray`.
         pub service: String = "monitoring".to_owned(),
-        /// A file of profiles with keys, as the `aws` command writes it.
+        /// File with profiles and keys, in the format of the `aws` command.
         pub credentials_file: Option<PathBuf> = None,
-        /// Which of its profiles.
+        /// Profile in that file.
         pub profile: String = "default".to_owned(),
     }
     check = Config::check

@@ -27,15 +27,15 @@ use crate::watch::{CompositeSnapshot, Watched, refresh};
 crate::options! {
     /// Options of the `composite_page` extension.
     pub struct Config {
-        /// The file, on a file system in memory: `/dev/shm/tidegate.page` say.
+        /// Path of the file, on a file system in memory, for example `/dev/shm/tidegate.page`.
         pub path: PathBuf = required,
-        /// Who may read it; only the gateway may write.
+        /// Permission bits of the file. Only the gateway may write it.
         pub mode: FileMode = FileMode(0o644),
-        /// Most groups of composites; further ones are not in the page, and counted.
+        /// Most groups of composites, 1 to 65536. Further groups are left out of the page and counted.
         pub capacity: u32 = 1024,
-        /// How often it is brought up to date.
+        /// Interval of updates, at least 1ms.
         pub interval: Duration = Duration::from_millis(10),
-        /// Which composites: exact names, globs, or `regex:...`.
+        /// Composites in the page: exact names, globs, or `regex:...`.
         pub composites: Vec<String> = vec!["*".to_owned()],
     }
     check = Config::check

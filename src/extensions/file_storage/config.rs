@@ -22,13 +22,13 @@ const OF_BBOLT: &WithoutEffect = &[
 ];
 
 crate::choices! {
-    /// When written data is forced to the disk.
+    /// The time at which written data is forced to the disk.
     pub(super) enum FsyncMode {
-        /// Before anything is acknowledged.
+        /// Before each acknowledgement.
         Always = "always" | "true",
-        /// Every `fsync_interval`: a loss of power costs at most that much.
+        /// Every `fsync_interval`. A power failure loses at most the data of one interval.
         Interval = "interval",
-        /// When the kernel likes: the end of the process costs nothing, a loss of power may.
+        /// As the kernel decides. A power failure may lose data; the end of the process loses none.
         Never = "never" | "false",
     }
 }
@@ -36,17 +36,17 @@ crate::choices! {
 crate::options! {
     /// Options of `file_storage`.
     pub(super) struct Config {
-        /// Where; each component that keeps something has a directory of its own in it.
+        /// Directory of the data. Each component with stored data has its own subdirectory.
         pub directory: String = "/var/lib/tidegate/file_storage".to_owned(),
-        /// Whether the directory is made if it is not there.
+        /// Whether the extension creates a missing directory.
         pub create_directory: bool = false,
-        /// When written data is forced to the disk.
+        /// Time at which written data is forced to the disk.
         pub fsync: FsyncMode = FsyncMode::Interval,
-        /// How often, with `fsync: interval`.
+        /// Interval of `fsync: interval`.
         pub fsync_interval: Duration = Duration::from_millis(100),
-        /// How much all components together may keep; what does not fit is as if their queue were full.
+        /// Most data of all components together. Beyond it, components act as if their queue were full.
         pub max_size: ByteSize = ByteSize::mib(10 << 10),
-        /// Size of a file; disk space comes back by whole files.
+        /// Size of one file, 64KiB to 1GiB. Disk space is freed by whole files.
         pub segment_size: ByteSize = ByteSize::mib(16),
     }
     accepted = OF_BBOLT;

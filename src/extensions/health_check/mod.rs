@@ -30,21 +30,21 @@ const PORT: u16 = 13133;
 crate::options! {
     /// Options of the `health_check` extension.
     pub struct Config {
-        /// Where probes are answered.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
-        /// Path of the probe.
+        /// HTTP path of the probe.
         pub path: String = "/".to_owned(),
-        /// Texts to answer with instead of the JSON object.
+        /// Response texts instead of the JSON object.
         pub response_body: Option<ResponseBody> = None,
-        /// The socket file of a `unix:` endpoint.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
-        /// in a browser can give its own name any address.
+        /// Host names that a request may use, besides addresses and `localhost`. They count only if the endpoint
+        /// is a loopback address. The check protects against web pages whose host name resolves to this machine.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
-        /// of this machine count where it is set.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of all 512
+        /// connections, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
     }
     accepted = OF_THE_COLLECTOR;
@@ -52,11 +52,11 @@ crate::options! {
 }
 
 crate::options! {
-    /// Texts to answer with.
+    /// Response texts.
     pub struct ResponseBody {
-        /// While the gateway takes data.
+        /// Text while the gateway accepts data.
         pub healthy: String = String::new(),
-        /// Before and after.
+        /// Text during the start and the stop.
         pub unhealthy: String = String::new(),
     }
 }

@@ -12,23 +12,23 @@ use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 crate::options! {
     /// Options of the `healthcheckv2` extension.
     pub struct Config {
-        /// Whether the options and answers are those of version 2 (`http`); naming `http` says so too.
+        /// Whether options and responses are those of version 2. Setting `http` has the same effect.
         pub use_v2: bool = false,
         /// Probes over HTTP.
         pub http: Option<Http> = None,
-        /// Where probes are answered, in version 1.
+        /// Address to listen on in version 1: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
-        /// Path of the probe, in version 1.
+        /// HTTP path of the probe in version 1.
         pub path: String = "/".to_owned(),
-        /// Texts to answer with instead of the JSON object, in version 1.
+        /// Response texts instead of the JSON object, in version 1.
         pub response_body: Option<ResponseBody> = None,
-        /// TLS, in version 1; unset: none.
+        /// TLS of the server in version 1. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone, in version
-        /// 1.
+        /// Host names that a request may use in version 1, besides addresses and `localhost`. They count only if
+        /// the endpoint is a loopback address.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
-        /// of this machine count where it is set.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of all 512
+        /// connections, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
     }
     refused = OVER_GRPC;
@@ -51,27 +51,28 @@ const NO_PAGE: &WithoutEffect = &[("config", "the configuration is not served")]
 crate::options! {
     /// Probes over HTTP.
     pub struct Http {
-        /// Where probes are answered.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
-        /// The probe.
+        /// Options of the probe.
         pub status: Status = Status::default(),
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone.
+        /// Host names that a request may use, besides addresses and `localhost`. They count only if the endpoint
+        /// is a loopback address.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
-        /// of this machine count where it is set.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of all 512
+        /// connections, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
     }
     accepted = NO_PAGE;
 }
 
 crate::options! {
-    /// The probe.
+    /// Options of the probe.
     pub struct Status {
-        /// Only `true`: an extension that answers nothing is left out.
+        /// Must be `true`. To have no probe, leave the extension out.
         pub enabled: bool = true,
-        /// Its path.
+        /// HTTP path of the probe.
         pub path: String = "/status".to_owned(),
     }
     check = Status::check

@@ -11,7 +11,7 @@ const NO_BALLAST: &WithoutEffect = &[
 ];
 
 crate::options! {
-    /// Options of the `memory_ballast` extension; none has an effect.
+    /// Options of the `memory_ballast` extension. All are accepted without effect.
     pub struct Config {}
     accepted = NO_BALLAST;
     check = Config::check

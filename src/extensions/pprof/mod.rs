@@ -32,25 +32,25 @@ const LONGEST: Duration = Duration::from_secs(600);
 crate::options! {
     /// Options of the `pprof` extension.
     pub struct Config {
-        /// Where profiles are served.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
-        /// The socket file of a `unix:` endpoint.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Who may ask, by an extension; unset: everyone who can connect.
+        /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
-        /// in a browser can give its own name any address.
+        /// Host names that a request may use, besides addresses and `localhost`. They count only if the endpoint
+        /// is a loopback address. The check protects against web pages whose host name resolves to this machine.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
-        /// of this machine count where it is set.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of all 512
+        /// connections, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
         /// Accepted, without effect: there is no profile of blocking.
         pub block_profile_fraction: u64 = 0,
         /// Accepted, without effect: there is no profile of locks.
         pub mutex_profile_fraction: u64 = 0,
-        /// Accepted, without effect: profiles are served only.
+        /// Accepted, without effect: profiles are available only over HTTP.
         pub save_to_file: String = String::new(),
     }
     check = Config::check

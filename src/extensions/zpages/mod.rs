@@ -30,30 +30,31 @@ const KEPT: usize = 128;
 crate::options! {
     /// Options of the `zpages` extension.
     pub struct Config {
-        /// Where the pages are served.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
-        /// The socket file of a `unix:` endpoint.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Who may ask, by an extension; unset: everyone who can connect.
+        /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
-        /// in a browser can give its own name any address.
+        /// Host names that a request may use, besides addresses and `localhost`. They count only if the endpoint
+        /// is a loopback address. The check protects against web pages whose host name resolves to this machine.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
-        /// of this machine count where it is set.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of all 512
+        /// connections, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
-        /// A batch that takes at least this long through the graph, or to a destination, is listed at `/debug/tracez`.
+        /// Duration from which a batch is slow, in the graph or in a delivery. `/debug/tracez` lists slow
+        /// batches.
         pub slow_batch: Duration = Duration::from_secs(1),
-        /// Go's variables, which do not exist here.
+        /// Variables of Go, which tidegate does not have.
         pub expvar: Expvar = Expvar::default(),
     }
     check = Config::check
 }
 
 crate::options! {
-    /// Go's variables.
+    /// Variables of Go.
     pub struct Expvar {
         /// Accepted, without effect.
         pub enabled: bool = false,

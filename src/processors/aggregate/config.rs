@@ -13,86 +13,89 @@ use crate::config::{ByteSize, Decode, Node, Ordered, Problems, TypeHelp};
 crate::options! {
     /// Options of the `aggregate` processor.
     pub struct Config {
-        /// A built-in set (`nixl`), or a list of rules and built-in sets. What no rule takes passes unchanged.
+        /// A built-in set (`nixl`), or a list of rules and built-in sets. Data that no rule matches passes
+        /// unchanged.
         pub rules: Rules = required,
-        /// How often the state is pushed on. It can be read at any instant.
+        /// Interval at which the processor pushes its state. Readers of its table see the state at any time.
         pub interval: Duration = Duration::from_secs(1),
-        /// Most output series; further ones share one with `otel.metric.overflow=true` a metric.
+        /// Most output series. Further series of a metric share one with `otel.metric.overflow=true`.
         pub max_series: usize = Limits::default().series,
-        /// Most output series of one metric.
+        /// Most output series of one metric. Unset: no limit besides `max_series`.
         pub max_series_per_metric: Option<usize> = None,
-        /// Most input streams of one source that get series of their own; unset: as many as take half of `max_bytes`, by
-        /// the mean weight of the streams of all sources.
+        /// Most input streams of one source that get their own series. Unset: as many as take half of
+        /// `max_bytes`, by the mean size of the streams of all sources.
         pub max_streams_per_source: Option<usize> = None,
-        /// Most bytes of series and streams, estimated; new ones beyond share a series as those beyond `max_series` do.
-        /// Unset: a quarter of the memory limit.
+        /// Most memory of series and streams, estimated. New series beyond it share one series, as beyond
+        /// `max_series`. Unset: a quarter of the memory limit.
         pub max_bytes: Option<ByteSize> = None,
-        /// Points that come out of order still count when they are at most so much older than the newest of their stream.
+        /// Tolerance for points that arrive out of order. An older point counts if the newest point of its stream
+        /// is at most this much newer.
         pub lateness: Duration = Limits::default().lateness,
-        /// What becomes of points whose time lies too far ahead of the gateway's clock.
+        /// Treatment of points whose time is too far ahead of the gateway's clock.
         pub future: FutureConfig = FutureConfig::default(),
-        /// How long a series stays after the last of its sources was alive.
+        /// Time that a series remains after the end of its last source.
         #[alias = "lease"]
         pub expiry: Duration = Limits::default().expiry,
-        /// Id of the storage extension that lets the state survive a restart: senders are told that data was taken
-        /// when it is on disk. It must be in `service::extensions` too.
+        /// Id of the storage extension that preserves the state across a restart. Senders get their
+        /// acknowledgement when the data is on disk. `service::extensions` must list it.
         pub storage: Option<String> = None,
-        /// What has matched nothing for so long after the start is named by a warning, in the log and in `tidegate explain`.
+        /// Time after the start. A warning in the log and in `tidegate explain` then names every rule that has
+        /// matched no data.
         pub warn_after: Duration = Duration::from_secs(60),
     }
     check = Config::check
 }
 
 crate::options! {
-    /// One rule: what it takes, and what it makes of it.
+    /// One rule: its input and its output.
     pub struct RuleConfig {
-        /// What it takes.
+        /// Input of the rule.
         pub r#match: MatchConfig = required,
-        /// Name of the output metric (as the input's when left out).
+        /// Name of the output metric. Unset: that of the input.
         pub name: Option<String> = None,
-        /// Description of the output metric (as the input's when left out).
+        /// Description of the output metric. Unset: that of the input.
         pub description: Option<String> = None,
-        /// Unit of the output metric (as the input's when left out).
+        /// Unit of the output metric. Unset: that of the input.
         pub unit: Option<String> = None,
-        /// What to make (as the input is when left out).
+        /// Instrument of the output metric. Unset: that of the input.
         pub instrument: Option<InstrumentName> = None,
-        /// Attributes that make the groups; all others are aggregated away.
+        /// Attributes that define the groups. All other attributes are aggregated away.
         pub by: Option<Vec<String>> = None,
-        /// Attributes to aggregate away, of the resource too.
+        /// Attributes to aggregate away. Attributes of the resource are possible.
         pub without: Option<Vec<String>> = None,
-        /// Upper bounds of a histogram's buckets, ascending, without infinity.
+        /// Upper bounds of a histogram's buckets, in ascending order, without infinity.
         pub bounds: Option<Vec<f64>> = None,
-        /// What becomes of histograms of one group whose bounds differ.
+        /// Treatment of histograms of one group with different bounds.
         pub unequal_bounds: UnequalBounds = UnequalBounds::Rebucket,
-        /// How the gauges of a group combine.
+        /// Aggregation of the gauges of a group.
         pub aggregation: Aggregation = Aggregation::Last,
-        /// Show counters, gauges and histograms made of events as 0 as soon as their source is known.
+        /// Whether counters, gauges and histograms of events start at 0 as soon as their source is known.
         pub zero: bool = false,
     }
     check = RuleConfig::check
 }
 
 crate::options! {
-    /// What a rule takes.
+    /// Input of a rule.
     pub struct MatchConfig {
         /// Metric name: exact, a glob (`agent_*`), or `regex:...`.
         pub name: String = required,
-        /// Attributes that must be there, of the point or else of the resource; each value exact, a glob or `regex:...`.
+        /// Attributes that the point or else its resource must have. Each value is exact, a glob, or `regex:...`.
         pub attributes: Ordered<String> = Ordered::default(),
-        /// Only these inputs (left out: events, and points of the kind that the rule makes).
+        /// Accepted types of input. Unset: events, and points of the type that the rule makes.
         pub types: Option<Vec<InputName>> = None,
     }
     check = MatchConfig::check
 }
 
 crate::choices! {
-    /// What a rule makes.
+    /// The instrument of an output metric.
     pub enum InstrumentName {
-        /// Never falls.
+        /// A sum that never falls.
         Counter = "counter",
-        /// May fall.
+        /// A sum that may fall.
         UpDownCounter = "up_down_counter",
-        /// A value as it is.
+        /// A current value.
         Gauge = "gauge",
         /// A distribution.
         Histogram = "histogram",
@@ -100,17 +103,17 @@ crate::choices! {
 }
 
 crate::choices! {
-    /// What becomes of histograms of one group whose bounds differ.
+    /// The treatment of histograms of one group with different bounds.
     pub enum UnequalBounds {
-        /// They are brought to one set of bounds: no running total is overstated, and those at common bounds are exact.
+        /// They get common bounds. No running total is overstated, and totals at common bounds are exact.
         Rebucket = "rebucket",
-        /// Each set of bounds makes a series of its own, told by the attribute `tidegate.bounds`.
+        /// Each set of bounds gets its own series, with the attribute `tidegate.bounds`.
         Apart = "apart",
     }
 }
 
 crate::choices! {
-    /// How the gauges of a group combine.
+    /// The aggregation of the gauges of a group.
     pub enum Aggregation {
         /// The newest.
         Last = "last",
@@ -126,9 +129,9 @@ crate::choices! {
 }
 
 crate::choices! {
-    /// What an input is.
+    /// The type of an input.
     pub enum InputName {
-        /// A measurement that nobody has aggregated.
+        /// A single measurement, not aggregated.
         Event = "event",
         /// A point of a sum.
         Sum = "sum",

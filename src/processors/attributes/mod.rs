@@ -17,11 +17,11 @@ use crate::config::{Node, Problems};
 crate::options! {
     /// Options of the `attributes` processor.
     pub struct Config {
-        /// Actions, in the order in which they are done.
+        /// Actions, in this order.
         pub actions: Vec<Action> = Vec::new(),
-        /// Only these items are changed.
+        /// Items to change. Unset: all.
         pub include: Option<Selector> = None,
-        /// These items are left as they are.
+        /// Items to leave unchanged.
         pub exclude: Option<Selector> = None,
     }
     check = Config::check

@@ -10,16 +10,16 @@ use crate::config::{Node, Problems};
 crate::options! {
     /// Options of `batch`.
     pub(super) struct Config {
-        /// How long the first batch of a request may wait for others; 0 = not at all.
+        /// Longest time that the first batch of a request waits for others. 0: it does not wait.
         pub timeout: Duration = Duration::from_millis(200),
-        /// A request of so many points, spans or log records goes out at once.
+        /// Points, spans or log records at which a request is sent at once.
         pub send_batch_size: usize = 8192,
-        /// A request with more of them is cut; 0 = never.
+        /// Most points, spans or log records of a request. A larger one is split. 0: no limit.
         pub send_batch_max_size: usize = 0,
-        /// Of the headers that a receiver keeps (`include_metadata`), only these; batches that differ in one are never
-        /// joined. Empty: all.
+        /// Headers that stay with the data, of those that the receiver keeps (`include_metadata`). Batches with
+        /// different values are never joined. Empty: all headers.
         pub metadata_keys: Vec<String> = Vec::new(),
-        /// Most different values of `metadata_keys` together; data with further ones is rejected. 0: any number.
+        /// Most combinations of values of `metadata_keys`. Data with further ones is rejected. 0: no limit.
         pub metadata_cardinality_limit: usize = 0,
     }
     check = Config::check

@@ -22,66 +22,67 @@ const MIN_WINDOW: Duration = Duration::from_millis(100);
 crate::options! {
     /// Options of the `composite` processor.
     pub struct Config {
-        /// The derived values.
+        /// The composites.
         pub composites: Vec<CompositeConfig> = required,
-        /// How often they are pushed on as gauges. They can be read at any instant.
+        /// Interval at which the processor pushes composites as gauges. Readers see them at any time.
         pub interval: Duration = Duration::from_secs(1),
-        /// What becomes of points whose time lies too far ahead of the gateway's clock. Refused ones pass on: the
-        /// composites leave them out, and their sender is not told.
+        /// Treatment of points whose time is too far ahead of the gateway's clock. Composites ignore refused
+        /// points. These points pass on, and their sender gets no error.
         pub future: FutureConfig = FutureConfig::default(),
-        /// What has matched nothing for so long after the start is named by a warning, in the log and in `tidegate explain`.
+        /// Time after the start. A warning in the log and in `tidegate explain` then names every composite that
+        /// has matched no data.
         pub warn_after: Duration = Duration::from_secs(60),
     }
     check = Config::check
 }
 
 crate::options! {
-    /// One derived value.
+    /// One composite.
     pub struct CompositeConfig {
-        /// Name of the value and of its gauge.
+        /// Name of the composite and of its gauge.
         pub name: String = required,
-        /// Free text for people.
+        /// Description for people.
         pub description: String = String::new(),
-        /// Metric to look at: exact, a glob (`agent_*`), or `regex:...`. Not with `expr`.
+        /// Input metric: exact, a glob (`agent_*`), or `regex:...`. It can't be combined with `expr`.
         pub metric: Option<String> = None,
-        /// PromQL over the live tables instead of `metric` and `function`; needs the `admin` extension. It is computed
-        /// when it is read and every `interval` of the processor, at least every 100ms.
+        /// PromQL over the live tables, instead of `metric` and `function`. It needs the `admin` extension. The
+        /// processor evaluates it at each read and every `interval`, at least every 100ms.
         pub expr: Option<String> = None,
-        /// What to compute over the window, of each series or of all observations together (`across: pool`).
+        /// Function over the window. It applies to each series, or to all observations together (`across: pool`).
         pub function: Option<FunctionName> = None,
-        /// The rank, 0 to 1, of the function `quantile`.
+        /// Rank of the function `quantile`, 0 to 1.
         pub quantile: Option<f64> = None,
-        /// How the series of a group become one value. Observations (events, deltas, increments of counters and
-        /// histograms) are pooled by default; gauges and `function: last` need it.
+        /// Combination of the series of a group. The default for observations (events, deltas, increments of
+        /// counters and histograms) is `pool`. Gauges and `function: last` need a value.
         pub across: Option<AcrossName> = None,
-        /// The rank, 0 to 1, of `across: quantile`.
+        /// Rank of `across: quantile`, 0 to 1.
         pub across_quantile: Option<f64> = None,
-        /// Ranks, 0 to 1, whose values are told beside the value.
+        /// Ranks, 0 to 1, whose values are reported beside the value.
         pub quantiles: Vec<f64> = Vec::new(),
-        /// Over how long, back from now.
+        /// Length of the window, which ends now.
         pub window: Duration = Duration::from_secs(10),
-        /// Attributes that make groups; none: one value over everything.
+        /// Attributes that define the groups. Empty: one value over everything.
         pub by: Option<Vec<String>> = None,
-        /// Attributes to leave out; groups are made by all others, of the resource too.
+        /// Attributes that do not define groups. All others do, those of the resource included.
         pub without: Option<Vec<String>> = None,
-        /// Attributes that points must have; each value exact, a glob or `regex:...`.
+        /// Attributes that a point must have. Each value is exact, a glob, or `regex:...`.
         pub attributes: Ordered<String> = Ordered::default(),
-        /// Most groups; further ones share one with `otel.metric.overflow=true`, as do those that find no memory. With
-        /// `expr` they are left out, and the others are `partial`.
+        /// Most groups. Further groups, and those without memory, share one with `otel.metric.overflow=true`.
+        /// With `expr` they are left out, and the others are `partial`.
         pub max_groups: usize = 2000,
-        /// What is shown of a group that is stale or absent.
+        /// Value of a group that is stale or absent.
         pub on_stale: OnStaleChoice = OnStaleChoice::Error,
-        /// Values whose crossing is reported.
+        /// Thresholds. The processor reports each crossing.
         pub thresholds: Vec<ThresholdConfig> = Vec::new(),
-        /// How long a pushing source that sends nothing counts as alive. Default: 90s until 3 pushes were seen, then
-        /// 2.5 of the source's own intervals, at least 5s.
+        /// Time that a silent pushing source counts as alive. Unset: 90s until 3 pushes, then 2.5 of the source's
+        /// own intervals, at least 5s.
         pub lease: Option<Duration> = None,
     }
     check = CompositeConfig::check
 }
 
 crate::choices! {
-    /// What a composite computes.
+    /// The function of a composite.
     pub enum FunctionName {
         /// The smallest value.
         Min = "min",
@@ -91,7 +92,7 @@ crate::choices! {
         Max = "max",
         /// The sum of all values.
         Sum = "sum",
-        /// How many values.
+        /// The number of values.
         Count = "count",
         /// The sum of all values, per second.
         Rate = "rate",
@@ -103,33 +104,33 @@ crate::choices! {
 }
 
 crate::choices! {
-    /// How the series of a group become one value.
+    /// The combination of the series of a group.
     pub enum AcrossName {
         /// Their sum.
         Sum = "sum",
         /// Their mean.
         Avg = "avg" | "mean",
-        /// The smallest.
+        /// The smallest value.
         Min = "min",
-        /// The largest.
+        /// The largest value.
         Max = "max",
-        /// How many series have a value.
+        /// The number of series with a value.
         Count = "count",
         /// The value of a rank.
         Quantile = "quantile",
-        /// All observations in one window.
+        /// All observations together in one window.
         Pool = "pool",
     }
 }
 
 crate::choices! {
-    /// What a composite shows of a group that is stale or absent.
+    /// The value of a group that is stale or absent.
     pub enum OnStaleChoice {
-        /// Nothing, and a query that comes to nothing because of it fails.
+        /// No value. A query that has no result because of it fails.
         Error = "error",
-        /// The last value there was.
+        /// The last value.
         Last = "last",
-        /// Nothing, and a query that comes to nothing because of it says so.
+        /// No value. A query that has no result because of it reports so.
         Empty = "empty",
     }
 }

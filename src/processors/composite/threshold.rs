@@ -9,19 +9,20 @@ use super::webhook::WebhookConfig;
 use crate::config::{Node, Problems};
 
 crate::options! {
-    /// A threshold: watchers of the composite hear when its value crosses it, and when that is over.
+    /// A threshold. Watchers of the composite get a message when its value crosses it, and when the crossing
+    /// ends.
     pub struct ThresholdConfig {
-        /// What it is called (`above 100` when left out).
+        /// Name of the threshold. Unset: made of its value, for example `above 100`.
         pub name: Option<String> = None,
-        /// Values greater than this are beyond it.
+        /// Upper threshold. Values greater than this are beyond it.
         pub above: Option<f64> = None,
-        /// Values less than this are beyond it.
+        /// Lower threshold. Values less than this are beyond it.
         pub below: Option<f64> = None,
-        /// Once crossed, it is over when the value has come back to this (to the threshold itself when left out).
+        /// Value at which a crossing ends. Unset: the threshold itself.
         pub clear: Option<f64> = None,
-        /// At least so long between two changes of one group.
+        /// Shortest time between two changes of one group.
         pub min_interval: Duration = Duration::ZERO,
-        /// Who hears of it by an HTTP request.
+        /// HTTP request for each change.
         pub webhook: Option<WebhookConfig> = None,
     }
     check = ThresholdConfig::check

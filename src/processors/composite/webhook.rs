@@ -30,19 +30,19 @@ use crate::net::{TlsClientConfig, read_answer, retry_after};
 use crate::watch::{Crossing, Watched, json};
 
 crate::options! {
-    /// Where crossings are posted, as JSON.
+    /// The receiver of crossings, as JSON.
     pub struct WebhookConfig {
-        /// URL, used as it is. Also `unix:/path`.
+        /// Complete URL. `unix:/path` is allowed.
         pub endpoint: Url = required,
-        /// Request headers; their values are secrets.
+        /// Additional request headers. Their values are secrets.
         pub headers: Headers = Headers::new(),
-        /// TLS, for an `https` URL.
+        /// TLS of an `https` URL.
         pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// How long one attempt may take; 0 = as long as it does.
+        /// Longest duration of one attempt. The processor retries an attempt that takes longer. 0: no limit.
         pub timeout: Duration = Duration::from_secs(5),
-        /// Retries.
+        /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig { initial_interval: Duration::from_millis(500), ..RetryConfig::default() },
-        /// The queue.
+        /// Queue of crossings that wait for delivery.
         pub sending_queue: QueueConfig = QueueConfig { num_consumers: std::num::NonZeroUsize::MIN, ..QueueConfig::default() },
     }
     check = WebhookConfig::check

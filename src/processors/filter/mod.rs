@@ -20,14 +20,14 @@ use crate::config::WithoutEffect;
 crate::options! {
     /// Options of the `filter` processor.
     pub struct Config {
-        /// What of metrics pipelines stays.
+        /// Filter of metrics pipelines.
         pub metrics: Rules = Rules::default(),
-        /// What of traces pipelines stays.
+        /// Filter of traces pipelines.
         #[alias = "traces"]
         pub spans: Rules = Rules::default(),
-        /// What of logs pipelines stays.
+        /// Filter of logs pipelines.
         pub logs: Rules = Rules::default(),
-        /// What becomes of what does not stay.
+        /// Action on items that do not pass the filter.
         pub action: Action = Action::Drop,
     }
     refused = OTTL;
@@ -62,21 +62,21 @@ const ABOUT_OTTL: &WithoutEffect = &[(
 )];
 
 crate::choices! {
-    /// What becomes of what does not stay. Either way it is counted.
+    /// The action on items that do not pass the filter. Both are counted.
     pub enum Action {
-        /// The sender does not learn of it.
+        /// The sender gets no notice.
         Drop = "drop",
-        /// Its sender learns that it was rejected (OTLP `partial_success`).
+        /// The sender gets a notice of the rejection (OTLP `partial_success`).
         Reject = "reject",
     }
 }
 
 crate::options! {
-    /// What stays: what `include` selects (unset: everything) without what `exclude` selects.
+    /// A filter. Items pass if `include` selects them (unset: all) and `exclude` does not.
     pub struct Rules {
-        /// Only these stay.
+        /// Items that may pass. Unset: all.
         pub include: Option<Selector> = None,
-        /// These go.
+        /// Items that do not pass.
         pub exclude: Option<Selector> = None,
     }
     refused = OTTL_RULES;

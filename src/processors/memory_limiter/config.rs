@@ -14,17 +14,17 @@ const DEFAULT_SPIKE_PERCENT: u64 = 20;
 crate::options! {
     /// Options of `memory_limiter`.
     pub(super) struct Config {
-        /// How often memory is measured; between two measurements, what tidegate itself takes in is added.
-        /// Must be given, as in the Collector.
+        /// Interval of measurements. It must be set, as in the Collector. Between two measurements, the gateway
+        /// adds the memory that it takes itself.
         pub check_interval: Duration = Duration::ZERO,
-        /// The most memory the process should use, in MiB.
+        /// Most memory of the process, in MiB.
         pub limit_mib: u64 = 0,
-        /// The same in percent of the memory of the machine or container.
+        /// Most memory of the process, in percent of the memory of the machine or container.
         pub limit_percentage: u64 = 0,
-        /// The soft limit is this many MiB below the limit; 0 = a fifth of the limit. Above it, new series and data that
-        /// stays in queues are refused. Points of known series are taken up to the limit.
+        /// Distance of the soft limit below the limit, in MiB. 0: a fifth of the limit. Above the soft limit, the
+        /// gateway refuses new series and data for queues. It takes points of known series up to the limit.
         pub spike_limit_mib: u64 = 0,
-        /// The same in percent of the memory of the machine or container.
+        /// The same distance, in percent of the memory of the machine or container.
         pub spike_limit_percentage: u64 = 0,
     }
     accepted = OF_GO;

@@ -16,7 +16,7 @@ use crate::config::{Node, Problems};
 crate::options! {
     /// Options of the `resource` processor.
     pub struct Config {
-        /// Actions, in the order in which they are done.
+        /// Actions, in this order.
         pub attributes: Vec<Action> = Vec::new(),
     }
     check = Config::check

@@ -15,19 +15,19 @@ pub(in crate::processors) use matcher::{Matcher, Measured, Named, OnWire};
 pub(in crate::processors) use selection::IncludeExclude;
 
 crate::choices! {
-    /// How names and values are compared.
+    /// The comparison of names and values.
     pub enum MatchType {
         /// Equal.
         Strict = "strict",
-        /// A regular expression matches somewhere (anchor it with `^` and `$`).
+        /// A regular expression matches a part. Anchor it with `^` and `$` for the whole.
         Regexp = "regexp",
     }
 }
 
 crate::options! {
-    /// Selects items. Every list that is given must be satisfied: one of the names, all of the attributes.
+    /// Selects items. An item must satisfy every given list: one of the names, and all attributes.
     pub struct Selector {
-        /// How names and values are compared.
+        /// Comparison of names and values.
         pub match_type: MatchType = MatchType::Strict,
         /// Values of the resource's `service.name`.
         pub services: Vec<String> = Vec::new(),
@@ -43,7 +43,7 @@ crate::options! {
         /// Severity texts of log records.
         #[alias = "severity_texts"]
         pub log_severity_texts: Vec<String> = Vec::new(),
-        /// The least severity number of log records.
+        /// Lowest severity number of log records.
         #[alias = "severity_number"]
         pub log_severity_number: Option<Severity> = None,
         /// Instrumentation scopes.
@@ -63,11 +63,11 @@ crate::options! {
 const OF_GO: &WithoutEffect = &[("regexp", "compiled expressions need no cache")];
 
 crate::options! {
-    /// An attribute that must be there.
+    /// An attribute that an item must have.
     pub struct Wanted {
-        /// Its key.
+        /// Key of the attribute.
         pub key: String = required,
-        /// Its value; unset: any.
+        /// Value of the attribute. Unset: any.
         pub value: Option<Plain> = None,
     }
 }
@@ -75,9 +75,9 @@ crate::options! {
 crate::options! {
     /// An instrumentation scope.
     pub struct Library {
-        /// Its name.
+        /// Name of the scope.
         pub name: String = required,
-        /// Its version; unset: any.
+        /// Version of the scope. Unset: any.
         pub version: Option<String> = None,
     }
 }
@@ -85,9 +85,9 @@ crate::options! {
 crate::options! {
     /// A lower bound of severity.
     pub struct Severity {
-        /// The least number that satisfies, or its short name.
+        /// Lowest accepted number, or its short name.
         pub min: SeverityNumber = required,
-        /// Whether records without a severity number satisfy it.
+        /// Whether records without a severity number are accepted.
         pub match_undefined: bool = false,
     }
 }

@@ -11,23 +11,26 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_micros(100);
 crate::options! {
     /// Options of the `nixl` receiver.
     pub struct Config {
-        /// Directories in which ring files appear (`NIXL_TELEMETRY_DIR` of the agents); globs are allowed, and what they match may come later.
+        /// Directories of ring files (`NIXL_TELEMETRY_DIR` of the agents). Globs are allowed, and directories may
+        /// appear later.
         pub directories: Vec<String> = required,
-        /// Only files whose name (the agent's name) matches one of these globs.
+        /// Globs of file names to read. The name of a file is that of the agent.
         pub include: Vec<String> = vec!["*".to_owned()],
-        /// Files whose name matches one of these globs are left alone; hidden files always are.
+        /// Globs of file names to ignore. Hidden files are always ignored.
         pub exclude: Vec<String> = Vec::new(),
-        /// How long an event of a quiet ring waits at most; rings that fill up are looked at more often.
+        /// Longest time that an event of a quiet ring waits, at least 100us. Rings that fill up are read more
+        /// often.
         pub poll_interval: Duration = Duration::from_millis(10),
-        /// How often the directories are listed, besides at every change that the kernel reports.
+        /// Interval at which directories are listed. Each change that the kernel reports causes a listing too.
         pub scan_interval: Duration = Duration::from_secs(1),
-        /// Take the events out of the ring (needs the agent's uid). `false` peeks: other readers still get everything.
+        /// Whether the receiver takes events out of the ring. It needs the uid of the agent. With `false` it
+        /// peeks: other readers still get all events.
         pub consume: bool = true,
-        /// Only events of these categories (empty: all).
+        /// Categories of events to read. Empty: all.
         pub categories: Vec<Category> = Vec::new(),
-        /// Only events whose NIXL name matches one of these globs (`agent_xfer_*`; empty: all).
+        /// Globs of NIXL event names to read, for example `agent_xfer_*`. Empty: all.
         pub events: Vec<String> = Vec::new(),
-        /// Value of the attribute `hostname`; this host's name when empty.
+        /// Value of the attribute `hostname`. Empty: the name of this host.
         pub hostname: String = String::new(),
     }
     check = Config::check

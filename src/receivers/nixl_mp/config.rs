@@ -8,17 +8,17 @@ use crate::receivers::globs::check_globs;
 crate::options! {
     /// Options of the `nixl_mp` receiver.
     pub struct Config {
-        /// Directories in which stores appear (`NIXL_TELEMETRY_MULTIPROC_DIR` of the agents); globs are allowed.
+        /// Directories of stores (`NIXL_TELEMETRY_MULTIPROC_DIR` of the agents). Globs are allowed.
         pub directories: Vec<String> = required,
-        /// Only files whose name matches one of these globs.
+        /// Globs of file names to read.
         pub include: Vec<String> = vec!["nixl.*.mmap".to_owned()],
-        /// Files whose name matches one of these globs are left alone.
+        /// Globs of file names to ignore.
         pub exclude: Vec<String> = Vec::new(),
-        /// How often a store is looked at; one that has not changed costs a memory access.
+        /// Interval at which the receiver reads stores. An unchanged store costs one memory access.
         pub poll_interval: Duration = Duration::from_millis(10),
-        /// How often the directories are listed, besides at every change that the kernel reports.
+        /// Interval at which directories are listed. Each change that the kernel reports causes a listing too.
         pub scan_interval: Duration = Duration::from_secs(1),
-        /// A store that stands still for this long is asked whether its agent still holds the lock.
+        /// Time without change after which the receiver checks whether the agent of a store still holds its lock.
         pub liveness_interval: Duration = Duration::from_secs(1),
     }
     check = Config::check

@@ -30,17 +30,17 @@ const HTTP_PORT: u16 = 4318;
 crate::options! {
     /// Options of the `otlp` receiver.
     pub struct Config {
-        /// Which protocols to speak; at least one.
+        /// Protocols of the receiver, at least one.
         pub protocols: Protocols = Protocols::default(),
-        /// Attributes and other elements of a point, span, log record, resource, scope or metric's metadata; what has more is
-        /// rejected, the rest of its request is taken.
+        /// Most attributes and other elements of a point, span, log record, resource, scope or metric's metadata.
+        /// The receiver rejects larger ones and takes the rest of the request.
         pub max_elements_per_item: NonZeroUsize = MAX_ELEMENTS,
     }
     check = Config::check
 }
 
 crate::options! {
-    /// The protocols. A key with nothing after it means the defaults.
+    /// The protocols. A key without a value means the defaults.
     pub struct Protocols {
         /// OTLP/gRPC.
         pub grpc: Option<GrpcConfig> = None,
@@ -52,28 +52,29 @@ crate::options! {
 crate::options! {
     /// OTLP/gRPC.
     pub struct GrpcConfig {
-        /// Where to listen: host:port, or unix:/path.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(GRPC_PORT),
-        /// `tcp` or `unix`; the endpoint says it already.
+        /// `tcp` or `unix`. The endpoint determines it, so this option is optional.
         pub transport: Option<Transport> = None,
-        /// Mode and owner of the socket file, where the endpoint is one.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Largest message in MiB, before and after decompression; unset: 64, and 4 where the memory limit is below 1 GiB.
+        /// Largest message in MiB, before and after decompression. Larger ones are refused. Unset: 64, or 4 with
+        /// a memory limit below 1 GiB.
         pub max_recv_msg_size_mib: Option<NonZeroUsize> = None,
-        /// Calls at a time on one connection.
+        /// Most concurrent calls of one connection.
         pub max_concurrent_streams: NonZeroU32 = NonZeroU32::new(HTTP2_MAX_STREAMS).unwrap_or(NonZeroU32::MIN),
-        /// Connections at a time; further ones wait.
+        /// Most concurrent connections. Further ones wait.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
-        /// this machine do not count.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of
+        /// `max_connections`, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
-        /// Pings and the age of connections.
+        /// Pings, and age of connections.
         pub keepalive: KeepaliveConfig = KeepaliveConfig::default(),
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Which headers of a request stay with its data, for `headers_setter`: `true`, or a list of names.
+        /// Request headers to keep with the data, for `headers_setter`: `true`, or a list of names.
         pub include_metadata: IncludeMetadata = IncludeMetadata::None,
-        /// Who may send; unset: everybody who can connect.
+        /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
     }
     refused = SERVER_MIDDLEWARES;
@@ -84,7 +85,7 @@ crate::options! {
 crate::options! {
     /// gRPC keepalive.
     pub struct KeepaliveConfig {
-        /// What the server does.
+        /// Actions of the server.
         pub server_parameters: ServerParameters = ServerParameters::default(),
     }
     accepted = OF_GRPC;
@@ -97,17 +98,18 @@ const OF_GRPC: &WithoutEffect = &[(
 )];
 
 crate::options! {
-    /// gRPC keepalive as far as the server acts itself.
+    /// gRPC keepalive, the actions of the server.
     pub struct ServerParameters {
-        /// A connection without a call for so long is asked to go; 0: never.
+        /// Longest time that a connection stays open without a call. 0: no limit.
         pub max_connection_idle: Duration = SENDER_IDLE,
-        /// Age at which a connection is asked to go (balances clients over replicas); unset: never.
+        /// Age at which the server asks a client to close its connection. It balances clients over replicas.
+        /// Unset: no limit.
         pub max_connection_age: Option<Duration> = None,
-        /// Time that running calls get after that.
+        /// Time for running calls after that. Unset: no limit.
         pub max_connection_age_grace: Option<Duration> = None,
-        /// Silence after which the client is pinged.
+        /// Time without traffic after which the server pings the client.
         pub time: Duration = Duration::from_secs(7200),
-        /// How long a ping may stay unanswered.
+        /// Longest wait for the answer to a ping. Then the connection ends.
         pub timeout: Duration = Duration::from_secs(20),
     }
 }
@@ -115,47 +117,49 @@ crate::options! {
 crate::options! {
     /// OTLP/HTTP.
     pub struct HttpProtocolConfig {
-        /// Where to listen: host:port, or unix:/path.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(HTTP_PORT),
-        /// `tcp` or `unix`; the endpoint says it already.
+        /// `tcp` or `unix`. The endpoint determines it, so this option is optional.
         pub transport: Option<Transport> = None,
-        /// Mode and owner of the socket file, where the endpoint is one.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Largest body, before and after decompression; unset: 64 MiB, and 20 MiB where the memory limit is below 1 GiB.
+        /// Largest body, before and after decompression. Larger ones are refused. Unset: 64 MiB, or 20 MiB with a
+        /// memory limit below 1 GiB.
         pub max_request_body_size: Option<ByteSize> = None,
-        /// Path for metrics.
+        /// HTTP path for metrics.
         pub metrics_url_path: String = "/v1/metrics".to_owned(),
-        /// Path for traces.
+        /// HTTP path for traces.
         pub traces_url_path: String = "/v1/traces".to_owned(),
-        /// Path for logs.
+        /// HTTP path for logs.
         pub logs_url_path: String = "/v1/logs".to_owned(),
-        /// Connections at a time; further ones wait.
+        /// Most concurrent connections. Further ones wait.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
-        /// this machine do not count.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of
+        /// `max_connections`, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
-        /// Time for the headers of the first request on a connection.
+        /// Longest time for the headers of the first request on a connection.
         pub read_header_timeout: Duration = Duration::from_secs(60),
-        /// A connection without a request for so long is asked to go; 0: never.
+        /// Longest time that a connection stays open without a request. 0: no limit.
         pub idle_timeout: Duration = SENDER_IDLE,
-        /// Time for a whole request, headers and body; 0: no limit but those for headers and for silence.
+        /// Longest time for a whole request, headers and body. 0: no limit except those for headers and for
+        /// silence.
         pub read_timeout: Duration = Duration::ZERO,
-        /// A client that takes nothing of its answer for so long is cut off; 0: never.
+        /// Longest time that a client may read nothing of its response. Then the connection ends. 0: no limit.
         pub write_timeout: Duration = READER_STALL,
-        /// Whether a connection serves more than one request.
+        /// Whether a connection may serve more than one request.
         pub keep_alives_enabled: bool = true,
-        /// Codings of bodies that are accepted: `gzip`, `zstd`, `zlib`, `deflate`, `snappy`, `x-snappy-framed`, `lz4`, and
-        /// an empty text for bodies as they are. Empty: all.
+        /// Accepted codings of bodies: `gzip`, `zstd`, `zlib`, `deflate`, `snappy`, `x-snappy-framed`, `lz4`, and
+        /// the empty string for uncompressed bodies. Empty list: all.
         pub compression_algorithms: Vec<String> = Vec::new(),
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Which pages of other origins may send; unset: none.
+        /// Web pages of other origins that may send. Unset: none.
         pub cors: Option<CorsConfig> = None,
-        /// Headers of every answer; their values are secrets.
+        /// Additional headers of every response. Their values are secrets.
         pub response_headers: Headers = Headers::new(),
-        /// Which headers of a request stay with its data, for `headers_setter`: `true`, or a list of names.
+        /// Request headers to keep with the data, for `headers_setter`: `true`, or a list of names.
         pub include_metadata: IncludeMetadata = IncludeMetadata::None,
-        /// Who may send; unset: everybody who can connect.
+        /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
     }
     refused = SERVER_MIDDLEWARES;

@@ -11,11 +11,11 @@ use crate::prom::escaping::is_legacy_label_name;
 use pattern::{Pattern, expand, expanded};
 
 crate::choices! {
-    /// Which names metrics and labels may have.
+    /// The rules for names of metrics and labels.
     pub enum Validation {
         /// Any UTF-8.
         Utf8 = "utf8" | "",
-        /// Letters, digits, underscores; colons in names of metrics.
+        /// Letters, digits and underscores; in metric names also colons.
         Legacy = "legacy",
     }
 }
@@ -111,19 +111,19 @@ impl Decode for Action {
 crate::options! {
     /// A relabelling rule.
     pub struct Rule {
-        /// Labels whose values are joined to what is looked at.
+        /// Labels whose joined values are the input.
         pub source_labels: Vec<String> = Vec::new(),
-        /// What stands between them.
+        /// Text between the joined values.
         pub separator: Text = Text(DEFAULT_SEPARATOR.to_owned()),
-        /// What they, or names of labels, must match as a whole.
+        /// Regular expression that the whole input, or a label name, must match.
         pub regex: Pattern = Pattern::default(),
-        /// What the hash is taken modulo of.
+        /// Modulus of the hash.
         pub modulus: u64 = 0,
-        /// The label to set or to compare with.
+        /// Label to set or to compare.
         pub target_label: Text = Text::default(),
-        /// What to set it to; `$$1` and `$${name}` stand for groups of the regex.
+        /// New value. `$$1` and `$${name}` are groups of the regex.
         pub replacement: Text = Text(DEFAULT_REPLACEMENT.to_owned()),
-        /// What to do.
+        /// Action of the rule.
         pub action: Action = Action::Replace,
     }
     check = Rule::check

@@ -21,35 +21,35 @@ const MAX_BODY_BYTES: usize = 64 << 20;
 crate::options! {
     /// Options of the `prometheusremotewrite` receiver.
     pub struct Config {
-        /// Where to listen: host:port, or unix:/path.
+        /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = required,
-        /// `tcp` or `unix`; the endpoint says it already.
+        /// `tcp` or `unix`. The endpoint determines it, so this option is optional.
         pub transport: Option<Transport> = None,
-        /// Mode and owner of the socket file, where the endpoint is one.
+        /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Path that senders write to.
+        /// HTTP path of writes.
         pub path: String = "/api/v1/write".to_owned(),
-        /// Largest body, before and after decompression; unset: 64 MiB, or 20 MiB where the gateway may use less than 1 GiB of
-        /// memory.
+        /// Largest body, before and after decompression. Larger ones are refused. Unset: 64 MiB, or 20 MiB with a
+        /// memory limit below 1 GiB.
         pub max_request_body_size: Option<ByteSize> = None,
-        /// Connections at a time; further ones wait.
+        /// Most concurrent connections. Further ones wait.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
-        /// this machine do not count.
+        /// Most connections of one address. The server closes further ones. Unset: a quarter of
+        /// `max_connections`, and connections of this machine don't count.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
-        /// Time for the headers of the first request on a connection.
+        /// Longest time for the headers of the first request on a connection.
         pub read_header_timeout: Duration = Duration::from_secs(60),
-        /// A connection without a request for so long is asked to go; 0: never.
+        /// Longest time that a connection stays open without a request. 0: no limit.
         pub idle_timeout: Duration = SENDER_IDLE,
-        /// TLS; unset: none.
+        /// TLS of the server. Unset: no TLS.
         pub tls: Option<TlsServerConfig> = None,
-        /// Headers of every answer; their values are secrets.
+        /// Additional headers of every response. Their values are secrets.
         pub response_headers: Headers = Headers::new(),
-        /// Which headers of a request stay with its data, for `headers_setter`: `true`, or a list of names.
+        /// Request headers to keep with the data, for `headers_setter`: `true`, or a list of names.
         pub include_metadata: IncludeMetadata = IncludeMetadata::None,
-        /// What becomes of samples whose time lies too far ahead of the gateway's clock.
+        /// Treatment of samples whose time is too far ahead of the gateway's clock.
         pub future: FutureConfig = FutureConfig::default(),
-        /// Who may send; unset: everybody who can connect.
+        /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
     }
     check = Config::check

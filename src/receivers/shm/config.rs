@@ -11,20 +11,22 @@ use crate::receivers::globs::check_globs;
 crate::options! {
     /// Options of the `shm` receiver.
     pub struct Config {
-        /// Directories of cells; globs are allowed. What is in one directory is merged: give each service its own.
-        /// Empty: the one that writers use when they are told none (`TIDEGATE_CELLS_DIR`, or the user's own).
+        /// Directories of cells. Globs are allowed. The receiver merges all processes of a directory, so each
+        /// service needs its own. Empty: the default of the writers (`TIDEGATE_CELLS_DIR`, or else the user's
+        /// directory).
         pub directories: Vec<String> = Vec::new(),
-        /// How often the cells are looked at. A look costs a few system calls a process, and what has changed.
+        /// Interval of reads, at least 1ms. A read costs a few system calls for each process, and the changes.
         pub poll_interval: Duration = Duration::from_millis(10),
-        /// How often directories are listed and dead processes looked for.
+        /// Interval at which the receiver lists directories and looks for dead processes.
         pub scan_interval: Duration = Duration::from_secs(1),
-        /// Put what dead processes have counted into one file, and remove theirs. Needs the right to write there.
+        /// Whether the receiver merges the counts of dead processes into one file and removes their files. It
+        /// needs write permission.
         pub fold: bool = true,
-        /// How long the file of a dead process stays after its counts have been taken over.
+        /// Time that the file of a dead process remains after the merge.
         pub grace_period: Duration = Duration::from_secs(60),
-        /// Files of a directory that are read.
+        /// Most files of a directory. The receiver does not read further ones.
         pub max_processes: usize = 4096,
-        /// Series of a process that are read.
+        /// Most series of a process. The receiver does not read a process with more.
         pub max_series: usize = 200_000,
     }
     check = Config::check

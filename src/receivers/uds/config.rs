@@ -17,11 +17,11 @@ const MAX_DATAGRAM: ByteSize = ByteSize::kib(64);
 crate::options! {
     /// Options of the `uds` receiver.
     pub struct Config {
-        /// A stream socket for `tidegate.v1.EventBatch` messages.
+        /// Stream socket for `tidegate.v1.EventBatch` messages.
         pub stream: Option<StreamConfig> = None,
-        /// A datagram socket for StatsD and DogStatsD lines.
+        /// Datagram socket for StatsD and DogStatsD lines.
         pub datagram: Option<DatagramConfig> = None,
-        /// A datagram sender that is silent for so long counts as gone. (A connection that is open counts as alive.)
+        /// Time after which a silent datagram sender counts as gone. An open connection always counts as alive.
         pub source_timeout: Duration = Duration::from_secs(300),
     }
     check = Config::check
@@ -30,24 +30,26 @@ crate::options! {
 crate::options! {
     /// The stream socket.
     pub struct StreamConfig {
-        /// Where the socket appears.
+        /// Path of the socket.
         pub path: PathBuf = required,
-        /// Permission bits of the socket file. Connecting needs the write bit.
+        /// Permission bits of the socket file. Clients need the write bit to connect.
         pub mode: FileMode = SocketFileConfig::default().mode,
-        /// Owner of the socket file as `user`, `user:group` or `:group`, by name or number.
+        /// Owner of the socket file: `user`, `user:group` or `:group`, by name or number. Unset: the user that
+        /// runs the gateway.
         pub owner: Option<Owner> = None,
-        /// Only processes of these users may connect, whatever the mode says; empty: of any.
+        /// Users whose processes may connect, whatever the mode permits. Empty: all users.
         pub allowed_uids: Vec<u32> = Vec::new(),
-        /// Only processes of these groups may connect, or of an allowed user; empty: of any.
+        /// Groups whose processes may connect, besides those of allowed users. Empty: all groups.
         pub allowed_gids: Vec<u32> = Vec::new(),
-        /// Largest message. A sender of a larger one is disconnected.
+        /// Largest message. The receiver disconnects the sender of a larger one.
         pub max_frame_size: ByteSize = ByteSize::mib(4),
-        /// Connections at a time; further ones wait. Meanwhile a connection that has been silent for 60 s makes room for them,
-        /// or for 2 s if it has declared no kind. One that declares no kind for 60 s is closed in any case.
+        /// Most concurrent connections. Further ones wait. Meanwhile the receiver closes a connection that is
+        /// silent for 60 s, or for 2 s if it has declared no kind. It always closes one that declares no kind for
+        /// 60 s.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
-        /// Kinds that a connection may declare.
+        /// Most kinds that a connection may declare.
         pub max_kinds: NonZeroU16 = MAX_KINDS,
-        /// Put `process.pid` and `process.user.id` of the peer, as the kernel vouches for them, on the resource.
+        /// Whether the resource gets `process.pid` and `process.user.id` of the peer. The kernel supplies both.
         pub peer_credentials: bool = false,
     }
 }
@@ -55,23 +57,25 @@ crate::options! {
 crate::options! {
     /// The datagram socket.
     pub struct DatagramConfig {
-        /// Where the socket appears.
+        /// Path of the socket.
         pub path: PathBuf = required,
-        /// Permission bits of the socket file. Sending needs the write bit.
+        /// Permission bits of the socket file. Clients need the write bit to send.
         pub mode: FileMode = SocketFileConfig::default().mode,
-        /// Owner of the socket file as `user`, `user:group` or `:group`, by name or number.
+        /// Owner of the socket file: `user`, `user:group` or `:group`, by name or number. Unset: the user that
+        /// runs the gateway.
         pub owner: Option<Owner> = None,
-        /// Only datagrams of these users are taken, whatever the mode says; empty: of any.
+        /// Users whose datagrams the receiver takes, whatever the mode permits. Empty: all users.
         pub allowed_uids: Vec<u32> = Vec::new(),
-        /// Only datagrams of these groups are taken, or of an allowed user; empty: of any.
+        /// Groups whose datagrams the receiver takes, besides those of allowed users. Empty: all groups.
         pub allowed_gids: Vec<u32> = Vec::new(),
-        /// Largest datagram. What a larger one has beyond that is lost, and counted.
+        /// Largest datagram. The receiver loses the rest of a larger one and counts it.
         pub max_datagram_size: ByteSize = MAX_DATAGRAM,
-        /// Combinations of name, type and tags; points of further ones are refused, and counted.
+        /// Most combinations of name, type and tags. The receiver refuses and counts points of further ones.
         pub max_kinds: NonZeroU16 = MAX_KINDS,
-        /// Counters never fall. `false` takes negative counts as well, which makes up-down counters of all counters.
+        /// Whether counters never fall. With `false`, negative counts are accepted and all counters are up-down
+        /// counters.
         pub is_monotonic_counter: bool = true,
-        /// Tell senders apart by process, and put `process.pid` and `process.user.id` on the resource.
+        /// Whether processes are separate senders. The resource then gets `process.pid` and `process.user.id`.
         pub peer_credentials: bool = false,
     }
 }

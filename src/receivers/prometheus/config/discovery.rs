@@ -9,21 +9,21 @@ use crate::config::{Node, Ordered, Problems};
 use crate::prom::duration::PromDuration;
 
 crate::options! {
-    /// Targets with labels in common.
+    /// Targets with common labels.
     pub struct StaticConfig {
-        /// `host:port` of each.
+        /// Addresses of targets: `host:port`.
         pub targets: Vec<String> = Vec::new(),
-        /// Labels of all of them.
+        /// Labels of all these targets.
         pub labels: Ordered<Text> = Ordered::default(),
     }
 }
 
 crate::options! {
-    /// Targets from files of JSON or YAML.
+    /// Targets from JSON or YAML files.
     pub struct FileSdConfig {
-        /// Paths; the last part may hold a `*`. Names end in .json, .yml or .yaml.
+        /// Paths of the files, which end in .json, .yml or .yaml. The last part may contain one `*`.
         pub files: Vec<String> = required,
-        /// How often they are read again, besides at every change.
+        /// Interval of reads. Each change of a file causes a read too.
         pub refresh_interval: PromDuration = PromDuration::seconds(300),
     }
     check = FileSdConfig::check
@@ -32,9 +32,9 @@ crate::options! {
 http_options! {
     /// Targets from an HTTP service.
     pub struct HttpSdConfig {
-        /// Where to ask.
+        /// URL of the service.
         pub url: String = required,
-        /// How often.
+        /// Interval of requests.
         pub refresh_interval: PromDuration = PromDuration::seconds(60),
     }
     refused = http::REFUSED;
@@ -60,17 +60,17 @@ crate::choices! {
 crate::options! {
     /// Targets from DNS.
     pub struct DnsSdConfig {
-        /// Names to look up.
+        /// DNS names of the targets.
         pub names: Vec<String> = required,
-        /// Records to ask for.
+        /// Type of DNS records.
         pub r#type: RecordType = RecordType::Srv,
-        /// The targets' port, where the records have none.
+        /// Port of the targets. SRV records have their own.
         pub port: Option<NonZeroU16> = None,
-        /// How often.
+        /// Interval of lookups.
         pub refresh_interval: PromDuration = PromDuration::seconds(30),
-        /// DNS servers as `address:port`, instead of those of `resolv_conf`. (Not in Prometheus.)
+        /// DNS servers as `address:port`, instead of those of `resolv_conf`. Prometheus has no such option.
         pub servers: Vec<String> = Vec::new(),
-        /// Names the servers and the domains to search. (Not in Prometheus.)
+        /// File with the DNS servers and search domains. Prometheus has no such option.
         pub resolv_conf: PathBuf = PathBuf::from("/etc/resolv.conf"),
     }
     check = DnsSdConfig::check

@@ -13,13 +13,13 @@ pub const SECRET_FILE_INTERVAL: Duration = Duration::from_secs(10);
 crate::options! {
     /// User and password.
     pub struct BasicAuth {
-        /// The user.
+        /// User.
         pub username: String = String::new(),
-        /// A file with the user, read again when it changes.
+        /// File with the user. The receiver reads it again after a change.
         pub username_file: Option<PathBuf> = None,
-        /// The password.
+        /// Password.
         pub password: Option<Secret> = None,
-        /// A file with the password, read again when it changes.
+        /// File with the password. The receiver reads it again after a change.
         pub password_file: Option<PathBuf> = None,
     }
     refused = &[
@@ -30,13 +30,13 @@ crate::options! {
 }
 
 crate::options! {
-    /// What the `Authorization` header says.
+    /// The `Authorization` header.
     pub struct Authorization {
-        /// The word before the credentials.
+        /// Word before the credentials.
         pub r#type: String = "Bearer".to_owned(),
-        /// The credentials.
+        /// Credentials.
         pub credentials: Option<Secret> = None,
-        /// A file with the credentials, read again when it changes.
+        /// File with the credentials. The receiver reads it again after a change.
         pub credentials_file: Option<PathBuf> = None,
     }
     refused = &[("credentials_ref", "there is no secret manager: use `credentials_file`")];
@@ -44,7 +44,7 @@ crate::options! {
 }
 
 crate::choices! {
-    /// A version of TLS. Older ones are broken.
+    /// A version of TLS. Older versions are insecure.
     pub enum PromTlsVersion {
         /// RFC 5246.
         V12 = "TLS12",
@@ -56,25 +56,25 @@ crate::choices! {
 crate::options! {
     /// TLS of a client.
     pub struct TlsConfig {
-        /// Authorities as PEM text.
+        /// Certificate authorities as PEM text.
         pub ca: Option<Secret> = None,
-        /// A file of authorities, PEM.
+        /// PEM file with certificate authorities.
         pub ca_file: Option<PathBuf> = None,
         /// Client certificate as PEM text.
         pub cert: Option<Secret> = None,
-        /// A file with the client certificate, PEM.
+        /// PEM file with the client certificate.
         pub cert_file: Option<PathBuf> = None,
         /// Private key as PEM text.
         pub key: Option<Secret> = None,
-        /// A file with the private key, PEM.
+        /// PEM file with the private key.
         pub key_file: Option<PathBuf> = None,
-        /// The name that the certificate must carry, where it is not the address's host.
+        /// Name that the certificate of the target must have. Unset: the host of the address.
         pub server_name: Option<String> = None,
-        /// The certificate of the target is not checked.
+        /// Whether the receiver accepts any certificate of the target.
         pub insecure_skip_verify: bool = false,
-        /// Oldest version to speak.
+        /// Oldest accepted version.
         pub min_version: PromTlsVersion = PromTlsVersion::V12,
-        /// Newest version to speak.
+        /// Newest accepted version.
         pub max_version: PromTlsVersion = PromTlsVersion::V13,
     }
     refused = &[
@@ -88,11 +88,11 @@ crate::options! {
 crate::options! {
     /// The values of one header.
     pub struct HeaderValues {
-        /// Plain values.
+        /// Values in plain text.
         pub values: Vec<String> = Vec::new(),
-        /// Values that nothing prints.
+        /// Secret values, which are never printed.
         pub secrets: Vec<Secret> = Vec::new(),
-        /// Files with values, read again when they change.
+        /// Files with values. The receiver reads them again after a change.
         pub files: Vec<PathBuf> = Vec::new(),
     }
 }
@@ -136,9 +136,9 @@ macro_rules! http_options {
             $(#[$meta])*
             pub struct $name {
                 $($body)*
-                /// User and password to send.
+                /// User and password.
                 pub basic_auth: Option<$crate::receivers::prometheus::config::http::BasicAuth> = None,
-                /// What to send as `Authorization`.
+                /// The `Authorization` header.
                 pub authorization: Option<$crate::receivers::prometheus::config::http::Authorization> = None,
                 /// The same as `authorization: {credentials: ...}`.
                 pub bearer_token: Option<$crate::config::Secret> = None,
@@ -147,11 +147,11 @@ macro_rules! http_options {
                 /// TLS.
                 pub tls_config: $crate::receivers::prometheus::config::http::TlsConfig
                     = $crate::receivers::prometheus::config::http::TlsConfig::default(),
-                /// Follow answers that point elsewhere. Credentials go to the same host and port only.
+                /// Whether the receiver follows redirects. It sends credentials to the same host and port only.
                 pub follow_redirects: bool = true,
-                /// Speak HTTP/2 where TLS negotiates it.
+                /// Whether TLS may negotiate HTTP/2.
                 pub enable_http2: bool = true,
-                /// Headers to send, by name.
+                /// Additional request headers, by name.
                 pub http_headers: $crate::config::Ordered<$crate::receivers::prometheus::config::http::HeaderValues>
                     = $crate::config::Ordered::default(),
             }

@@ -17,25 +17,25 @@ const MAX_CONCURRENT_SCRAPES: NonZeroUsize = NonZeroUsize::new(1024).expect("not
 crate::options! {
     /// Options of the `prometheus` receiver.
     pub struct Config {
-        /// Prometheus's configuration: `global` and `scrape_configs`.
+        /// Configuration of Prometheus: `global` and `scrape_configs`.
         pub config: PrometheusConfig = required,
-        /// As `extra_scrape_metrics` of all jobs.
+        /// Whether all jobs have `extra_scrape_metrics`.
         #[alias = "report_extra_metrics"]
         pub report_extra_scrape_metrics: bool = false,
-        /// Scrapes under way at a time; further ones wait for a place.
+        /// Most concurrent scrapes. Further ones wait.
         pub max_concurrent_scrapes: NonZeroUsize = MAX_CONCURRENT_SCRAPES,
-        /// Bytes of pages that are held at a time, unpacked ones included; a scrape that would need more fails.
+        /// Most bytes of all pages in memory, compressed and decompressed. A scrape that exceeds it fails.
         pub max_buffered_size: ByteSize = ByteSize::mib(512),
     }
     refused = refused::RECEIVER;
 }
 
 crate::options! {
-    /// Prometheus's configuration, as far as it is about scraping.
+    /// The scrape configuration of Prometheus.
     pub struct PrometheusConfig {
-        /// What the jobs have in common.
+        /// Defaults of all jobs.
         pub global: GlobalConfig = GlobalConfig::default(),
-        /// The jobs.
+        /// Scrape jobs.
         pub scrape_configs: Vec<ScrapeConfig> = required,
     }
     refused = refused::PROMETHEUS;

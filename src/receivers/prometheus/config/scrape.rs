@@ -9,13 +9,13 @@ use crate::prom::duration::PromDuration;
 use crate::receivers::prometheus::relabel::{Rule, Validation};
 
 crate::choices! {
-    /// A format of exposition.
+    /// An exposition format.
     pub enum Protocol {
-        /// Delimited `io.prometheus.client.MetricFamily` messages, the only one with native histograms.
+        /// Delimited `io.prometheus.client.MetricFamily` messages. Only this format has native histograms.
         Proto = "PrometheusProto",
         /// Text 0.0.4.
         Text004 = "PrometheusText0.0.4",
-        /// Text 1.0.0: names of any UTF-8.
+        /// Text 1.0.0, with UTF-8 names.
         Text100 = "PrometheusText1.0.0",
         /// OpenMetrics 0.0.1.
         OpenMetrics001 = "OpenMetricsText0.0.1",
@@ -25,51 +25,51 @@ crate::choices! {
 }
 
 crate::choices! {
-    /// How targets are asked to write names that are not of letters, digits and underscores.
+    /// The escaping of names with characters other than letters, digits and underscores.
     pub enum Escaping {
-        /// As they are.
+        /// No escaping.
         AllowUtf8 = "allow-utf-8",
-        /// `_` in place of others.
+        /// `_` replaces other characters.
         Underscores = "underscores",
-        /// Dots can be told apart.
+        /// Dots have their own escape sequence.
         Dots = "dots",
-        /// Everything can be told apart.
+        /// Every character has its own escape sequence.
         Values = "values",
     }
 }
 
 crate::options! {
-    /// What the jobs have in common.
+    /// Defaults of all jobs.
     pub struct GlobalConfig {
-        /// How often targets are scraped.
+        /// Interval of scrapes.
         pub scrape_interval: PromDuration = PromDuration::seconds(60),
-        /// How long an answer may take; 10s, or the interval where that is shorter.
+        /// Longest duration of a scrape. Default: 10s, or the interval if that is shorter.
         pub scrape_timeout: PromDuration = PromDuration::default(),
-        /// Formats to ask for, the most wanted first.
+        /// Accepted formats, in order of preference.
         pub scrape_protocols: Option<Vec<Protocol>> = None,
-        /// Labels that points get where they have none of that name.
+        /// Labels for every point. A point keeps its own label of the same name.
         pub external_labels: Ordered<Text> = Ordered::default(),
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub body_size_limit: PromBytes = PromBytes::default(),
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub sample_limit: u64 = 0,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub target_limit: u64 = 0,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub label_limit: u64 = 0,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub label_name_length_limit: u64 = 0,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub label_value_length_limit: u64 = 0,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub metric_name_validation_scheme: Option<Validation> = None,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub metric_name_escaping_scheme: Option<Escaping> = None,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub scrape_native_histograms: bool = false,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub always_scrape_classic_histograms: bool = false,
-        /// As in a job.
+        /// Default of the job option of the same name.
         pub extra_scrape_metrics: bool = false,
     }
     refused = refused::GLOBAL;
@@ -78,60 +78,62 @@ crate::options! {
 }
 
 http_options! {
-    /// A job: targets that are scraped in one way.
+    /// A job: targets with common scrape options.
     pub struct ScrapeConfig {
-        /// The label `job` of its targets.
+        /// Value of the label `job`.
         pub job_name: String = required,
-        /// How often targets are scraped; as in `global` unless given.
+        /// Interval of scrapes. Unset: that of `global`.
         pub scrape_interval: PromDuration = PromDuration::default(),
-        /// How long an answer may take; as in `global` unless given.
+        /// Longest duration of a scrape. Unset: that of `global`.
         pub scrape_timeout: PromDuration = PromDuration::default(),
-        /// Formats to ask for, the most wanted first.
+        /// Accepted formats, in order of preference. Unset: those of `global`.
         pub scrape_protocols: Option<Vec<Protocol>> = None,
-        /// The format of an answer whose `Content-Type` is missing or unknown; such an answer fails unless given.
+        /// Format of a page without a known `Content-Type`. Unset: the scrape fails.
         pub fallback_scrape_protocol: Option<Protocol> = None,
-        /// Take native histograms (in the protobuf format, which is then asked for first).
+        /// Whether native histograms are scraped. The receiver then prefers the protobuf format.
         pub scrape_native_histograms: Option<bool> = None,
-        /// Take the classic buckets of histograms that are native too.
+        /// Whether the classic buckets of native histograms are scraped too.
         #[alias = "scrape_classic_histograms"]
         pub always_scrape_classic_histograms: Option<bool> = None,
-        /// Where the page is.
+        /// HTTP path of the page.
         pub metrics_path: String = "/metrics".to_owned(),
         /// Parameters of the URL.
         pub params: Ordered<Vec<String>> = Ordered::default(),
         /// `http` or `https`.
         pub scheme: String = "http".to_owned(),
-        /// Where a label of the page and one of the target clash, take that of the page.
+        /// Whether labels of the page win over labels of the target with the same name.
         pub honor_labels: bool = false,
-        /// Take the times that the page gives.
+        /// Whether timestamps of the page count.
         pub honor_timestamps: bool = true,
-        /// Mark series with times of their own as stale too when they disappear.
+        /// Whether series with their own timestamps are marked as stale too when they disappear.
         pub track_timestamps_staleness: bool = false,
-        /// Ask for compressed pages.
+        /// Whether the receiver asks for compressed pages.
         pub enable_compression: bool = true,
-        /// A page of this size, unpacked, or larger fails; 0: of 256 MiB.
+        /// Size of a decompressed page from which its scrape fails. 0: 256 MiB.
         pub body_size_limit: PromBytes = PromBytes::default(),
-        /// A page with more samples after relabelling fails; 0: no limit.
+        /// Most samples of a page after relabelling. A scrape with more fails. 0: no limit.
         pub sample_limit: u64 = 0,
-        /// A page with a series of more labels fails; 0: no limit.
+        /// Most labels of a series. A scrape with a series of more labels fails. 0: no limit.
         pub label_limit: u64 = 0,
-        /// A page with a longer name of a label fails; 0: no limit.
+        /// Longest label name. A scrape with a longer one fails. 0: no limit.
         pub label_name_length_limit: u64 = 0,
-        /// A page with a longer value of a label fails; 0: no limit.
+        /// Longest label value. A scrape with a longer one fails. 0: no limit.
         pub label_value_length_limit: u64 = 0,
-        /// With more targets, all scrapes of the job fail; 0: no limit.
+        /// Most targets of the job. With more, all its scrapes fail. 0: no limit.
         pub target_limit: u64 = 0,
-        /// A native histogram of more buckets is made coarser; one that can't be fails the page; 0: no limit.
+        /// Most buckets of a native histogram. The receiver reduces the resolution of a larger one, or else the
+        /// scrape fails. 0: no limit.
         pub native_histogram_bucket_limit: u64 = 0,
-        /// A native histogram is made coarser until its buckets grow by this factor; 0: as it is.
+        /// Smallest growth factor of buckets. The receiver reduces the resolution of a native histogram until it
+        /// has this factor. 0: unchanged.
         pub native_histogram_min_bucket_factor: f64 = 0.0,
-        /// Which names are valid.
+        /// Rules for valid names.
         pub metric_name_validation_scheme: Option<Validation> = None,
-        /// How targets are asked to write names.
+        /// Escaping of names that the receiver asks for.
         pub metric_name_escaping_scheme: Option<Escaping> = None,
-        /// Add `scrape_timeout_seconds`, `scrape_sample_limit` and `scrape_body_size_bytes`.
+        /// Whether scrapes add `scrape_timeout_seconds`, `scrape_sample_limit` and `scrape_body_size_bytes`.
         pub extra_scrape_metrics: Option<bool> = None,
-        /// Targets as they are.
+        /// Fixed targets.
         pub static_configs: Vec<StaticConfig> = Vec::new(),
         /// Targets from files.
         pub file_sd_configs: Vec<FileSdConfig> = Vec::new(),
