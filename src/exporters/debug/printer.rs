@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verbosity_says_what_it_promises() {
+    fn every_verbosity_prints_its_fields() {
         let described = |signal, json, verbosity| {
             let printed = printed(&Printer::new("debug".into(), verbosity), queued(signal, json));
             let (head, body) = printed.split_once('\n').unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn text_without_room_is_not_made_and_the_next_batch_says_so() {
+    fn text_without_memory_is_not_made_and_the_next_batch_reports_it() {
         let traces = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"one"}]}]}]}"#;
         let printer = Printer::new("debug".into(), Verbosity::Normal);
         let account = Arc::<Account>::default();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_are_not_printed_are_told_once() {
+    fn batches_that_are_not_printed_are_reported_once() {
         let traces = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"one"}]}]}]}"#;
         let printer = Printer::new("debug".into(), Verbosity::Normal);
         printer.skip();

@@ -136,7 +136,7 @@ async fn only_the_share_that_failed_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_full_queue_of_one_endpoint_refuses_the_batch_and_leaves_nothing_set_aside() {
+async fn a_full_queue_of_one_endpoint_refuses_and_reserves_nothing() {
     let good = Sink::start(|_, _| grpc_ok()).await;
     let hosts = format!("\"{}\", \"127.0.0.1:1\"", good.address());
     let options = format!(
@@ -222,7 +222,7 @@ async fn an_endpoint_that_goes_takes_its_gauge_of_failure_with_it() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_comes_back_keeps_its_failure_when_the_old_one_has_drained() {
+async fn a_returned_endpoint_keeps_its_failure_after_the_old_one_drained() {
     let (recorder, page) = recorder("[]");
     let _recording = metrics::set_default_local_recorder(&recorder);
     // What is denied is not sent again: nothing but a new batch can fail.

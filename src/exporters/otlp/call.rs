@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_is_unpacked_to_a_mebibyte_at_most_and_holds_room_while_it_is_large() {
+    async fn a_message_unpacks_to_1_mib_at_most_and_reserves_memory() {
         let shared = Shared::default();
         let packed = |bytes: usize| Bytes::from(crate::net::compress(Coding::Gzip, &vec![0; bytes]).unwrap());
         let (small, room) = unpack(Coding::Gzip, packed(9), &shared).await.unwrap();

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_ended_while_nobody_used_it_is_no_failure_of_the_next_call() {
+    async fn a_connection_that_ended_unused_does_not_fail_the_next_call() {
         let (listener, channel) = channel().await;
         let (first, peer) = tokio::join!(channel.call(), accept(&listener));
         let (sender, call) = first.unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gets_no_answer_twice_in_a_row_dials_anew() {
+    async fn two_requests_without_an_answer_cause_a_new_connection() {
         let (listener, channel) = channel().await;
         let (first, _peer) = tokio::join!(channel.call(), accept(&listener));
         drop(first.unwrap());

@@ -125,7 +125,7 @@ fn bomb() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_answer_that_unpacks_to_too_much_is_told_and_decided_by_its_status() {
+async fn an_answer_that_unpacks_to_too_much_is_logged_and_its_status_decides() {
     let sink = Sink::start(|n, _| {
         let mut response = match n {
             0 => answer(200, bomb()),
@@ -305,7 +305,7 @@ async fn a_server_that_appears_later_gets_everything() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_unless_told_otherwise_and_strangers_are_not_trusted() {
+async fn tls_is_the_default_and_unknown_certificates_are_not_trusted() {
     let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (cert, private) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));

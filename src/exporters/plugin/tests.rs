@@ -157,7 +157,7 @@ fn events_keep_their_columns_and_tell_of_the_kinds_that_occur() {
 }
 
 #[test]
-fn who_takes_no_events_gets_them_as_delta_points() {
+fn a_plugin_that_takes_no_events_gets_delta_points() {
     let Converted { batch, unsupported } = converted(Batch::new(events()), Takes::METRICS);
     assert_eq!((batch.events.len(), unsupported), (0, 0));
     let encoded = crate::batch::wire::check(crate::batch::Signal::Metrics, batch.otlp).unwrap();
@@ -171,7 +171,7 @@ fn who_takes_no_events_gets_them_as_delta_points() {
 }
 
 #[test]
-fn who_takes_only_events_gets_gauges_and_delta_sums_as_events() {
+fn a_plugin_that_takes_only_events_gets_points_as_events() {
     let encoded = Batch::new(crate::batch::convert::encode_points(&points()));
     for batch in [of_points(), encoded] {
         let Converted { batch, unsupported } = converted(batch, Takes::EVENTS);

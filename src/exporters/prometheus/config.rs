@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_is_cut_off_after_the_write_timeout() {
+    fn a_client_that_reads_nothing_is_cut_off_after_the_write_timeout() {
         let max_stall = |more| config(more).serving().max_stall;
         assert_eq!(max_stall(""), Some(Duration::from_secs(30)));
         assert_eq!(max_stall("write_timeout: 5s"), Some(Duration::from_secs(5)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_told() {
+    fn contradictions_are_reported() {
         let both =
             "resource_constant_labels: {included: [a]}, resource_to_telemetry_conversion: {enabled: true}";
         assert!(said(both).contains("says already"), "{}", said(both));

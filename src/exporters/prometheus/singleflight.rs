@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_comes_while_one_is_made_shares_the_next() {
+    async fn requests_during_a_run_share_the_next_run() {
         let (begun, begins) = mpsc::sync_channel(16);
         let (finish, finishes) = mpsc::sync_channel::<()>(16);
         let finishes = Mutex::new(finishes);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_told_and_the_next_one_works() {
+    async fn a_panic_gives_no_result_and_the_next_run_works() {
         let calls = AtomicUsize::new(0);
         let singleflight = Singleflight::new(move || match calls.fetch_add(1, SeqCst) {
             0 => panic!("the first one fails"),

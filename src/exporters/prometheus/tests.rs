@@ -301,7 +301,7 @@ async fn names_are_escaped_as_the_scraper_wants_them() {
 }
 
 #[tokio::test]
-async fn only_who_is_known_may_scrape() {
+async fn only_authenticated_clients_may_scrape() {
     let more = "auth: {authenticator: doorman}, response_headers: {x-team: blue}";
     let settings = settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
     let base = context("exporters", "prometheus");
@@ -358,7 +358,7 @@ impl Authenticator for Doorman {
 }
 
 #[tokio::test]
-async fn other_methods_and_paths_are_told_what_there_is() {
+async fn other_methods_and_paths_get_errors_that_name_the_valid_ones() {
     let rig = Rig::start("path: /prom").await;
     rig.push(plain(&[point("hits", COUNTER, 3)]));
     let (head, body) = rig.ask("HEAD /prom", "").await;
@@ -402,7 +402,7 @@ async fn series_beyond_a_cap_share_one_and_are_counted() {
 }
 
 #[tokio::test]
-async fn a_series_that_says_it_has_ended_is_not_shown_any_more() {
+async fn a_series_with_an_end_marker_disappears() {
     let rig = Rig::start("").await;
     let (hits, heat) = (point("hits", COUNTER, 3), point("heat", Data::Gauge, 40));
     rig.push(plain(&[hits.clone(), heat.clone()]));
@@ -587,7 +587,7 @@ async fn namespace_constant_labels_and_times_come_out_as_configured() {
 }
 
 #[tokio::test]
-async fn collisions_are_counted_though_nobody_scrapes_and_given_up_by_the_thread_that_found_them() {
+async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let told = recorder.handle();
     let config: Arc<Config> = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();

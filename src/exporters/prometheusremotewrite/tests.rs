@@ -70,7 +70,7 @@ fn written(status: u16, samples: usize) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn a_request_of_each_version_says_what_it_is() {
+async fn requests_of_each_version_have_its_headers() {
     let sink = Sink::start(|_, seen| written(204, samples(seen))).await;
     let one = bench(&sink, ", headers: {x-scope-orgid: me}").await;
     one.push(gauges(&names(1), 7));
@@ -113,7 +113,7 @@ fn arrived(sink: &Sink, is_taken: impl Fn(usize, &Seen) -> bool) -> BTreeMap<Str
 }
 
 #[tokio::test]
-async fn samples_of_a_series_arrive_in_order_and_once_however_many_shards_fail_in_between() {
+async fn samples_arrive_in_order_and_once_although_shards_fail() {
     // Two of three requests fail at first.
     fn fails(n: usize) -> bool {
         n < 60 && !n.is_multiple_of(3)
@@ -168,7 +168,7 @@ async fn a_receiver_that_refuses_everything_is_not_asked_for_every_series() {
 }
 
 #[tokio::test]
-async fn requests_are_no_larger_than_said_and_smaller_where_the_receiver_wants_it() {
+async fn requests_respect_the_limits_of_options_and_receiver() {
     let sink = Sink::start(|_, seen| answer(if samples(seen) > 5 { 413 } else { 204 }, "")).await;
     let bench = bench(
         &sink,
@@ -225,7 +225,7 @@ async fn auto_falls_back_to_the_first_version_and_stays_there() {
 }
 
 #[tokio::test]
-async fn without_auto_what_nobody_understood_is_not_taken_for_written() {
+async fn without_auto_an_unrecognised_message_does_not_count_as_written() {
     let sink = Sink::start(|_, _| answer(200, "")).await;
     let bench = bench(&sink, ", protobuf_message: io.prometheus.write.v2.Request").await;
     bench.push(gauges(&names(3), 1));
@@ -235,7 +235,7 @@ async fn without_auto_what_nobody_understood_is_not_taken_for_written() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_busy_is_asked_again_when_it_says() {
+async fn a_busy_receiver_is_retried_after_its_delay() {
     let sink = Sink::start(|n, _| match n {
         0 => {
             let mut busy = answer(429, "");
@@ -287,7 +287,7 @@ fn mistakes_are_named() {
 }
 
 #[tokio::test]
-async fn what_is_translated_is_on_the_books_until_it_is_written() {
+async fn translated_samples_are_on_the_account_until_they_are_written() {
     let sink = Sink::start(|n, _| answer(if n == 0 { 503 } else { 204 }, "")).await;
     let retry = ", retry_on_failure: {initial_interval: 60s}";
     let bench = Bench::build(

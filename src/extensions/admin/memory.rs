@@ -79,7 +79,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn queries_leave_a_quarter_to_those_who_send_and_refuse_none_of_them() {
+    fn queries_leave_a_quarter_of_the_memory_to_senders() {
         let account = Arc::<Account>::default();
         account.add_limit(Limit::of(64 * MIB));
         let memory = QueryMemory::of(account.clone());

@@ -84,7 +84,7 @@ async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
 }
 
 #[test]
-fn a_label_set_says_all_that_a_planner_needs() {
+fn the_json_of_a_label_set_has_every_field() {
     let reading = Reading {
         attributes: [
             ("agent_name", AttributeValue::from("a")),
@@ -399,7 +399,7 @@ async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
 }
 
 #[tokio::test]
-async fn a_composite_without_a_value_is_an_error_unless_the_query_says_what_then() {
+async fn a_composite_without_a_value_is_an_error_without_a_fallback() {
     let (admin, _) = with_table("history: {enabled: false}").await;
     admin.base.shared.composites.add(composite("xfer_time_avg"));
     let (status, answer) = ask(&admin, "max(xfer_time_avg)").await;
@@ -441,7 +441,7 @@ async fn with_queue(options: &str, thresholds: Vec<tidegate_engine::Threshold>) 
 }
 
 #[tokio::test]
-async fn a_long_poll_is_answered_when_something_is_new_and_at_the_latest_after_its_time() {
+async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
     let (admin, mut bench) = with_queue("", Vec::new()).await;
     bench.say("m", 4.0);
     let (_, first) = get(&admin, "/api/v1/composites/queue_depth?wait=60s").await;
@@ -518,7 +518,7 @@ async fn a_stream_of_events_tells_changes_and_crossings() {
 }
 
 #[tokio::test]
-async fn who_may_not_ask_is_told_so_in_his_own_protocol() {
+async fn unauthorised_clients_are_refused_in_their_own_protocol() {
     struct Door;
     #[async_trait]
     impl crate::component::auth::Authenticator for Door {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_has_so_many_wrong_passwords_a_minute_and_others_have_theirs() {
+    async fn each_address_has_its_own_limit_of_wrong_passwords() {
         let attempts = Attempts::new(6);
         let begun = (0..100).filter(|_| attempts.begin(address(1)).is_some());
         assert_eq!(begun.count(), 6);

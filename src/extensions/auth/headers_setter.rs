@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_does_what_it_says() {
+    fn each_action_has_its_effect() {
         let yaml = "{headers: [{key: a, value: new, action: insert}, {key: b, value: new, action: update}, \
             {key: c, value: new}, {key: d, action: delete}, {key: x-scope, from_context: x-tenant, default_value: none}]}";
         let built =
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_without_a_value_are_told() {
+    fn rules_without_a_value_are_reported() {
         let mut problems = Problems::default();
         let yaml = "{headers: [{key: a}, {key: 'b b', value: v}, {key: c, action: delete, value: v}]}";
         let node = crate::config::parse_text("test.yaml", yaml, &mut problems).unwrap();

@@ -18,7 +18,7 @@ async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[tokio::test]
-async fn composites_are_in_the_page_as_they_change_and_the_page_goes_with_the_gateway() {
+async fn the_page_follows_the_composites_and_ends_with_the_gateway() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page");
     let yaml = format!(
@@ -62,7 +62,7 @@ async fn composites_are_in_the_page_as_they_change_and_the_page_goes_with_the_ga
 }
 
 #[tokio::test]
-async fn an_expression_is_computed_for_the_page_and_on_no_thread_of_the_runtime() {
+async fn an_expression_for_the_page_runs_on_no_thread_of_the_runtime() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page");
     let config = settings::<Config>(&format!("{{path: {}}}", path.display())).get();

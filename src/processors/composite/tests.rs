@@ -101,7 +101,7 @@ impl crate::component::Evaluate for Constant {
 }
 
 #[tokio::test]
-async fn a_composite_that_an_expression_names_is_found_by_the_name_that_queries_know() {
+async fn an_expression_finds_a_composite_by_its_query_name() {
     let yaml = "
 composites:
   - {name: depth, metric: queue.depth, function: last, across: sum}
@@ -139,7 +139,7 @@ impl crate::prom::catalog::Exposes for Nothing {
 }
 
 #[tokio::test]
-async fn the_sources_of_an_expression_are_found_by_the_names_that_exporters_give_their_series() {
+async fn an_expression_finds_its_sources_by_exporter_names() {
     let yaml = "composites: [{name: doubled, expr: 'ns_depth * 2'}]";
     let sink = Sink::new();
     let (cx, base, _) = processor_context("composite", &sink);
@@ -164,7 +164,7 @@ async fn the_sources_of_an_expression_are_found_by_the_names_that_exporters_give
 }
 
 #[tokio::test]
-async fn an_expression_is_computed_and_lives_as_long_as_the_sources_that_it_selects() {
+async fn an_expression_lives_as_long_as_the_sources_it_selects() {
     let yaml = "
 composites:
   - {name: depth, expr: 'sum by (model) (queue_depth{zone!=\"other\"})', lease: 1s, thresholds: [{above: 5}]}

@@ -305,7 +305,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_rejected_is_told_to_the_sender() {
+fn rejected_items_are_reported_to_the_sender() {
     for (action, told) in [("reject", 1), ("drop", 0)] {
         let yaml =
             format!("{{action: {action}, metrics: {{exclude: {{match_type: strict, metric_names: [b]}}}}}}");

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_limiter_does_not_call_off_what_another_one_says() {
+    async fn a_stopped_limiter_clears_only_its_own_limit() {
         let context = context("processors::memory_limiter");
         let (strict, lax) = (limiter(&context, 10), limiter(&context, 1000));
         context.shared.memory.note(500);

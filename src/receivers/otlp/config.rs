@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_of_an_answer_is_cut_off_by_default() {
+    fn a_client_that_reads_no_answer_is_cut_off_by_default() {
         let config = settings::<Config>("protocols: {grpc: {}, http: {}}").get::<Config>();
         let (grpc, http) = (&config.protocols.grpc, &config.protocols.http);
         assert_eq!(grpc.as_ref().unwrap().serving().max_stall, Some(READER_STALL));

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_target_says_is_short_in_errors() {
+    async fn texts_from_targets_are_shortened_in_errors() {
         let long = |bytes: usize| "\"".repeat(bytes);
         for (bytes, expected) in [(60_000, "redirected to"), (300_000, "head is too large")] {
             let (port, _asked) = server(move |_| redirect_to(&format!("http://{}", long(bytes)))).await;

@@ -81,7 +81,7 @@ async fn stop(receiver: Prometheus) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_becomes_one_batch_with_what_it_says_about_itself() {
+async fn a_page_becomes_one_batch_with_its_report_series() {
     let exporter = Exporter::start(|_, request| {
         let headers = request.headers();
         assert!(
@@ -245,7 +245,7 @@ async fn points_that_wait_to_be_taken_stay_on_the_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_leaves_is_ended_after_a_while_and_one_that_returns_goes_on() {
+async fn a_target_that_leaves_ends_later_and_one_that_returns_continues() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.json");
     let write = |text: String| {
@@ -308,7 +308,7 @@ async fn too_many_targets_fail_all_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_scrape_says_about_itself_stays_with_the_targets_resource() {
+async fn report_series_of_a_scrape_have_the_resource_of_the_target() {
     let exporter = Exporter::start(|count, _| match count {
         0 => text("g 1\n"),
         _ => text("# TYPE target_info gauge\ntarget_info{version=\"2\"} 1\ng 1\n"),
@@ -364,7 +364,7 @@ async fn a_page_for_which_there_is_no_room_fails_and_gives_its_room_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_never_answers_keeps_nobody_from_stopping() {
+async fn a_target_that_never_answers_does_not_delay_the_stop() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let sink = Sink::new();
@@ -397,7 +397,7 @@ async fn nothing_is_scraped_while_there_is_no_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_of_targets_is_on_the_books_and_bounded() {
+async fn the_state_of_targets_is_on_the_account_and_bounded() {
     let exporter = Exporter::start(|count, _| {
         let lines = if count == 1 { 300 } else { 10 };
         let line = |at: usize| format!("metric_{at}{{page=\"{count}\"}} 1\n");

@@ -126,7 +126,7 @@ fn count(count: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn both_versions_are_taken_and_2_0_is_told_what_was_written() {
+async fn both_versions_are_taken_and_2_0_answers_count_what_was_written() {
     let gateway = Gateway::start("").await;
     let one = gateway
         .write(Version::One, &[gauge("a", &[(1, 0.5), (2, 1.5)])])
@@ -199,7 +199,7 @@ async fn a_request_that_can_not_be_read_is_refused_as_a_whole() {
 }
 
 #[tokio::test]
-async fn who_finds_no_room_is_told_when_to_come_back() {
+async fn a_request_without_room_gets_503_with_a_delay() {
     let gateway = Gateway::start("").await;
     gateway.sink.refuse(1);
     let busy = gateway.write(Version::Two, &[gauge("a", &[(1, 0.5)])]).await;

@@ -151,7 +151,7 @@ fn lies_in(value: f64, scale: i32, bucket: i32) -> bool {
 }
 
 #[tokio::test]
-async fn what_had_no_room_is_marked_and_what_ends_is_told() {
+async fn overflow_series_are_marked_and_ended_series_get_a_marker() {
     let directory = tempfile::tempdir().unwrap();
     let sink = Sink::new();
     let receiver = start(&sink, directory.path(), "").await;

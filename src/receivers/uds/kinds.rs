@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_any_length_take_a_bounded_number_of_bytes_and_are_on_the_account() {
+    fn spellings_take_bounded_memory_that_is_on_the_account() {
         let account = Arc::<Account>::default();
         let mut kinds = Kinds::new(4096, Instrument::Counter, &account);
         for spelling in 0..300 {

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_told_apart_known_again_and_ended_with_the_connection() {
+    fn sources_are_distinct_recognised_and_end_with_the_connection() {
         let mut session = session();
         let named = |name: &str| {
             let mut batch = batch(&["a"], 0, &[0]);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_told_for_gauges() {
+    fn signs_of_gauges_are_reported() {
         let line = parse(b"g:+3:-4:5|g").unwrap();
         let values: Vec<_> = line.values().map(|value| value.unwrap()).collect();
         assert_eq!(

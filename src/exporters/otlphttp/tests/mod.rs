@@ -139,7 +139,7 @@ async fn a_long_answer_in_json_is_not_taken_apart() {
 }
 
 #[tokio::test]
-async fn a_busy_peer_is_asked_again_when_it_says_and_one_that_refuses_is_not() {
+async fn a_busy_peer_is_retried_after_its_delay_and_a_refusal_is_not() {
     let sink = Sink::start(|n, _| match n {
         0 => busy("1"),
         1 => answer(502, ""),
@@ -201,7 +201,7 @@ async fn a_request_that_is_too_large_goes_in_halves() {
 }
 
 #[tokio::test]
-async fn a_denied_request_is_told_with_the_words_of_the_peer_and_without_our_key() {
+async fn a_denied_request_is_logged_with_the_peers_text_and_without_the_key() {
     let sink = Sink::start(|_, _| json(401, "{\"error\": \"invalid api key\\nhunter2\"}")).await;
     let bench = bench(&sink, ", headers: {api-key: hunter2}").await;
     bench.push(points(2));

@@ -44,7 +44,7 @@ fn formats(pages: &Pages) -> Vec<Format> {
 }
 
 #[tokio::test]
-async fn a_format_that_nobody_asks_for_is_given_to_who_drops_it() {
+async fn an_unused_format_is_returned_to_the_caller_to_drop() {
     let pages = pages();
     for format in [Format::Text, Format::Protobuf] {
         pages.page(format, Escaping::default()).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_format_that_nobody_asks_for_is_given_to_who_drops_it() {
 }
 
 #[tokio::test]
-async fn text_stands_in_until_somebody_asks_for_another_format() {
+async fn text_is_kept_until_another_format_is_requested() {
     let pages = pages();
     pages.register_series();
     assert_eq!(formats(&pages), [Format::Text]);

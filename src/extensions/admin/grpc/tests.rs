@@ -323,7 +323,7 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
 }
 
 #[tokio::test]
-async fn keda_is_told_when_activity_begins_and_ends() {
+async fn keda_gets_a_message_when_activity_begins_and_ends() {
     let mut gateway = Gateway::start().await;
     let trigger = [("composite", "queue_depth"), ("target", "10"), ("combine", "sum")];
     gateway.depth.say("m", 0.0);
@@ -494,7 +494,7 @@ async fn activity_stays_as_it_was_while_the_value_is_not_known() {
 }
 
 #[tokio::test]
-async fn an_expression_is_computed_for_a_page_and_for_keda_on_no_thread_of_the_runtime() {
+async fn expressions_for_all_readers_run_on_no_thread_of_the_runtime() {
     let mut gateway = Gateway::start().await;
     let computed = Computed::new("derived");
     gateway.admin.base.shared.composites.add(computed.watched.clone());
@@ -525,7 +525,7 @@ async fn an_expression_is_computed_for_a_page_and_for_keda_on_no_thread_of_the_r
 }
 
 #[tokio::test]
-async fn what_waits_for_a_watcher_is_on_the_books_and_a_slow_one_is_ended_when_memory_is_short() {
+async fn the_backlog_of_watchers_is_on_the_account_and_slow_watchers_end() {
     let mut gateway = Gateway::start().await;
     let memory = gateway.admin.base.shared.memory.clone();
     // A sixteenth of it for watchers: not enough for a message of each.

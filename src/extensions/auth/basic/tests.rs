@@ -38,7 +38,7 @@ async fn right_passwords_let_in_and_nothing_else_does() {
 }
 
 #[tokio::test]
-async fn who_is_taken_out_of_the_file_is_no_longer_let_in() {
+async fn a_user_removed_from_the_file_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "ada:one\n").unwrap();
     let yaml = format!("{{htpasswd: {{file: {}}}}}", file.path().display());
@@ -100,7 +100,7 @@ fn every_name_costs_the_same() {
 }
 
 #[tokio::test]
-async fn an_address_that_guesses_is_put_off_and_who_is_known_goes_on() {
+async fn an_address_that_guesses_is_delayed_and_known_users_continue() {
     let yaml = "{htpasswd: {inline: 'ada:right', max_failures_per_minute: 3}}";
     let server = services(yaml).authenticator.unwrap();
     let ask = async |user: &str, last: u8| {

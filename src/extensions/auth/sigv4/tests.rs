@@ -104,7 +104,7 @@ fn a_session_token_travels_and_is_signed() {
 }
 
 #[tokio::test]
-async fn missing_keys_are_told_at_the_start() {
+async fn missing_keys_are_reported_at_the_start() {
     let yaml = "{region: eu-central-1, credentials_file: /nowhere/credentials}";
     let built = (FACTORY.build)(&settings::<Config>(yaml), context("extensions", "sigv4auth")).unwrap();
     let error = built.start().await.unwrap_err().to_string();

@@ -5,7 +5,7 @@ use tidegate_engine::Resource;
 use super::*;
 
 #[test]
-fn a_source_that_floods_has_its_bound_by_the_memory_limit_and_another_one_gets_its_series() {
+fn a_flooding_source_is_bounded_and_another_source_gets_its_series() {
     let rig = rig("{rules: [{match: {name: m}}]}");
     rig.base
         .shared
@@ -42,7 +42,7 @@ fn a_source_that_floods_has_its_bound_by_the_memory_limit_and_another_one_gets_i
 }
 
 #[test]
-fn events_from_the_future_are_in_the_books_and_their_sender_is_told() {
+fn events_from_the_future_are_counted_and_reported_to_their_sender() {
     let rig = rig("{rules: [{match: {name: hits}}]}");
     let kinds = ["hits", "other"].map(|name| kind(name, Instrument::Counter, &[]));
     let mut events = events("a", kinds.into(), &[(0, 3), (0, 100), (1, 5)]);

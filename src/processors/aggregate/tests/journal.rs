@@ -151,7 +151,7 @@ fn fail(directory: &TempDir) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_is_told_to_those_who_wait() {
+async fn a_failed_write_is_reported_to_senders_that_wait() {
     let directory = tempfile::tempdir().unwrap();
     let rig = kept(&directory).await;
     rig.send(encoded(&[("taken", 1)])).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_disk_that_fails_is_told_to_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_costs_those_who_do_not_wait_nothing() {
+async fn a_failed_write_costs_senders_that_do_not_wait_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let rig = kept(&directory).await;
     fail(&directory);

@@ -298,7 +298,7 @@ fn what_no_rule_takes_passes_as_it_came() {
 }
 
 #[test]
-fn points_that_are_not_taken_are_told_by_name() {
+fn rejected_points_are_reported_by_name() {
     let rig = rig("{rules: [{match: {name: '*'}}]}");
     let counter = Data::Sum {
         monotonic: true,
@@ -341,7 +341,7 @@ fn points_that_are_not_taken_are_told_by_name() {
 }
 
 #[test]
-fn points_from_the_future_are_refused_or_get_the_time_of_their_arrival_and_pass_where_no_rule_takes_them() {
+fn future_points_are_refused_restamped_or_passed_on_unmatched() {
     let push = |future: &str| {
         let rig = rig(&format!(
             "{{rules: [{{match: {{name: level}}}}], future: {future}}}"
@@ -382,7 +382,7 @@ fn batches_that_end_here_do_not_wait_for_those_behind() {
 }
 
 #[tokio::test]
-async fn the_state_is_pushed_at_the_interval_and_once_more_at_the_end() {
+async fn the_state_is_pushed_at_each_interval_and_at_the_end() {
     let rig = rig("{rules: [{match: {name: taken}, by: [], name: out}], interval: 10ms}");
     rig.aggregate.start().await.unwrap();
     let table = rig.aggregate.table().unwrap();

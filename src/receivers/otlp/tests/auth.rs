@@ -79,7 +79,7 @@ async fn a_body_of_an_unknown_sender_is_not_waited_for() {
 }
 
 #[test]
-fn an_authenticator_that_is_not_there_is_told_when_the_receiver_is_built() {
+fn a_missing_authenticator_fails_the_build_of_the_receiver() {
     let cx = ReceiverContext {
         base: context("receivers", "otlp"),
         entries: [const { None }; 3],

@@ -115,7 +115,7 @@ async fn a_bomb_is_stopped_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_busy_pipeline_says_when_to_come_back() {
+async fn a_refusal_by_a_busy_pipeline_has_a_delay() {
     let gateway = Gateway::start(BOTH).await;
     gateway.sink.refuse(3);
     let mut client = MetricsServiceClient::new(gateway.channel().await);

@@ -181,7 +181,7 @@ async fn tls_on_both_protocols() {
 }
 
 #[test]
-fn configuration_mistakes_are_told() {
+fn configuration_mistakes_are_reported() {
     let table = [
         (
             "",
@@ -227,7 +227,7 @@ const FOR_PAGES: &str = "protocols: {grpc: {endpoint: '127.0.0.1:0'}, http: {end
     cors: {allowed_origins: ['https://*.example.com'], allowed_headers: [x-tenant], max_age: 600}}}";
 
 #[tokio::test]
-async fn pages_of_allowed_origins_may_send_and_others_are_not_told_so() {
+async fn only_pages_of_allowed_origins_get_cors_headers() {
     let gateway = Gateway::start(FOR_PAGES).await;
     let preflight = |origin: &str| {
         Request::options("/v1/metrics")
@@ -285,7 +285,7 @@ async fn answers_worth_it_are_compressed_where_that_is_accepted() {
 }
 
 #[tokio::test]
-async fn both_protocols_share_a_port_when_told_the_same_one() {
+async fn protocols_with_the_same_endpoint_share_a_port() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = free.local_addr().unwrap();
     drop(free);

@@ -46,7 +46,7 @@ fn frames() -> (Frames, tokio::net::UnixStream, Arc<Account>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_message_is_waited_for_half_a_minute_however_often_somebody_asks() {
+async fn half_a_message_waits_30_s_however_often_it_is_polled() {
     let (mut frames, mut peer, _) = frames();
     peer.write_all(&[100, 1, 2, 3]).await.unwrap();
     let began = Instant::now();

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collision_is_an_error_and_other_parts_are_used_unless_the_trigger_says_otherwise() {
+    fn a_collision_is_an_error_and_partial_values_count_by_default() {
         let used = |on_partial: &str| {
             let trigger = parse(&[("composite", "a"), ("target", "1"), ("onPartial", on_partial)]).unwrap();
             let parts = [
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn several_values_are_combined_only_when_told_how() {
+    fn several_values_need_a_way_to_combine_them() {
         let of = |pairs: &[(&str, &str)]| parse(pairs).unwrap().signals.remove(0);
         let plain = of(&[("composite", "a"), ("target", "1")]);
         assert!(plain.combine(&[1.0, 2.0]).is_err() && plain.combine(&[]).is_err());
