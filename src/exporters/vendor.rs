@@ -294,7 +294,7 @@ impl Chosen<'_> {
             KeyAs::Extension(kind) => {
                 cx.at(at.child("api_key"))
                     .help(format!("set `auth: {{authenticator: {kind}}}`"))
-                    .error(format!("{} knows no keys in headers", name.show_name()));
+                    .error(format!("{} accepts no keys in headers", name.show_name()));
             }
             KeyAs::Basic if !key.expose().contains(':') => {
                 cx.at(at.child("api_key")).error("must be `instance:token`");

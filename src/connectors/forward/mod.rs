@@ -22,7 +22,7 @@ pub static FACTORY: ConnectorFactory = Factory {
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),
     ],
-    help: "hands batches from pipelines to pipelines of the same signal",
+    help: "passes batches from pipelines to pipelines of the same signal",
     config: ConfigType::of::<Config>(),
     build: |_, cx| Ok(Arc::new(Forward { outputs: cx.outputs })),
 };

@@ -66,7 +66,7 @@ impl Config {
         if self.loglevel.is_some() && at.get("verbosity").is_some() {
             cx.at(at.child("loglevel"))
                 .help("leave it out")
-                .error("`verbosity` says it already");
+                .error("can't be combined with `verbosity`");
         }
     }
 

@@ -163,7 +163,7 @@ impl Config {
             .is_some_and(|queue| queue.storage.is_some());
         if has_storage && self.resolver.dns.is_some() {
             cx.at(at.child("protocol"))
-                .help("addresses come and go, and with them whose data it is; use `resolver: static`")
+                .help("stored data belongs to one address, and addresses change; use `resolver: static`")
                 .error("`sending_queue::storage` can't be combined with `resolver: dns`");
         }
     }

@@ -31,7 +31,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),
     ],
-    help: "spreads what comes over several OTLP endpoints, keeping together what belongs together",
+    help: "distributes data over several OTLP endpoints by a routing key",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| Ok(Arc::new(LoadBalancing::new(settings.get(), cx)?)),
 };

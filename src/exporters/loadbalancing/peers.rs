@@ -127,7 +127,7 @@ impl Peers {
                 None
             }
             Err(_) => {
-                warn!(component, hostname, timeout = ?dns.timeout, "the name is not looked up in time");
+                warn!(component, hostname, timeout = ?dns.timeout, "the lookup of the name timed out");
                 None
             }
         }

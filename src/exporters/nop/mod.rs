@@ -21,7 +21,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),
     ],
-    help: "takes everything and keeps nothing",
+    help: "accepts and discards all data",
     config: ConfigType::of::<Config>(),
     build: |_, cx| Ok(Arc::new(Nop(cx.ledgers))),
 };

@@ -184,7 +184,9 @@ async fn decode(
     message.advance(Prefix::BYTES);
     if message.len() != prefix.length as usize {
         let (has, said) = (message.len(), prefix.length);
-        return Err(format!("its message has {has} bytes and says that it has {said}"));
+        return Err(format!(
+            "the message has {has} bytes, but its header gives {said}"
+        ));
     }
     let coding = match prefix.flag {
         0 => Coding::Identity,

@@ -140,7 +140,7 @@ async fn watch(mut pings: PingPong, keepalive: Keepalive, current: Arc<Mutex<Cur
             // The connection has ended, which its driver sees too.
             Ok(Err(_)) => return std::future::pending().await,
             Err(_) => {
-                tracing::debug!("a ping got no answer: the connection is given up");
+                tracing::debug!("a ping got no answer: the connection ends");
                 return current.lock().disconnect(number);
             }
         }

@@ -41,7 +41,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Traces, Stability::Alpha),
         (Signal::Logs, Stability::Alpha),
     ],
-    help: "exports by a plugin: a shared object written in C, C++, Rust or what else can speak its ABI",
+    help: "exports with a plugin: a shared object written in C, C++, Rust or another language with its ABI",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
         let config = settings.get::<Config>();
@@ -164,7 +164,7 @@ impl Running {
         self.dirty.store(true, Relaxed);
         // Calls without an answer are reported already.
         if let Ok(answer) = reply {
-            warn!(component, %answer, "the plugin did not flush what it holds");
+            warn!(component, %answer, "the plugin did not flush its data");
         }
     }
 }
@@ -236,7 +236,7 @@ impl Attempt for Plugin {
         let deadline = deadline.max(Instant::now() + CLOSE_ALLOWANCE);
         if let Err(trouble) = running.worker.close(deadline).await {
             let component = &*self.base.path;
-            warn!(component, error = %trouble, "the plugin could not be ended in time and is left to itself");
+            warn!(component, error = %trouble, "the plugin did not end in time; the gateway no longer waits for it");
         }
     }
 }

@@ -50,7 +50,7 @@ fn hear(cx: &Context, note: Note) {
                 component,
                 call = call_name,
                 ?time,
-                "the plugin is stuck: it gets no other call until this returns"
+                "a call of the plugin takes too long: no other call begins until it returns"
             );
             count(cx, call, "timed_out");
             stuck(cx, true);
@@ -62,7 +62,7 @@ fn hear(cx: &Context, note: Note) {
                 component,
                 call = call.name(),
                 ?time,
-                "the plugin is back from a call that took too long"
+                "a call of the plugin that took too long has returned"
             );
             stuck(cx, false);
             cx.shared.health.trouble(&cx.path, None);

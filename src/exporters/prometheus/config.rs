@@ -114,7 +114,7 @@ impl Config {
         }
         if self.path == DEBUG_PATH {
             cx.at(at.child("path"))
-                .error("the exporter says there what it leaves out");
+                .error("the exporter lists there the series that it leaves out");
         }
         if self.metric_expiration.is_zero() {
             cx.at(at.child("metric_expiration"))
@@ -127,8 +127,8 @@ impl Config {
         );
         if *old != ResourceConversion::default() && *new != ResourceConstantLabels::default() {
             cx.at(at.child("resource_to_telemetry_conversion"))
-                .help("the same in the new spelling: `resource_constant_labels: {included: [\"*\"]}`")
-                .error("`resource_constant_labels` says already which resource attributes become labels");
+                .help("the new form is `resource_constant_labels: {included: [\"*\"]}`")
+                .error("can't be combined with `resource_constant_labels`");
         }
     }
 
@@ -136,7 +136,7 @@ impl Config {
         for (name, _) in self.const_labels.iter() {
             if name.bytes().all(|byte| !byte.is_ascii_alphanumeric()) {
                 cx.at(at.child("const_labels"))
-                    .error(format!("{name:?} is no label name"));
+                    .error(format!("{name:?} is not a label name"));
             }
         }
         let Some(suffixes) = self.add_metric_suffixes else {
@@ -150,7 +150,7 @@ impl Config {
                 .error(format!("contradicts `translation_strategy: {strategy}`")),
             Some(_) => {}
             None => cx.at(at).warning(format!(
-                "is an old spelling of `translation_strategy: {}`",
+                "is the old form of `translation_strategy: {}`",
                 self.strategy()
             )),
         }
@@ -294,10 +294,10 @@ mod tests {
     fn contradictions_are_reported() {
         let both =
             "resource_constant_labels: {included: [a]}, resource_to_telemetry_conversion: {enabled: true}";
-        assert!(said(both).contains("says already"), "{}", said(both));
-        assert!(said("path: /debug").contains("what it leaves out"));
+        assert!(said(both).contains("can't be combined"), "{}", said(both));
+        assert!(said("path: /debug").contains("that it leaves out"));
         assert!(said("metric_expiration: 0s").contains("greater than zero"));
-        assert!(said("const_labels: {'..': x}").contains("no label name"));
+        assert!(said("const_labels: {'..': x}").contains("not a label name"));
         assert_eq!(said("const_labels: {'another label': x}"), "");
     }
 

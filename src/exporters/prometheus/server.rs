@@ -85,7 +85,7 @@ impl Scrapes {
             .await
         {
             Some(found) => pages::text(StatusCode::OK, "application/json", found),
-            None => failed("what is left out could not be found out\n"),
+            None => failed("the list of left-out series could not be made\n"),
         }
     }
 

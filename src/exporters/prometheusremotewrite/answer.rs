@@ -118,7 +118,7 @@ pub(super) fn verdict(answer: &HttpAnswer, version: Version, dialect: Dialect, s
         (200..300, Version::Two, Some(written)) => partly(written),
         // "Senders SHOULD assume 415": it decoded nothing and noticed nothing.
         (200..300, Version::Two, None) => Verdict::Strange {
-            why: format!("{why}, without a word of what was written"),
+            why: format!("{why}, without the number of written samples"),
         },
         (415, Version::Two, _) => Verdict::Strange { why },
         // Older receivers say it like that.

@@ -177,21 +177,21 @@ impl Config {
         for (name, value) in self.external_labels.iter() {
             let label = at.child("external_labels").child(name);
             if name == "__name__" || !crate::prom::escaping::is_legacy_label_name(name) {
-                cx.at(label).error(format!("{name:?} is no name of a label"));
+                cx.at(label).error(format!("{name:?} is not a label name"));
             } else if value.is_empty() {
-                cx.at(label).error("a label without a value is none");
+                cx.at(label).error("a label must have a value");
             }
         }
         if let (Some(strategy), Some(suffixes)) = (self.translation_strategy, self.add_metric_suffixes)
             && strategy.adds_suffixes() != suffixes
         {
             cx.at(at.child("add_metric_suffixes"))
-                .error("`translation_strategy` says otherwise");
+                .error("contradicts `translation_strategy`");
         }
         if self.convert_histograms_to_nhcb && self.protobuf_message != Protocol::Two {
             cx.at(at.child("convert_histograms_to_nhcb"))
                 .help("set `protobuf_message: io.prometheus.write.v2.Request`")
-                .error("receivers of 1.0 know no custom buckets");
+                .error("remote write 1.0 has no custom buckets");
         }
         if self.max_batch_size_bytes.as_usize() == 0 {
             cx.at(at.child("max_batch_size_bytes"))
@@ -204,7 +204,7 @@ impl Config {
         let Some(queue) = &self.sending_queue else { return };
         if self.remote_write_queue.is_some() {
             cx.at(at.child("remote_write_queue"))
-                .error("can't be combined with `sending_queue`, which says the same");
+                .error("can't be combined with `sending_queue`");
         }
         if queue.storage.is_some() && queue.storage_mode == StorageMode::Spill {
             cx.at(at.child("sending_queue").child("storage_mode"))

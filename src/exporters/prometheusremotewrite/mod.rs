@@ -168,7 +168,7 @@ impl Inner {
                 // The next requests use another version.
                 Verdict::Strange { why } if self.falls_back => {
                     if self.dialect.swap(Dialect::One as u8, Relaxed) != Dialect::One as u8 {
-                        tracing::info!(answer = %why, "the receiver does not know remote write 2.0: 1.0 is sent");
+                        tracing::info!(answer = %why, "the receiver does not support remote write 2.0: the exporter sends 1.0");
                     }
                 }
                 Verdict::Strange { why } => {

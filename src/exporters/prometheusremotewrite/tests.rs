@@ -264,7 +264,7 @@ fn mistakes_are_named() {
         ),
         (
             &format!("{{{endpoint}, external_labels: {{\"a.b\": x}}}}"),
-            "no name of a label",
+            "not a label name",
         ),
         (
             &format!("{{{endpoint}, convert_histograms_to_nhcb: true}}"),
@@ -280,7 +280,7 @@ fn mistakes_are_named() {
         ),
         (
             &format!("{{{endpoint}, translation_strategy: NoTranslation, add_metric_suffixes: true}}"),
-            "says otherwise",
+            "contradicts `translation_strategy`",
         ),
     ];
     names_mistakes(&FACTORY, &table.map(|(options, error)| (options, error)));

@@ -108,16 +108,16 @@ struct InTurn {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotComputed {
     /// Too many queries wait.
-    #[error("{0} queries wait already: try again later")]
+    #[error("{0} queries already wait: try again later")]
     Crowded(usize),
     /// Too many queries of the same client wait.
-    #[error("{0} queries of this client wait already: try again later")]
+    #[error("{0} queries of this client already wait: try again later")]
     CrowdedByClient(usize),
     /// Too many readers wait for changes.
-    #[error("{0} readers wait for changes already: try again later")]
+    #[error("{0} readers already wait for changes: try again later")]
     Watched(usize),
     /// Too many readers of the same client wait for changes.
-    #[error("{0} readers of this client wait for changes already: try again later")]
+    #[error("{0} readers of this client already wait for changes: try again later")]
     WatchedByClient(usize),
     /// The query is heavy, and memory is short.
     #[error(
@@ -125,7 +125,7 @@ pub(super) enum NotComputed {
     )]
     Memory,
     /// The query exceeded its time limit.
-    #[error("the query took longer than it may")]
+    #[error("the query exceeded its time limit")]
     Timeout,
     /// The query panicked.
     #[error("a bug: see the log")]

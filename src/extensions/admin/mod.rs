@@ -212,7 +212,7 @@ impl Admin {
         }
         let samples = config.history.enabled && view.keep_past(config.history.limits(), rules);
         if config.history.enabled && !samples {
-            tracing::warn!(extension = %base.id, "another admin extension keeps the past already; `history` here has no effect");
+            tracing::warn!(extension = %base.id, "another admin extension already keeps samples; `history` here has no effect");
         }
         Ok(Self {
             samples,

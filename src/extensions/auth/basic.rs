@@ -72,11 +72,11 @@ impl Config {
         match (&self.htpasswd, &self.client_auth) {
             (None, None) => cx
                 .at(at)
-                .help("`htpasswd` says who may send, `client_auth` who we are")
+                .help("`htpasswd` has the names of senders, `client_auth` that of the gateway")
                 .error("neither `htpasswd` nor `client_auth` is given"),
             (Some(_), Some(_)) => cx
                 .at(at.child("client_auth"))
-                .error("`htpasswd` and `client_auth` belong into two extensions"),
+                .error("`htpasswd` and `client_auth` belong in two extensions"),
             (Some(htpasswd), None) => {
                 let at = at.child("htpasswd");
                 let inline = htpasswd.inline.expose();
@@ -109,7 +109,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     kind: "basicauth",
     aliases: &["basic_auth"],
     signals: &[],
-    help: "names and passwords: of those who may send (receivers), or of ours (exporters)",
+    help: "authenticates with names and passwords: senders (receivers) or the gateway (exporters)",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
         let config = settings.get::<Config>();
@@ -327,7 +327,7 @@ impl Authenticator for Server {
             .get(AUTHORIZATION)
             .ok_or(Unauthenticated::Wrong("no authorization was sent"))?;
         let known = self.users.current().map_err(|error| {
-            tracing::error!(error, "nobody can be let in");
+            tracing::error!(error, "no request can be authenticated");
             Unauthenticated::Wrong("the gateway can't check passwords now")
         })?;
         let mark = digest(header.as_bytes());

@@ -63,7 +63,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     kind: "bearertokenauth",
     aliases: &["bearer_token_auth"],
     signals: &[],
-    help: "tokens: of those who may send (receivers), or ours (exporters)",
+    help: "authenticates with tokens: senders (receivers) or the gateway (exporters)",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
         let config = settings.get::<Config>();
@@ -174,7 +174,7 @@ impl Authenticator for Bearer {
             .token(header)
             .ok_or(Unauthenticated::Wrong("the authorization has another scheme"))?;
         let tokens = self.tokens.current().map_err(|error| {
-            tracing::error!(error, "nobody can be let in");
+            tracing::error!(error, "no request can be authenticated");
             Unauthenticated::Wrong("the gateway can't check tokens now")
         })?;
         if tokens.digests.contains(&digest(token.as_bytes())) {

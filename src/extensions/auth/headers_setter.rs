@@ -90,7 +90,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     kind: "headers_setter",
     aliases: &[],
     signals: &[],
-    help: "headers of our requests, fixed or out of the request that brought the data",
+    help: "sets request headers of exporters, to fixed values or values of the sender's request",
     config: ConfigType::of::<Config>(),
     build: |settings, _| {
         let config = settings.get::<Config>();

@@ -85,14 +85,14 @@ fn stored(password: &str) -> Result<Stored, &'static str> {
             let is_sound = hashed.parse::<bcrypt::HashParts>().is_ok();
             is_sound
                 .then(|| Stored::Bcrypt(hashed.to_owned()))
-                .ok_or("this is no bcrypt hash")
+                .ok_or("not a bcrypt hash")
         }
         hashed if hashed.starts_with("{SHA}") => STANDARD
             .decode(&hashed["{SHA}".len()..])
             .ok()
             .and_then(|bytes| bytes.try_into().ok())
             .map(Stored::Sha1)
-            .ok_or("this is no SHA-1 hash"),
+            .ok_or("not a SHA-1 hash"),
         hashed if OTHERS.iter().any(|prefix| hashed.starts_with(prefix)) => {
             Err("only bcrypt (`htpasswd -B`) and SHA-1 (`htpasswd -s`) hashes are supported")
         }
@@ -125,8 +125,8 @@ mod tests {
                 "ada:$apr1$x$y",
                 "line 1: only bcrypt (`htpasswd -B`) and SHA-1 (`htpasswd -s`) hashes are supported",
             ),
-            ("ada:{SHA}nonsense", "line 1: this is no SHA-1 hash"),
-            ("ada:$2y$nonsense", "line 1: this is no bcrypt hash"),
+            ("ada:{SHA}nonsense", "line 1: not a SHA-1 hash"),
+            ("ada:$2y$nonsense", "line 1: not a bcrypt hash"),
         ] {
             assert_eq!(Users::parse(text).unwrap_err(), expected);
         }

@@ -71,7 +71,7 @@ impl Config {
         }
         if self.fsync_interval.is_zero() {
             cx.at(at.child("fsync_interval"))
-                .help("`fsync: always` is what forces every write")
+                .help("`fsync: always` forces every write")
                 .error("must be greater than zero");
         }
     }

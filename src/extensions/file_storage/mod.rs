@@ -17,7 +17,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     kind: "file_storage",
     aliases: &[],
     signals: &[],
-    help: "keeps what components hold in a directory: queues that survive a restart",
+    help: "stores queues and state in a directory, so that they survive a restart",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| Ok(Arc::new(FileStorage::new(&settings.get::<Config>(), cx))),
 };

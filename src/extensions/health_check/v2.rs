@@ -83,7 +83,7 @@ impl Status {
         if !self.enabled {
             cx.at(at.child("enabled"))
                 .help("leave the extension out of `service::extensions`")
-                .error("without it nothing is answered");
+                .error("without the probe, the extension answers nothing");
         }
         check_path(&self.path, at, cx);
     }
@@ -137,7 +137,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     kind: "healthcheckv2",
     aliases: &["health_check_v2"],
     signals: &[],
-    help: "answers liveness and readiness probes over HTTP, in the shape of the Collector's second extension",
+    help: "answers liveness and readiness probes over HTTP, as the Collector's extension of that name",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
         let (config, shape) = settings.get::<Config>().probe();

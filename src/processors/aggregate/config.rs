@@ -271,7 +271,7 @@ impl RuleConfig {
         }
         if self.bounds.is_some() && self.unequal_bounds == UnequalBounds::Apart {
             cx.at(at.child("unequal_bounds"))
-                .error("`bounds` says which there are: nothing can stay apart");
+                .error("can't be combined with `bounds`, which sets the same bounds for all");
         }
         if self.name.as_deref() == Some("") {
             cx.at(at.child("name")).error("must not be empty");

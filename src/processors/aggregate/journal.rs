@@ -81,7 +81,7 @@ impl Journal {
             opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
         recovered.tell_damage(&self.owner);
         let series = self.state.intake.table.len();
-        info!(component = &*self.owner, series, "the state is taken up");
+        info!(component = &*self.owner, series, "the state is restored");
         // The journal starts only once.
         let _ = self.store.set(store);
         Ok(())
@@ -246,7 +246,7 @@ impl State for JournaledState {
             ),
             None => warn!(
                 component,
-                "the snapshot is of another version: what it holds can't be used"
+                "the snapshot has another version: its contents can't be used"
             ),
         }
     }
@@ -254,10 +254,7 @@ impl State for JournaledState {
     fn replay(&self, payload: &[u8]) {
         if self.take_again(payload).is_none() {
             let component = &**self.intake.table.owner();
-            warn!(
-                component,
-                "a stored batch is of another version: it is not taken in"
-            );
+            warn!(component, "a stored batch has another version and is ignored");
         }
     }
 

@@ -31,7 +31,7 @@ pub static FACTORY: ProcessorFactory = Factory {
     kind: "aggregate",
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
-    help: "events and points to counters, gauges and histograms, across sources, resources and batches",
+    help: "aggregates events and points to counters, gauges and histograms, across sources, resources and batches",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| Ok(Arc::new(Aggregate::new(settings.get(), cx)?)),
 };

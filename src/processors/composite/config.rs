@@ -247,8 +247,7 @@ impl CompositeConfig {
             "attributes",
         ];
         for key in others.into_iter().filter(|key| at.get(key).is_some()) {
-            cx.at(at.child(key))
-                .error("does not go with `expr`, which says it all");
+            cx.at(at.child(key)).error("can't be combined with `expr`");
         }
     }
 

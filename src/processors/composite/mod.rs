@@ -41,7 +41,7 @@ pub static FACTORY: ProcessorFactory = Factory {
     kind: "composite",
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
-    help: "min, avg, max, sum, count, rate, last or a quantile of what passes, over a window, readable at any instant",
+    help: "computes min, avg, max, sum, count, rate, last or a quantile of metrics over a window, readable at any time",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| Ok(Arc::new(Composites::new(settings.get(), cx)?)),
 };

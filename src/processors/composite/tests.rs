@@ -251,7 +251,7 @@ composites:
         "a.yaml:8:",
         "`function` is missing",
         "a.yaml:9:",
-        "does not go with `expr`",
+        "can't be combined with `expr`",
     ] {
         assert!(text.contains(expected), "{expected} not in {text}");
     }

@@ -229,7 +229,7 @@ async fn hand_on(
                     Err(refused) => {
                         ledger.drop_items(Reason::QueueFull, 1);
                         lost(1);
-                        tracing::warn!(threshold, %refused, "a crossing is not told");
+                        tracing::warn!(threshold, %refused, "a crossing was not sent");
                     }
                 }
             }

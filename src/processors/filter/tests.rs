@@ -269,12 +269,12 @@ fn what_means_nothing_to_the_signal_is_refused() {
     let refused = |signal, yaml| Bench::try_new(signal, yaml).err().expect("it is refused");
     let of_logs = refused(Signal::Logs, "logs: {include: {span_names: [a]}}");
     assert!(
-        of_logs.contains("include::span_names says nothing of logs"),
+        of_logs.contains("include::span_names does not apply to logs"),
         "{of_logs}"
     );
     let of_metrics = refused(Signal::Metrics, "metrics: {exclude: {severity_texts: [a]}}");
     assert!(
-        of_metrics.contains("exclude::log_severity_texts says nothing of metrics"),
+        of_metrics.contains("exclude::log_severity_texts does not apply to metrics"),
         "{of_metrics}"
     );
 }

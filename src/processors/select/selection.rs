@@ -120,7 +120,7 @@ impl Selection {
             ),
         ];
         if let Some((_, key, _)) = of.iter().find(|(only, _, unset)| *only != signal && !unset) {
-            return Err(format!("{key} says nothing of {}", signal.name()));
+            return Err(format!("{key} does not apply to {}", signal.name()));
         }
         let how = selector.match_type;
         let wanted = |list: &[Wanted]| -> Vec<WantedAttribute> {

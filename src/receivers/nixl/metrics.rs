@@ -127,7 +127,7 @@ impl RingMetrics {
         tracing::error!(
             why,
             events,
-            "the pipelines refuse these events for good; they are dropped"
+            "the pipelines refuse these events permanently; they are dropped"
         );
         metrics::counter!("tidegate_nixl_ring_rejected_events_total", self.labels.iter())
             .increment(events as u64);

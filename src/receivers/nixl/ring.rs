@@ -204,7 +204,7 @@ impl Ring {
             ring = %self.reader.path().display(),
             reason = reason.reason(),
             lost,
-            "the ring is not what it was; reading goes on from its new state"
+            "the ring has changed; reading continues from its new state"
         );
         if lost > 0 {
             self.source.lease.lost(unix_now());

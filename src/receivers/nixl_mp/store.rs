@@ -167,7 +167,10 @@ fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
         Err(refused) => match refused.retry_after {
             Some(delay) => Err(delay.max(REFUSED_RETRY)),
             None => {
-                tracing::error!(why = refused.reason, "the pipelines refuse this store for good");
+                tracing::error!(
+                    why = refused.reason,
+                    "the pipelines refuse this store permanently"
+                );
                 Ok(())
             }
         },

@@ -19,7 +19,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),
     ],
-    help: "brings nothing in",
+    help: "produces no data",
     config: ConfigType::of::<Config>(),
     build: |_, _| Ok(Arc::new(Nop)),
 };

@@ -280,7 +280,7 @@ impl HttpProtocolConfig {
             if Coding::named(name).is_none() {
                 cx.at(at)
                     .help(format!("known: {}", Coding::ACCEPTED))
-                    .error(format!("{name:?} is no coding"));
+                    .error(format!("{name:?} is not a coding"));
             }
         }
         headers::check(&self.response_headers, at.child("response_headers"), cx);

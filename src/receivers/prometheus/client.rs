@@ -61,7 +61,7 @@ pub(super) enum FetchError {
     #[error("body size limit exceeded ({0} bytes)")]
     TooLarge(usize),
     /// All pages together are larger than may be held.
-    #[error("more pages are on the way than `max_buffered_size` allows")]
+    #[error("the pages in memory exceed `max_buffered_size`")]
     NoRoom,
     /// The gateway is over its memory limit.
     #[error(transparent)]

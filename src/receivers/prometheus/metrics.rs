@@ -198,9 +198,9 @@ fn remedy(reason: &str) -> &'static str {
     const REMEDIES: &[(&str, &str)] = &[
         (
             "body_size_limit",
-            "; raise `body_size_limit` if the page is meant to be that large",
+            "; raise `body_size_limit` if the page is expected to be that large",
         ),
-        ("content_type", "; say what it is by `fallback_scrape_protocol`"),
+        ("content_type", "; set its format with `fallback_scrape_protocol`"),
         ("no_room", "; raise `max_buffered_size`"),
         (
             "sample_limit",

@@ -202,7 +202,7 @@ impl Scraper {
             metrics.scrape_failed(
                 "memory",
                 &self.target.url,
-                &"the memory limiter says that there is no space",
+                &"the memory limiter refuses more data",
             );
             return;
         }

@@ -53,7 +53,7 @@ pub(super) enum BadTarget {
     #[error("{0:?} is not a valid hostname")]
     Address(String),
     /// Neither http nor https.
-    #[error("{0:?} is no scheme to scrape by: http or https")]
+    #[error("the scheme {0:?} is not supported: use http or https")]
     Scheme(String),
     /// The parts make no URL.
     #[error("{0:?} is not a URL")]

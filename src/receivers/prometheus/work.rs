@@ -32,7 +32,7 @@ pub(super) enum Failure {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// The format of the page is unknown.
-    #[error("the answer's content type `{text}` says no format", text = shorten(.0))]
+    #[error("the content type `{text}` names no format", text = shorten(.0))]
     ContentType(String),
     /// The page can't be taken.
     #[error(transparent)]

@@ -135,7 +135,7 @@ impl Cells {
             Ok(folded) => {
                 self.complaint = None;
                 for process in &folded.processes {
-                    tracing::info!(directory = %self.path.display(), %process, "took over the counts of a dead process");
+                    tracing::info!(directory = %self.path.display(), %process, "merged the counts of a dead process");
                 }
                 metrics::counter!("tidegate_shm_folded_processes_total", "receiver" => self.receiver.clone())
                     .increment(folded.processes.len() as u64);
@@ -143,7 +143,7 @@ impl Cells {
             Err(error) => {
                 let error = error.to_string();
                 if self.complaint.as_ref() != Some(&error) {
-                    tracing::warn!(directory = %self.path.display(), %error, "dead processes' files stay");
+                    tracing::warn!(directory = %self.path.display(), %error, "the files of dead processes could not be merged");
                     self.complaint = Some(error);
                 }
             }
@@ -296,7 +296,10 @@ fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
         Err(refused) => match refused.retry_after {
             Some(delay) => Err(delay.max(REFUSED_RETRY)),
             None => {
-                tracing::error!(why = refused.reason, "the pipelines refuse these cells for good");
+                tracing::error!(
+                    why = refused.reason,
+                    "the pipelines refuse these cells permanently"
+                );
                 Ok(())
             }
         },

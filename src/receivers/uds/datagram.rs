@@ -220,7 +220,7 @@ impl Senders {
 
     fn take(&mut self, datagram: &[u8], received: &Received, now: UnixNanos) {
         if !self.file.allows(received.sender) {
-            let why = "its sender is no allowed user or group";
+            let why = "the user and the groups of the sender are not allowed";
             return self.sink.lose(1, "not_allowed", &why);
         }
         let whole = if received.truncated {

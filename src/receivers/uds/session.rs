@@ -219,7 +219,7 @@ fn kind(declared: &proto::Kind) -> Result<Kind, String> {
         proto::Instrument::Gauge => Instrument::Gauge,
         proto::Instrument::Histogram => Instrument::Histogram,
         proto::Instrument::Unspecified => {
-            return Err(format!("kind {:?} has no instrument that we know", declared.name));
+            return Err(format!("kind {:?} has an unknown instrument", declared.name));
         }
     };
     if declared.name.is_empty() {

@@ -61,7 +61,7 @@ pub(super) enum LineError {
     #[error("unknown metric type")]
     UnknownType,
     /// A value that is no finite number.
-    #[error("a value is no finite number")]
+    #[error("a value is not a finite number")]
     BadValue,
     /// `|@` without a number above 0 and up to 1.
     #[error("the sample rate is not a number above 0 and up to 1")]

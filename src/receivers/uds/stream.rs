@@ -61,7 +61,7 @@ const MAX_VARINT_BYTES: usize = 10;
 enum StreamError {
     #[error("a message of {length} bytes is larger than `max_frame_size` ({limit})")]
     TooLarge { length: u64, limit: usize },
-    #[error("not a length: the stream is no sequence of length-delimited messages")]
+    #[error("invalid length: the stream is not a sequence of length-delimited messages")]
     NoLength,
     #[error("not a tidegate.v1.EventBatch: {0}")]
     NotABatch(#[from] DecodeError),
@@ -74,9 +74,9 @@ enum StreamError {
     /// A complete message that could not be decoded, with its number of events.
     #[error("{why}")]
     Undecoded { events: usize, why: Box<StreamError> },
-    #[error("a message stopped coming half-way for {:?}", PAUSES.usual)]
+    #[error("an incomplete message got no more data for {:?}", PAUSES.usual)]
     Paused,
-    #[error("memory is short, and a message stopped coming half-way for {:?}", PAUSES.while_short)]
+    #[error("memory is short, and an incomplete message got no more data for {:?}", PAUSES.while_short)]
     TooSlow,
     #[error("the connection is silent: {0:?}")]
     Silent(Ended),

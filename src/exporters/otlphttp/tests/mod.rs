@@ -371,7 +371,7 @@ fn mistakes_are_named() {
         ),
         (
             "{endpoint: \"http://a\", vendor: aws, api_key: k}",
-            "knows no keys in headers",
+            "accepts no keys in headers",
         ),
         (
             "{endpoint: \"http://a\", sending_queue: {block_on_overflow: true, on_full: drop}}",

@@ -39,7 +39,7 @@ pub(in crate::extensions::admin) enum NoNumbers {
     #[error("{0}")]
     TooMuch(String),
     /// The query took longer than it may.
-    #[error("the query took longer than it may")]
+    #[error("the query exceeded its time limit")]
     Timeout,
     /// Anything else.
     #[error("{0}")]

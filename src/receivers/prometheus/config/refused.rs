@@ -18,11 +18,11 @@ pub(super) const RECEIVER: &[(&str, &str)] = &[
     ),
     (
         "trim_metric_suffixes",
-        "names stay as the targets have them; the exporters know unit and type and add no suffix twice",
+        "names stay as the targets have them; exporters add no suffix twice",
     ),
     (
         "api_server",
-        "what is scraped is shown by our own metrics, `tidegate_scrape_targets` and others",
+        "the gateway's own metrics, such as `tidegate_scrape_targets`, show the scrapes",
     ),
     (
         "enable_prometheus_ui_server",
@@ -35,7 +35,7 @@ pub(super) const PROMETHEUS: &[(&str, &str)] = &[
     ("alerting", "alerts are for Prometheus: send it the metrics"),
     (
         "remote_read",
-        "queries over what the gateway holds are answered by the `admin` extension",
+        "the `admin` extension answers queries over the gateway's data",
     ),
     (
         "remote_write",

@@ -157,7 +157,7 @@ impl Trigger {
         let names: Vec<&str> = signals.iter().map(|signal| &*signal.name).collect();
         let metric_name = text("metricName").map_or_else(|| names.join("-"), str::to_owned);
         Ok(Self {
-            target: target.ok_or_else(|| wrong("`target` is missing: what a replica should have"))?,
+            target: target.ok_or_else(|| wrong("`target` is missing: the value for each replica"))?,
             activation: number(metadata, "activation")?.unwrap_or(0.0),
             metric_name,
             signals,
@@ -266,7 +266,7 @@ impl Signal {
             ([one], _) => Some(*one),
             (_, None) => {
                 return Err(Status::failed_precondition(format!(
-                    "`{}` has {} values: select one by labels, or say how to combine them",
+                    "`{}` has {} values: select one by labels, or set `combine`",
                     self.name,
                     values.len()
                 )));
