@@ -173,7 +173,7 @@ pub(super) fn grpc_failure(status: tonic::Status) -> Response<Body> {
     status.into_http::<Full<Bytes>>().map(|body| body.boxed_unsync())
 }
 
-/// An exporter under test with its books.
+/// An exporter under test with its ledgers.
 pub(super) struct Bench {
     pub(super) exporter: Arc<dyn Exporter>,
     pub(super) ledgers: [Arc<Ledger>; 3],

@@ -109,7 +109,7 @@ mod tests {
         let (mut kept, now) = (Kept::new(&memory), Instant::now());
         assert!(kept.take(300, now) && kept.take(300, now));
         assert!(!kept.take(300, now), "600 of them take 750 already");
-        assert!(!memory.is_short(Ceiling::Soft), "nobody else is to suffer");
+        assert!(!memory.is_short(Ceiling::Soft), "others still have memory");
         kept.settle(500);
         assert_eq!(memory.reserved_bytes(), 500);
         assert!(!kept.take(1, now), "not so soon");

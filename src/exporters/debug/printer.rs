@@ -1,5 +1,5 @@
-//! Formats and writes batches one by one, outside of the runtime's threads. Standard error may be a terminal that
-//! somebody has paused.
+//! Formats and writes batches one by one, outside of the runtime's threads. Standard error may be a paused terminal,
+//! which blocks.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;

@@ -196,7 +196,7 @@ fn files_are_for_their_owner_and_no_link_of_another_user_is_followed() {
     assert_eq!(std::fs::read(&target).unwrap(), b"mine");
     assert_eq!(std::fs::metadata(&target).unwrap().mode() & 0o777, 0o600);
 
-    // One of somebody else is not, unless that is wanted. Only root can make one.
+    // A link of another user is followed only with `follow_links`. Only root can create one.
     if lchown(&plain.path, Some(12_345), None).is_ok() {
         let refused = Log::open(&plain, "").err().unwrap().to_string();
         assert!(refused.contains("follow_links"), "{refused}");

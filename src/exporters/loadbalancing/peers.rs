@@ -20,7 +20,7 @@ use crate::exporters::otlp;
 
 pub(super) type Peer = Destination<otlp::Client>;
 
-/// Pieces of a batch, and who gets them.
+/// Pieces of a batch and their endpoints.
 pub(super) type Shares = SmallVec<[(Arc<Peer>, Batch); 2]>;
 
 /// The time for a removed endpoint to finish its requests in progress.
@@ -113,7 +113,7 @@ impl Peers {
         }))
     }
 
-    /// The addresses of the name; `None`, and word of it, when there is no answer: what is known stays.
+    /// The addresses of the name. Without an answer it logs a warning and returns `None`; the known ones stay.
     async fn look_up(&self, dns: &Dns) -> Option<Vec<String>> {
         let lookup = tokio::net::lookup_host((dns.hostname.as_str(), dns.port.0));
         let (component, hostname) = (&*self.cx.base.path, &*dns.hostname);

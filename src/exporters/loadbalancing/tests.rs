@@ -1,4 +1,4 @@
-//! Several endpoints, made by hand: who gets what, what a failure costs, what is left of one that goes.
+//! Several endpoints: the routing, the cost of a failure, and the data of an endpoint that disappears.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -151,7 +151,11 @@ async fn a_full_queue_of_one_endpoint_refuses_and_reserves_nothing() {
         "{refused}"
     );
     balance_when(&bench.ledgers[1], |balance| balance.left > 0).await;
-    assert_eq!(good.seen().len(), 1, "of the refused batch nobody got anything");
+    assert_eq!(
+        good.seen().len(),
+        1,
+        "no endpoint got a part of the refused batch"
+    );
 }
 
 #[tokio::test]
@@ -276,7 +280,7 @@ async fn the_addresses_of_a_name_are_the_endpoints() {
     );
     let bench = start(&options).await;
     bench.push(batch());
-    // `localhost` may have an address where nobody listens; it must not cost more than its share.
+    // `localhost` may have an address without a server. It must not cost more than its share.
     balance_when(&bench.ledgers[1], |balance| balance.left > 0).await;
     assert!(!spans(&sink).is_empty());
 }

@@ -172,8 +172,8 @@ async fn a_head_that_is_too_long_is_not_read_and_its_request_is_tried_again() {
     assert_eq!((balance.left, balance.dropped_total()), (3, 0));
     assert_eq!(sink.seen().len(), LENGTHS.len() + 1);
     bench.stop().await;
-    let told = said(&log, "sending failed, will retry", "error");
-    assert!(told.contains("its head is longer than 64 KiB"), "{told}");
+    let line = said(&log, "sending failed, will retry", "error");
+    assert!(line.contains("its head is longer than 64 KiB"), "{line}");
 }
 
 #[tokio::test]
@@ -295,7 +295,7 @@ async fn a_server_that_appears_later_gets_everything() {
     let endpoint = format!("unix:{}", dir.path().join("otlp.sock").display());
     let bench = Bench::start(&FACTORY, &format!("endpoint: \"{endpoint}\"")).await;
     bench.push(points(4));
-    // Some attempts find nobody there.
+    // Some attempts find no server.
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     assert_eq!(bench.ledgers[0].balance().held(), 4);
     let sink = Sink::at(&endpoint, ConnectionLimits::plain(8), |_, _| ok()).await;

@@ -100,7 +100,7 @@ fn of_events(events: &tidegate_engine::Events) -> Events {
     let mut attributes = pairs(&source.resource.attributes);
     attributes.extend(pairs(&source.attributes));
     Events {
-        source: who(&source.attributes, &source.resource),
+        source: source_name(&source.attributes, &source.resource),
         attributes,
         kinds: kinds.kinds,
         kind,
@@ -215,7 +215,7 @@ fn measured(point: &Point) -> Option<Measured<'_>> {
     };
     Some(Measured {
         series: &point.series,
-        source: who(&point.series.attributes, &point.series.resource),
+        source: source_name(&point.series.attributes, &point.series.resource),
         instrument,
         value,
         time: point.time,
@@ -276,7 +276,7 @@ fn category(attributes: &Attributes) -> Arc<str> {
 }
 
 /// The source in the header.
-fn who(attributes: &Attributes, resource: &Resource) -> Arc<str> {
+fn source_name(attributes: &Attributes, resource: &Resource) -> Arc<str> {
     let of_resource = |key| resource.attributes.get(key);
     let found = attributes
         .get("agent_name")

@@ -178,14 +178,14 @@ fn a_plugin_that_takes_only_events_gets_points_as_events() {
         assert_eq!((batch.items, unsupported), (4, 3));
         assert!(batch.events.iter().all(|events| events.is_sound()));
         let kinds: Vec<_> = batch.events.iter().flat_map(|events| &events.kinds).collect();
-        let told: Vec<_> = kinds.iter().map(|kind| (&*kind.name, kind.instrument)).collect();
+        let found: Vec<_> = kinds.iter().map(|kind| (&*kind.name, kind.instrument)).collect();
         let expected = [
             ("gauge", PluginInstrument::Gauge),
             ("counter", PluginInstrument::Counter),
             ("updown", PluginInstrument::UpDownCounter),
             ("double", PluginInstrument::Gauge),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
         assert_eq!((&*kinds[0].category, &*kinds[0].unit), ("C", "s"));
         let values: Vec<_> = batch.events.iter().map(|events| events.values.clone()).collect();
         assert_eq!(values, [Column::U64(vec![3, 4]), Column::F64(vec![-5.0, 0.5])]);

@@ -166,7 +166,7 @@ impl Prometheus {
 /// Expires old series and registers new ones until the stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
     give_way();
-    let strays = strays::StrayReporter::default();
+    let reporter = strays::StrayReporter::default();
     while pause.wait(TICK) {
         own.expire(unix_now());
         // A panic has been printed; what expires must do so all the same.
@@ -174,7 +174,7 @@ fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
         record_metrics(&own.stats(), exporter);
         let label = ("exporter", exporter.to_string());
         collisions::report(own, &label);
-        strays.report(&[own.timestamp_anomalies()], &label);
+        reporter.report(&[own.timestamp_anomalies()], &label);
     }
     pages.close();
 }

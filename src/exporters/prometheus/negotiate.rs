@@ -61,7 +61,7 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    /// For who does not say what he wants, or nothing that we have: text 0.0.4, which everybody takes.
+    /// Text 0.0.4, which every scraper takes: for requests without a usable preference.
     const FALLBACK: Self = Self {
         format: Format::Text,
         media_type: "text/plain; version=0.0.4; charset=utf-8",

@@ -26,7 +26,7 @@ use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page 
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// Messages of one kind come at most so often.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Compressed answers, in our order of preference.
 pub(super) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
@@ -144,7 +144,7 @@ struct RenderJob {
     renderer: Mutex<Renderer>,
     last: Mutex<Option<Arc<EncodedVariants>>>,
     unread: Arc<AtomicUsize>,
-    complaints: Arc<Every>,
+    warnings: Arc<Every>,
     remarks: Arc<Every>,
 }
 
@@ -157,7 +157,7 @@ pub(super) struct Pages {
     renderers: Mutex<Vec<FormatRenderer>>,
     /// Bytes of the contents that are there.
     unread: Arc<AtomicUsize>,
-    complaints: Arc<Every>,
+    warnings: Arc<Every>,
     remarks: Arc<Every>,
 }
 
@@ -175,8 +175,8 @@ impl Pages {
             config,
             renderers: Mutex::default(),
             unread: Arc::default(),
-            complaints: Arc::new(Every::new(COMPLAINT_INTERVAL)),
-            remarks: Arc::new(Every::new(COMPLAINT_INTERVAL)),
+            warnings: Arc::new(Every::new(LOG_INTERVAL)),
+            remarks: Arc::new(Every::new(LOG_INTERVAL)),
         };
         pages.pages_in(Format::Text, Escaping::default(), None);
         pages
@@ -259,7 +259,7 @@ impl Pages {
             ),
             last: Mutex::default(),
             unread: self.unread.clone(),
-            complaints: self.complaints.clone(),
+            warnings: self.warnings.clone(),
             remarks: self.remarks.clone(),
         });
         let rendering = job.clone();
@@ -323,7 +323,7 @@ impl RenderJob {
         let counts = renderer.counts();
         drop(renderer);
         self.show(counts);
-        self.complain(&conflicts);
+        self.report(&conflicts);
         self.remark(&differences);
         done
     }
@@ -360,14 +360,14 @@ impl RenderJob {
     }
 
     /// Counts what has been left out for the first time, and names the first of it.
-    fn complain(&self, conflicts: &[Conflict]) {
+    fn report(&self, conflicts: &[Conflict]) {
         for conflict in conflicts {
             let labels = self.labels(conflict.reason);
             metrics::counter!("tidegate_prometheus_conflicting_series_total", &labels)
                 .increment(conflict.series);
         }
         let Some(first) = conflicts.first() else { return };
-        if let Some(held_back) = self.complaints.ready() {
+        if let Some(held_back) = self.warnings.ready() {
             tracing::warn!(
                 exporter = %self.exporter,
                 format = %self.name,

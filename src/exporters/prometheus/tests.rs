@@ -333,7 +333,7 @@ async fn only_authenticated_clients_may_scrape() {
     rig.stop().await;
 }
 
-/// Lets in who shows the header `pass`.
+/// Admits requests with the header `pass`.
 struct Doorman;
 
 #[async_trait]
@@ -589,7 +589,7 @@ async fn namespace_constant_labels_and_times_come_out_as_configured() {
 #[tokio::test]
 async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
-    let told = recorder.handle();
+    let recorded = recorder.handle();
     let config: Arc<Config> = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();
     let exporter = Prometheus::new(config.clone(), context("exporters", "prometheus"), Arc::default());
     let pages = Arc::new(Pages::new(
@@ -610,18 +610,22 @@ async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
     ];
     tables.iter().for_each(|table| exporter.views.attach(table));
     let labels = "{exporter=\"prometheus\",format=\"text\",reason=\"type_clash\"}";
-    let is_told = |line: String| told.render().lines().any(|told| told == line);
-    let shows = |series: u64| is_told(format!("tidegate_prometheus_left_out_series{labels} {series}"));
+    let has_line = |line: String| recorded.render().lines().any(|recorded| recorded == line);
+    let shows = |series: u64| has_line(format!("tidegate_prometheus_left_out_series{labels} {series}"));
     let found = async {
         while !shows(1) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     let found = tokio::time::timeout(Duration::from_secs(30), found).await;
-    assert!(found.is_ok(), "{}", told.render());
-    assert!(is_told(format!(
+    assert!(found.is_ok(), "{}", recorded.render());
+    assert!(has_line(format!(
         "tidegate_prometheus_conflicting_series_total{labels} 1"
     )));
     worker.stop(Instant::now() + Duration::from_secs(10)).await;
-    assert!(shows(0), "only that thread has this recorder: {}", told.render());
+    assert!(
+        shows(0),
+        "only that thread has this recorder: {}",
+        recorded.render()
+    );
 }

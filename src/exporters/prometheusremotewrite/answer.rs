@@ -10,9 +10,9 @@ use crate::component::Reason;
 use crate::delivery::http::HttpAnswer;
 use crate::prom::remote::{Version, WRITTEN_HEADERS};
 
-/// The verdict on a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum WriteOutcome {
     /// The receiver has it.
     Taken,
     /// The receiver permanently refuses some points, and accepts the others.
@@ -35,7 +35,7 @@ pub(super) enum Verdict {
     Strange { why: String },
 }
 
-impl Verdict {
+impl WriteOutcome {
     /// The reason, unless the receiver accepts all points.
     fn why_mut(&mut self) -> Option<&mut String> {
         match self {
@@ -56,7 +56,7 @@ impl Verdict {
         self
     }
 
-    /// Makes a final verdict retryable. A request that is too large is still cut.
+    /// Makes a final outcome retryable. A request that is too large is still cut.
     pub(super) fn tried_again(self) -> Self {
         match self {
             Self::Denied { after, why, .. } => Self::Denied {
@@ -100,42 +100,43 @@ fn written(headers: &HeaderMap) -> Option<usize> {
     Some(samples.unwrap_or(0).saturating_add(histograms.unwrap_or(0)))
 }
 
-pub(super) fn verdict(answer: &HttpAnswer, version: Version, dialect: Dialect, sent: &Sent) -> Verdict {
+/// The outcome that an answer means.
+pub(super) fn outcome(answer: &HttpAnswer, version: Version, dialect: Dialect, sent: &Sent) -> WriteOutcome {
     let why = answer.text();
     let written = written(&answer.headers).filter(|_| version == Version::Two);
     let partly = |written: usize| {
         // Each missing sample may belong to another point, so this is the most incomplete points.
         let missing = sent.samples.saturating_sub(written).min(sent.points);
-        Verdict::Lost {
+        WriteOutcome::Lost {
             items: missing,
             reason: Reason::Rejected,
             why: format!("{written} of {} samples were written: {why}", sent.samples),
         }
     };
     match (answer.status.as_u16(), version, written) {
-        (200..300, Version::One, _) => Verdict::Taken,
-        (200..300, Version::Two, Some(written)) if written >= sent.samples => Verdict::Taken,
+        (200..300, Version::One, _) => WriteOutcome::Taken,
+        (200..300, Version::Two, Some(written)) if written >= sent.samples => WriteOutcome::Taken,
         (200..300, Version::Two, Some(written)) => partly(written),
         // "Senders SHOULD assume 415": it decoded nothing and noticed nothing.
-        (200..300, Version::Two, None) => Verdict::Strange {
+        (200..300, Version::Two, None) => WriteOutcome::Strange {
             why: format!("{why}, without the number of written samples"),
         },
-        (415, Version::Two, _) => Verdict::Strange { why },
+        (415, Version::Two, _) => WriteOutcome::Strange { why },
         // Older receivers say it like that.
-        (400, Version::Two, None) if dialect == Dialect::Two => Verdict::Strange { why },
+        (400, Version::Two, None) if dialect == Dialect::Two => WriteOutcome::Strange { why },
         (400 | 422, Version::Two, Some(written @ 1..)) => partly(written),
-        (400 | 422, _, _) => Verdict::Halve { why, searches: true },
-        (401 | 403, _, _) => Verdict::Denied {
+        (400 | 422, _, _) => WriteOutcome::Halve { why, searches: true },
+        (401 | 403, _, _) => WriteOutcome::Denied {
             retries: false,
             after: answer.after,
             why,
         },
-        (413, _, _) => Verdict::Halve { why, searches: false },
-        (429 | 500.., _, _) => Verdict::Again {
+        (413, _, _) => WriteOutcome::Halve { why, searches: false },
+        (429 | 500.., _, _) => WriteOutcome::Again {
             after: answer.after,
             why,
         },
-        _ => Verdict::Lost {
+        _ => WriteOutcome::Lost {
             items: sent.points,
             reason: Reason::Rejected,
             why,

@@ -35,7 +35,7 @@ use crate::delivery::{
 use crate::net::headers;
 use crate::prom::remote::translate::Translator;
 use crate::prom::remote::{VERSION_HEADER, Version, count_evicted, write};
-use answer::{Sent, Verdict};
+use answer::{Sent, WriteOutcome};
 use config::Config;
 use progress::{Chunk, Progress};
 
@@ -150,15 +150,15 @@ impl Inner {
         client: Option<Arc<ClientMetadata>>,
     ) -> Result<(), Left> {
         while let Some(chunk) = progress.next(shard) {
-            let verdict = self.write(&chunk, client.as_deref()).await;
-            match verdict {
-                Verdict::Taken => progress.taken(shard),
-                Verdict::Lost { items, reason, why } => progress.lost(shard, items, reason, why),
-                Verdict::Halve { why, searches } => {
+            let outcome = self.write(&chunk, client.as_deref()).await;
+            match outcome {
+                WriteOutcome::Taken => progress.taken(shard),
+                WriteOutcome::Lost { items, reason, why } => progress.lost(shard, items, reason, why),
+                WriteOutcome::Halve { why, searches } => {
                     progress.halve(shard, searches, self.isolates || !searches, why);
                 }
-                Verdict::Again { after, why } => return Err(Left { items: 0, after, why }),
-                Verdict::Denied { retries, after, why } => {
+                WriteOutcome::Again { after, why } => return Err(Left { items: 0, after, why }),
+                WriteOutcome::Denied { retries, after, why } => {
                     progress.deny(&why);
                     if retries {
                         return Err(Left { items: 0, after, why });
@@ -166,12 +166,12 @@ impl Inner {
                     progress.lost(shard, chunk.points(), Reason::Rejected, why);
                 }
                 // The next requests use another version.
-                Verdict::Strange { why } if self.falls_back => {
+                WriteOutcome::Strange { why } if self.falls_back => {
                     if self.dialect.swap(Dialect::One as u8, Relaxed) != Dialect::One as u8 {
                         tracing::info!(answer = %why, "the receiver does not support remote write 2.0: the exporter sends 1.0");
                     }
                 }
-                Verdict::Strange { why } => {
+                WriteOutcome::Strange { why } => {
                     progress.lost(shard, chunk.points(), Reason::Rejected, why);
                 }
             }
@@ -179,7 +179,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn write(&self, chunk: &Arc<Chunk>, client: Option<&ClientMetadata>) -> Verdict {
+    async fn write(&self, chunk: &Arc<Chunk>, client: Option<&ClientMetadata>) -> WriteOutcome {
         let dialect = self.dialect();
         let version = match dialect {
             Dialect::One => Version::One,
@@ -188,7 +188,7 @@ impl Inner {
         let (body, _held) = match self.body(version, chunk).await {
             Ok(made) => made,
             Err(why) => {
-                return Verdict::Lost {
+                return WriteOutcome::Lost {
                     items: chunk.points(),
                     reason: Reason::Limit,
                     why,
@@ -204,29 +204,29 @@ impl Inner {
                 Err(_) => Err(Outcome::retry(format!("no answer within {timeout:?}"))),
             },
         };
-        let verdict = match answer {
+        let outcome = match answer {
             Ok(answer) => {
-                let verdict = answer::verdict(&answer, version, dialect, &Sent::of(chunk));
-                let verdict = if self.retry.has_http(answer.status) {
-                    verdict.tried_again()
+                let outcome = answer::outcome(&answer, version, dialect, &Sent::of(chunk));
+                let outcome = if self.retry.has_http(answer.status) {
+                    outcome.tried_again()
                 } else {
-                    verdict
+                    outcome
                 };
-                verdict.reworded(|why| quote(why, &self.http.with_credentials(headers, client)))
+                outcome.reworded(|why| quote(why, &self.http.with_credentials(headers, client)))
             }
-            Err(Outcome::Retry { after, why }) => Verdict::Again { after, why },
-            Err(other) => Verdict::Lost {
+            Err(Outcome::Retry { after, why }) => WriteOutcome::Again { after, why },
+            Err(other) => WriteOutcome::Lost {
                 items: chunk.points(),
                 reason: Reason::Rejected,
                 why: other.error().unwrap_or_default().to_owned(),
             },
         };
-        if version == Version::Two && matches!(verdict, Verdict::Taken) {
+        if version == Version::Two && matches!(outcome, WriteOutcome::Taken) {
             let (from, to) = (Dialect::Two as u8, Dialect::Proven as u8);
             // A writer that has found out otherwise in between is right.
             let _ = self.dialect.compare_exchange(from, to, Relaxed, Relaxed);
         }
-        verdict
+        outcome
     }
 
     /// The body of a chunk, and the room that it takes.

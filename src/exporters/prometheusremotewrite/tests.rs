@@ -184,7 +184,7 @@ async fn requests_respect_the_limits_of_options_and_receiver() {
 }
 
 #[tokio::test]
-async fn what_a_receiver_did_not_write_is_booked_and_not_sent_again() {
+async fn samples_that_a_receiver_did_not_write_are_counted_and_not_resent() {
     let sink = Sink::start(|_, seen| written(400, samples(seen) - 1)).await;
     let more = ", protobuf_message: io.prometheus.write.v2.Request, max_batch_request_parallelism: 1";
     let bench = bench(&sink, more).await;

@@ -480,7 +480,7 @@ impl Api {
         }
     }
 
-    /// An empty answer about a composite without a value is an error, because nobody may act on it.
+    /// An empty answer about a composite without a value is an error, because no program may act on it.
     fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), Failure> {
         if query.handles_absence() {
             return Ok(());

@@ -10,7 +10,7 @@ use crate::component::{Account, Ceiling};
 /// Bytes that a sample takes: 16, and as much again while it is computed.
 pub(super) const SAMPLE_BYTES: usize = 32;
 
-/// This part of the soft limit is left to those who send.
+/// This part of the soft limit is left to senders.
 const SPARED: usize = 4;
 
 /// A query that takes no more gets it from that part, too.
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(account.reserved_bytes(), 0);
         let mut body = Held::new(account.clone());
         body.try_grow(40 * MIB).unwrap();
-        assert!(take(40).is_none(), "those who send come first");
+        assert!(take(40).is_none(), "senders come first");
         body.shrink(40 * MIB);
         drop(second);
         let (bytes, _again) = take(40).unwrap();

@@ -57,14 +57,14 @@ mod tests {
         let shared = context("extensions", "admin").shared;
         let view = View::of(&shared);
         let worker = Worker::new("sampler");
-        let (tell, told) = sync_channel(1);
+        let (report, reported) = sync_channel(1);
         let work = move |pause: &Pause| {
             run(&view, Some(Duration::from_secs(3600)), pause);
-            tell.send(getpriority_process(None)).unwrap();
+            report.send(getpriority_process(None)).unwrap();
         };
         worker.start(work).unwrap();
         worker.stop(Instant::now() + Duration::from_secs(60)).await;
-        let niceness = told.recv().unwrap().unwrap();
+        let niceness = reported.recv().unwrap().unwrap();
         let own = getpriority_process(None).unwrap();
         assert_eq!(niceness, (own + NICENESS).min(19));
     }

@@ -260,7 +260,7 @@ async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() 
         why.contains("`level` has no past") && why.contains("disabled"),
         "{why}"
     );
-    // What has gone is not held on to, and not shown, though nobody samples.
+    // A removed table is released and no longer shown, even without samples.
     admin.base.shared.tables.remove(&table);
     assert_eq!(ask(&admin, "level").await.1["data"]["result"], json!([]));
     assert_eq!(admin.view.series_count(), 0);
@@ -357,7 +357,7 @@ async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
     assert_eq!(
         fetch(&admin.server.local(), "GET", "/-/ready").await.0,
         503,
-        "nobody said that all is started"
+        "the start is not reported as complete"
     );
 
     for (path, error) in [
@@ -456,9 +456,9 @@ async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
     bench.say("m", 5.0);
     bench.say("n", 6.0);
     let (status, body) = waiting.await.unwrap();
-    let told: Value = serde_json::from_str(&body).unwrap();
+    let answers: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(
-        (status, &told[0]["value"], told.as_array().unwrap().len()),
+        (status, &answers[0]["value"], answers.as_array().unwrap().len()),
         (200, &json!(6.0), 1)
     );
     let seq = bench.watched.seq();
@@ -487,8 +487,8 @@ async fn a_stream_of_events_tells_changes_and_crossings() {
         "/api/v1/composites/queue_depth/watch?min_interval=1ms",
     )
     .await;
-    let (name, told) = stream.event().await;
-    assert_eq!((&*name, &told[0]["value"]), ("change", &json!(4.0)));
+    let (name, data) = stream.event().await;
+    assert_eq!((&*name, &data[0]["value"]), ("change", &json!(4.0)));
     bench.say("m", 11.0);
     let crossing = stream.event_named("threshold").await;
     assert_eq!(
@@ -763,10 +763,10 @@ async fn exemplars_are_of_series_that_queries_see_each_once_and_in_order() {
     };
     assert_eq!(series["seriesLabels"]["job"], "shop");
     let exemplars = series["exemplars"].as_array().unwrap().iter();
-    let told: Vec<_> = exemplars
+    let found: Vec<_> = exemplars
         .map(|one| (one["timestamp"].as_f64().unwrap(), one["value"].as_str().unwrap()))
         .collect();
-    assert_eq!(told, [(5.0, "2.5"), (6.0, "3.5"), (7.0, "1.5")]);
+    assert_eq!(found, [(5.0, "2.5"), (6.0, "3.5"), (7.0, "1.5")]);
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 

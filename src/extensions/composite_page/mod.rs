@@ -172,7 +172,7 @@ impl Writer {
                 let answer = &group.answer;
                 let ranks = answer.quantiles.iter();
                 let ranks: smallvec::SmallVec<[(f64, f64); 4]> =
-                    ranks.map(|told| (told.quantile, told.value)).collect();
+                    ranks.map(|ranked| (ranked.quantile, ranked.value)).collect();
                 let age = answer
                     .age
                     .map(|age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));

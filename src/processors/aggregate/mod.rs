@@ -111,7 +111,7 @@ impl Lifecycle for Aggregate {
             table.expire(now);
             record_metrics(&table.stats(), &labels);
             if begun.elapsed() >= warn_after {
-                base.shared.notices.set(&base.path, complaints(&intake, &own));
+                base.shared.notices.set(&base.path, match_warnings(&intake, &own));
             }
             collisions::report(&table, &labels[0]);
             reporter.report(&[table.timestamp_anomalies()], &labels[0]);
@@ -157,11 +157,11 @@ impl Consumer for Aggregate {
 }
 
 /// Warnings about rules that have matched nothing.
-fn complaints(intake: &Intake, own: &[usize]) -> Vec<String> {
+fn match_warnings(intake: &Intake, own: &[usize]) -> Vec<String> {
     let of_rule = |(number, at): (usize, &usize)| {
         let rule = intake.rules.get(*at)?;
-        let who = format!("rule {}", number + 1);
-        Some(intake.table.match_tracker(*at)?.warnings(&who, rule.name.text()))
+        let name = format!("rule {}", number + 1);
+        Some(intake.table.match_tracker(*at)?.warnings(&name, rule.name.text()))
     };
     own.iter().enumerate().filter_map(of_rule).flatten().collect()
 }

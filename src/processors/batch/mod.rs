@@ -244,7 +244,7 @@ mod tests {
             (left.len(), &left["x-tenant"]),
             (1, &http::HeaderValue::from_static("a"))
         );
-        assert!(passed[1].client.is_none(), "like one of nobody");
+        assert!(passed[1].client.is_none(), "like a batch without a sender");
     }
 
     #[test]

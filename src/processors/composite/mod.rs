@@ -115,15 +115,15 @@ impl Composites {
 }
 
 /// Warnings about composites that have matched nothing.
-fn complaints(set: &CompositeSet) -> Vec<String> {
+fn match_warnings(set: &CompositeSet) -> Vec<String> {
     let of_one = |composite: &Arc<Composite>| {
         let declaration = composite.declaration();
         let metric = match &declaration.expression {
             Some(expression) => &expression.text,
             None => declaration.metric.text(),
         };
-        let who = format!("the composite `{}`", declaration.name);
-        composite.match_tracker().warnings(&who, metric)
+        let subject = format!("the composite `{}`", declaration.name);
+        composite.match_tracker().warnings(&subject, metric)
     };
     set.list().iter().flat_map(of_one).collect()
 }
@@ -154,12 +154,12 @@ fn shortfalls(set: &CompositeSet, processor: &str) -> Vec<String> {
 }
 
 /// Logs the reason why a composite has no value, if it is new.
-fn log_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos) {
+fn log_error(composite: &Composite, logged: &mut Option<Arc<str>>, now: UnixNanos) {
     let error = composite.error(now);
-    if let Some(error) = error.as_ref().filter(|error| told.as_ref() != Some(error)) {
+    if let Some(error) = error.as_ref().filter(|error| logged.as_ref() != Some(error)) {
         tracing::error!(composite = &*composite.declaration().name, "{error}");
     }
-    *told = error.or(told.take());
+    *logged = error.or(logged.take());
 }
 
 /// Observes the points of a request.
@@ -226,24 +226,24 @@ impl Lifecycle for Composites {
             ledger: self.ledger.clone(),
         });
         let set = self.set.clone();
-        let told = Mutex::new(vec![None; set.list().len()]);
+        let logged = Mutex::new(vec![None; set.list().len()]);
         let reporter = strays::StrayReporter::default();
         let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
         self.ticker.start(emitter, self.config.interval, move |now| {
             set.expire(now);
-            let mut told = told.lock();
-            for (composite, told) in set.list().iter().zip(told.iter_mut()) {
-                log_error(composite, told, now);
+            let mut logged = logged.lock();
+            for (composite, logged) in set.list().iter().zip(logged.iter_mut()) {
+                log_error(composite, logged, now);
             }
-            let strays: Vec<_> = set
+            let anomalies: Vec<_> = set
                 .list()
                 .iter()
                 .map(|composite| composite.timestamp_anomalies())
                 .collect();
-            reporter.report(&strays, &("processor", base.path.to_string()));
+            reporter.report(&anomalies, &("processor", base.path.to_string()));
             let mut notices = shortfalls(&set, &base.path);
             if begun.elapsed() >= warn_after {
-                notices.extend(complaints(&set));
+                notices.extend(match_warnings(&set));
             }
             base.shared.notices.set(&base.path, notices);
         });

@@ -175,12 +175,12 @@ interval: 100ms
     let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
     composites.start().await.unwrap();
     let watched = base.shared.composites.list().remove(0);
-    let told = || watched.composite().read(unix_now()).remove(0);
+    let current = || watched.composite().read(unix_now()).remove(0);
     let mut crossings = watched.crossings();
-    while told().error.is_none() {
+    while current().error.is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(told().error.unwrap().contains("needs the `admin` extension"));
+    assert!(current().error.unwrap().contains("needs the `admin` extension"));
     let value = Arc::new(Mutex::new(Ok(7.0)));
     let constant = Arc::new(crate::component::Evaluator(Arc::new(Constant(value.clone()))));
     base.shared.evaluators.add(constant);
@@ -188,7 +188,7 @@ interval: 100ms
         .push(Batch::new(encoded(&[("queue.depth", 3)])))
         .unwrap();
     composites.push(Batch::new(encoded(&[("unrelated", 3)]))).unwrap();
-    while told().value != Some(7.0) {
+    while current().value != Some(7.0) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let crossing = tokio::time::timeout(Duration::from_secs(30), crossings.recv()).await;
@@ -197,7 +197,7 @@ interval: 100ms
         (crossing.is_crossed, crossing.group.answer.value),
         (true, Some(7.0))
     );
-    let answer = told();
+    let answer = current();
     assert_eq!((answer.state, answer.sources_expected), (Freshness::Fresh, 1));
     assert_eq!(answer.attributes, [("model", "m")].into_iter().collect());
     let mut shown = Vec::new();
@@ -206,19 +206,19 @@ interval: 100ms
         .read(unix_now(), &mut |reading| shown.push(reading.value.clone()));
     assert_eq!(shown, [Value::Double(7.0)]);
     // Its source is overdue: the value that the tables still hold does not count.
-    while told().state != Freshness::Stale {
+    while current().state != Freshness::Stale {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(told().value, None);
+    assert_eq!(current().value, None);
     composites
         .push(Batch::new(encoded(&[("queue.depth", 3)])))
         .unwrap();
-    assert_eq!(told().value, Some(7.0));
+    assert_eq!(current().value, Some(7.0));
     *value.lock() = Err("too many samples".to_owned());
-    while told().error.as_deref() != Some("too many samples") {
+    while current().error.as_deref() != Some("too many samples") {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(told().value, None);
+    assert_eq!(current().value, None);
     composites.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 
@@ -341,18 +341,18 @@ composites:
     composites
         .push(Batch::new(events("b", kinds(), &[(0, 90)])))
         .unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(30), posted.recv()).await;
-    let told = told.expect("in time").unwrap();
+    let message = tokio::time::timeout(Duration::from_secs(30), posted.recv()).await;
+    let message = message.expect("in time").unwrap();
     assert_eq!(
-        (&told["composite"], &told["threshold"]),
+        (&message["composite"], &message["threshold"]),
         (&"xfer_max".into(), &"slow".into())
     );
     assert_eq!(
-        (&told["state"], &told["at"], &told["clear"]),
+        (&message["state"], &message["at"], &message["clear"]),
         (&"crossed".into(), &50.0.into(), &20.0.into())
     );
-    assert_eq!(told["shown"]["labels"]["agent_name"], "b");
-    assert_eq!(told["shown"]["value"], 90.0);
+    assert_eq!(message["shown"]["labels"]["agent_name"], "b");
+    assert_eq!(message["shown"]["value"], 90.0);
     composites.stop(Instant::now() + Duration::from_secs(10)).await;
     assert!(posted.try_recv().is_err(), "once, and nothing of the other group");
 }
@@ -367,8 +367,8 @@ fn thresholds_that_can_not_be_are_found() {
         problems.to_string()
     };
     let has = |options: &str, expected: &str| {
-        let told = of(options);
-        assert!(told.contains(expected), "{expected} not in {told}");
+        let problems = of(options);
+        assert!(problems.contains(expected), "{expected} not in {problems}");
     };
     has("thresholds: [{above: 1, below: 2}]", "either `above` or `below`");
     has("thresholds: [{above: 1, clear: 2}]", "near side of above 1");

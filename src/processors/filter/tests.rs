@@ -306,16 +306,16 @@ proptest! {
 
 #[test]
 fn rejected_items_are_reported_to_the_sender() {
-    for (action, told) in [("reject", 1), ("drop", 0)] {
+    for (action, reported) in [("reject", 1), ("drop", 0)] {
         let yaml =
             format!("{{action: {action}, metrics: {{exclude: {{match_type: strict, metric_names: [b]}}}}}}");
         let bench = Bench::new(Signal::Metrics, &yaml);
         let batch = Batch::new(encoded(&[("a", 1), ("b", 1)]));
         let outcome = bench.filter.push(batch).unwrap();
-        assert_eq!((outcome.rejected_items, bench.filtered()), (told, 1));
+        assert_eq!((outcome.rejected_items, bench.filtered()), (reported, 1));
         assert_eq!(
             outcome.message.contains("does not take them"),
-            told == 1,
+            reported == 1,
             "{}",
             outcome.message
         );

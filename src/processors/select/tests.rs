@@ -16,7 +16,7 @@ fn severities_have_numbers_and_names() {
 }
 
 /// What is wrong with a selector.
-fn complaint(yaml: &str) -> String {
+fn problems_of(yaml: &str) -> String {
     let panic = std::panic::catch_unwind(|| settings::<Selector>(yaml));
     let panic = panic.err().expect("there is something wrong");
     panic.downcast_ref::<String>().expect("a message").clone()
@@ -24,11 +24,11 @@ fn complaint(yaml: &str) -> String {
 
 #[test]
 fn every_wrong_expression_is_reported_where_it_stands() {
-    let said = complaint(
+    let said = problems_of(
         "{match_type: regexp, metric_names: [ok, '('], bodies: ['['], \
          attributes: [{key: a, value: '*'}], libraries: [{name: '+'}]}",
     );
     assert_eq!(said.matches("not a regular expression").count(), 4, "{said}");
-    assert!(complaint("match_type: strict").contains("selects nothing"));
-    assert!(complaint("severity_number: {min: LOUD}").contains("INFO or WARN2"));
+    assert!(problems_of("match_type: strict").contains("selects nothing"));
+    assert!(problems_of("severity_number: {min: LOUD}").contains("INFO or WARN2"));
 }

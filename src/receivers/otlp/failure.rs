@@ -60,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// We don't know who sends.
+    /// The sender is not authenticated.
     pub(super) fn unauthenticated(refused: NotAdmitted) -> Self {
         let why = refused.why.to_string();
         if let Some(delay) = refused.retry_after() {

@@ -418,11 +418,11 @@ mod tests {
         let client = client("basic_auth: {username: u, password: p}");
         let answer = client.get(&url, &HeaderMap::new()).await.unwrap();
         assert_eq!(answer.status(), 200);
-        let told = |path: &str, with_credentials| (path.to_owned(), with_credentials);
-        assert_eq!(of_ours.recv().await.unwrap(), told("/metrics", true));
-        assert_eq!(of_ours.recv().await.unwrap(), told("/here", true));
-        assert_eq!(of_other.recv().await.unwrap(), told("/", false));
-        assert_eq!(of_ours.recv().await.unwrap(), told("/admin", false));
+        let request = |path: &str, with_credentials| (path.to_owned(), with_credentials);
+        assert_eq!(of_ours.recv().await.unwrap(), request("/metrics", true));
+        assert_eq!(of_ours.recv().await.unwrap(), request("/here", true));
+        assert_eq!(of_other.recv().await.unwrap(), request("/", false));
+        assert_eq!(of_ours.recv().await.unwrap(), request("/admin", false));
     }
 
     #[tokio::test]

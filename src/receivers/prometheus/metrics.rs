@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::component::{Brief, Entry};
 
 /// At most one line in this time about the same kind of trouble of a job; the counters have it all.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state of a target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,7 +39,7 @@ pub(super) struct ScrapeMetrics {
     throttles: Mutex<HashMap<&'static str, LogThrottle>>,
 }
 
-/// Limits log lines of one kind to one per [`COMPLAINT_INTERVAL`].
+/// Limits log lines of one kind to one per [`LOG_INTERVAL`].
 #[derive(Default)]
 struct LogThrottle {
     /// The time of the last log line.
@@ -72,7 +72,7 @@ impl ScrapeMetrics {
         self.gauge("tidegate_scrape_targets", name, now);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 targets")]
+    #[expect(clippy::cast_precision_loss, reason = "no job has 2^52 targets")]
     fn gauge(&self, metric: &'static str, state: &'static str, value: i64) {
         metrics::gauge!(metric, "receiver" => self.receiver.clone(), "job" => self.job.clone(), "state" => state)
             .set(value as f64);
@@ -105,7 +105,7 @@ impl ScrapeMetrics {
     /// A scrape gave nothing.
     pub(super) fn scrape_failed(&self, reason: &'static str, target: &dyn Display, why: &dyn Display) {
         self.count("tidegate_scrape_failures_total", reason, 1);
-        self.complain(reason, |suppressed| {
+        self.log_throttled(reason, |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
             let remedy = remedy(reason);
             tracing::warn!(receiver, job, %target, reason, suppressed, "scrape failed: {why}{remedy}");
@@ -114,7 +114,7 @@ impl ScrapeMetrics {
 
     /// Logs a success after scrapes that failed for `lasted`.
     fn back(&self, target: &dyn Display, lasted: Duration) {
-        self.complain("back", |suppressed| {
+        self.log_throttled("back", |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
             tracing::info!(receiver, job, %target, after = %Brief(lasted), suppressed, "the target is back");
         });
@@ -124,7 +124,7 @@ impl ScrapeMetrics {
     pub(super) fn lost(&self, points: usize, reason: &'static str, why: &dyn Display) {
         self.entry.fail(points);
         self.count("tidegate_scrape_dropped_points_total", reason, points as u64);
-        self.complain(reason, |suppressed| {
+        self.log_throttled(reason, |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
             tracing::warn!(
                 receiver,
@@ -148,7 +148,7 @@ impl ScrapeMetrics {
     /// A discovery did not work; what it found before stays in force.
     pub(super) fn discovery_failed(&self, mechanism: &'static str, why: &dyn Display) {
         self.count("tidegate_scrape_discovery_failures_total", mechanism, 1);
-        self.complain(mechanism, |suppressed| {
+        self.log_throttled(mechanism, |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
             tracing::warn!(
                 receiver,
@@ -162,7 +162,7 @@ impl ScrapeMetrics {
 
     /// Logs an invalid target.
     pub(super) fn bad_target(&self, why: &dyn Display) {
-        self.complain("target", |suppressed| {
+        self.log_throttled("target", |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
             tracing::warn!(receiver, job, suppressed, "not a target: {why}");
         });
@@ -175,14 +175,11 @@ impl ScrapeMetrics {
 
     /// Logs with `say` unless a line of this kind was logged lately. `say` gets the number of suppressed
     /// lines, and runs without the lock.
-    fn complain(&self, kind: &'static str, say: impl FnOnce(usize)) {
+    fn log_throttled(&self, kind: &'static str, say: impl FnOnce(usize)) {
         let suppressed = {
             let mut all = self.throttles.lock();
             let throttle = all.entry(kind).or_default();
-            if throttle
-                .last
-                .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
-            {
+            if throttle.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
                 throttle.suppressed += 1;
                 return;
             }

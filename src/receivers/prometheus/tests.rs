@@ -140,7 +140,7 @@ async fn a_page_becomes_one_batch_with_its_report_series() {
         assert_eq!(
             text("server.address"),
             None,
-            "a loopback address tells nobody anything"
+            "a loopback address identifies no host"
         );
         let attributes = &point.series.attributes;
         assert_eq!(

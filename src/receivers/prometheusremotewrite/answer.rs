@@ -118,7 +118,7 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// We don't know who sends.
+/// The sender is not authenticated.
 impl From<NotAdmitted> for Refusal {
     fn from(refused: NotAdmitted) -> Self {
         if let Some(delay) = refused.retry_after() {

@@ -15,7 +15,7 @@ use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 /// Every shard of every sender keeps one open.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8192).expect("not zero");
 
-/// Prometheus sends far less; so may those who collect from many.
+/// Prometheus sends far less, and so do aggregating senders.
 const MAX_BODY_BYTES: usize = 64 << 20;
 
 crate::options! {

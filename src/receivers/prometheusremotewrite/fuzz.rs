@@ -46,7 +46,7 @@ pub fn requests(data: &[u8]) {
     let translation = translator.translate(&[batch]);
     let dropped: usize = translation.dropped.iter().map(|(_, points, _)| points).sum();
     let sent: usize = translation.groups.iter().map(|group| group.points).sum();
-    assert_eq!(sent + dropped, count, "every point is in the books");
+    assert_eq!(sent + dropped, count, "every point is counted");
     for version in [Version::One, Version::Two] {
         let series = || translation.groups.iter().flat_map(|group| &group.series);
         let samples: usize = series()

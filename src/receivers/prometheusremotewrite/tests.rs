@@ -1,4 +1,4 @@
-//! Requests against a real socket, into a sink that refuses when told to.
+//! Requests against a real socket, into a sink that refuses on request.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -39,8 +39,8 @@ pub(super) struct Cells {
     /// The memory of the series and of the problems, in bytes.
     of_series: usize,
     of_problems: usize,
-    /// The last complaint of the merge. A repeated one is logged once.
-    complaint: Option<String>,
+    /// The last error of the merge. A repeated one is logged once.
+    last_error: Option<String>,
 }
 
 /// A series, and what the pipelines have accepted of it.
@@ -99,7 +99,7 @@ impl Cells {
             problems: BTreeMap::new(),
             of_series: 0,
             of_problems: 0,
-            complaint: None,
+            last_error: None,
         })
     }
 
@@ -133,7 +133,7 @@ impl Cells {
         let mut room = |bytes| kept.take_in_any_case(bytes);
         match self.follower.fold_within(grace, &mut room) {
             Ok(folded) => {
-                self.complaint = None;
+                self.last_error = None;
                 for process in &folded.processes {
                     tracing::info!(directory = %self.path.display(), %process, "merged the counts of a dead process");
                 }
@@ -142,9 +142,9 @@ impl Cells {
             }
             Err(error) => {
                 let error = error.to_string();
-                if self.complaint.as_ref() != Some(&error) {
+                if self.last_error.as_ref() != Some(&error) {
                     tracing::warn!(directory = %self.path.display(), %error, "the files of dead processes could not be merged");
-                    self.complaint = Some(error);
+                    self.last_error = Some(error);
                 }
             }
         }

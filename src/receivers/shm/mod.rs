@@ -61,7 +61,7 @@ impl Lifecycle for Shm {
     async fn start(&self) -> Result<(), ComponentError> {
         let patterns = match self.config.directories.as_slice() {
             [] => vec![default_pattern().map_err(|error| self.base.error(error.to_string()))?],
-            told => told.to_vec(),
+            given => given.to_vec(),
         };
         let mut directories = Directories::new(self.config.clone(), patterns, &self.base, self.entry.clone());
         self.worker

@@ -106,7 +106,7 @@ impl StreamConfig {
 }
 
 impl DatagramConfig {
-    /// Whether the kernel is asked who sends.
+    /// Whether the kernel must identify senders.
     pub(super) fn wants_credentials(&self) -> bool {
         self.peer_credentials || !self.allowed_uids.is_empty() || !self.allowed_gids.is_empty()
     }

@@ -106,7 +106,7 @@ impl Reader {
                 .run_until_cancelled(self.sink.memory_is_available())
                 .await;
         }
-        // Nobody finds the socket any more; what was sent before is taken still.
+        // New senders no longer find the socket. Datagrams that were sent before still count.
         // (The runtime may not have noticed yet that there is something: ask the socket itself.)
         drop(file);
         loop {

@@ -140,10 +140,10 @@ impl Session {
     }
 
     fn source(&mut self, declared: Option<&proto::Source>) -> Result<Arc<Source>, SessionError> {
-        let nobody = proto::Source::default();
+        let anonymous = proto::Source::default();
         let wanted = match (declared, self.sources.get(self.current)) {
             (None, Some((_, current))) => return Ok(current.clone()),
-            (declared, _) => declared.unwrap_or(&nobody),
+            (declared, _) => declared.unwrap_or(&anonymous),
         };
         if let Some(at) = self.sources.iter().position(|(known, _)| known == wanted) {
             self.current = at;

@@ -22,7 +22,7 @@ pub(super) const MEMORY_POLL: Duration = Duration::from_millis(50);
 pub(super) const LIGHT_EVENTS: usize = 16 << 10;
 
 /// At most one log line in this time about bad input; the counters have them all.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Hands batches to the pipelines. Both sockets share it.
 pub(super) struct EventSink {
@@ -33,7 +33,7 @@ pub(super) struct EventSink {
     throttle: Mutex<LogThrottle>,
 }
 
-/// Limits log lines to one per [`COMPLAINT_INTERVAL`].
+/// Limits log lines to one per [`LOG_INTERVAL`].
 #[derive(Default)]
 struct LogThrottle {
     /// The time of the last log line.
@@ -111,7 +111,7 @@ impl EventSink {
             "reason" => reason,
         )
         .increment(items as u64);
-        if let Some(suppressed) = self.may_complain() {
+        if let Some(suppressed) = self.suppressed_lines() {
             let receiver = &*self.receiver;
             tracing::warn!(
                 receiver,
@@ -123,13 +123,10 @@ impl EventSink {
         }
     }
 
-    /// The number of suppressed complaints, if another one is due.
-    fn may_complain(&self) -> Option<usize> {
+    /// The number of suppressed lines, if another one is due.
+    fn suppressed_lines(&self) -> Option<usize> {
         let mut throttle = self.throttle.lock();
-        if throttle
-            .last
-            .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
-        {
+        if throttle.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
             throttle.suppressed += 1;
             return None;
         }

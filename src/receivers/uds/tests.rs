@@ -1,4 +1,4 @@
-//! Both sockets with real peers, into a sink that refuses when told to.
+//! Both sockets with real peers, into a sink that refuses on request.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};

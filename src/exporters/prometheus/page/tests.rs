@@ -58,10 +58,14 @@ async fn an_unused_format_is_returned_to_the_caller_to_drop() {
     assert_eq!(
         Arc::strong_count(&forgotten[0].job),
         2,
-        "its text is still there, and with nobody else"
+        "its text still exists, and only here"
     );
     pages.renderers()[0].asked = Some(before);
-    assert_eq!(pages.forget().len(), 0, "somebody must know what can't be shown");
+    assert_eq!(
+        pages.forget().len(),
+        0,
+        "one format must remain, to find what can't be shown"
+    );
     assert_eq!(formats(&pages), [Format::Protobuf]);
 }
 
@@ -74,7 +78,7 @@ async fn text_is_kept_until_another_format_is_requested() {
     assert_eq!(
         formats(&pages),
         [Format::Text, Format::Protobuf],
-        "who asks drops nothing, which could take long"
+        "a request drops nothing, because that could take long"
     );
     pages.register_series();
     assert_eq!(formats(&pages), [Format::Protobuf]);

@@ -170,7 +170,7 @@ impl Api {
             let mut asked = answers.iter().filter(|answer| {
                 let labels = self.view.labels_of_group(watched.composite(), &answer.attributes);
                 let accepts = |selection: &Selection| labels.iter().any(|labels| selection.accepts(labels));
-                // If nobody waits any more, nobody reads it.
+                // After the client has left, the result does not matter.
                 patience.check().is_err() || selections.iter().any(accepts)
             });
             Partial::of(&watched.declaration().name, asked.next()?).map(|partial| partial.why().to_owned())

@@ -62,13 +62,13 @@ async fn tell(
     trigger: Arc<Trigger>,
     to: mpsc::Sender<Result<say::IsActiveResponse, Status>>,
 ) {
-    let mut told = None;
+    let mut sent = None;
     let changes = Changes::of(&caller.api, &trigger);
     loop {
         if let Ok(value) = value(&caller, &trigger, Kind::Stream).await {
             let result = trigger.is_active(value);
-            if told != Some(result) {
-                told = Some(result);
+            if sent != Some(result) {
+                sent = Some(result);
                 if to.send(Ok(say::IsActiveResponse { result })).await.is_err() {
                     return;
                 }
@@ -176,7 +176,7 @@ fn whole(value: f64) -> i64 {
 }
 
 /// The result of a signal.
-enum Told {
+enum SignalValue {
     Value(f64),
     /// Every target has left discovery, and the trigger wants no replicas then.
     Gone,
@@ -186,21 +186,21 @@ enum Told {
 async fn value(caller: &Caller, trigger: &Arc<Trigger>, kind: Kind) -> Result<f64, Status> {
     let mut largest: Option<f64> = None;
     for (at, signal) in trigger.signals.iter().enumerate() {
-        let told = match &signal.value {
+        let found = match &signal.value {
             Value::Query(query) => of_query(caller, trigger, signal, query, kind).await?,
             Value::Composite(name, wants) => {
                 let all = named(&caller.api, name)?;
                 refresh(&all).await;
                 let (trigger, name, wants) = (trigger.clone(), name.clone(), wants.clone());
                 let work = move || of_composite(&all, &trigger, &trigger.signals[at], &name, &wants);
-                let told = caller.api.lanes().compute_in_time(kind, caller.client, work);
-                told.await.map_err(busy)??
+                let found = caller.api.lanes().compute_in_time(kind, caller.client, work);
+                found.await.map_err(busy)??
             }
         };
-        let value = match told {
+        let value = match found {
             // Below every value, so that the others decide.
-            Told::Gone => f64::NEG_INFINITY,
-            Told::Value(value) => value / signal.divisor,
+            SignalValue::Gone => f64::NEG_INFINITY,
+            SignalValue::Value(value) => value / signal.divisor,
         };
         largest = Some(largest.map_or(value, |largest| largest.max(value)));
     }
@@ -217,7 +217,7 @@ async fn of_query(
     signal: &Signal,
     query: &str,
     kind: Kind,
-) -> Result<Told, Status> {
+) -> Result<SignalValue, Status> {
     let Caller { api, client } = caller;
     let numbers = api.clone().numbers(query.to_owned(), *client, kind).await;
     let says_nothing = match &numbers {
@@ -230,7 +230,7 @@ async fn of_query(
             .lanes()
             .compute_in_time(kind, *client, move || of.has_left(&asked));
         if has_left.await.map_err(busy)? {
-            return Ok(Told::Gone);
+            return Ok(SignalValue::Gone);
         }
     }
     let numbers = numbers.map_err(|why| Status::failed_precondition(format!("{query}: {why}")))?;
@@ -240,7 +240,7 @@ async fn of_query(
             Err(Status::failed_precondition(format!("{query}: {why}")))
         })?;
     }
-    signal.combine(&numbers.values).map(Told::Value)
+    signal.combine(&numbers.values).map(SignalValue::Value)
 }
 
 fn of_composite(
@@ -249,7 +249,7 @@ fn of_composite(
     signal: &Signal,
     name: &str,
     wants: &Filter,
-) -> Result<Told, Status> {
+) -> Result<SignalValue, Status> {
     let (mut values, mut has_left) = (Vec::new(), false);
     for watched in all {
         let snapshot = watched.read(unix_now());
@@ -271,12 +271,12 @@ fn of_composite(
         }
     }
     match (values.is_empty() && has_left, trigger.ends_when_gone) {
-        (true, true) => Ok(Told::Gone),
+        (true, true) => Ok(SignalValue::Gone),
         (true, false) => Err(Status::failed_precondition(format!(
             "the composite `{name}` has no value: every target has left discovery (`whenGone: inactive` allows scale \
              to zero then)"
         ))),
-        (false, _) => signal.combine(&values).map(Told::Value),
+        (false, _) => signal.combine(&values).map(SignalValue::Value),
     }
 }
 

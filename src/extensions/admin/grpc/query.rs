@@ -186,9 +186,9 @@ fn value(watched: &Watched, group: &GroupAnswer) -> say::Value {
         sum: answer.known(answer.sum),
         count: answer.known(answer.count),
         quantiles: quantiles
-            .map(|told| say::Quantile {
-                quantile: told.quantile,
-                value: told.value,
+            .map(|ranked| say::Quantile {
+                quantile: ranked.quantile,
+                value: ranked.value,
             })
             .collect(),
         window_ns: nanos(answer.window),

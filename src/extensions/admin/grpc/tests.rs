@@ -240,9 +240,12 @@ async fn a_watch_tells_changes_crossings_and_the_end() {
         gateway.stream("/tidegate.v1.Query/Watch", own).await.unwrap();
     gateway.depth.say("m", 3.0);
     gateway.depth.say("m", 1.0);
-    let told = next(&mut stream).await;
+    let message = next(&mut stream).await;
     assert_eq!(
-        (told.values.len(), told.crossing.unwrap().value.unwrap().value),
+        (
+            message.values.len(),
+            message.crossing.unwrap().value.unwrap().value
+        ),
         (0, Some(1.0))
     );
     let side = say::WatchRequest {
@@ -252,7 +255,7 @@ async fn a_watch_tells_changes_crossings_and_the_end() {
     let wrong: Result<Streaming<say::WatchResponse>, _> =
         gateway.stream("/tidegate.v1.Query/Watch", side).await;
     assert_eq!(wrong.unwrap_err().code(), Code::InvalidArgument);
-    // Those who watch do not hold the gateway up when it stops.
+    // Watchers do not delay the stop of the gateway.
     let begun = Instant::now();
     gateway.admin.stop(Instant::now() + PATIENCE).await;
     assert!(begun.elapsed() < PATIENCE, "the stop waited for a watcher");
@@ -309,7 +312,7 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
     let path = "/externalscaler.ExternalScaler/StreamMetricSpec";
     let mut specs: Streaming<say::GetMetricSpecResponse> = gateway.stream(path, object(&both)).await.unwrap();
     assert_eq!(next(&mut specs).await.metric_specs[0], *spec);
-    // What nobody has declared has no target either.
+    // A composite that is not declared has no target either.
     let unknown = [("signals", "queue_depth/10, queue_dept/5")];
     let answer: Result<say::GetMetricSpecResponse, _> = gateway
         .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&unknown))
@@ -547,7 +550,7 @@ async fn the_backlog_of_watchers_is_on_the_account_and_slow_watchers_end() {
         };
         slow.push(gateway.stream("/tidegate.v1.Query/Watch", ask).await.unwrap());
     }
-    // Nobody reads: what waits stays within the share of watchers.
+    // No watcher reads. The backlog stays within the share of watchers.
     let (begun, mut value) = (Instant::now(), 1.0);
     while begun.elapsed() < Duration::from_secs(4) {
         value += 1.0;

@@ -129,7 +129,7 @@ fn of_many_right_headers_the_one_that_was_not_used_for_longest_goes() {
     assert!(!right.has(&mark(1)), "it is the oldest now");
     let known = (0..=MAX_KNOWN).filter(|number| right.has(&mark(*number)));
     assert_eq!(known.count(), MAX_KNOWN);
-    // Whoever comes again and again stays, however many others come.
+    // A header in constant use stays, however many others come.
     for number in 0..4 * MAX_KNOWN {
         assert!(right.has(&mark(0)));
         right.add(mark(10_000 + number));
@@ -155,7 +155,7 @@ async fn a_check_keeps_its_turn_when_its_client_hangs_up() {
     let (server, _file) = costly();
     let header = basic("ada:wrong");
     let both = async { tokio::join!(server.check(&header, None), server.check(&header, None)) };
-    // They begin, and nobody waits for them any more.
+    // They begin, and their client hangs up.
     let begun = tokio::time::timeout(Duration::from_millis(1), both).await;
     assert!(begun.is_err());
     assert_eq!(server.checks.available_permits(), 0, "both are still at work");

@@ -1,4 +1,4 @@
-//! With `storage`: what is sent on and what is shown is the same, a restart changes nothing, a disk that fails is told of.
+//! With `storage`: output and shown values are the same, a restart changes nothing, and a failed write is reported.
 
 use tempfile::TempDir;
 use tidegate_engine::Point;
@@ -96,7 +96,7 @@ fn payloads() -> Vec<Payload> {
 }
 
 #[tokio::test]
-async fn with_storage_the_same_is_taken_passed_on_rejected_and_booked() {
+async fn with_storage_the_same_is_taken_passed_on_rejected_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let (plain, kept) = (rig(&format!("{{rules: {RULES}}}")), kept(&directory).await);
     for payload in payloads() {

@@ -1,4 +1,4 @@
-//! The rule set `nixl`, what is sent on and what is kept, the books.
+//! The rule set `nixl`, the output, the state and the counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -118,7 +118,7 @@ mod tests {
     struct Scene(Sources);
 
     impl Scene {
-        fn told(
+        fn see(
             &mut self,
             second: u64,
             selected: &[(u8, u64)],
@@ -133,47 +133,44 @@ mod tests {
     #[test]
     fn the_state_is_that_of_the_worst_source() {
         let mut scene = Scene(Sources::default());
-        assert_eq!(scene.told(0, &[], &[]), None, "nothing is selected");
+        assert_eq!(scene.see(0, &[], &[]), None, "nothing is selected");
         assert_eq!(
-            scene.told(1, &[(1, 0), (2, 5)], &[]),
+            scene.see(1, &[(1, 0), (2, 5)], &[]),
             Some((Freshness::Fresh, 2, 2))
         );
         assert_eq!(
-            scene.told(22, &[(1, 0), (2, 26)], &[]),
+            scene.see(22, &[(1, 0), (2, 26)], &[]),
             Some((Freshness::Partial, 1, 2))
         );
         assert_eq!(
-            scene.told(60, &[(1, 38), (2, 64)], &[]),
+            scene.see(60, &[(1, 38), (2, 64)], &[]),
             Some((Freshness::Stale, 0, 2))
         );
-        // Its series have gone from the table: it is expected until nobody remembers it.
-        assert_eq!(scene.told(300, &[(1, 0)], &[]), Some((Freshness::Partial, 1, 2)));
-        assert_eq!(scene.told(597, &[(1, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
+        // Its series have gone from the table: it is expected until it is forgotten.
+        assert_eq!(scene.see(300, &[(1, 0)], &[]), Some((Freshness::Partial, 1, 2)));
+        assert_eq!(scene.see(597, &[(1, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
     }
 
     #[test]
     fn a_failed_scrape_is_no_goodbye_and_leaving_discovery_is() {
         let mut scene = Scene(Sources::default());
         assert_eq!(
-            scene.told(0, &[(1, 0), (2, 0)], &[]),
+            scene.see(0, &[(1, 0), (2, 0)], &[]),
             Some((Freshness::Fresh, 2, 2))
         );
         // The markers come first, `up` a little later.
-        assert_eq!(scene.told(1, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
-        assert_eq!(scene.told(2, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));
+        assert_eq!(scene.see(1, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
+        assert_eq!(scene.see(2, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));
         assert_eq!(
-            scene.told(3, &[], &[1, 2, 9]),
+            scene.see(3, &[], &[1, 2, 9]),
             Some((Freshness::Stale, 0, 2)),
             "9 is no source of it"
         );
-        assert_eq!(scene.told(2000, &[], &[1, 2]), Some((Freshness::Stale, 0, 2)));
-        assert_eq!(
-            scene.told(2001, &[(2, 0)], &[1]),
-            Some((Freshness::Partial, 1, 2))
-        );
+        assert_eq!(scene.see(2000, &[], &[1, 2]), Some((Freshness::Stale, 0, 2)));
+        assert_eq!(scene.see(2001, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));
         // `up` has ended.
-        assert_eq!(scene.told(2002, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
-        assert_eq!(scene.told(2003, &[], &[]), None);
+        assert_eq!(scene.see(2002, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
+        assert_eq!(scene.see(2003, &[], &[]), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who may send is asked before a body is read.
+//! Senders are authenticated before their body is read.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use crate::component::account::SenderKey;
 use crate::component::auth::{Authenticator, Unauthenticated};
 use crate::component::services::Services;
 
-/// Lets in who shows the header `pass`.
+/// Admits requests with the header `pass`.
 struct Doorman;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Real clients against real sockets, into a sink that refuses when told to.
+//! Real clients against real sockets, into a sink that refuses on request.
 
 use std::io::Write;
 use std::path::Path;

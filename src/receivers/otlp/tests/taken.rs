@@ -375,7 +375,7 @@ async fn unknown_fields_unpacked_numbers_and_all_values_are_taken_unchanged() {
     assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.rpc_status());
     assert_eq!(arrived(&gateway.sink)[0].1, request, "byte for byte");
     let Payload::Encoded(encoded) = &gateway.sink.batches()[0].payload else {
-        panic!("nobody decoded it")
+        panic!("the payload is decoded")
     };
     let points = crate::batch::convert::points(encoded).unwrap();
     let tidegate_engine::Value::Histogram(histogram) = &points[0].value else {

@@ -199,7 +199,7 @@ async fn a_short_list_that_becomes_large_is_refused_before_it_does() {
     }
     assert!(
         !memory.is_short(Ceiling::Soft),
-        "what never fits makes memory short for nobody"
+        "a list that never fits does not make memory short"
     );
     // Spaces cost as much as groups before they are read.
     let wide = [&br#"[{"targets": ["a:1"]}]"#[..], &vec![b' '; 400_000]].concat();

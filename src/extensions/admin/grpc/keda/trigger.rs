@@ -316,7 +316,7 @@ mod tests {
         let divisors: Vec<f64> = trigger.signals.iter().map(|signal| signal.divisor).collect();
         assert_eq!(divisors, [10.0, 0.8]);
         assert!(trigger.is_active(0.01) && !trigger.is_active(0.0));
-        assert!(!trigger.ends_when_gone, "unless told otherwise");
+        assert!(!trigger.ends_when_gone, "by default");
         let trigger = parse(&[("signals", signals), ("whenGone", "inactive")]).unwrap();
         assert!(trigger.ends_when_gone);
     }

@@ -78,9 +78,9 @@ async fn serve(zone: Zone, cut: bool) -> SocketAddr {
         let mut buffer = [0; 512];
         while let Ok((length, peer)) = udp.recv_from(&mut buffer).await {
             let response = respond(&buffer[..length], zone, cut);
-            // A stray answer comes first: with another id, it is not ours.
-            let stray: Vec<u8> = [&[!response[0]], &response[1..]].concat();
-            let _ = udp.send_to(&stray, peer).await;
+            // A foreign answer comes first: with another id, it is not ours.
+            let foreign: Vec<u8> = [&[!response[0]], &response[1..]].concat();
+            let _ = udp.send_to(&foreign, peer).await;
             let _ = udp.send_to(&response, peer).await;
         }
     });
