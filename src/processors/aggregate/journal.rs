@@ -20,7 +20,7 @@ use tidegate_wal::{Append, Done, Joins, Purpose, Saving, Share, State, Store};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::intake::Intake;
+use super::absorber::Absorber;
 use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
 
@@ -45,16 +45,16 @@ pub(super) struct Journal {
 
 /// The state that the log restores, replays into and snapshots.
 struct JournaledState {
-    intake: Arc<Intake>,
+    absorber: Arc<Absorber>,
     ledger: Arc<Ledger>,
 }
 
 impl Journal {
-    pub(super) fn new(storage: String, intake: Arc<Intake>, ledger: Arc<Ledger>) -> Self {
+    pub(super) fn new(storage: String, absorber: Arc<Absorber>, ledger: Arc<Ledger>) -> Self {
         Self {
             storage,
-            owner: intake.table.owner().clone(),
-            state: Arc::new(JournaledState { intake, ledger }),
+            owner: absorber.table.owner().clone(),
+            state: Arc::new(JournaledState { absorber, ledger }),
             store: OnceLock::new(),
         }
     }
@@ -80,7 +80,7 @@ impl Journal {
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
         recovered.tell_damage(&self.owner);
-        let series = self.state.intake.table.len();
+        let series = self.state.absorber.table.len();
         info!(component = &*self.owner, series, "the state is restored");
         // The journal starts only once.
         let _ = self.store.set(store);
@@ -116,7 +116,7 @@ impl Journal {
     /// Appends a batch, which is absorbed after the write. Returns the part that passes.
     pub(super) fn take(&self, batch: &Batch, flow: &mut Flow) -> Option<Payload> {
         let share: Option<Share> = flow.take(self.number());
-        let rest = self.state.intake.rest(&batch.payload);
+        let rest = self.state.absorber.rest(&batch.payload);
         let passes = rest.as_ref().map_or(0, Payload::items);
         if passes == batch.items() {
             return rest;
@@ -187,17 +187,17 @@ impl JournaledState {
         let answered = match (kept, &answer) {
             // The sender still has the data and will retry.
             (Err(why), Some(_)) => {
-                let items = payload.items() - self.intake.rest(payload).map_or(0, |rest| rest.items());
+                let items = payload.items() - self.absorber.rest(payload).map_or(0, |rest| rest.items());
                 self.ledger.drop_items(Reason::StorageFailed, items);
                 Err(Refused::busy(
-                    format!("{}: storage: {why}", self.intake.table.owner()),
+                    format!("{}: storage: {why}", self.absorber.table.owner()),
                     RETRY_AFTER,
                 ))
             }
             // Without a promise to store, data stays in memory if the disk fails and memory allows.
             (Ok(()), _) | (Err(_), None) => {
                 // The part that passes has passed already.
-                self.intake.take(payload, now, &self.ledger, &mut flow);
+                self.absorber.take(payload, now, &self.ledger, &mut flow);
                 Ok(flow.outcome())
             }
         };
@@ -221,9 +221,11 @@ impl JournaledState {
             }
             _ => return None,
         };
-        let intake = &self.intake;
-        intake.take(&payload, now, &Ledger::default(), &mut Flow::default());
-        source.into_iter().for_each(|source| intake.table.let_go(source));
+        let absorber = &self.absorber;
+        absorber.take(&payload, now, &Ledger::default(), &mut Flow::default());
+        source
+            .into_iter()
+            .for_each(|source| absorber.table.let_go(source));
         Some(())
     }
 }
@@ -235,8 +237,8 @@ impl State for JournaledState {
     }
 
     fn restore(&self, snapshot: &[u8]) {
-        let component = &**self.intake.table.owner();
-        match self.intake.table.restore(snapshot) {
+        let component = &**self.absorber.table.owner();
+        match self.absorber.table.restore(snapshot) {
             Some(restored) => info!(
                 component,
                 series = restored.series,
@@ -253,14 +255,14 @@ impl State for JournaledState {
 
     fn replay(&self, payload: &[u8]) {
         if self.take_again(payload).is_none() {
-            let component = &**self.intake.table.owner();
+            let component = &**self.absorber.table.owner();
             warn!(component, "a stored batch has another version and is ignored");
         }
     }
 
     fn save(&self, _: &mut dyn FnMut()) -> Saving {
         // This is the log's thread, the only one that absorbs data.
-        let frozen = self.intake.table.freeze();
+        let frozen = self.absorber.table.freeze();
         Box::new(move |to| frozen.write(to))
     }
 }

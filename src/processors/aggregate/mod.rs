@@ -2,10 +2,10 @@
 //!
 //! Data that a rule takes ends here. It is part of the state before the push returns, or with `storage` when it is
 //! on disk (`journal`). The state is a table that exporters and the admin API read live. Every `interval` its
-//! series are pushed on, for exporters that can't read tables. Other data passes unchanged (`intake`).
+//! series are pushed on, for exporters that can't read tables. Other data passes unchanged (`absorber`).
 
+mod absorber;
 pub mod config;
-mod intake;
 mod journal;
 mod nixl;
 mod replica;
@@ -16,8 +16,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 
+use self::absorber::Absorber;
 use self::config::Config;
-use self::intake::Intake;
 use self::journal::Journal;
 use super::emit::{Emitter, Ticker};
 use crate::batch::{Batch, Signal, stream_id};
@@ -39,7 +39,7 @@ pub static FACTORY: ProcessorFactory = Factory {
 struct Aggregate {
     config: Arc<Config>,
     base: Context,
-    intake: Arc<Intake>,
+    absorber: Arc<Absorber>,
     journal: Option<Arc<Journal>>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
@@ -56,14 +56,14 @@ impl Aggregate {
             Some(_) => table.identified_by(stream_id),
             None => table,
         });
-        let intake = Arc::new(Intake { table, rules });
+        let absorber = Arc::new(Absorber { table, rules });
         let storage = config.storage.clone();
         let journal =
-            storage.map(|storage| Arc::new(Journal::new(storage, intake.clone(), cx.ledger.clone())));
+            storage.map(|storage| Arc::new(Journal::new(storage, absorber.clone(), cx.ledger.clone())));
         Ok(Self {
             config,
             base: cx.base,
-            intake,
+            absorber,
             journal,
             next: cx.next,
             ledger: cx.ledger,
@@ -82,11 +82,11 @@ impl Processor for Aggregate {
             };
             OutputDescriptor::new(name, rule.instrument?, &rule.grouping)
         };
-        self.intake.rules.iter().filter_map(of_rule).collect()
+        self.absorber.rules.iter().filter_map(of_rule).collect()
     }
 
     fn table(&self) -> Option<&Arc<Table>> {
-        Some(&self.intake.table)
+        Some(&self.absorber.table)
     }
 }
 
@@ -98,20 +98,22 @@ impl Lifecycle for Aggregate {
         }
         replica::warn_of_others(&self.base);
         let emitter = Arc::new(Emitter {
-            table: self.intake.table.clone(),
+            table: self.absorber.table.clone(),
             next: self.next.clone(),
             ledger: self.ledger.clone(),
         });
-        let table = self.intake.table.clone();
+        let table = self.absorber.table.clone();
         let labels = [("processor", self.base.path.to_string())];
-        let (base, intake, begun) = (self.base.clone(), self.intake.clone(), Instant::now());
+        let (base, absorber, begun) = (self.base.clone(), self.absorber.clone(), Instant::now());
         let (warn_after, reporter) = (self.config.warn_after, strays::StrayReporter::default());
         let own = self.config.own_rules();
         self.ticker.start(emitter, self.config.interval, move |now| {
             table.expire(now);
             record_metrics(&table.stats(), &labels);
             if begun.elapsed() >= warn_after {
-                base.shared.notices.set(&base.path, match_warnings(&intake, &own));
+                base.shared
+                    .notices
+                    .set(&base.path, match_warnings(&absorber, &own));
             }
             collisions::report(&table, &labels[0]);
             reporter.report(&[table.timestamp_anomalies()], &labels[0]);
@@ -134,7 +136,7 @@ impl Consumer for Aggregate {
         if let Some(journal) = &self.journal {
             journal.admit(batch, flow)?;
         }
-        if self.intake.may_pass(&batch.payload) {
+        if self.absorber.may_pass(&batch.payload) {
             self.next.admit(batch, flow).inspect_err(|_| flow.undo_to(mark))
         } else {
             Ok(())
@@ -144,7 +146,7 @@ impl Consumer for Aggregate {
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         let rest = match &self.journal {
             Some(journal) => journal.take(&batch, flow),
-            None => self.intake.take(&batch.payload, unix_now(), &self.ledger, flow),
+            None => self.absorber.take(&batch.payload, unix_now(), &self.ledger, flow),
         };
         if let Some(rest) = rest {
             self.next.consume(batch.with(rest), flow);
@@ -157,11 +159,16 @@ impl Consumer for Aggregate {
 }
 
 /// Warnings about rules that have matched nothing.
-fn match_warnings(intake: &Intake, own: &[usize]) -> Vec<String> {
+fn match_warnings(absorber: &Absorber, own: &[usize]) -> Vec<String> {
     let of_rule = |(number, at): (usize, &usize)| {
-        let rule = intake.rules.get(*at)?;
+        let rule = absorber.rules.get(*at)?;
         let name = format!("rule {}", number + 1);
-        Some(intake.table.match_tracker(*at)?.warnings(&name, rule.name.text()))
+        Some(
+            absorber
+                .table
+                .match_tracker(*at)?
+                .warnings(&name, rule.name.text()),
+        )
     };
     own.iter().enumerate().filter_map(of_rule).flatten().collect()
 }

@@ -26,7 +26,7 @@ fn a_flooding_source_is_bounded_and_another_source_gets_its_series() {
             .collect();
         rig.push(convert::encode_points(&points));
         let mut own = 0;
-        rig.aggregate.intake.table.read(unix_now(), &mut |reading| {
+        rig.aggregate.absorber.table.read(unix_now(), &mut |reading| {
             let of = reading.series.resource.attributes.get("pod");
             let is_overflow = reading.series.attributes.get("otel.metric.overflow").is_some();
             own += usize::from(of.is_some_and(|of| of.as_str() == Some(pod)) && !is_overflow);

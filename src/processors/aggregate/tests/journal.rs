@@ -113,15 +113,15 @@ async fn with_storage_the_same_is_taken_passed_on_rejected_and_counted() {
             .collect()
     };
     assert_eq!(passed(&kept), passed(&plain));
-    let shown = state(&kept.aggregate.intake.table);
-    assert_eq!(shown, state(&plain.aggregate.intake.table));
+    let shown = state(&kept.aggregate.absorber.table);
+    assert_eq!(shown, state(&plain.aggregate.absorber.table));
     assert!(shown.len() >= 4, "{shown:?}");
 
     kept.aggregate
         .stop(Instant::now() + Duration::from_secs(10))
         .await;
     let again = self::kept(&directory).await;
-    assert_eq!(state(&again.aggregate.intake.table), shown);
+    assert_eq!(state(&again.aggregate.absorber.table), shown);
 }
 
 /// Name, attributes and unit of a series as text -> its value.

@@ -132,7 +132,7 @@ fn the_nixl_rules_show_what_nixls_own_exporter_does() {
     let rig = rig("rules: nixl");
     rig.push(events("agent_a", nixl_kinds(), &CAPTURE));
     rig.push(events("agent_b", nixl_kinds(), &[(4, 65536), (11, 3)]));
-    let all = show(&rig.aggregate.intake.table);
+    let all = show(&rig.aggregate.absorber.table);
     let expected = [
         ("agent_tx_bytes_total", 4096),
         ("agent_rx_bytes_total", 2048),
@@ -264,8 +264,8 @@ fn stores_like_rings(last_time: &str) {
         points: points.into(),
     });
     assert_eq!(
-        show(&stores.aggregate.intake.table),
-        show(&rings.aggregate.intake.table)
+        show(&stores.aggregate.absorber.table),
+        show(&rings.aggregate.absorber.table)
     );
     assert_eq!(stores.sink.items(), 0);
 }
@@ -335,7 +335,7 @@ fn rejected_points_are_reported_by_name() {
         (2, 2, 2)
     );
     let mut shown = Vec::new();
-    let table = &rig.aggregate.intake.table;
+    let table = &rig.aggregate.absorber.table;
     table.read(unix_now(), &mut |reading| shown.push(reading.value.clone()));
     assert_eq!(shown, [Value::Int(3)]);
 }
@@ -355,7 +355,7 @@ fn future_points_are_refused_restamped_or_passed_on_unmatched() {
         assert_eq!(rig.sink.items(), 1, "the other one passes");
         let mut times = Vec::new();
         rig.aggregate
-            .intake
+            .absorber
             .table
             .read(unix_now(), &mut |reading| times.push(reading.time));
         let of_arrival = times.iter().filter(|time| (before..=unix_now()).contains(time));

@@ -8,14 +8,14 @@ use crate::batch::wire::points::{self, PointVisitor, WirePoint};
 use crate::batch::{Encoded, Payload, Points};
 use crate::component::{Flow, Ledger, Reason, unix_now};
 
-/// The input of a table.
-pub(super) struct Intake {
+/// The table and its rules.
+pub(super) struct Absorber {
     pub(super) table: Arc<Table>,
     /// The rules. Metrics whose names match none of them are not inspected.
     pub(super) rules: Vec<Rule>,
 }
 
-impl Intake {
+impl Absorber {
     fn may_take(&self, name: &str) -> bool {
         self.rules.iter().any(|rule| rule.name.matches(name))
     }
@@ -46,7 +46,7 @@ impl Intake {
             Payload::Events(events) => self.take_events(events, ledger, flow),
             Payload::Encoded(encoded) => {
                 let mut taking = Taking {
-                    intake: self,
+                    absorber: self,
                     session: self.table.session(now),
                     taken: 0,
                     ledger,
@@ -88,7 +88,7 @@ impl Intake {
             Payload::Encoded(encoded) => {
                 let now = unix_now();
                 // Unreadable data is detected and counted when it is absorbed.
-                rest_of(points::visit(encoded, &mut Sorting { intake: self, now }).map_err(drop))
+                rest_of(points::visit(encoded, &mut Sorting { absorber: self, now }).map_err(drop))
             }
             Payload::Points(points) => points_that(points, |point| !self.table.takes(&point.series)),
         }
@@ -119,7 +119,7 @@ fn points_that(points: &Points, mut keep: impl FnMut(&Point) -> bool) -> Option<
 
 /// Absorbs the points of a request.
 struct Taking<'a> {
-    intake: &'a Intake,
+    absorber: &'a Absorber,
     session: Session<'a>,
     taken: usize,
     ledger: &'a Ledger,
@@ -128,7 +128,7 @@ struct Taking<'a> {
 
 impl PointVisitor for Taking<'_> {
     fn wants(&mut self, name: &str) -> bool {
-        let wants = self.intake.may_take(name);
+        let wants = self.absorber.may_take(name);
         if !wants {
             // The next stretch to skip may be long, so other sessions continue.
             self.session.pause();
@@ -148,17 +148,17 @@ impl PointVisitor for Taking<'_> {
 
 /// Keeps the points of a request that no rule takes.
 struct Sorting<'a> {
-    intake: &'a Intake,
+    absorber: &'a Absorber,
     now: UnixNanos,
 }
 
 impl PointVisitor for Sorting<'_> {
     fn wants(&mut self, name: &str) -> bool {
-        self.intake.may_take(name)
+        self.absorber.may_take(name)
     }
 
     fn point(&mut self, point: &WirePoint<'_>) -> bool {
-        let table = &self.intake.table;
+        let table = &self.absorber.table;
         !table.takes_as(point.key, self.now, &mut || (point.series)())
     }
 }
