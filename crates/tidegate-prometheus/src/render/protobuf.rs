@@ -9,7 +9,7 @@ use super::family::Family;
 use super::histogram::{Native, Side, classic, native, quantiles, running};
 use super::kind::Type;
 use crate::name::{Naming, Spelling};
-use tidegate_pipeline::batch::wire::edit::push_varint;
+use tidegate_pipeline::batch::wire::edit::{push_varint, varint_size, zigzag};
 
 /// Kinds of fields.
 const VARINT: u8 = 0;
@@ -48,7 +48,7 @@ impl<'a> ProtobufEncoder<'a> {
 
     /// Begins a message of the page's own list; `size` is what it may come to.
     fn open(&mut self, size: usize) {
-        let room = length_of(size as u64);
+        let room = varint_size(size as u64);
         self.family = (self.page.len(), room);
         self.page.resize(self.page.len() + room, 0);
     }
@@ -349,13 +349,4 @@ fn push_number(page: &mut Vec<u8>, field: u8, number: u64) {
 fn push_double(page: &mut Vec<u8>, field: u8, number: f64) {
     push_tag(page, field, FIXED64);
     page.extend_from_slice(&number.to_le_bytes());
-}
-
-/// Bytes of a number.
-fn length_of(number: u64) -> usize {
-    (64 - (number | 1).leading_zeros()).div_ceil(7) as usize
-}
-
-fn zigzag(number: i64) -> u64 {
-    (number << 1 ^ number >> 63) as u64
 }
