@@ -1,12 +1,13 @@
 //! The protobuf format: messages of `io.prometheus.client.MetricFamily`, each with a length prefix.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
+use tidegate_exposition::{NativeHistogram, Side};
 
 use super::Style;
 use super::encoder::{Encoder, SampleSnapshot, Times};
 use super::exemplar;
 use super::family::Family;
-use super::histogram::{Native, Side, classic, native, quantiles, running};
+use super::histogram::{classic, native, quantiles, running};
 use super::kind::Type;
 use crate::name::{Naming, Spelling};
 use tidegate_pipeline::batch::wire::edit::{push_varint, varint_size, zigzag};
@@ -156,7 +157,7 @@ impl<'a> ProtobufEncoder<'a> {
         }
     }
 
-    fn native(&mut self, labels: &[u8], native: &Native, snapshot: &SampleSnapshot) {
+    fn native(&mut self, labels: &[u8], native: &NativeHistogram, snapshot: &SampleSnapshot) {
         let names = self.names();
         push_message(&mut self.value, 7, |value| {
             push_number(value, 1, native.count);
@@ -277,10 +278,10 @@ fn push_exemplar(page: &mut Vec<u8>, field: u8, exemplar: Option<&Exemplar>, (na
 }
 
 fn push_side(page: &mut Vec<u8>, spans: u8, side: &Side) {
-    for (gap, length) in &side.spans {
+    for span in &side.spans {
         push_message(page, spans, |page| {
-            push_number(page, 1, zigzag(i64::from(*gap)));
-            push_number(page, 2, u64::from(*length));
+            push_number(page, 1, zigzag(i64::from(span.offset)));
+            push_number(page, 2, u64::from(span.length));
         });
     }
     if !side.deltas.is_empty() {
