@@ -42,6 +42,7 @@ pub enum Data {
 
 impl Data {
     /// The temporality; gauges and summaries have none, which reads as cumulative.
+    #[inline]
     pub fn temporality(self) -> Temporality {
         match self {
             Self::Sum { temporality, .. }
@@ -52,6 +53,7 @@ impl Data {
     }
 
     /// The instrument whose data it is. Quantiles summarise observations.
+    #[inline]
     pub const fn instrument(self) -> Instrument {
         match self {
             Self::Gauge => Instrument::Gauge,
@@ -64,6 +66,7 @@ impl Data {
     }
 
     /// Whether it is a sum of deltas that may fall. A reader of totals does not know where such a sum began.
+    #[inline]
     pub fn is_falling_delta(self) -> bool {
         let temporality = Temporality::Delta;
         let monotonic = false;
