@@ -12,7 +12,6 @@ const LEVELS: &[&[&str]] = &[
     &["tidegate-shm"],
     &[
         "tidegate-account",
-        "tidegate-cells",
         "tidegate-config",
         "tidegate-metrics-derive",
         "tidegate-model",
@@ -23,6 +22,7 @@ const LEVELS: &[&[&str]] = &[
         "tidegate-ring",
     ],
     &[
+        "tidegate-cells",
         "tidegate-engine",
         "tidegate-exporter-csv-rust",
         "tidegate-exposition",
