@@ -155,7 +155,9 @@ impl<'py> Samples<'py, '_> {
                 self.histogram(&labels, bounds, buckets, *sum)
             }
             // Its buckets have no names in the text formats.
-            Value::Exponential(value) => self.histogram(&labels, &[], &[value.count()], value.sum),
+            Value::Exponential(value) => {
+                self.histogram(&labels, &[], &[value.count], value.sum.unwrap_or_default())
+            }
         }
     }
 

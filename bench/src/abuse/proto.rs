@@ -1,13 +1,11 @@
 //! Protobuf by its bytes: requests that no encoder would write.
 
+use tidegate_model::varint::{MAX_BYTES, push_varint};
+
 /// A varint.
-pub(super) fn varint(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(10);
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
+pub(super) fn varint(value: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MAX_BYTES);
+    push_varint(&mut bytes, value);
     bytes
 }
 

@@ -1,5 +1,7 @@
 //! Counts the points of an encoded request by its tags, and finds its stamps: nothing is decoded.
 
+use tidegate_model::varint::take_varint;
+
 /// Fields of OTLP's messages on the way from a request to its points, the last one of any kind of metric, and to the
 /// attributes of its resources.
 const RESOURCE_METRICS: u64 = 1;
@@ -145,15 +147,15 @@ fn all_fields<'a>(message: &'a [u8], mut on: impl FnMut(u64, &'a [u8]) -> Option
 /// Calls `on` with tag and content of each field.
 fn walk<'a>(mut message: &'a [u8], mut on: impl FnMut(u64, &'a [u8]) -> Option<()>) -> Option<()> {
     while !message.is_empty() {
-        let tag = varint(&mut message)?;
+        let tag = take_varint(&mut message)?;
         let length = match tag & 7 {
             0 => {
-                varint(&mut message)?;
+                take_varint(&mut message)?;
                 0
             }
             1 => 8,
             5 => 4,
-            2 => usize::try_from(varint(&mut message)?).ok()?,
+            2 => usize::try_from(take_varint(&mut message)?).ok()?,
             _ => return None,
         };
         let (content, rest) = message.split_at_checked(length)?;
@@ -161,19 +163,6 @@ fn walk<'a>(mut message: &'a [u8], mut on: impl FnMut(u64, &'a [u8]) -> Option<(
         message = rest;
     }
     Some(())
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_shm::Pinned;
+use tidegate_model::ExponentialHistogram;
 
 use crate::error::Error;
 use crate::exponential;
@@ -12,7 +13,7 @@ use crate::family::Series;
 use crate::file::now_ns;
 use crate::layout::header;
 use crate::spec::Kind;
-use crate::value::{ExponentialValue, Value};
+use crate::value::Value;
 
 /// The common part of all cells.
 #[derive(Clone, Debug)]
@@ -324,7 +325,9 @@ impl<A> ExponentialCell<A> {
     /// Its value.
     pub fn snapshot(&self) -> Value {
         let words = self.0.words();
-        Value::Exponential(words.map_or_else(ExponentialValue::default, exponential::load))
+        Value::Exponential(Box::new(
+            words.map_or_else(ExponentialHistogram::empty, exponential::load),
+        ))
     }
 }
 

@@ -212,7 +212,7 @@ impl SeriesInner {
     pub(crate) fn read(&self, kind: &Kind) -> Value {
         let words = self.slot.words();
         match kind {
-            Kind::ExponentialHistogram { .. } => Value::Exponential(exponential::load(words)),
+            Kind::ExponentialHistogram { .. } => Value::Exponential(Box::new(exponential::load(words))),
             _ => Value::decode(kind, |word| words[word].load(Ordering::Relaxed)),
         }
     }

@@ -59,6 +59,5 @@ pub use reader::{
 };
 pub use spec::{FamilySpec, GaugeMode, Kind};
 pub use store::{Options, Refused, Store};
-pub use value::{
-    Buckets, ExponentialValue, FamilyValues, Labels, OVERFLOW_LABEL, SeriesValue, Snapshot, Value,
-};
+pub use tidegate_model::{Buckets, ExponentialHistogram};
+pub use value::{FamilyValues, Labels, OVERFLOW_LABEL, SeriesValue, Snapshot, Value};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_model::ExponentialHistogram;
+
 use crate::exponential::{self, BUCKETS, MIN_SCALE};
 use crate::spec::{FamilySpec, GaugeMode, Kind};
 
@@ -89,7 +91,7 @@ pub enum Value {
         sum: f64,
     },
     /// [`Kind::ExponentialHistogram`].
-    Exponential(ExponentialValue),
+    Exponential(Box<ExponentialHistogram>),
     /// [`Kind::Summary`].
     Summary {
         /// Number of values.
@@ -97,122 +99,6 @@ pub enum Value {
         /// Sum of the values.
         sum: f64,
     },
-}
-
-/// An exponential histogram.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExponentialValue {
-    /// Buckets grow by 2^(2^-scale).
-    pub scale: i32,
-    /// Values that are zero.
-    pub zero: u64,
-    /// Sum of the values.
-    pub sum: f64,
-    /// Values above zero.
-    pub positive: Buckets,
-    /// Values below zero, by their absolute value.
-    pub negative: Buckets,
-}
-
-/// Counts of consecutive buckets.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Buckets {
-    /// Number of the first: it holds values above `2^(first * 2^-scale)`.
-    pub first: i32,
-    /// Counts, at most 160, without zeros at the ends.
-    pub counts: Vec<u64>,
-}
-
-impl Buckets {
-    /// Without zeros at the ends.
-    pub(crate) fn new(first: i32, mut counts: Vec<u64>) -> Self {
-        let end = counts
-            .iter()
-            .rposition(|count| *count != 0)
-            .map_or(0, |last| last + 1);
-        counts.truncate(end);
-        let start = counts.iter().position(|count| *count != 0).unwrap_or(0);
-        counts.drain(..start);
-        let first = if counts.is_empty() {
-            0
-        } else {
-            first.saturating_add(start as i32)
-        };
-        Buckets { first, counts }
-    }
-
-    fn range(&self) -> Option<(i64, i64)> {
-        let first = i64::from(self.first);
-        (!self.counts.is_empty()).then(|| (first, first + self.counts.len() as i64 - 1))
-    }
-
-    /// Number of values.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
-    }
-}
-
-impl ExponentialValue {
-    /// Number of values.
-    pub fn count(&self) -> u64 {
-        let sides = self.positive.count().wrapping_add(self.negative.count());
-        sides.wrapping_add(self.zero)
-    }
-
-    pub(crate) fn merge(&mut self, other: &ExponentialValue) {
-        let common = self.scale.min(other.scale);
-        let sides = [
-            (&self.positive, &other.positive),
-            (&self.negative, &other.negative),
-        ];
-        let fits = |scale: &i32| {
-            let fits = |(a, b): &(&Buckets, &Buckets)| {
-                width(a, self.scale, b, other.scale, *scale) <= BUCKETS as i64
-            };
-            sides.iter().all(fits)
-        };
-        let scale = (MIN_SCALE..=common).rev().find(fits).unwrap_or(MIN_SCALE);
-        let [positive, negative] = sides.map(|(a, b)| join(a, self.scale, b, other.scale, scale));
-        *self = ExponentialValue {
-            scale,
-            zero: self.zero.wrapping_add(other.zero),
-            sum: self.sum + other.sum,
-            positive,
-            negative,
-        };
-    }
-}
-
-fn joint(a: &Buckets, a_scale: i32, b: &Buckets, b_scale: i32, scale: i32) -> Option<(i64, i64)> {
-    let down = |buckets: &Buckets, from: i32| {
-        let range = buckets.range();
-        range.map(|(low, high)| (low >> (from - scale), high >> (from - scale)))
-    };
-    match (down(a, a_scale), down(b, b_scale)) {
-        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-        (a, b) => a.or(b),
-    }
-}
-
-fn width(a: &Buckets, a_scale: i32, b: &Buckets, b_scale: i32, scale: i32) -> i64 {
-    joint(a, a_scale, b, b_scale, scale).map_or(0, |(low, high)| high - low + 1)
-}
-
-fn join(a: &Buckets, a_scale: i32, b: &Buckets, b_scale: i32, scale: i32) -> Buckets {
-    let Some((low, high)) = joint(a, a_scale, b, b_scale, scale) else {
-        return Buckets::default();
-    };
-    // Numbers that no writer makes may be further apart than that; they count in the last bucket.
-    let width = (high - low + 1).min(BUCKETS as i64);
-    let mut counts = vec![0_u64; width as usize];
-    for (buckets, from) in [(a, a_scale), (b, b_scale)] {
-        for (at, count) in buckets.counts.iter().enumerate() {
-            let bucket = (i64::from(buckets.first) + at as i64) >> (from - scale);
-            let place = (bucket - low).clamp(0, width - 1) as usize;
-            counts[place] = counts[place].wrapping_add(*count);
-        }
-    }
-    Buckets::new(i32::try_from(low).unwrap_or(0), counts)
 }
 
 impl Value {
@@ -231,7 +117,7 @@ impl Value {
                 buckets: (0..=bounds.len()).map(|bucket| read(bucket + 1)).collect(),
                 sum: float(0),
             },
-            Kind::ExponentialHistogram { .. } => Value::Exponential(exponential::decode(read)),
+            Kind::ExponentialHistogram { .. } => Value::Exponential(Box::new(exponential::decode(read))),
             Kind::Summary => Value::Summary {
                 count: read(0),
                 sum: float(1),
@@ -297,7 +183,7 @@ impl Value {
                     .for_each(|(a, b)| *a = a.wrapping_add(*b));
                 *sum += b_sum;
             }
-            (Value::Exponential(a), Value::Exponential(b)) => a.merge(b),
+            (Value::Exponential(a), Value::Exponential(b)) => a.merge_within(b, BUCKETS, MIN_SCALE),
             (Value::Summary { count, sum }, Value::Summary { count: b, sum: b_sum }) => {
                 *count = count.wrapping_add(*b);
                 *sum += b_sum;

@@ -143,7 +143,8 @@ fn alike(a: &Flat, b: &Flat) -> bool {
         }
         (Value::Gauge { value: x, .. }, Value::Gauge { value: y, .. }) => near(*x, *y),
         (Value::Exponential(a), Value::Exponential(b)) => {
-            a.scale == b.scale && a.positive == b.positive && a.negative == b.negative && near(a.sum, b.sum)
+            let sums = near(a.sum.unwrap(), b.sum.unwrap());
+            a.scale == b.scale && a.positive == b.positive && a.negative == b.negative && sums
         }
         (a, b) => a == b,
     };

@@ -66,7 +66,7 @@ fn a_child_counts_in_a_file_of_its_own() {
     };
     assert_eq!(
         (sizes.scale, sizes.sum),
-        (20, 6.0),
+        (20, Some(6.0)),
         "the child's buckets have a scale too"
     );
 }

@@ -136,10 +136,10 @@ fn check(snapshot: &Snapshot, all: &[(Identity, Writer)]) {
         );
         let exponential = value("exponential").map(|value| match value {
             Value::Exponential(value) => (
-                value.zero,
+                value.zero_count,
                 value.positive.count(),
                 value.negative.count(),
-                value.sum,
+                value.sum.unwrap(),
             ),
             other => panic!("{other:?}"),
         });

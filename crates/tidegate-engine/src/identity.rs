@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+pub use tidegate_model::kind::{Data, Instrument, Temporality};
+
 use crate::Attributes;
 
 /// The producer of the data: OTLP's `Resource` with its schema URL.
@@ -25,79 +27,6 @@ pub struct Scope {
     pub attributes: Attributes,
     /// `schema_url` of the `ScopeMetrics`.
     pub schema_url: Arc<str>,
-}
-
-/// The relation between values of successive points.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Temporality {
-    /// Not said, which OTLP forbids for sums and histograms; such points can only be passed through.
-    Unspecified,
-    /// Each point covers its own interval.
-    Delta,
-    /// Each point covers everything since its start time.
-    #[default]
-    Cumulative,
-}
-
-/// The kind of a metric's data, with all that is part of its identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Data {
-    /// A value as it was read.
-    Gauge,
-    /// A sum of increments.
-    Sum {
-        /// Never falls.
-        monotonic: bool,
-        /// Delta or cumulative.
-        temporality: Temporality,
-    },
-    /// A histogram with explicit bounds.
-    Histogram {
-        /// Delta or cumulative.
-        temporality: Temporality,
-    },
-    /// A histogram with exponential buckets.
-    ExponentialHistogram {
-        /// Delta or cumulative.
-        temporality: Temporality,
-    },
-    /// Quantiles computed by the producer.
-    Summary,
-}
-
-impl Data {
-    /// The temporality; gauges and summaries have none, which reads as cumulative.
-    pub fn temporality(self) -> Temporality {
-        match self {
-            Self::Sum { temporality, .. }
-            | Self::Histogram { temporality }
-            | Self::ExponentialHistogram { temporality } => temporality,
-            Self::Gauge | Self::Summary => Temporality::Cumulative,
-        }
-    }
-
-    /// Whether it is a sum of deltas that may fall. A reader of totals does not know where such a sum began.
-    pub fn is_falling_delta(self) -> bool {
-        let temporality = Temporality::Delta;
-        let monotonic = false;
-        self == Self::Sum {
-            monotonic,
-            temporality,
-        }
-    }
-}
-
-/// The instrument of an event: the meaning of a value before any aggregation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Instrument {
-    /// Adds a non-negative amount.
-    Counter,
-    /// Adds an amount of either sign.
-    UpDownCounter,
-    /// Replaces the value.
-    Gauge,
-    /// One observation of a distribution.
-    Histogram,
 }
 
 /// A metric: OTLP's `Metric` without its points.

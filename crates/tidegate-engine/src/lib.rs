@@ -13,18 +13,15 @@ mod chunks;
 pub mod clock;
 pub mod composite;
 pub mod event;
-pub mod exponential;
 mod fold;
 mod freshness;
 pub mod future;
 pub mod grouping;
-pub mod histogram;
 pub mod identity;
 mod index;
 pub mod key;
 pub mod lease;
 pub mod match_tracker;
-mod number;
 pub mod partial;
 pub mod pattern;
 pub mod point;
@@ -37,7 +34,6 @@ mod streams;
 pub mod table;
 pub mod temporality;
 pub mod timestamp_anomaly;
-pub mod value;
 mod wheel;
 
 pub use attributes::{
@@ -57,7 +53,6 @@ pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporalit
 pub use key::{Key, KeyHasher};
 pub use lease::Lease;
 pub use match_tracker::MatchTracker;
-pub use number::Number;
 pub use partial::{Partial, Partials};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point};
@@ -69,8 +64,8 @@ pub use table::{
     SeriesExplanation, SeriesReader, SeriesSource, Session, SlotId, SourceStatus, Stats, Table, holdings,
 };
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
+pub use tidegate_model::{Buckets, ExponentialHistogram, Histogram, Number, Quantile, Summary, Value};
 pub use timestamp_anomaly::{TimestampAnomalies, TimestampAnomaly};
-pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 
 /// Nanoseconds since the Unix epoch, as OTLP counts time. 0 means unknown.
 pub type UnixNanos = u64;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub use tidegate_model::kind::MetricType;
+
 use crate::error::ParseError;
 use crate::labels::{self, Labels, Syntax};
 use crate::native::NativeHistogram;
@@ -35,44 +37,6 @@ pub enum Event<'a> {
     Sample(Sample<'a>),
     /// A native histogram of a series.
     Histogram(Histogram<'a>),
-}
-
-/// The type of a family.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MetricType {
-    /// Nobody has said.
-    #[default]
-    Unknown,
-    /// Never falls.
-    Counter,
-    /// May fall.
-    Gauge,
-    /// A distribution that only grows.
-    Histogram,
-    /// A distribution that may fall.
-    GaugeHistogram,
-    /// Quantiles.
-    Summary,
-    /// Labels that say something; the value is 1.
-    Info,
-    /// A label of the family's name says which state, the value whether.
-    StateSet,
-}
-
-impl MetricType {
-    /// As OpenMetrics spells it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-            Self::GaugeHistogram => "gaugehistogram",
-            Self::Summary => "summary",
-            Self::Info => "info",
-            Self::StateSet => "stateset",
-        }
-    }
 }
 
 /// Text of a page that may hold escapes.

@@ -18,17 +18,6 @@ pub(crate) struct OpenMetrics<'a> {
     exemplar: Labels,
 }
 
-const TYPES: [MetricType; 8] = [
-    MetricType::Counter,
-    MetricType::Gauge,
-    MetricType::Histogram,
-    MetricType::GaugeHistogram,
-    MetricType::Summary,
-    MetricType::Info,
-    MetricType::StateSet,
-    MetricType::Unknown,
-];
-
 /// What begins an exemplar.
 const EXEMPLAR: &[u8] = b" # {";
 
@@ -195,7 +184,7 @@ impl<'a> OpenMetrics<'a> {
         match keyword {
             b"HELP " => help(family, raw, Escapes::Quoted, end),
             b"TYPE " => {
-                let found = TYPES.iter().find(|kind| kind.name().as_bytes() == raw);
+                let found = MetricType::ALL.iter().find(|kind| kind.name().as_bytes() == raw);
                 let kind = *found.ok_or(Fault::new(behind + 1, Problem::ExpectedType))?;
                 Ok(Event::Type { family, kind })
             }

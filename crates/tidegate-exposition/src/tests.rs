@@ -180,13 +180,9 @@ fn what_is_wrong_is_named() {
 }
 
 /// A length as protobuf writes it.
-fn varint(mut number: usize) -> Vec<u8> {
+fn varint(number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
+    tidegate_model::varint::push_varint(&mut bytes, number as u64);
     bytes
 }
 

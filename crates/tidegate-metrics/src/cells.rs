@@ -11,7 +11,7 @@ use crate::description::{FamilySpec, Kind};
 use crate::family::{AnyFamily, Family, Made, Make};
 use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownCounter};
 use crate::side::Info;
-use crate::value::{ExponentialBuckets, ExponentialValue, FamilyValues, HistogramValue, SeriesValues, Value};
+use crate::value::{ExponentialHistogram, FamilyValues, HistogramValue, SeriesValues, Value};
 
 /// Families whose values are cells of a store.
 #[derive(Debug)]
@@ -191,23 +191,10 @@ pub(crate) fn histogram(bounds: &[f64], value: cells::Value) -> HistogramValue {
     }
 }
 
-pub(crate) fn exponential(value: cells::Value) -> ExponentialValue {
+pub(crate) fn exponential(value: cells::Value) -> ExponentialHistogram {
     match value {
-        cells::Value::Exponential(value) => ExponentialValue {
-            scale: value.scale,
-            zero_count: value.zero,
-            positive: side(value.positive),
-            negative: side(value.negative),
-            sum: value.sum,
-        },
-        _ => ExponentialValue::default(),
-    }
-}
-
-fn side(side: cells::Buckets) -> ExponentialBuckets {
-    ExponentialBuckets {
-        offset: side.first,
-        counts: side.counts,
+        cells::Value::Exponential(value) => *value,
+        _ => ExponentialHistogram::empty(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_model::kind::Instrument;
+
 use crate::{RegisterError, buckets};
 
 pub use tidegate_cells::GaugeMode;
@@ -143,9 +145,19 @@ impl Kind {
         }
     }
 
+    /// The instrument without its details.
+    pub(crate) fn instrument(&self) -> Instrument {
+        match self {
+            Self::Counter | Self::FloatCounter => Instrument::Counter,
+            Self::UpDownCounter => Instrument::UpDownCounter,
+            Self::Gauge(_) => Instrument::Gauge,
+            Self::Histogram { .. } | Self::ExponentialHistogram { .. } => Instrument::Histogram,
+        }
+    }
+
     /// Whether values only grow.
     pub fn is_monotonic(&self) -> bool {
-        matches!(self, Self::Counter | Self::FloatCounter)
+        self.instrument() == Instrument::Counter
     }
 
     /// Whether a value says how much there is, and not how much came.
@@ -155,7 +167,7 @@ impl Kind {
 
     /// Whether values are counted by buckets.
     pub fn is_histogram(&self) -> bool {
-        matches!(self, Self::Histogram { .. } | Self::ExponentialHistogram { .. })
+        self.instrument() == Instrument::Histogram
     }
 }
 

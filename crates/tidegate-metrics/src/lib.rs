@@ -96,6 +96,6 @@ pub use trace::{ActiveSpan, BadContext, DetachedSpan, TraceContext, Tracer};
 #[cfg(feature = "tracing")]
 pub use trace::{Spans, SpansBuilder};
 pub use value::{
-    Exemplar, ExponentialBuckets, ExponentialValue, FamilyDescription, FamilyValues, HistogramValue,
+    Exemplar, ExponentialBuckets, ExponentialHistogram, FamilyDescription, FamilyValues, HistogramValue,
     SeriesValues, Value,
 };

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+pub use tidegate_model::{Buckets as ExponentialBuckets, ExponentialHistogram};
+
 use crate::description::Kind;
 use crate::span::SpanRef;
 
@@ -21,7 +23,7 @@ pub enum Value {
     /// Of a [`Histogram`](crate::Histogram) with fixed buckets.
     Histogram(HistogramValue),
     /// Of an exponential [`Histogram`](crate::Histogram).
-    Exponential(ExponentialValue),
+    Exponential(ExponentialHistogram),
 }
 
 impl Value {
@@ -32,7 +34,7 @@ impl Value {
             Self::FloatCounter(value) | Self::Gauge(value) => *value,
             Self::UpDownCounter(value) => *value as f64,
             Self::Histogram(histogram) => histogram.count() as f64,
-            Self::Exponential(histogram) => histogram.count() as f64,
+            Self::Exponential(histogram) => histogram.count as f64,
         }
     }
 
@@ -40,7 +42,7 @@ impl Value {
     pub fn count_and_sum(&self) -> Option<(u64, f64)> {
         match self {
             Self::Histogram(histogram) => Some((histogram.count(), histogram.sum)),
-            Self::Exponential(histogram) => Some((histogram.count(), histogram.sum)),
+            Self::Exponential(histogram) => Some((histogram.count, histogram.sum.unwrap_or_default())),
             _ => None,
         }
     }
@@ -61,38 +63,6 @@ impl HistogramValue {
     /// How many values.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |all, count| all.wrapping_add(*count))
-    }
-}
-
-/// A histogram with exponential buckets.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExponentialValue {
-    /// The base is 2^(2^-scale).
-    pub scale: i32,
-    /// How many values are too near to zero for a bucket.
-    pub zero_count: u64,
-    /// Buckets of positive values.
-    pub positive: ExponentialBuckets,
-    /// Buckets of negative values.
-    pub negative: ExponentialBuckets,
-    /// Sum of all values.
-    pub sum: f64,
-}
-
-/// Bucket i of a side holds sizes in (base^(offset+i), base^(offset+i+1)].
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExponentialBuckets {
-    /// Index of the first bucket.
-    pub offset: i32,
-    /// How many values each bucket holds.
-    pub counts: Vec<u64>,
-}
-
-impl ExponentialValue {
-    /// How many values.
-    pub fn count(&self) -> u64 {
-        let side = |side: &ExponentialBuckets| side.counts.iter().sum::<u64>();
-        self.zero_count + side(&self.positive) + side(&self.negative)
     }
 }
 

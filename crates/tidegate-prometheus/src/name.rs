@@ -3,6 +3,8 @@
 //! The result equals that of prometheus/otlptranslator byte for byte. `docs/prometheus.md` lists the few
 //! differences.
 
+/// The kind of a metric, which determines the suffixes. A summary counts as a histogram.
+pub use tidegate_engine::Instrument as Kind;
 use tidegate_engine::Metric;
 
 use super::escaping::{Escaping, is_legacy_metric_name};
@@ -72,30 +74,6 @@ impl Spelling {
         match metric.metadata.get(PROMETHEUS_TYPE) {
             Some(_) => Self::Prometheus,
             None => Self::Otlp,
-        }
-    }
-}
-
-/// The kind of a metric, which determines the suffixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A gauge.
-    Gauge,
-    /// A sum that may fall: shown as a gauge, but `1` is no ratio there.
-    UpDownCounter,
-    /// A monotonic sum.
-    Counter,
-    /// Any histogram, or a summary.
-    Distribution,
-}
-
-impl Kind {
-    /// The last part of a name.
-    fn suffix(self, unit: &str) -> Option<&'static str> {
-        match self {
-            Self::Counter => Some("total"),
-            Self::Gauge if unit == "1" => Some("ratio"),
-            Self::Gauge | Self::UpDownCounter | Self::Distribution => None,
         }
     }
 }

@@ -35,7 +35,7 @@ fn metrics_are_called_what_the_translator_calls_them() {
             "gauge" => Kind::Gauge,
             "updown" => Kind::UpDownCounter,
             "counter" => Kind::Counter,
-            _ => Kind::Distribution,
+            _ => Kind::Histogram,
         };
         for (strategy, theirs) in STRATEGIES.into_iter().zip(theirs) {
             let naming = Naming {

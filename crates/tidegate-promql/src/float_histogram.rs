@@ -62,11 +62,8 @@ pub enum Boundary {
 impl From<&ExponentialHistogram> for FloatHistogram {
     fn from(of: &ExponentialHistogram) -> Self {
         let side = |buckets: &tidegate_engine::Buckets| -> Side {
-            let filled = buckets.counts.iter().zip(i64::from(buckets.offset) + 1..);
-            filled
-                .filter(|(count, _)| **count > 0)
-                .map(|(count, index)| (index, *count as f64))
-                .collect()
+            let filled = buckets.filled();
+            filled.map(|(index, count)| (index + 1, count as f64)).collect()
         };
         let counts = of.positive.counts.iter().chain(&of.negative.counts);
         let total = counts.fold(of.zero_count, |sum, count| sum.saturating_add(*count));

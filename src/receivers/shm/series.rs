@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tidegate_cells::{FamilySpec, Kind, Labels, OVERFLOW_LABEL, Value as Cell};
 use tidegate_engine::{
-    AttributeValue, Attributes, Buckets, Data, ExponentialHistogram, Histogram, Metric, Resource, Scope,
-    Series, Summary, Temporality, Value,
+    AttributeValue, Attributes, Data, Histogram, Metric, Resource, Scope, Series, Summary, Temporality, Value,
 };
 
 /// The attribute that OpenTelemetry's SDKs give to overflow series.
@@ -99,17 +98,7 @@ pub(super) fn value(cell: &Cell, kind: &Kind) -> Value {
                 counts: buckets.clone(),
             }))
         }
-        Cell::Exponential(cell) => Value::ExponentialHistogram(Box::new(ExponentialHistogram {
-            count: cell.count(),
-            sum: Some(cell.sum),
-            min: None,
-            max: None,
-            scale: cell.scale,
-            zero_count: cell.zero,
-            zero_threshold: 0.0,
-            positive: side(&cell.positive),
-            negative: side(&cell.negative),
-        })),
+        Cell::Exponential(cell) => Value::ExponentialHistogram(cell.clone()),
         Cell::Summary { count, sum } => Value::Summary(Box::new(Summary {
             count: *count,
             sum: *sum,
@@ -121,11 +110,4 @@ pub(super) fn value(cell: &Cell, kind: &Kind) -> Value {
 /// Counts wrap as the cells do.
 fn total(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
-}
-
-fn side(buckets: &tidegate_cells::Buckets) -> Buckets {
-    Buckets {
-        offset: buckets.first,
-        counts: buckets.counts.clone(),
-    }
 }

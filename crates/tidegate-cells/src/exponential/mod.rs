@@ -18,10 +18,10 @@ mod switch;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use tidegate_model::{Buckets, ExponentialHistogram};
+
 pub use bucket::bucket_of;
 use switch::{Wanted, switch};
-
-use crate::value::{Buckets, ExponentialValue};
 
 pub(crate) const MIN_SCALE: i32 = -10;
 pub(crate) const MAX_SCALE: i32 = 20;
@@ -137,11 +137,11 @@ pub(crate) fn observe(words: &[AtomicU64], value: f64) -> bool {
 }
 
 /// Adds the counts of another value, as [`observe`] does.
-pub(crate) fn add(words: &[AtomicU64], other: &ExponentialValue) {
-    words[ZERO].fetch_add(other.zero, Ordering::Relaxed);
+pub(crate) fn add(words: &[AtomicU64], other: &ExponentialHistogram) {
+    words[ZERO].fetch_add(other.zero_count, Ordering::Relaxed);
     for (side, buckets) in [&other.positive, &other.negative].into_iter().enumerate() {
         for (at, by) in buckets.counts.iter().enumerate().filter(|(_, by)| **by > 0) {
-            let bucket = buckets.first.saturating_add(at as i32);
+            let bucket = buckets.offset.saturating_add(at as i32);
             let bucket_at = |scale: i32| match other.scale - scale {
                 down @ 0.. => bucket >> down,
                 up => bucket << -up, // the first of those that it may be; asked for only to switch to its scale
@@ -149,7 +149,7 @@ pub(crate) fn add(words: &[AtomicU64], other: &ExponentialValue) {
             count(words, side, other.scale, *by, bucket_at);
         }
     }
-    crate::cells::add_float(&words[SUM], other.sum);
+    crate::cells::add_float(&words[SUM], other.sum.unwrap_or_default());
 }
 
 /// Counts in the bucket that is `bucket_at` a scale, which is `finest` at most.
@@ -187,7 +187,7 @@ fn count_in(word: &AtomicU64, generation: u64, by: u64) -> bool {
 }
 
 /// The value of words that others count in.
-pub(crate) fn load(words: &[AtomicU64]) -> ExponentialValue {
+pub(crate) fn load(words: &[AtomicU64]) -> ExponentialHistogram {
     loop {
         let before = generation(words);
         let value = decode(|word| words[word].load(Ordering::Relaxed));
@@ -200,30 +200,37 @@ pub(crate) fn load(words: &[AtomicU64]) -> ExponentialValue {
 }
 
 /// The value of words, which may be of any file. Buckets that no writer makes are left out.
-pub(crate) fn decode(read: impl Fn(usize) -> u64) -> ExponentialValue {
+pub(crate) fn decode(read: impl Fn(usize) -> u64) -> ExponentialHistogram {
     let start = FIRST_BUFFER + (read(GENERATION) & 1) as usize * BUFFER;
     let number = |at: usize| read(start + at) as u32 as i32;
     let side = |at: usize| {
         let counts = (0..BUCKETS).map(|place| read(start + HEAD + at * BUCKETS + place) & CONTENT);
-        Buckets::new(number(FIRST + at), counts.collect())
+        Buckets::trimmed(number(FIRST + at), counts.collect())
     };
-    ExponentialValue {
+    let (zero_count, sum) = (read(ZERO), f64::from_bits(read(SUM)));
+    let (positive, negative) = (side(0), side(1));
+    ExponentialHistogram {
+        count: positive
+            .count()
+            .wrapping_add(negative.count())
+            .wrapping_add(zero_count),
+        sum: Some(sum),
         scale: number(SCALE).clamp(MIN_SCALE, MAX_SCALE),
-        zero: read(ZERO),
-        sum: f64::from_bits(read(SUM)),
-        positive: side(0),
-        negative: side(1),
+        zero_count,
+        positive,
+        negative,
+        ..ExponentialHistogram::default()
     }
 }
 
 /// Puts a value in words that are all zero; what [`decode`] reads again.
-pub(crate) fn encode(value: &ExponentialValue, write: &mut impl FnMut(usize, u64)) {
-    write(ZERO, value.zero);
-    write(SUM, value.sum.to_bits());
+pub(crate) fn encode(value: &ExponentialHistogram, write: &mut impl FnMut(usize, u64)) {
+    write(ZERO, value.zero_count);
+    write(SUM, value.sum.unwrap_or_default().to_bits());
     let mut put = |at: usize, content: u64| write(FIRST_BUFFER + at, content.min(CONTENT));
     put(SCALE, u64::from(value.scale as u32));
     for (at, side) in [&value.positive, &value.negative].into_iter().enumerate() {
-        put(FIRST + at, u64::from(side.first as u32));
+        put(FIRST + at, u64::from(side.offset as u32));
         for (place, count) in side.counts.iter().take(BUCKETS).enumerate() {
             put(HEAD + at * BUCKETS + place, *count);
         }

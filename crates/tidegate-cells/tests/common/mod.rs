@@ -88,7 +88,7 @@ pub(crate) fn count(scan: &Scan, name: &str) -> u64 {
         Some(Value::FloatCounter(sum)) => *sum as u64,
         Some(Value::UpDownCounter(sum)) => *sum as u64,
         Some(Value::Histogram { buckets, .. }) => buckets.iter().sum(),
-        Some(Value::Exponential(value)) => value.count(),
+        Some(Value::Exponential(value)) => value.count,
         Some(Value::Gauge { value, .. }) => *value as u64,
         None => 0,
     }

@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use tidegate_model::varint::{push_varint, take_varint, varint_size};
+
 use super::view::{AttributeRef, ListRef, MapRef};
 use crate::bytes::take;
 
@@ -35,8 +37,8 @@ pub(super) fn put_entry(to: &mut Vec<u8>, key: &str, value: AttributeRef<'_>) ->
 pub(super) fn put_entry_as(to: &mut Vec<u8>, tag: u64, key: &str, value: AttributeRef<'_>) -> Range<usize> {
     let size = field_size(key.len()) + field_size(value_size(value));
     to.reserve(field_size(size));
-    put_varint(to, tag);
-    put_varint(to, size as u64);
+    push_varint(to, tag);
+    push_varint(to, size as u64);
     put_field(to, KEY, key.as_bytes());
     let end = to.len();
     to.push(VALUE);
@@ -52,14 +54,14 @@ pub(super) fn put_item(to: &mut Vec<u8>, value: AttributeRef<'_>) {
 
 /// A value, after its length.
 fn put_value(to: &mut Vec<u8>, value: AttributeRef<'_>) {
-    put_varint(to, value_size(value) as u64);
+    push_varint(to, value_size(value) as u64);
     match value {
         AttributeRef::Empty => {}
         AttributeRef::Str(text) => put_field(to, STR, text.as_bytes()),
         AttributeRef::Bool(truth) => to.extend([BOOL, u8::from(truth)]),
         AttributeRef::Int(number) => {
             to.push(INT);
-            put_varint(to, number.cast_unsigned());
+            push_varint(to, number.cast_unsigned());
         }
         AttributeRef::Double(number) => {
             to.push(DOUBLE);
@@ -86,36 +88,12 @@ fn value_size(value: AttributeRef<'_>) -> usize {
 
 fn put_field(to: &mut Vec<u8>, tag: u8, payload: &[u8]) {
     to.push(tag);
-    put_varint(to, payload.len() as u64);
+    push_varint(to, payload.len() as u64);
     to.extend_from_slice(payload);
 }
 
 fn field_size(payload: usize) -> usize {
     1 + varint_size(payload as u64) + payload
-}
-
-fn put_varint(to: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
-fn varint_size(number: u64) -> usize {
-    (number | 1).ilog2() as usize / 7 + 1
-}
-
-fn take_varint(from: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for at in 0..10 {
-        let [byte] = *take(from)?;
-        number |= u64::from(byte & 0x7f) << (7 * at);
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 /// The payload after its length.

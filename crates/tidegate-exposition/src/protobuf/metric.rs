@@ -1,11 +1,13 @@
 //! One `Metric` message: its labels as part of a key, its value as parts that are samples.
 
+use tidegate_model::varint::{push_varint, unzigzag};
+
 use crate::error::Problem;
 use crate::event::{Exemplar, ExemplarLabels, MetricType};
 use crate::labels::Labels;
 use crate::native::{Counts, NativeHistogram, Side, Span};
 use crate::parser::NativeHistograms;
-use crate::protobuf::wire::{Field, doubles, fields, put_varint, varints, zigzag};
+use crate::protobuf::wire::{Field, doubles, fields, varints};
 
 /// Which sample of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,7 +243,7 @@ impl<'a> Metric<'a> {
             2 => native.sum = field.double(),
             3 => return self.bucket(field.bytes()),
             4 => native.count_float = field.double(),
-            5 => native.schema = zigzag(field.number()) as i32,
+            5 => native.schema = unzigzag(field.number()) as i32,
             6 => native.zero_threshold = field.double(),
             7 => native.zero_count = field.number(),
             8 => native.zero_count_float = field.double(),
@@ -281,7 +283,7 @@ fn side(side: &mut Side, which: u32, field: Field<'_>) -> Result<(), Problem> {
             let mut span = Span::default();
             fields(field.bytes(), |number, field| {
                 match number {
-                    1 => span.offset = zigzag(field.number()) as i32,
+                    1 => span.offset = unzigzag(field.number()) as i32,
                     2 => span.length = field.number() as u32,
                     _ => {}
                 }
@@ -290,7 +292,7 @@ fn side(side: &mut Side, which: u32, field: Field<'_>) -> Result<(), Problem> {
             side.spans.push(span);
             Ok(())
         }
-        1 => varints(field, |number| side.deltas.push(zigzag(number))),
+        1 => varints(field, |number| side.deltas.push(unzigzag(number))),
         _ => doubles(field, &mut side.floats),
     }
 }
@@ -359,6 +361,6 @@ const LABEL: u8 = 0x0a;
 
 fn put_label(key: &mut Vec<u8>, message: &[u8]) {
     key.push(LABEL);
-    put_varint(key, message.len());
+    push_varint(key, message.len() as u64);
     key.extend_from_slice(message);
 }

@@ -271,15 +271,7 @@ impl<'a> Family<'a> {
             return Ok(None);
         }
         (family.name, family.help, family.unit) = (name.text()?, help.text()?, unit.text()?);
-        family.kind = match kind {
-            0 => MetricType::Counter,
-            1 => MetricType::Gauge,
-            2 => MetricType::Summary,
-            3 => MetricType::Unknown,
-            4 => MetricType::Histogram,
-            5 => MetricType::GaugeHistogram,
-            _ => return Err(Problem::ExpectedType),
-        };
+        family.kind = MetricType::numbered(kind).ok_or(Problem::ExpectedType)?;
         Ok(Some(family))
     }
 

@@ -1,5 +1,7 @@
 //! Fields of protobuf messages.
 
+use tidegate_model::varint::take_varint;
+
 use crate::error::Problem;
 
 /// A value as it stands on the wire.
@@ -45,11 +47,6 @@ impl<'a> Field<'a> {
     pub(super) fn text(self) -> Result<&'a str, Problem> {
         std::str::from_utf8(self.bytes()).map_err(|_| Problem::ExpectedUtf8)
     }
-}
-
-/// A number of type `sint64` or `sint32`.
-pub(super) fn zigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 /// Calls `each` with the number and value of every field.
@@ -100,38 +97,8 @@ pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Problem> {
 }
 
 #[inline]
-pub(super) fn varint(rest: &mut &[u8]) -> Result<u64, Problem> {
-    // Most are tags and short lengths.
-    if let Some((byte @ ..0x80, behind)) = rest.split_first() {
-        *rest = behind;
-        return Ok(u64::from(*byte));
-    }
-    long_varint(rest)
-}
-
-fn long_varint(rest: &mut &[u8]) -> Result<u64, Problem> {
-    let mut number = 0u64;
-    for (at, byte) in rest.iter().enumerate().take(10) {
-        number |= u64::from(byte & 0x7f).checked_shl(7 * at as u32).unwrap_or(0);
-        if byte & 0x80 == 0 {
-            *rest = rest.get(at + 1..).unwrap_or_default();
-            // The tenth byte holds one bit.
-            return if at == 9 && *byte > 1 {
-                Err(Problem::ExpectedMessage)
-            } else {
-                Ok(number)
-            };
-        }
-    }
-    Err(Problem::ExpectedMessage)
-}
-
-pub(super) fn put_varint(into: &mut Vec<u8>, mut number: usize) {
-    while number >= 0x80 {
-        into.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    into.push(number as u8);
+fn varint(rest: &mut &[u8]) -> Result<u64, Problem> {
+    take_varint(rest).ok_or(Problem::ExpectedMessage)
 }
 
 /// Adds the numbers of a repeated field, packed or not.

@@ -7,7 +7,7 @@ use tidegate_engine::{Added, Distribution, UnixNanos};
 
 use crate::handle::Instrument;
 use crate::side::Side;
-use crate::value::{ExponentialBuckets, ExponentialValue, HistogramValue, Value};
+use crate::value::{HistogramValue, Value};
 
 /// An idle gauge is observed again after this time, so that its mean is one over time.
 const GAUGE_EVERY_NS: u64 = 20_000_000;
@@ -143,7 +143,7 @@ impl Seen {
             Value::UpDownCounter(value) => Self::Level(value as f64),
             Value::Gauge(value) => Self::Level(value),
             Value::Histogram(value) => Self::Explicit(explicit(value)),
-            Value::Exponential(value) => Self::Exponential(exponential(value)),
+            Value::Exponential(value) => Self::Exponential(value),
         }
     }
 
@@ -272,24 +272,6 @@ fn explicit(value: HistogramValue) -> engine::Histogram {
     }
 }
 
-fn exponential(value: ExponentialValue) -> engine::ExponentialHistogram {
-    let side = |side: ExponentialBuckets| engine::Buckets {
-        offset: side.offset,
-        counts: side.counts,
-    };
-    engine::ExponentialHistogram {
-        count: value.count(),
-        sum: Some(value.sum),
-        min: None,
-        max: None,
-        scale: value.scale,
-        zero_count: value.zero_count,
-        zero_threshold: 0.0,
-        positive: side(value.positive),
-        negative: side(value.negative),
-    }
-}
-
 /// What came between two values of a series; a value that only stands for itself stays.
 #[cfg(feature = "otel")]
 pub(crate) fn grown(value: &Value, before: &Value) -> Value {
@@ -307,25 +289,10 @@ pub(crate) fn grown(value: &Value, before: &Value) -> Value {
             })
         }
         (Value::Exponential(now), Value::Exponential(before)) => {
-            let grown = exponential(now.clone()).since(&exponential(before.clone()));
             // Without a difference it began anew.
-            grown.map_or_else(|| value.clone(), |grown| Value::Exponential(read(grown)))
+            now.since(before)
+                .map_or_else(|| value.clone(), Value::Exponential)
         }
         _ => value.clone(),
-    }
-}
-
-#[cfg(feature = "otel")]
-fn read(value: engine::ExponentialHistogram) -> ExponentialValue {
-    let side = |side: engine::Buckets| ExponentialBuckets {
-        offset: side.offset,
-        counts: side.counts,
-    };
-    ExponentialValue {
-        scale: value.scale,
-        zero_count: value.zero_count,
-        positive: side(value.positive),
-        negative: side(value.negative),
-        sum: value.sum.unwrap_or_default(),
     }
 }

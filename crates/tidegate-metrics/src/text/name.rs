@@ -7,11 +7,7 @@ use crate::description::Kind;
 /// The name of a family on a page: words of name and unit, `_total` behind counters. As the gateway translates OTLP,
 /// so that a metric has one name whichever way it took.
 pub fn family_name(name: &str, unit: &str, kind: &Kind) -> String {
-    let suffix = match kind {
-        kind if kind.is_monotonic() => Some("total"),
-        Kind::Gauge(_) if unit == "1" => Some("ratio"),
-        _ => None,
-    };
+    let suffix = kind.instrument().suffix(unit);
     let shown = name_with_suffixes(name, unit, suffix).unwrap_or_default();
     if name.starts_with('_') {
         // The words have lost it.

@@ -8,7 +8,7 @@ use tidegate_exposition::write::{push_f64, push_i64, push_u64};
 
 use super::name::{family_name, sample_names};
 use crate::value::{
-    Exemplar, ExponentialBuckets, ExponentialValue, FamilyValues, HistogramValue, SeriesValues, Value,
+    Exemplar, ExponentialBuckets, ExponentialHistogram, FamilyValues, HistogramValue, SeriesValues, Value,
 };
 
 /// Buckets a power of two that text shows of an exponential histogram, as a power of two: one.
@@ -214,7 +214,7 @@ fn escape(text: &mut String, raw: &str, quotes: bool) {
 }
 
 /// An exponential histogram with bounds that text can show.
-fn classic(histogram: &ExponentialValue) -> HistogramValue {
+fn classic(histogram: &ExponentialHistogram) -> HistogramValue {
     let shift = (histogram.scale - TEXT_SCALE).max(0);
     let bound = |index: i64| (index as f64 * (-f64::from(histogram.scale.min(TEXT_SCALE))).exp2()).exp2();
     let mut bounds = Vec::new();
@@ -241,7 +241,7 @@ fn classic(histogram: &ExponentialValue) -> HistogramValue {
     HistogramValue {
         bounds: bounds.into(),
         counts,
-        sum: histogram.sum,
+        sum: histogram.sum.unwrap_or_default(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::description::{GaugeMode, Kind};
 use crate::span::SpanRef;
 use crate::value::{
-    Exemplar, ExponentialBuckets, ExponentialValue, FamilyValues, HistogramValue, SeriesValues, Value,
+    Exemplar, ExponentialBuckets, ExponentialHistogram, FamilyValues, HistogramValue, SeriesValues, Value,
 };
 
 fn family(name: &str, unit: &str, kind: Kind, series: Vec<(&[(&str, &str)], Value)>) -> FamilyValues {
@@ -113,7 +113,9 @@ fn openmetrics_has_units_exemplars_and_an_end() {
 
 #[test]
 fn an_exponential_histogram_has_the_bounds_that_it_fills() {
-    let value = ExponentialValue {
+    let value = ExponentialHistogram {
+        count: 15,
+        sum: Some(1.0),
         scale: 1,
         zero_count: 1,
         // (1, 1.41], (1.41, 2], (2, 2.83]
@@ -126,7 +128,7 @@ fn an_exponential_histogram_has_the_bounds_that_it_fills() {
             offset: 3,
             counts: vec![5],
         },
-        sum: 1.0,
+        ..ExponentialHistogram::empty()
     };
     let kind = Kind::ExponentialHistogram { max_scale: 20 };
     let page = render(

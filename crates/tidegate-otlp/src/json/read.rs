@@ -111,15 +111,12 @@ impl Out<'_> {
 
     /// Puts the length of all that was written since `start` before it.
     fn close(&mut self, start: usize) {
-        let mut length = self.wire.len() - start;
-        let (mut varint, mut used) = ([0; 10], 1);
-        while length > 0x7f {
-            varint[used - 1] = length as u8 | 0x80;
-            length >>= 7;
-            used += 1;
+        let end = self.wire.len();
+        push_varint(&mut self.wire, (end - start) as u64);
+        let used = self.wire.len() - end;
+        if let Some(written) = self.wire.get_mut(start..) {
+            written.rotate_right(used);
         }
-        varint[used - 1] = length as u8;
-        self.wire.splice(start..start, varint.into_iter().take(used));
     }
 
     fn tag(&mut self, number: u32, wire: WireType) {

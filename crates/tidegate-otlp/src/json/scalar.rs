@@ -3,7 +3,7 @@
 use base64::Engine;
 
 use crate::schema::Type;
-use crate::wire::edit::push_varint;
+use crate::wire::edit::{push_varint, zigzag};
 
 /// A value as it stands in the text.
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +53,7 @@ impl Scalar<'_> {
             // Sign-extended on the wire.
             Type::Int32 => push_varint(wire, i64::from(self.whole::<i32>()?).cast_unsigned()),
             Type::Uint32 => push_varint(wire, self.whole::<u32>()?.into()),
-            Type::Sint32 => {
-                let number = self.whole::<i32>()?;
-                push_varint(wire, (number << 1 ^ number >> 31).cast_unsigned().into()); // zigzag
-            }
+            Type::Sint32 => push_varint(wire, zigzag(self.whole::<i32>()?.into())),
             Type::Fixed32 => wire.extend_from_slice(&self.whole::<u32>()?.to_le_bytes()),
             Type::Message(_) => return Err("an object".to_owned()),
         }

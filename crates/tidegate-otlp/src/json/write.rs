@@ -1,6 +1,7 @@
 //! Protobuf bytes to JSON.
 
 use base64::Engine;
+use tidegate_model::varint::unzigzag;
 
 use crate::schema::{Field, Message, Type};
 use crate::wire::proto::{Field as WireField, Fields, WireType, varint};
@@ -144,10 +145,7 @@ fn scalar<'a>(kind: Type, wire: &'a [u8], json: &mut String) -> Result<&'a [u8],
                 Type::Uint64 => quoted_digits(digits.format(number), json),
                 // The low 32 bits, as protobuf reads 32-bit fields.
                 Type::Int32 => json.push_str(digits.format(number as i32)),
-                Type::Sint32 => {
-                    let zigzag = number as u32;
-                    json.push_str(digits.format((zigzag >> 1) as i32 ^ -((zigzag & 1) as i32)));
-                }
+                Type::Sint32 => json.push_str(digits.format(unzigzag(u64::from(number as u32)))),
                 _ => json.push_str(digits.format(number as u32)),
             }
             rest

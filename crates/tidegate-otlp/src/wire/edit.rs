@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use bytes::Bytes;
+pub use tidegate_model::varint::{push_varint, varint_size, zigzag};
 
 use super::proto::{Field, WireType};
 
@@ -174,16 +175,6 @@ impl<'a> Editor<'a> {
         edited.extend_from_slice(self.source.get(at..).unwrap_or_default());
         edited.into()
     }
-}
-
-/// Appends a varint.
-#[inline]
-pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 /// Appends a length-delimited field.

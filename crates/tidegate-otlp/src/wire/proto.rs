@@ -1,5 +1,7 @@
 //! The protobuf wire format: tags, varints, lengths (protobuf encoding guide). Nothing is copied.
 
+pub use tidegate_model::varint::varint;
+
 /// How a field's payload is written: the low three bits of its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireType {
@@ -149,26 +151,4 @@ pub(crate) fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 fn long_delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, used) = varint(bytes)?;
     bytes.get(used..)?.split_at_checked(usize::try_from(length).ok()?)
-}
-
-/// A varint and how many bytes it took; `None` where there is none (cut off, or beyond 64 bits).
-#[inline]
-pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let first = *bytes.first()?;
-    if first < 0x80 {
-        return Some((u64::from(first), 1));
-    }
-    let mut value = 0u64;
-    for (at, byte) in bytes.iter().take(10).enumerate() {
-        let bits = u64::from(byte & 0x7f);
-        // The tenth byte has room for one bit.
-        if at == 9 && bits > 1 {
-            return None;
-        }
-        value |= bits << (7 * at);
-        if byte & 0x80 == 0 {
-            return Some((value, at + 1));
-        }
-    }
-    None
 }

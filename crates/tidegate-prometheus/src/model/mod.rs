@@ -23,7 +23,7 @@ mod unit;
 pub use classic::Classic;
 pub use identity::{Identity, TARGET_INFO};
 pub use labels::{INSTANCE, JOB, LabelSet, MAX_LABELS, MAX_TEXT_BYTES, NAME};
-pub use metric::{PROMETHEUS_TYPE, data, metric};
+pub use metric::{PROMETHEUS_TYPE, metric};
 pub use native::{BucketLimit, Resolution, knows_schema, native, native_within};
 pub use sample::{NANOS_PER_MILLI, STALE_NAN, exemplar, is_stale, nanos, number, whole};
 pub use summary::Quantiles;

@@ -25,7 +25,7 @@ fn check(naming: &Naming, table: &[Row]) {
     }
 }
 
-use Kind::{Counter, Distribution, Gauge, UpDownCounter};
+use Kind::{Counter, Gauge, Histogram, UpDownCounter};
 
 #[test]
 fn other_characters_become_one_underscore() {
@@ -61,7 +61,7 @@ fn the_unit_s_words_follow_the_name() {
         (
             "http.server.duration",
             "s",
-            Distribution,
+            Histogram,
             "http_server_duration_seconds",
         ),
         ("io", "By/s", Gauge, "io_bytes_per_second"),
@@ -130,7 +130,7 @@ fn a_gauge_of_unit_one_ends_in_ratio() {
         ("ratio_used_ratio", "1", Gauge, "used_ratio"),
         ("used", "1", Counter, "used_total"),
         ("used", "1", UpDownCounter, "used"),
-        ("used", "1", Distribution, "used"),
+        ("used", "1", Histogram, "used"),
         ("used", "1/s", Gauge, "used_per_second"),
     ];
     check(&naming(UnderscoresAndSuffixes, ""), &table);
@@ -259,7 +259,7 @@ proptest! {
         name in ".{0,12}",
         unit in "(.{0,6}|By|1|s)(/.{0,4})?",
         namespace in ".{0,4}",
-        kind in prop_oneof![Just(Gauge), Just(UpDownCounter), Just(Counter), Just(Distribution)],
+        kind in prop_oneof![Just(Gauge), Just(UpDownCounter), Just(Counter), Just(Histogram)],
     ) {
         for strategy in [UnderscoresAndSuffixes, Underscores, Suffixes, Nothing] {
             for escaping in [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values] {

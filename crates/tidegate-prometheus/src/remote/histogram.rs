@@ -232,12 +232,12 @@ impl Native {
     }
 }
 
-fn spans(side: &native::Side) -> Vec<Span> {
+fn spans(side: &Side) -> Vec<Span> {
     let spans = side.spans.iter();
     spans
-        .map(|(offset, length)| Span {
-            offset: *offset,
-            length: *length,
+        .map(|span| Span {
+            offset: span.offset,
+            length: span.length,
         })
         .collect()
 }

@@ -59,32 +59,18 @@ impl Hash for Identity {
     }
 }
 
-/// The kinds of metrics, by their numbers in both messages.
-const KINDS: [Kind; 8] = [
-    Kind::Unknown,
-    Kind::Counter,
-    Kind::Gauge,
-    Kind::Histogram,
-    Kind::GaugeHistogram,
-    Kind::Summary,
-    Kind::Info,
-    Kind::StateSet,
-];
-
-/// By its number; strangers are unknown.
+/// By its number in both messages; strangers are unknown.
 pub(super) fn numbered(number: u64) -> Kind {
     let at = usize::try_from(number).unwrap_or(usize::MAX);
-    KINDS.get(at).copied().unwrap_or_default()
+    Kind::ALL.get(at).copied().unwrap_or_default()
 }
 
 /// The number of a kind.
 pub(super) fn number(kind: Kind) -> u64 {
-    KINDS.iter().position(|known| *known == kind).unwrap_or_default() as u64
-}
-
-/// By its name.
-pub(super) fn named(name: &str) -> Option<Kind> {
-    KINDS.into_iter().find(|kind| kind.name() == name)
+    Kind::ALL
+        .iter()
+        .position(|known| *known == kind)
+        .unwrap_or_default() as u64
 }
 
 /// The metadata of a metric.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Data, Metric, UnixNanos};
 
 use super::conflict::{Conflict, Difference, LeftOut, Taken};
-use super::kind::Type;
+use super::kind::{self, Type};
 use super::records::{Record, Records};
 use crate::escaping::is_legacy_metric_name;
 use crate::format::{Format, OPENMETRICS_NAME};
@@ -95,7 +95,10 @@ impl Family {
             metric: self.metric.name.clone(),
             owner,
             rival: None,
-            why: format!("{format:?} has no {} of this value", self.of_type.word(format)),
+            why: format!(
+                "{format:?} has no {} of this value",
+                kind::word(self.of_type, format)
+            ),
             series: self.omitted.series.into(),
             since: self.omitted.since,
         }
@@ -236,7 +239,7 @@ impl Families {
 
     /// The name of a metric's family, and its type.
     fn name(&self, metric: &Metric) -> Result<(String, Type), (LeftOut, &'static str)> {
-        let kind = Type::of(metric, self.format);
+        let kind = kind::of(metric, self.format);
         let (of_type, kind) = kind.map_err(|why| (LeftOut::NoTemporality, why))?;
         let is_openmetrics = self.format == Format::OpenMetrics;
         let own_name = metric.metadata.get(OPENMETRICS_NAME).filter(|_| is_openmetrics);
@@ -264,7 +267,7 @@ impl Families {
 
     /// The owner of one of the names that this family would have.
     pub(super) fn owner_of(&self, name: &str, of_type: Type) -> Option<Taken> {
-        let suffixes = of_type.suffixes(self.format).iter();
+        let suffixes = kind::suffixes(of_type, self.format).iter();
         let mut names = suffixes
             .map(|suffix| format!("{name}{suffix}"))
             .chain([name.to_owned()]);
@@ -277,7 +280,7 @@ impl Families {
         named(sample).or_else(|| {
             SUFFIXES.iter().find_map(|suffix| {
                 let family = named(sample.strip_suffix(suffix)?)?;
-                let has = family.of_type.suffixes(self.format).contains(suffix);
+                let has = kind::suffixes(family.of_type, self.format).contains(suffix);
                 has.then_some(family)
             })
         })
@@ -287,7 +290,7 @@ impl Families {
         Taken::By {
             sample: sample.into(),
             family: by.name.clone(),
-            kind: by.of_type.word(self.format),
+            kind: kind::word(by.of_type, self.format),
             owner: by.owner.clone(),
         }
     }

@@ -2,6 +2,7 @@
 //! become native ones, or classic ones if a format has no native form.
 
 use tidegate_engine::{Buckets, ExponentialHistogram, Histogram, Summary};
+use tidegate_exposition::{NativeHistogram, Side, Span};
 
 /// The most buckets of an exponential histogram in classic form.
 const MAX_BUCKETS: u64 = 40;
@@ -134,29 +135,8 @@ pub(crate) fn quantiles(summary: &Summary) -> impl Iterator<Item = (f64, f64)> {
     all.into_iter()
 }
 
-/// A native histogram of whole numbers.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Native {
-    pub(crate) schema: i32,
-    pub(crate) count: u64,
-    pub(crate) sum: f64,
-    pub(crate) zero_threshold: f64,
-    pub(crate) zero_count: u64,
-    pub(crate) negative: Side,
-    pub(crate) positive: Side,
-}
-
-/// Buckets of one side.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Side {
-    /// (buckets since the end of the last span, buckets of this one).
-    pub(crate) spans: Vec<(i32, u32)>,
-    /// Observations of each bucket against the bucket before.
-    pub(crate) deltas: Vec<i64>,
-}
-
 /// The native form; `None`: it has none (resolution too low, no sum, numbers too large).
-pub(crate) fn native(histogram: &ExponentialHistogram) -> Option<Native> {
+pub(crate) fn native(histogram: &ExponentialHistogram) -> Option<NativeHistogram> {
     let (lowest, highest) = (*SCALES.start(), *SCALES.end());
     if histogram.scale < lowest {
         return None;
@@ -167,7 +147,7 @@ pub(crate) fn native(histogram: &ExponentialHistogram) -> Option<Native> {
     let count = counts.copied().try_fold(histogram.zero_count, u64::checked_add)?;
     let threshold = histogram.zero_threshold;
     let is_width = threshold > 0.0 && threshold.is_finite();
-    Some(Native {
+    Some(NativeHistogram {
         schema: histogram.scale.min(highest),
         count,
         sum: histogram.sum?,
@@ -175,6 +155,7 @@ pub(crate) fn native(histogram: &ExponentialHistogram) -> Option<Native> {
         zero_count: histogram.zero_count,
         negative: side(&histogram.negative, shift)?,
         positive: side(&histogram.positive, shift)?,
+        ..NativeHistogram::default()
     })
 }
 
@@ -198,14 +179,17 @@ pub(crate) fn side(buckets: &Buckets, shift: u32) -> Option<Side> {
         let count = i64::try_from(count).ok()?;
         let gap = index - end;
         match side.spans.last_mut() {
-            Some((_, length)) if gap <= GAP => {
+            Some(span) if gap <= GAP => {
                 for _ in 0..gap {
                     side.deltas.push(-last);
                     last = 0;
                 }
-                *length += u32::try_from(gap + 1).ok()?;
+                span.length += u32::try_from(gap + 1).ok()?;
             }
-            _ => side.spans.push((i32::try_from(gap).ok()?, 1)),
+            _ => side.spans.push(Span {
+                offset: i32::try_from(gap).ok()?,
+                length: 1,
+            }),
         }
         side.deltas.push(count - last);
         (end, last) = (index + 1, count);
@@ -234,7 +218,8 @@ mod tests {
     fn indexes_move_by_one_and_counts_become_differences() {
         let native = native(&exponential(3, -2, vec![1, 4, 0, 2, 0, 0, 0, 7])).unwrap();
         // Buckets -1, 0, (1 empty), 2, and 6, three empty ones further.
-        assert_eq!(native.positive.spans, [(-1, 4), (3, 1)]);
+        let spans = [(-1, 4), (3, 1)].map(|(offset, length)| Span { offset, length });
+        assert_eq!(native.positive.spans, spans);
         assert_eq!(native.positive.deltas, [1, 3, -4, 2, 5]);
         assert_eq!(
             (native.schema, native.count, native.zero_threshold),
@@ -344,9 +329,9 @@ mod tests {
             let mut actual = BTreeMap::new();
             let (mut index, mut count) = (0i64, 0i64);
             let mut deltas = native.positive.deltas.iter();
-            for (gap, length) in &native.positive.spans {
-                index += i64::from(*gap);
-                for _ in 0..*length {
+            for span in &native.positive.spans {
+                index += i64::from(span.offset);
+                for _ in 0..span.length {
                     count += deltas.next().expect("a difference for each bucket");
                     if count > 0 {
                         actual.insert(index, count);

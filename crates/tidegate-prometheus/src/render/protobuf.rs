@@ -1,15 +1,16 @@
 //! The protobuf format: messages of `io.prometheus.client.MetricFamily`, each with a length prefix.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
+use tidegate_exposition::{NativeHistogram, Side};
 
 use super::Style;
 use super::encoder::{Encoder, SampleSnapshot, Times};
 use super::exemplar;
 use super::family::Family;
-use super::histogram::{Native, Side, classic, native, quantiles, running};
+use super::histogram::{classic, native, quantiles, running};
 use super::kind::Type;
 use crate::name::{Naming, Spelling};
-use tidegate_pipeline::batch::wire::edit::push_varint;
+use tidegate_pipeline::batch::wire::edit::{push_varint, varint_size, zigzag};
 
 /// Kinds of fields.
 const VARINT: u8 = 0;
@@ -48,7 +49,7 @@ impl<'a> ProtobufEncoder<'a> {
 
     /// Begins a message of the page's own list; `size` is what it may come to.
     fn open(&mut self, size: usize) {
-        let room = length_of(size as u64);
+        let room = varint_size(size as u64);
         self.family = (self.page.len(), room);
         self.page.resize(self.page.len() + room, 0);
     }
@@ -156,7 +157,7 @@ impl<'a> ProtobufEncoder<'a> {
         }
     }
 
-    fn native(&mut self, labels: &[u8], native: &Native, snapshot: &SampleSnapshot) {
+    fn native(&mut self, labels: &[u8], native: &NativeHistogram, snapshot: &SampleSnapshot) {
         let names = self.names();
         push_message(&mut self.value, 7, |value| {
             push_number(value, 1, native.count);
@@ -277,10 +278,10 @@ fn push_exemplar(page: &mut Vec<u8>, field: u8, exemplar: Option<&Exemplar>, (na
 }
 
 fn push_side(page: &mut Vec<u8>, spans: u8, side: &Side) {
-    for (gap, length) in &side.spans {
+    for span in &side.spans {
         push_message(page, spans, |page| {
-            push_number(page, 1, zigzag(i64::from(*gap)));
-            push_number(page, 2, u64::from(*length));
+            push_number(page, 1, zigzag(i64::from(span.offset)));
+            push_number(page, 2, u64::from(span.length));
         });
     }
     if !side.deltas.is_empty() {
@@ -349,13 +350,4 @@ fn push_number(page: &mut Vec<u8>, field: u8, number: u64) {
 fn push_double(page: &mut Vec<u8>, field: u8, number: f64) {
     push_tag(page, field, FIXED64);
     page.extend_from_slice(&number.to_le_bytes());
-}
-
-/// Bytes of a number.
-fn length_of(number: u64) -> usize {
-    (64 - (number | 1).leading_zeros()).div_ceil(7) as usize
-}
-
-fn zigzag(number: i64) -> u64 {
-    (number << 1 ^ number >> 63) as u64
 }

@@ -8,7 +8,7 @@ use super::encoder::{Encoder, SampleSnapshot, Times};
 use super::exemplar;
 use super::family::Family;
 use super::histogram::{classic, quantiles, running};
-use super::kind::Type;
+use super::kind::{self, Type};
 use crate::format::Format;
 use crate::labels::{escape, render};
 use crate::name::Spelling;
@@ -259,7 +259,7 @@ impl Encoder for TextEncoder<'_> {
             self.page.push(b'\n');
         }
         self.comment("TYPE", family);
-        self.page.put(family.of_type.word(self.format));
+        self.page.put(kind::word(family.of_type, self.format));
         self.page.push(b'\n');
         let has_unit = self.is_openmetrics() && !matches!(family.of_type, Type::Info | Type::StateSet);
         if let Some(unit) = self.style.naming.unit(&metric.unit, name).filter(|_| has_unit) {

@@ -6,6 +6,7 @@ use super::column::{Cell, Column};
 use super::encoder::{Encoder, SampleSnapshot};
 use super::family::Family;
 use super::interner::LabelInterner;
+use super::kind;
 use super::records::Record;
 use super::source::Reader;
 use super::targets::TargetTable;
@@ -115,7 +116,7 @@ impl Walk<'_> {
         // It may have ended after the lookup. The next page removes it then.
         let is_there = match self.reader.at(source, record.place) {
             LookupResult::Shown(reading) if !matches!(reading.value, Value::NoRecordedValue) => {
-                let has_exemplars = self.with_exemplars && family.of_type.has_exemplars();
+                let has_exemplars = self.with_exemplars && kind::has_exemplars(family.of_type);
                 let exemplars = if has_exemplars { reading.exemplars } else { &[] };
                 self.snapshot.take(&reading, exemplars);
                 true

@@ -8,7 +8,7 @@ use super::family::{FamilyRef, Named, Part};
 use super::line::What;
 use super::series::{Role, Shape};
 use super::settings::{Counts, Failure};
-use crate::model::{self, Identity, LabelSet, NAME, TARGET_INFO};
+use crate::model::{Identity, LabelSet, NAME, TARGET_INFO};
 
 impl ScrapeDecoder {
     /// Finds out what a line is for and keeps it.
@@ -99,7 +99,7 @@ impl ScrapeDecoder {
     }
 
     fn line(&mut self, labels: &LabelSet, named: Named) -> Option<What> {
-        let data = model::data(named.kind)?;
+        let data = named.kind.data()?;
         let name = labels.get(NAME);
         let base = name.get(..name.len() - named.suffix)?;
         let own = match named.part {

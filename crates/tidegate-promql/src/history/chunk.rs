@@ -7,6 +7,8 @@
 //! | 10 + 2 + n | a whole number away: n bits (6, 12, 20 or 32), the sign in the lowest |
 //! | 11 + 6 + 6 + n | other bits: leading zeros of the difference, n - 1, the n bits behind them |
 
+use tidegate_model::varint::{unzigzag, zigzag};
+
 /// Samples of one chunk; a chunk is dropped as a whole.
 pub(super) const SAMPLES: u16 = 120;
 
@@ -78,12 +80,12 @@ impl Chunk {
             return self.put(0, 1);
         }
         self.put(1, 1);
-        if let Some(zigzag) = whole_step(self.value, value) {
-            let needed = 64 - zigzag.leading_zeros();
+        if let Some(step) = whole_step(self.value, value) {
+            let needed = 64 - step.leading_zeros();
             if let Some(class) = WHOLE_BITS.iter().position(|bits| needed <= *bits) {
                 self.put(0, 1);
                 self.put(class as u64, 2);
-                return self.put(zigzag, WHOLE_BITS[class]);
+                return self.put(step, WHOLE_BITS[class]);
             }
         }
         let other = value.to_bits() ^ self.value.to_bits();
@@ -140,8 +142,7 @@ fn whole_step(from: f64, to: f64) -> Option<u64> {
     if !is_whole || (from + step).to_bits() != to.to_bits() {
         return None;
     }
-    let step = step as i64;
-    Some(((step << 1) ^ (step >> 63)) as u64)
+    Some(zigzag(step as i64))
 }
 
 struct Reader<'a> {
@@ -186,9 +187,8 @@ impl Reader<'_> {
         }
         if self.take(1)? == 0 {
             let class = self.take(2)? as usize;
-            let zigzag = self.take(*WHOLE_BITS.get(class)?)?;
-            let step = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-            return Some(before + step as f64);
+            let step = self.take(*WHOLE_BITS.get(class)?)?;
+            return Some(before + unzigzag(step) as f64);
         }
         let leading = self.take(6)? as u32;
         let length = self.take(6)? as u32 + 1;

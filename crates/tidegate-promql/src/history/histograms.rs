@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use tidegate_engine::{Buckets, ExponentialHistogram};
+use tidegate_model::varint::{push_varint, take_varint, unzigzag, zigzag};
 
 use crate::{FloatHistogram, Millis, Need};
 
@@ -203,43 +204,43 @@ impl Frame {
 
 fn put(bytes: &mut Vec<u8>, ticks: u32, before: &Frame, frame: &Frame) {
     let is_same = frame.has_bounds_of(before);
-    varint(bytes, u64::from(ticks) << 1 | u64::from(!is_same));
+    push_varint(bytes, u64::from(ticks) << 1 | u64::from(!is_same));
     let emptied;
     let before = if is_same {
         before
     } else {
-        varint(bytes, zigzag(frame.scale.into()));
+        push_varint(bytes, zigzag(frame.scale.into()));
         bytes.extend(frame.zero_threshold.to_le_bytes());
         for (offset, length) in [frame.positive, frame.negative] {
-            varint(bytes, zigzag(offset.into()));
-            varint(bytes, length.into());
+            push_varint(bytes, zigzag(offset.into()));
+            push_varint(bytes, length.into());
         }
         emptied = frame.emptied();
         &emptied
     };
-    varint(bytes, (frame.sum ^ before.sum).swap_bytes());
+    push_varint(bytes, (frame.sum ^ before.sum).swap_bytes());
     let changes = || {
         let pairs = frame.counts.iter().zip(&before.counts).enumerate();
         pairs.filter(|(_, (now, then))| now != then)
     };
-    varint(bytes, changes().count() as u64);
+    push_varint(bytes, changes().count() as u64);
     let mut next = 0;
     for (at, (now, then)) in changes() {
-        varint(bytes, (at - next) as u64);
-        varint(bytes, zigzag(now.wrapping_sub(*then) as i64));
+        push_varint(bytes, (at - next) as u64);
+        push_varint(bytes, zigzag(now.wrapping_sub(*then) as i64));
         next = at + 1;
     }
 }
 
 /// Changes a frame to the next stored one; gives the ticks between them.
 fn take(rest: &mut &[u8], frame: &mut Frame) -> Option<u32> {
-    let head = unvarint(rest)?;
+    let head = take_varint(rest)?;
     if head & 1 == 1 {
-        let scale = unzigzag(unvarint(rest)?) as i32;
+        let scale = unzigzag(take_varint(rest)?) as i32;
         let (zero_threshold, behind) = rest.split_first_chunk()?;
         let zero_threshold = u64::from_le_bytes(*zero_threshold);
         *rest = behind;
-        let mut side = || Some((unzigzag(unvarint(rest)?) as i32, unvarint(rest)? as u32));
+        let mut side = || Some((unzigzag(take_varint(rest)?) as i32, take_varint(rest)? as u32));
         let bounds = Frame {
             scale,
             zero_threshold,
@@ -249,42 +250,13 @@ fn take(rest: &mut &[u8], frame: &mut Frame) -> Option<u32> {
         };
         *frame = bounds.emptied();
     }
-    frame.sum ^= unvarint(rest)?.swap_bytes();
+    frame.sum ^= take_varint(rest)?.swap_bytes();
     let mut at = 0;
-    for _ in 0..unvarint(rest)? {
-        at += unvarint(rest)? as usize;
+    for _ in 0..take_varint(rest)? {
+        at += take_varint(rest)? as usize;
         let count = frame.counts.get_mut(at)?;
-        *count = count.wrapping_add(unzigzag(unvarint(rest)?) as u64);
+        *count = count.wrapping_add(unzigzag(take_varint(rest)?) as u64);
         at += 1;
     }
     u32::try_from(head >> 1).ok()
-}
-
-fn zigzag(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)) as u64
-}
-
-fn unzigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
-}
-
-fn varint(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn unvarint(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }

@@ -60,12 +60,6 @@ fn point(series: &Arc<Series>, start: u64, time: u64, value: impl Into<Value>) -
     }
 }
 
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Self::Int(number)
-    }
-}
-
 fn table(rules: Vec<Rule>) -> Table {
     Table::new("test", rules, Limits::default())
 }

@@ -10,9 +10,7 @@ use otlp::exponential_histogram_data_point::Buckets;
 use otlp::{metric, number_data_point};
 
 use super::build::Temporality;
-use crate::value::{
-    Exemplar, ExponentialBuckets, ExponentialValue, FamilyValues, HistogramValue, SeriesValues, Value,
-};
+use crate::value::{Exemplar, ExponentialBuckets, FamilyValues, HistogramValue, SeriesValues, Value};
 
 /// When points count from, and when they were taken.
 #[derive(Clone, Copy, Debug)]
@@ -150,13 +148,6 @@ fn exponential(series: &SeriesValues, times: Times) -> Option<otlp::ExponentialH
     let Value::Exponential(value) = &series.value else {
         return None;
     };
-    let ExponentialValue {
-        scale,
-        zero_count,
-        positive,
-        negative,
-        sum,
-    } = value;
     let side = |side: &ExponentialBuckets| Buckets {
         offset: side.offset,
         bucket_counts: side.counts.clone(),
@@ -165,12 +156,12 @@ fn exponential(series: &SeriesValues, times: Times) -> Option<otlp::ExponentialH
         attributes: attributes(&series.labels),
         start_time_unix_nano: times.start,
         time_unix_nano: times.now,
-        count: value.count(),
-        sum: Some(*sum),
-        scale: *scale,
-        zero_count: *zero_count,
-        positive: Some(side(positive)),
-        negative: Some(side(negative)),
+        count: value.count,
+        sum: value.sum,
+        scale: value.scale,
+        zero_count: value.zero_count,
+        positive: Some(side(&value.positive)),
+        negative: Some(side(&value.negative)),
         flags: 0,
         exemplars: series.exemplars.iter().map(exemplar).collect(),
         min: None,

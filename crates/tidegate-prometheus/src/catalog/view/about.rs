@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_engine::Data;
+use tidegate_exposition::MetricType;
 use tidegate_promql::{Patience, QueryError, Selection};
 
 use super::View;
@@ -60,12 +60,7 @@ fn about(entry: &Entry) -> Option<About> {
     let metric = &entry.series.metric;
     Some(About {
         name: name.to_string(),
-        kind: match metric.data {
-            Data::Sum { monotonic: true, .. } => "counter",
-            Data::Gauge | Data::Sum { .. } => "gauge",
-            Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "histogram",
-            Data::Summary => "summary",
-        },
+        kind: MetricType::of(metric.data).name(),
         help: metric.description.to_string(),
         unit: metric
             .metadata

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tidegate_engine::{
     AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, Reading, Series, SlotId, UnixNanos,
 };
+use tidegate_exposition::MetricType;
 use tidegate_promql::{FloatHistogram, History, Labels, Millis, NAME, SampleValue, SeriesId};
 
 use super::super::{Senders, Times};
@@ -257,12 +258,7 @@ impl Entry {
 
     /// The key of the contest for a place: name, labels and type.
     pub(super) fn identity(&self) -> Whose {
-        let of_type = match self.series.metric.data {
-            Data::Gauge | Data::Sum { monotonic: false, .. } => "gauge",
-            Data::Sum { .. } => "counter",
-            Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "histogram",
-            Data::Summary => "summary",
-        };
+        let of_type = MetricType::of(self.series.metric.data).name();
         Whose::of_value(&(self.pairs(), &self.name, of_type))
     }
 

@@ -34,7 +34,7 @@ impl Settings {
             return Known::refused(stream, Reason::Invalid, "its temporality is unspecified");
         };
         let said = metric.metadata.get(PROMETHEUS_TYPE).and_then(|said| match said {
-            tidegate_engine::AttributeRef::Str(name) => series::named(name),
+            tidegate_engine::AttributeRef::Str(name) => Kind::named(name),
             _ => None,
         });
         let Some(name) = self.naming.of(metric, kind) else {
@@ -45,7 +45,7 @@ impl Settings {
             kind: said.unwrap_or(match (kind, metric.data) {
                 (name::Kind::Counter, _) => Kind::Counter,
                 (_, Data::Summary) => Kind::Summary,
-                (name::Kind::Distribution, _) => Kind::Histogram,
+                (name::Kind::Histogram, _) => Kind::Histogram,
                 _ => Kind::Gauge,
             }),
             help: metric.description.clone(),

@@ -16,6 +16,7 @@ impl Number {
     pub const ZERO: Self = Self::Int(0);
 
     /// The number as a double; integers beyond 2^53 lose precision.
+    #[inline]
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(number) => number as f64,
@@ -25,6 +26,7 @@ impl Number {
 
     /// The sum: whole when both are and it fits.
     #[must_use]
+    #[inline]
     pub fn plus(self, other: Self) -> Self {
         let whole = match (self, other) {
             (Self::Int(a), Self::Int(b)) => a.checked_add(b),
@@ -35,6 +37,7 @@ impl Number {
 
     /// The difference: whole when both are and it fits.
     #[must_use]
+    #[inline]
     pub fn minus(self, other: Self) -> Self {
         let whole = match (self, other) {
             (Self::Int(a), Self::Int(b)) => a.checked_sub(b),
@@ -44,6 +47,7 @@ impl Number {
     }
 
     /// Whether it is smaller than `other`; never for NaN.
+    #[inline]
     pub fn less(self, other: Self) -> bool {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => a < b,
@@ -52,6 +56,7 @@ impl Number {
     }
 
     /// Whether it is a number that can be added up.
+    #[inline]
     pub fn is_finite(self) -> bool {
         match self {
             Self::Int(_) => true,
@@ -60,6 +65,7 @@ impl Number {
     }
 
     /// Equal in kind and bits, so that NaN equals itself.
+    #[inline]
     pub fn same(self, other: Self) -> bool {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => a == b,
@@ -78,6 +84,12 @@ impl From<Number> for Value {
     }
 }
 
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
 impl From<u128> for Number {
     fn from(number: u128) -> Self {
         i64::try_from(number).map_or(Self::Double(number as f64), Self::Int)
@@ -86,6 +98,7 @@ impl From<u128> for Number {
 
 impl Value {
     /// The number, where the value is one.
+    #[inline]
     pub fn number(&self) -> Option<Number> {
         match self {
             Self::Int(number) => Some(Number::Int(*number)),

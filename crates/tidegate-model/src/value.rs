@@ -21,6 +21,7 @@ pub enum Value {
 
 impl Value {
     /// The number as a double, where the value is a number. Integers beyond 2^53 lose precision.
+    #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Int(number) => Some(*number as f64),
@@ -31,7 +32,8 @@ impl Value {
 
     /// The bytes that it has allocated for itself, computed from the lengths of its lists. Bounds are shared, and do
     /// not count.
-    pub(crate) fn bytes(&self) -> usize {
+    #[inline]
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Histogram(histogram) => size_of::<Histogram>() + 8 * histogram.counts.len(),
             Self::ExponentialHistogram(histogram) => {

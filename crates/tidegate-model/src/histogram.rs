@@ -36,6 +36,7 @@ impl Histogram {
     }
 
     /// Adds one observation `weight` times.
+    #[inline]
     pub fn observe(&mut self, value: f64, weight: u64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         if let Some(count) = self.counts.get_mut(bucket) {
@@ -77,7 +78,8 @@ impl Histogram {
     }
 
     /// Adds everything but the buckets.
-    pub(crate) fn add_moments(&mut self, count: u64, sum: Option<f64>, min: Option<f64>, max: Option<f64>) {
+    #[inline]
+    pub fn add_moments(&mut self, count: u64, sum: Option<f64>, min: Option<f64>, max: Option<f64>) {
         if count == 0 {
             return;
         }

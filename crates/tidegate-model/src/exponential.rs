@@ -2,6 +2,8 @@
 //!
 //! Bucket `i` holds (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry metrics data model).
 
+use std::borrow::Cow;
+
 use crate::histogram::pair;
 use crate::{Buckets, ExponentialHistogram, Histogram};
 
@@ -12,6 +14,26 @@ pub const MAX_BUCKETS: usize = 320;
 const SCALES: std::ops::RangeInclusive<i32> = -10..=20;
 
 impl Buckets {
+    /// Without zeros at the ends.
+    pub fn trimmed(offset: i32, mut counts: Vec<u64>) -> Self {
+        let is_filled = |count: &u64| *count != 0;
+        let end = counts.iter().rposition(is_filled).map_or(0, |last| last + 1);
+        counts.truncate(end);
+        let start = counts.iter().position(is_filled).unwrap_or(0);
+        counts.drain(..start);
+        let offset = if counts.is_empty() {
+            0
+        } else {
+            offset.saturating_add(start as i32)
+        };
+        Self { offset, counts }
+    }
+
+    /// Number of observations. It wraps as the counts do in shared memory.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
     fn first(&self) -> i64 {
         i64::from(self.offset)
     }
@@ -21,7 +43,7 @@ impl Buckets {
     }
 
     /// Index and count of every filled bucket.
-    pub(crate) fn filled(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
+    pub fn filled(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let counts = self.counts.iter().enumerate();
         counts
             .filter(|(_, count)| **count > 0)
@@ -58,21 +80,23 @@ impl Buckets {
     }
 
     /// By how much both must be coarsened so that their union fits.
-    fn needed_shift(&self, other: &Self) -> u32 {
+    fn needed_shift(&self, other: &Self, max: usize) -> u32 {
         let Some((first, end)) = self.span(other) else {
             return 0;
         };
-        let fits = |shift: &u32| ((end - 1) >> shift) - (first >> shift) < MAX_BUCKETS as i64;
+        let fits = |shift: &u32| ((end - 1) >> shift) - (first >> shift) < max as i64;
         (0..=63).find(fits).unwrap_or(63)
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds the other counts. Observations beyond `max` buckets go to the last one.
+    fn add(&mut self, other: &Self, max: usize) {
         let Some((first, end)) = self.span(other) else {
             return;
         };
-        let mut counts = vec![0u64; usize::try_from(end - first).unwrap_or(0)];
+        let mut counts = vec![0u64; usize::try_from(end - first).unwrap_or(0).min(max)];
+        let last = counts.len().saturating_sub(1) as i64;
         for (index, count) in self.filled().chain(other.filled()) {
-            let at = usize::try_from(index - first).ok();
+            let at = usize::try_from((index - first).min(last)).ok();
             if let Some(mine) = at.and_then(|at| counts.get_mut(at)) {
                 *mine = mine.saturating_add(count);
             }
@@ -100,6 +124,14 @@ impl Buckets {
 }
 
 impl ExponentialHistogram {
+    /// A histogram without observations.
+    pub fn empty() -> Self {
+        Self {
+            sum: Some(0.0),
+            ..Self::default()
+        }
+    }
+
     /// Whether the scale is supported, the buckets are within range and their counts add up.
     pub fn is_sound(&self) -> bool {
         /// Indices beyond this are past the doubles at every scale that is allowed.
@@ -130,19 +162,28 @@ impl ExponentialHistogram {
 
     /// Adds the observations of another histogram, at the finer resolution that both allow and `MAX_BUCKETS` permits.
     pub fn merge(&mut self, other: &Self) {
-        let mut other = other.clone();
+        self.merge_within(other, MAX_BUCKETS, i32::MIN);
+    }
+
+    /// The same with another number of buckets a side. The scale falls to `min_scale` at most: observations that have no
+    /// bucket there go to the last one.
+    pub fn merge_within(&mut self, other: &Self, max_buckets: usize, min_scale: i32) {
+        let mut other = Cow::Borrowed(other);
         let scale = self.scale.min(other.scale);
         self.downscale(scale);
-        other.downscale(scale);
-        let positive = self.positive.needed_shift(&other.positive);
-        let shift = positive.max(self.negative.needed_shift(&other.negative));
-        let scale = scale.saturating_sub(i32::try_from(shift).unwrap_or(0));
+        downscaled(&mut other, scale);
+        let positive = self.positive.needed_shift(&other.positive, max_buckets);
+        let shift = positive.max(self.negative.needed_shift(&other.negative, max_buckets));
+        let fitting = scale.saturating_sub(i32::try_from(shift).unwrap_or(0));
+        let scale = fitting.max(min_scale).min(scale);
         self.downscale(scale);
-        other.downscale(scale);
+        downscaled(&mut other, scale);
         self.raise_threshold(other.zero_threshold);
-        other.raise_threshold(self.zero_threshold);
-        self.positive.add(&other.positive);
-        self.negative.add(&other.negative);
+        if other.zero_threshold < self.zero_threshold {
+            other.to_mut().raise_threshold(self.zero_threshold);
+        }
+        self.positive.add(&other.positive, max_buckets);
+        self.negative.add(&other.negative, max_buckets);
         self.zero_count = self.zero_count.saturating_add(other.zero_count);
         self.add_moments(&other);
     }
@@ -240,6 +281,13 @@ impl ExponentialHistogram {
     }
 }
 
+/// Widens the buckets until the scale is `scale`. It copies them only if it must.
+fn downscaled(histogram: &mut Cow<'_, ExponentialHistogram>, scale: i32) {
+    if histogram.scale > scale {
+        histogram.to_mut().downscale(scale);
+    }
+}
+
 /// base^`index`.
 fn edge(scale: i32, index: i64) -> f64 {
     (index as f64 * (-f64::from(scale)).exp2()).exp2()
@@ -285,6 +333,23 @@ mod tests {
         assert!(all.positive.counts.len() <= MAX_BUCKETS && all.count == 2 && all.is_sound());
         let filled: Vec<_> = all.positive.filled().collect();
         assert!(edge(all.scale, filled[1].0) < 1e9 && 1e9 <= edge(all.scale, filled[1].0 + 1));
+    }
+
+    #[test]
+    fn a_union_too_wide_for_the_lowest_scale_ends_in_the_last_bucket() {
+        let mut all = of(0, &[1e-300]);
+        all.merge_within(&of(0, &[1e300]), 4, -3);
+        assert_eq!((all.scale, all.positive.counts), (-3, vec![1, 0, 0, 1]));
+    }
+
+    #[test]
+    fn buckets_are_trimmed_to_the_filled_ones() {
+        let trimmed = Buckets::trimmed(-2, vec![0, 0, 3, 0, 1, 0]);
+        assert_eq!(
+            (trimmed.offset, trimmed.count(), &*trimmed.counts),
+            (0, 4, &[3, 0, 1][..])
+        );
+        assert_eq!(Buckets::trimmed(7, vec![0, 0]), Buckets::default());
     }
 
     #[test]
