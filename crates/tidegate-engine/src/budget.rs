@@ -1,10 +1,10 @@
 //! The memory budget of states outside tables: streams of conversions, streams and groups of composites.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use crate::streams::lock;
-use crate::{Bounds, Metric, Resource, Scope, Series};
+use crate::chunks::lock;
+use crate::{Metric, Resource, Scope, Series};
 
 /// Known streams may grow beyond the bound by this share of it (one eighth).
 const GROWTH_SHARE: usize = 8;
@@ -17,6 +17,43 @@ const SHARED_BYTES: usize = 4 << 10;
 
 /// The head of an allocation that is shared.
 const SHARED_HEAD: usize = 16;
+
+/// The memory that other users leave to tables. It may change at any time.
+#[derive(Debug)]
+pub struct Bounds {
+    bytes: AtomicUsize,
+    is_tight: AtomicBool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            bytes: AtomicUsize::new(usize::MAX),
+            is_tight: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Bounds {
+    /// The most that series and streams of a table may take, where `Limits::bytes` does not say.
+    pub fn set_bytes(&self, bytes: usize) {
+        self.bytes.store(bytes, Relaxed);
+    }
+
+    /// While this is set, tables take in no new series and streams. Points of those they know are taken.
+    pub fn set_tight(&self, is_tight: bool) {
+        self.is_tight.store(is_tight, Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// See [`Self::set_tight`].
+    pub fn is_tight(&self) -> bool {
+        self.is_tight.load(Relaxed)
+    }
+}
 
 /// The bound of a state, and the memory that it uses. The bound may change at any time.
 #[derive(Debug, Default)]

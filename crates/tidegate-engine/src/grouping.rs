@@ -16,6 +16,13 @@ const INSTANCE_ID: &str = "service.instance.id";
 /// The other resource attributes that a scrape adds: the parts of the target's address.
 const OF_ADDRESS: [&str; 3] = ["server.address", "server.port", "url.scheme"];
 
+/// `otel.metric.overflow=true`.
+pub(crate) fn overflow_attributes() -> Attributes {
+    [("otel.metric.overflow", AttributeValue::Bool(true))]
+        .into_iter()
+        .collect()
+}
+
 /// The value of a Prometheus label that stands for attributes of the resource, in the sets of attributes where these
 /// may be; `None`: it is another label, or they are not there.
 pub(crate) fn target_label(key: &str, sets: &[&Attributes]) -> Option<AttributeValue> {

@@ -4,6 +4,8 @@
 //! and the Python wheel embed this crate.
 
 #![forbid(unsafe_code)]
+// Without tables nobody calls some functions of the modules that they share with composites.
+#![cfg_attr(not(feature = "tables"), allow(dead_code))]
 
 pub mod attributes;
 mod budget;
@@ -13,58 +15,82 @@ mod chunks;
 pub mod clock;
 pub mod composite;
 pub mod event;
+#[cfg(feature = "tables")]
 mod fold;
 mod freshness;
+#[cfg(feature = "tables")]
 pub mod future;
 pub mod grouping;
 pub mod identity;
+#[cfg(feature = "tables")]
 mod index;
 pub mod key;
 pub mod lease;
 pub mod match_tracker;
+#[cfg(feature = "tables")]
 pub mod partial;
 pub mod pattern;
 pub mod point;
+#[cfg(feature = "tables")]
 mod restored;
+#[cfg(feature = "tables")]
 pub mod rule;
+#[cfg(feature = "tables")]
 mod saved;
+#[cfg(feature = "tables")]
 mod snapshot_buffer;
+#[cfg(feature = "tables")]
 pub mod stream_tracker;
+#[cfg(feature = "tables")]
 mod streams;
+#[cfg(feature = "tables")]
 pub mod table;
+#[cfg(feature = "tables")]
 pub mod temporality;
+#[cfg(feature = "tables")]
 pub mod timestamp_anomaly;
+#[cfg(feature = "tables")]
 mod wheel;
 
 pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
-pub use budget::Budget;
+pub use budget::{Bounds, Budget};
 pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
+#[cfg(feature = "tables")]
+pub use composite::CompositeSet;
 pub use composite::{
-    Across, Added, Answer, Composite, CompositeSet, DataQuality, Declaration, Direction, Distribution,
-    Evaluated, Expression, Feed, FeedKind, Function, Hysteresis, OnStale, Threshold,
+    Across, Added, Answer, Composite, DataQuality, Declaration, Direction, Distribution, Evaluated,
+    Expression, Feed, FeedKind, Function, Hysteresis, OnStale, Threshold,
 };
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use freshness::Freshness;
+#[cfg(feature = "tables")]
 pub use future::{Future, FutureAction};
 pub use grouping::Grouping;
 pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporality};
 pub use key::{Key, KeyHasher};
 pub use lease::Lease;
 pub use match_tracker::MatchTracker;
+#[cfg(feature = "tables")]
 pub use partial::{Partial, Partials};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
-pub use point::{Exemplar, Point};
+pub use point::{Exemplar, Point, Reading};
+#[cfg(feature = "tables")]
 pub use rule::{GaugePolicy, Input, Rule};
+#[cfg(feature = "tables")]
 pub use saved::StreamId;
+#[cfg(feature = "tables")]
 pub use stream_tracker::{Collision, Rejection, Sample};
+#[cfg(feature = "tables")]
 pub use table::{
-    Absorbed, Bounds, Count, Frozen, Holdings, Limits, LookupResult, Outcome, Overflow, Reading, Restored,
-    SeriesExplanation, SeriesReader, SeriesSource, Session, SlotId, SourceStatus, Stats, Table, holdings,
+    Absorbed, Count, Frozen, Holdings, Limits, LookupResult, Outcome, Overflow, Restored, SeriesExplanation,
+    SeriesReader, SeriesSource, Session, SlotId, SourceStatus, Stats, Table, holdings,
 };
+#[cfg(feature = "tables")]
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
 pub use tidegate_model::{Buckets, ExponentialHistogram, Histogram, Number, Quantile, Summary, Value};
+#[cfg(feature = "tables")]
 pub use timestamp_anomaly::{TimestampAnomalies, TimestampAnomaly};
 
 /// Nanoseconds since the Unix epoch, as OTLP counts time. 0 means unknown.

@@ -14,6 +14,7 @@ pub enum Pattern {
     /// `*` matches any run of characters, `?` any single one.
     Glob(Arc<str>),
     /// A regular expression, anchored at both ends.
+    #[cfg(feature = "tables")]
     Regex(regex::Regex),
 }
 
@@ -33,16 +34,26 @@ impl Pattern {
     }
 
     /// A regular expression that must match the whole text.
+    #[cfg(feature = "tables")]
     pub fn regex(expression: &str) -> Result<Self, BadPattern> {
         regex::Regex::new(&format!("^(?:{expression})$"))
             .map(Self::Regex)
             .map_err(|error| BadPattern(error.to_string()))
     }
 
+    /// Refuses every regular expression: this build has none.
+    #[cfg(not(feature = "tables"))]
+    fn regex(expression: &str) -> Result<Self, BadPattern> {
+        Err(BadPattern(format!(
+            "`{expression}`: enable the feature `tables` of tidegate-engine"
+        )))
+    }
+
     /// The source text of the pattern, for messages.
     pub fn text(&self) -> &str {
         match self {
             Self::Exact(text) | Self::Glob(text) => text,
+            #[cfg(feature = "tables")]
             Self::Regex(regex) => regex.as_str(),
         }
     }
@@ -52,6 +63,7 @@ impl Pattern {
         match self {
             Self::Exact(exact) => **exact == *text,
             Self::Glob(glob) => glob_matches(glob.as_bytes(), text.as_bytes()),
+            #[cfg(feature = "tables")]
             Self::Regex(regex) => regex.is_match(text),
         }
     }
@@ -125,6 +137,7 @@ mod tests {
         assert!(yes("agent_tx_bytes", "agent_tx_bytes") && !yes("agent_tx", "agent_tx_bytes"));
         assert!(yes("agent_*_bytes", "agent_last_tx_bytes") && yes("*", "") && yes("a*", "a"));
         assert!(!yes("agent_*_bytes", "agent_tx_bytes_total") && !yes("a?", "a") && yes("a?c*", "abc"));
+        #[cfg(feature = "tables")]
         assert!(yes("regex:agent_(tx|rx)_.*", "agent_rx_bytes") && !yes("regex:tx|rx", "agent_rx"));
         assert!(Pattern::parse("regex:(").is_err());
     }

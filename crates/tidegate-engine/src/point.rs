@@ -32,6 +32,23 @@ impl Point {
     }
 }
 
+/// A series as a reader of a table sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'a> {
+    /// The series.
+    pub series: &'a Arc<Series>,
+    /// Start of the interval that the value covers; 0 = unknown.
+    pub start: UnixNanos,
+    /// When the value last changed or was confirmed.
+    pub time: UnixNanos,
+    /// When something that feeds the series was last alive, by the gateway's clock.
+    pub seen: UnixNanos,
+    /// The value; sums and histograms are cumulative.
+    pub value: &'a Value,
+    /// The latest exemplars.
+    pub exemplars: &'a [Exemplar],
+}
+
 /// An example of a measurement, with a link to its trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exemplar {

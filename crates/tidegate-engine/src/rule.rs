@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::grouping::overflow_attributes;
 use crate::{
-    AttributeFilter, AttributeValue, Attributes, Data, Grouping, Instrument, Kind, Metric, Pattern, Series,
-    Source, Temporality,
+    AttributeFilter, Attributes, Data, Grouping, Instrument, Kind, Metric, Pattern, Series, Source,
+    Temporality,
 };
 
 /// Bounds of histograms that declare none: those of the OpenTelemetry SDKs.
@@ -361,11 +362,4 @@ impl Output {
 fn bounds_attribute(bounds: &[f64]) -> Attributes {
     let bounds: Vec<String> = bounds.iter().map(f64::to_string).collect();
     [("tidegate.bounds", bounds.join(","))].into_iter().collect()
-}
-
-/// `otel.metric.overflow=true`.
-pub(crate) fn overflow_attributes() -> Attributes {
-    [("otel.metric.overflow", AttributeValue::Bool(true))]
-        .into_iter()
-        .collect()
 }

@@ -34,26 +34,42 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "parser")]
 mod error;
+#[cfg(feature = "parser")]
 mod event;
+#[cfg(feature = "parser")]
 mod labels;
+#[cfg(feature = "parser")]
 mod native;
+#[cfg(feature = "parser")]
 mod number;
+#[cfg(feature = "parser")]
 mod openmetrics;
+#[cfg(feature = "parser")]
 mod parser;
+#[cfg(feature = "parser")]
 mod protobuf;
+#[cfg(feature = "parser")]
 mod scan;
-#[cfg(test)]
+#[cfg(all(test, feature = "parser"))]
 mod tests;
+#[cfg(feature = "parser")]
 mod text;
 pub mod unit;
 pub mod write;
 
+#[cfg(feature = "parser")]
 pub use error::{ParseError, Problem};
+#[cfg(feature = "parser")]
 pub use event::{Event, Exemplar, Histogram, MetricType, Sample, Series, Text};
+#[cfg(feature = "parser")]
 pub use labels::Labels;
+#[cfg(feature = "parser")]
 pub use native::{BadHistogram, Counts, NativeHistogram, Side, Span};
+#[cfg(feature = "parser")]
 pub use number::parse_float;
+#[cfg(feature = "parser")]
 pub use parser::{Format, NativeHistograms, Options, Parser};
 
 /// The label that holds a metric's name.

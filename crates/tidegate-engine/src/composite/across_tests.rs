@@ -584,7 +584,7 @@ proptest! {
 fn series_without_a_place_make_the_value_partial() {
     let mut scene = Scene::of(Function::Last, Across::Sum);
     let mut composite = Composite::new(declare(Function::Last, Across::Sum));
-    composite.streams = crate::streams::Streams::new(2, 600 * SECOND);
+    composite.inputs.streams = crate::streams::Streams::new(2, 600 * SECOND);
     scene.composite = Arc::new(composite);
     scene.set = CompositeSet::new(vec![scene.composite.clone()]);
     for pod in ["a", "b"] {

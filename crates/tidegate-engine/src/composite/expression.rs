@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Instant;
 
 use super::{Answer, Composite};
+use crate::chunks::lock;
 use crate::freshness::Freshness;
-use crate::streams::lock;
 use crate::{Attributes, Reading, Series, UnixNanos, Value, clock};
 
 /// A value that was computed so recently is read again as it is.

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::member::MemberId;
-use super::observe::Plan;
+use super::plan::Plan;
 use super::source::Liveness;
 use super::window::Moments;
 use super::{Composite, SharedGroup};
-use crate::streams::lock;
+use crate::chunks::lock;
 use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Metric, Resource, Series, UnixNanos};
 
 /// The lease of a feed if none is declared (5 s): an untouched feed counts as alive for this long.

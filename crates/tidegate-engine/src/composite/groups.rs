@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::group::Group;
 use super::{Composite, MEMORY};
 use crate::budget::Reservation;
+use crate::chunks::lock;
+use crate::grouping::overflow_attributes;
 use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
-use crate::rule::overflow_attributes;
-use crate::streams::lock;
 use crate::{Attributes, Series, UnixNanos};
 
 /// The bytes of a group beside its text and window: its index entries and its sources.

@@ -9,7 +9,9 @@ mod feed;
 mod group;
 mod groups;
 mod member;
+#[cfg(feature = "tables")]
 mod observe;
+mod plan;
 mod room;
 mod sketch;
 mod slab;
@@ -17,7 +19,6 @@ mod source;
 mod threshold;
 mod window;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -26,20 +27,17 @@ pub use across::Across;
 pub use expression::{DataQuality, Evaluated, Expression};
 pub use feed::{Added, Distribution, Feed, FeedKind};
 use groups::{Groups, SharedGroup};
+#[cfg(feature = "tables")]
 pub use observe::CompositeSet;
-use observe::{PointStream, SourceKinds};
 use room::Room;
-use source::{PointSource, Standing};
 pub use threshold::{Direction, Hysteresis, Threshold};
 use window::Cut;
 
+use crate::chunks::lock;
 use crate::freshness::Freshness;
-use crate::key::{Key, KeyMap};
-use crate::lease::nanos;
-use crate::streams::{Streams, Sweep, lock};
 use crate::{
     AttributeFilter, Attributes, Data, Grouping, MatchTracker, Metric, Pattern, Quantile, Reading, Series,
-    SourceId, TimestampAnomalies, UnixNanos, Value, clock,
+    UnixNanos, Value, clock,
 };
 
 /// The function that a composite computes over its window, of each series or of all observations together: see
@@ -235,13 +233,10 @@ pub struct Composite {
     cut: Cut,
     metric: Arc<Metric>,
     groups: RwLock<Groups>,
-    streams: Streams<PointStream>,
-    /// Signs of life of the sources of points, by resource.
-    points: Mutex<KeyMap<Arc<PointSource>>>,
-    sources: Mutex<HashMap<SourceId, SourceKinds>>,
+    #[cfg(feature = "tables")]
+    inputs: observe::Inputs,
     version: AtomicU64,
     room: Room,
-    anomalies: TimestampAnomalies,
     computed: expression::Computed,
     match_tracker: MatchTracker,
     /// The reason why the declaration does not suit the data.
@@ -270,12 +265,10 @@ impl Composite {
             metric: Arc::new(metric),
             declaration,
             groups: RwLock::default(),
-            streams: Streams::new(max_streams, nanos(MEMORY)),
-            points: Mutex::default(),
-            sources: Mutex::default(),
+            #[cfg(feature = "tables")]
+            inputs: observe::Inputs::new(max_streams),
             version: AtomicU64::new(0),
             room: Room::new(max_streams),
-            anomalies: TimestampAnomalies::default(),
             computed: expression::Computed::default(),
             refused: Mutex::default(),
         }
@@ -290,11 +283,6 @@ impl Composite {
     /// window, or a lease runs out.)
     pub fn version(&self) -> u64 {
         self.version.load(Relaxed)
-    }
-
-    /// The streams whose points were refused because of their times.
-    pub fn timestamp_anomalies(&self) -> &TimestampAnomalies {
-        &self.anomalies
     }
 
     /// One answer a group, in the order in which groups came up; a single `absent` one where there are none. Where the
@@ -410,40 +398,9 @@ impl Composite {
 
     /// Lets go sources and groups that are long gone. Call it about once a second.
     pub fn expire(&self, now: UnixNanos) {
-        let memory = nanos(MEMORY);
-        let mut sources = lock(&self.sources);
-        sources.retain(|_, kinds| !kinds.is_over(now, memory));
-        if sources.is_empty() {
-            sources.shrink_to_fit();
-        }
-        drop(sources);
-        let mut points = lock(&self.points);
-        points.retain(|_, source| {
-            Arc::strong_count(source) > 1 || now.saturating_sub(source.touched()) <= memory
-        });
-        if points.is_empty() {
-            points.shrink_to_fit();
-        }
-        drop(points);
-        let is_overdue = |seen| now.saturating_sub(seen) > memory;
-        self.streams.expire(now, |stream, seen, _| {
-            let forget = is_overdue(seen);
-            if forget {
-                stream.leave(now);
-            }
-            Sweep::forget_if(forget)
-        });
+        #[cfg(feature = "tables")]
+        self.inputs.expire(now);
         if self.remove_groups(now) {
-            self.version.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// A target, if it feeds this composite, said how it is.
-    fn stand(&self, resource: Key, standing: Standing, now: UnixNanos) {
-        let source = lock(&self.points).get(&resource).cloned();
-        if let Some(source) = source {
-            source.touch(now);
-            source.stand(standing, now);
             self.version.fetch_add(1, Relaxed);
         }
     }
@@ -459,9 +416,9 @@ impl Composite {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tables"))]
 mod across_tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "tables"))]
 mod interleaved_tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "tables"))]
 mod tests;

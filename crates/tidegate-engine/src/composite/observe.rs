@@ -3,20 +3,24 @@
 mod events;
 mod points;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-pub(super) use self::events::SourceKinds;
-pub(super) use self::points::PointStream;
-use super::member::Kind;
+use self::events::SourceKinds;
+use self::points::PointStream;
+use super::plan::Plan;
 use super::source::{PointSource, Standing};
-use super::window::Window;
-use super::{Composite, Function};
+use super::{Composite, MEMORY};
 use crate::fold::Folds;
 use crate::key::{Key, KeyMap};
+use crate::lease::nanos;
 use crate::stream_tracker::Sample;
-use crate::streams::lock;
-use crate::{Attributes, Future, FutureAction, Number, Point, Resource, Series, UnixNanos, Value, clock};
+use crate::streams::{Streams, Sweep, lock};
+use crate::{
+    Future, FutureAction, Number, Point, Resource, Series, SourceId, TimestampAnomalies, UnixNanos, Value,
+    clock,
+};
 
 /// Resources of which it is known, by the bytes they were sent as, that a composite follows them.
 const MAX_HEARD: usize = 100_000;
@@ -24,15 +28,52 @@ const MAX_HEARD: usize = 100_000;
 /// The gauge that a scrape says its success by: 0 after a failed one, ended when the target has left discovery.
 const UP: &str = "up";
 
-/// The way in which a series feeds its group.
-#[derive(Clone, Debug)]
-pub(super) enum Plan {
-    /// Observations for the window of the group.
-    Pooled { is_steady: bool },
-    /// Observations for a window of its own.
-    Own { is_steady: bool },
-    /// A level.
-    Level(Option<Arc<Series>>),
+/// The sources and streams that feed a composite.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) streams: Streams<PointStream>,
+    /// Signs of life of the sources of points, by resource.
+    points: Mutex<KeyMap<Arc<PointSource>>>,
+    sources: Mutex<HashMap<SourceId, SourceKinds>>,
+    anomalies: TimestampAnomalies,
+}
+
+impl Inputs {
+    pub(super) fn new(max_streams: usize) -> Self {
+        Self {
+            streams: Streams::new(max_streams, nanos(MEMORY)),
+            points: Mutex::default(),
+            sources: Mutex::default(),
+            anomalies: TimestampAnomalies::default(),
+        }
+    }
+
+    /// Lets go sources and streams that are long gone.
+    pub(super) fn expire(&self, now: UnixNanos) {
+        let memory = nanos(MEMORY);
+        let mut sources = lock(&self.sources);
+        sources.retain(|_, kinds| !kinds.is_over(now, memory));
+        if sources.is_empty() {
+            sources.shrink_to_fit();
+        }
+        drop(sources);
+        let mut points = lock(&self.points);
+        points.retain(|_, source| {
+            Arc::strong_count(source) > 1 || now.saturating_sub(source.touched()) <= memory
+        });
+        if points.is_empty() {
+            points.shrink_to_fit();
+        }
+        drop(points);
+        let is_overdue = |seen| now.saturating_sub(seen) > memory;
+        self.streams.expire(now, |stream, seen, _| {
+            let forget = is_overdue(seen);
+            if forget {
+                stream.leave(now);
+            }
+            Sweep::forget_if(forget)
+        });
+    }
 }
 
 /// The composites of one place in a pipeline.
@@ -224,6 +265,21 @@ impl CompositeSet {
 }
 
 impl Composite {
+    /// The streams whose points were refused because of their times.
+    pub fn timestamp_anomalies(&self) -> &TimestampAnomalies {
+        &self.inputs.anomalies
+    }
+
+    /// A target, if it feeds this composite, said how it is.
+    fn stand(&self, resource: Key, standing: Standing, now: UnixNanos) {
+        let source = lock(&self.inputs.points).get(&resource).cloned();
+        if let Some(source) = source {
+            source.touch(now);
+            source.stand(standing, now);
+            self.version.fetch_add(1, Relaxed);
+        }
+    }
+
     fn wants(&self, name: &str) -> bool {
         self.declaration.metric.matches(name)
     }
@@ -232,36 +288,5 @@ impl Composite {
     fn note_refusal(&self, why: String) {
         lock(&self.refused).get_or_insert_with(|| why.into());
         self.version.fetch_add(1, Relaxed);
-    }
-
-    /// The contribution of a series to its group.
-    pub(super) fn kind(&self, plan: &Plan, is_first: bool) -> Kind {
-        let declaration = &self.declaration;
-        let window = |has_sketches| Box::new(Window::new(self.cut, has_sketches));
-        let is_quantile = matches!(declaration.function, Function::Quantile(_));
-        match plan {
-            Plan::Pooled { is_steady } => Kind::Pooled {
-                is_steady: *is_steady,
-            },
-            Plan::Own { is_steady } => Kind::Own {
-                window: window(is_quantile),
-                is_steady: *is_steady,
-            },
-            Plan::Level(series) => Kind::Level {
-                window: match (declaration.is_by_series(), declaration.function) {
-                    (true, Function::Last) => None,
-                    (true, _) => Some(window(is_quantile)),
-                    // A group with several gauges has no value anyway.
-                    (false, _) => is_first.then(|| window(declaration.is_sketched())),
-                },
-                series: series.clone(),
-            },
-        }
-    }
-
-    pub(super) fn group_attributes(&self, resource: &Arc<Resource>, attributes: &Attributes) -> Attributes {
-        self.match_tracker.note_match(resource, &[attributes]);
-        let (resource, attributes) = self.declaration.grouping.apply(resource, attributes);
-        resource.attributes.merge(&attributes)
     }
 }

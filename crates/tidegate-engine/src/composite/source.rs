@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cadence::{Cadence, PUSH_NS, patience_ns};
-use crate::streams::lock;
+use crate::chunks::lock;
 use crate::{Lease, UnixNanos};
 
 /// A series that this many pushes of its living source have left out is stale.

@@ -1,6 +1,5 @@
 //! The limits of a table, and its statistics.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::Future;
@@ -46,43 +45,6 @@ impl Default for Limits {
             lateness: Duration::from_secs(60),
             future: Future::default(),
         }
-    }
-}
-
-/// The memory that other users leave to tables. It may change at any time.
-#[derive(Debug)]
-pub struct Bounds {
-    bytes: AtomicUsize,
-    is_tight: AtomicBool,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            bytes: AtomicUsize::new(usize::MAX),
-            is_tight: AtomicBool::new(false),
-        }
-    }
-}
-
-impl Bounds {
-    /// The most that series and streams of a table may take, where [`Limits::bytes`] does not say.
-    pub fn set_bytes(&self, bytes: usize) {
-        self.bytes.store(bytes, Relaxed);
-    }
-
-    /// While this is set, tables take in no new series and streams. Points of those they know are taken.
-    pub fn set_tight(&self, is_tight: bool) {
-        self.is_tight.store(is_tight, Relaxed);
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Relaxed)
-    }
-
-    /// See [`Self::set_tight`].
-    pub fn is_tight(&self) -> bool {
-        self.is_tight.load(Relaxed)
     }
 }
 

@@ -29,7 +29,7 @@ pub use events::Absorbed;
 pub use explain::{SeriesExplanation, SeriesSource, SourceStatus};
 use folded::Folded;
 pub use holdings::{Count, Holdings, holdings};
-pub use limits::{Bounds, Limits, Overflow, Stats};
+pub use limits::{Limits, Overflow, Stats};
 pub use lookup::{LookupResult, SeriesReader, SlotId};
 pub use points::Outcome;
 use points::Stream;
@@ -45,24 +45,7 @@ use crate::rule::{Op, Output, Rule};
 use crate::saved::StreamId;
 use crate::stream_tracker::{Collision, Rejection};
 use crate::streams::{Streams, lock};
-use crate::{Composite, Exemplar, Series, SourceId, TimestampAnomalies, UnixNanos, Value, clock};
-
-/// A series as a reader of a table sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading<'a> {
-    /// The series.
-    pub series: &'a Arc<Series>,
-    /// Start of the interval that the value covers; 0 = unknown.
-    pub start: UnixNanos,
-    /// When the value last changed or was confirmed.
-    pub time: UnixNanos,
-    /// When something that feeds the series was last alive, by the gateway's clock.
-    pub seen: UnixNanos,
-    /// The value; sums and histograms are cumulative.
-    pub value: &'a Value,
-    /// The latest exemplars.
-    pub exemplars: &'a [Exemplar],
-}
+use crate::{Bounds, Composite, Reading, Series, SourceId, TimestampAnomalies, UnixNanos, clock};
 
 /// Overflow series may take one eighth of the others' bound in addition: one series for each metric, if its name is
 /// short.

@@ -99,7 +99,7 @@ fn sketch(events: &Events, plan: &[Option<KindPlace>]) {
 impl Composite {
     /// The target of every kind that this composite selects; empty if it selects none.
     fn plan(&self, events: &Events) -> Vec<Option<KindPlace>> {
-        let mut sources = lock(&self.sources);
+        let mut sources = lock(&self.inputs.sources);
         let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {
             liveness: Liveness::Events(events.source.lease.clone()),
             schema: Arc::default(),

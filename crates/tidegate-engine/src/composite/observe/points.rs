@@ -68,6 +68,7 @@ impl Composite {
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> Option<Arc<PointSource>> {
         let known = self
+            .inputs
             .streams
             .known(key, now, |stream| self.step(stream, sample, now));
         if known.is_some() {
@@ -76,7 +77,7 @@ impl Composite {
         let series = identify()?;
         let mut first = false;
         let mut has_room = true;
-        let home = self.streams.try_learn(key, Key::of(&series), now, || {
+        let home = self.inputs.streams.try_learn(key, Key::of(&series), now, || {
             first = true;
             let stream = self.stream(&series, sample);
             has_room = stream.is_some();
@@ -91,7 +92,7 @@ impl Composite {
             return None;
         };
         let is_history = first && self.is_history(sample, series.metric.data, now);
-        self.streams.known(home, now, |stream| {
+        self.inputs.streams.known(home, now, |stream| {
             if is_history {
                 // Increases are counted from the first total that is seen.
                 stream.push(now);
@@ -143,7 +144,7 @@ impl Composite {
         if let Some(why) = refusal {
             self.note_refusal(why);
         }
-        let source = lock(&self.points)
+        let source = lock(&self.inputs.points)
             .entry(Key::of_value(&series.resource))
             .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
             .clone();
@@ -257,14 +258,14 @@ impl Composite {
         let anomaly = stream.tracker.note_anomaly(stream.data, sample, now, None)?;
         let place = stream.place.as_ref();
         let series = place.map(|place| lock(&place.group).series.clone());
-        self.anomalies.note(anomaly, series.as_ref());
+        self.inputs.anomalies.note(anomaly, series.as_ref());
         Some(anomaly)
     }
 
     /// Refuses a point of a series that is too far ahead: it does not show that its source is alive either.
     #[cold]
     pub(super) fn refuse_future(&self, key: Key, sample: &Sample<'_>, now: UnixNanos) {
-        self.streams.known(key, now, |stream| {
+        self.inputs.streams.known(key, now, |stream| {
             self.note_anomaly(stream, sample, now);
             if let Some(Place {
                 group,
