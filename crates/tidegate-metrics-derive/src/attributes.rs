@@ -1,10 +1,14 @@
 //! What the attributes say.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::meta::ParseNestedMeta;
+use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, DeriveInput, Expr, Field, Fields, Ident, Lit, LitStr, Path, Token};
+use syn::{
+    AngleBracketedGenericArguments, Attribute, DeriveInput, Expr, Field, Fields, Ident, Lit, LitStr, Path,
+    Token,
+};
 
 /// `#[metrics(...)]` of the struct.
 #[derive(Default)]
@@ -36,7 +40,7 @@ pub(crate) struct FieldAttributes {
     pub(crate) name: Option<String>,
     pub(crate) help: String,
     pub(crate) unit: Option<String>,
-    pub(crate) buckets: Option<Expr>,
+    pub(crate) buckets: Option<TokenStream>,
     pub(crate) is_exponential: bool,
     pub(crate) has_exemplars: bool,
     pub(crate) is_nested: bool,
@@ -71,7 +75,7 @@ impl FieldAttributes {
             "name" => self.name = Some(text(meta)?),
             "help" => self.help = text(meta)?,
             "unit" => self.unit = Some(text(meta)?),
-            "buckets" => self.buckets = Some(meta.value()?.parse()?),
+            "buckets" => self.buckets = Some(expression(meta.value()?)?),
             "exponential" => self.is_exponential = true,
             "exemplars" => self.has_exemplars = true,
             "nested" => self.is_nested = true,
@@ -94,11 +98,12 @@ impl FieldAttributes {
         let help = &self.help;
         let unit = self.unit.iter();
         let mode = self.mode.iter();
-        let bounds = self.buckets.iter().map(|buckets| match buckets {
-            Expr::Lit(literal) if matches!(literal.lit, Lit::Str(_)) => {
-                quote!(::tidegate_metrics::buckets::named(#literal)?)
-            }
-            other => other.to_token_stream(),
+        let bounds = self.buckets.iter().map(|buckets| {
+            let name: syn::Result<LitStr> = syn::parse2(buckets.clone());
+            name.map_or_else(
+                |_| buckets.clone(),
+                |name| quote!(::tidegate_metrics::buckets::named(#name)?),
+            )
         });
         let exponential = self.is_exponential.then(|| quote!(.exponential()));
         let exemplars = self.has_exemplars.then(|| quote!(.exemplars()));
@@ -160,6 +165,27 @@ pub(crate) fn text(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
     Ok(meta.value()?.parse::<LitStr>()?.value())
 }
 
+/// An expression, up to the next comma. syn parses expressions only with its feature `full`, which doubles its build.
+fn expression(input: ParseStream<'_>) -> syn::Result<TokenStream> {
+    let mut tokens = TokenStream::new();
+    while !input.is_empty() && !input.peek(Token![,]) {
+        if input.peek(Token![::]) {
+            input.parse::<Token![::]>()?.to_tokens(&mut tokens);
+            if input.peek(Token![<]) {
+                // Their commas end no expression.
+                let generics: AngleBracketedGenericArguments = input.parse()?;
+                generics.to_tokens(&mut tokens);
+            }
+        } else {
+            input.parse::<TokenTree>()?.to_tokens(&mut tokens);
+        }
+    }
+    if tokens.is_empty() {
+        return Err(input.error("an expression is meant"));
+    }
+    Ok(tokens)
+}
+
 /// `(a, b, c)`
 fn idents(meta: &ParseNestedMeta<'_>) -> syn::Result<Vec<String>> {
     let content;
@@ -189,4 +215,34 @@ fn documentation(attributes: &[Attribute]) -> String {
         .take_while(|line| !line.is_empty())
         .collect();
     lines.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse::Parser;
+
+    use super::*;
+
+    #[test]
+    fn an_expression_ends_at_the_next_comma_outside_of_it() {
+        let first = |input: TokenStream| {
+            let parse = |input: ParseStream<'_>| {
+                let found = expression(input)?;
+                let rest: TokenStream = input.parse()?;
+                Ok((found.to_string(), rest.to_string()))
+            };
+            parse.parse2(input).ok()
+        };
+        let expect = |found: TokenStream, rest: TokenStream| Some((found.to_string(), rest.to_string()));
+        assert_eq!(
+            first(quote!([0.1, 1.0], x)),
+            expect(quote!([0.1, 1.0]), quote!(, x))
+        );
+        assert_eq!(
+            first(quote!(a::powers::<f64, 3>(1, 2), x)),
+            expect(quote!(a::powers::<f64, 3>(1, 2)), quote!(, x))
+        );
+        assert_eq!(first(quote!("latency")), expect(quote!("latency"), quote!()));
+        assert_eq!(first(quote!(, x)), None);
+    }
 }
