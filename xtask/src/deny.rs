@@ -7,11 +7,11 @@ use std::process::Command;
 use crate::{Outcome, bench, golang::cache, process, test::workspace};
 
 /// A program from crates.io, kept in a cache that outlives the checkout: it takes minutes to build.
-struct Tool {
-    name: &'static str,
-    version: &'static str,
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
     /// Arguments of `cargo install`.
-    install: &'static [&'static str],
+    pub(crate) install: &'static [&'static str],
 }
 
 /// Its checks take a second without optimisation, which would take longer to make.
@@ -91,7 +91,8 @@ pub(crate) fn notices(arguments: &[String]) -> Outcome {
 }
 
 impl Tool {
-    fn installed(&self) -> Result<PathBuf, String> {
+    /// The path of the program, which is installed first if the cache has none.
+    pub(crate) fn installed(&self) -> Result<PathBuf, String> {
         let Self { name, version, .. } = self;
         let root = cache()?.join(format!("{name}-{version}"));
         let program = root.join("bin").join(name);

@@ -3,6 +3,7 @@
 //! A command is one row of [`COMMANDS`] and one function; it gets the arguments after its name.
 
 mod abuse;
+mod api;
 mod apt;
 mod bench;
 mod capi;
@@ -92,6 +93,11 @@ const COMMANDS: &[Command] = &[
         name: "deny",
         about: "check licences, versions and sources of all crates; --advisories also asks the database of vulnerabilities",
         run: deny::deny,
+    },
+    Command {
+        name: "api",
+        about: "compare the public API of the Rust SDK, its cells and the plugin interface with the newest tag v*",
+        run: api::api,
     },
     Command {
         name: "notices",
