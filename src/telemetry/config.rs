@@ -12,15 +12,15 @@ use crate::net::Endpoint;
 crate::options! {
     /// tidegate's own telemetry.
     pub struct Config {
-        /// What tidegate logs.
+        /// tidegate's own logs.
         pub logs: Logs = Logs::default(),
-        /// What it counts.
+        /// tidegate's own metrics.
         pub metrics: Metrics = Metrics::default(),
-        /// Spans of what takes long.
+        /// Spans of slow batches.
         pub traces: Traces = Traces::default(),
-        /// Attributes of the gateway itself, added to all of its own telemetry: a map, or `attributes`, a list of `name`
-        /// and `value`. `service.name`, `service.version` and `service.instance.id` are there without it; null takes one
-        /// away.
+        /// Attributes of the gateway itself, added to all of its own telemetry: a map, or `attributes`, a list of
+        /// `name` and `value`. `service.name`, `service.version` and `service.instance.id` have defaults; null removes
+        /// one.
         pub resource: ResourceConfig = ResourceConfig::default(),
     }
 }
@@ -28,11 +28,11 @@ crate::options! {
 crate::options! {
     /// Logs of tidegate itself, to standard error.
     pub struct Logs {
-        /// The least severe level that is logged.
+        /// The lowest level that the gateway logs.
         pub level: Level = Level::Info,
-        /// Lines for people, or JSON objects.
+        /// Format of log lines: text, or JSON objects.
         pub encoding: Encoding = Encoding::Console,
-        /// Where log records go besides standard error.
+        /// Destinations of log records in addition to standard error.
         pub processors: Vec<LogProcessor> = Vec::new(),
         /// Accepted, without effect.
         pub development: NoEffect = NoEffect,
@@ -75,9 +75,9 @@ impl Decode for NoEffect {
 crate::options! {
     /// A processor of log records.
     pub struct LogProcessor {
-        /// Collects records and sends them together.
+        /// Collects records and sends them in batches.
         pub batch: Option<Batch> = None,
-        /// Sends records as they come: here, those of 50 ms together.
+        /// Sends records at once; the gateway joins those of 50 ms.
         pub simple: Option<Simple> = None,
     }
     check = LogProcessor::check
@@ -86,21 +86,21 @@ crate::options! {
 crate::options! {
     /// Metrics of tidegate itself, served for Prometheus and pushed by OTLP.
     pub struct Metrics {
-        /// Which metrics exist. `none`: none, and nothing is served or pushed. `basic`: what receivers and exporters took,
-        /// refused and dropped, queues and the process. `normal`: all but sizes of requests. `detailed`: all.
+        /// The set of metrics. `none`: no metrics, no page and no pushes. `basic`: queues, the process, and items that
+        /// components accepted, refused and dropped. `normal`: all except sizes of requests. `detailed`: all.
         pub level: Detail = Detail::Normal,
-        /// Where they are served, at `/metrics`.
+        /// Host and port of the page, which has the path `/metrics`.
         pub address: String = "localhost:8888".to_owned(),
-        /// Names by which the page may be asked for besides addresses and `localhost`, where it is served on this machine
-        /// alone: a page in a browser can give its own name any address.
+        /// Host names that requests may use in addition to addresses and `localhost`. The check applies to a page that
+        /// only this machine can reach: it stops web pages that give their own name a local address.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 64 that there may be. Those of
-        /// this machine count where it is set.
+        /// Largest number of concurrent connections from one address; the gateway closes further ones. Unset: 16,
+        /// and no limit for this machine.
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
-        /// The Collector's newer spelling, which wins over `address`: every `pull` reader with a Prometheus exporter
-        /// serves, every `periodic` reader pushes.
+        /// The Collector's newer form, which overrides `address`: every `pull` reader with a Prometheus exporter serves
+        /// a page, and every `periodic` reader pushes.
         pub readers: Vec<Reader> = Vec::new(),
-        /// Metrics to drop, and attributes to leave out.
+        /// Metrics to drop, and attributes to remove.
         pub views: Vec<View> = Vec::new(),
     }
 }
@@ -108,9 +108,9 @@ crate::options! {
 crate::options! {
     /// A reader of tidegate's own metrics.
     pub struct Reader {
-        /// Served for a scraper.
+        /// A page for a scraper.
         pub pull: Option<Pull> = None,
-        /// Pushed at intervals.
+        /// Pushes at intervals.
         pub periodic: Option<Periodic> = None,
     }
 }
@@ -120,9 +120,9 @@ crate::options! {
     pub struct Periodic {
         /// Time between two pushes.
         pub interval: Millis = Millis::of(60_000),
-        /// How long a push may take; unset: as its exporter says.
+        /// Timeout of a push. Unset: `timeout` of the exporter.
         pub timeout: Option<Millis> = None,
-        /// Where to push.
+        /// Destination of the pushes.
         pub exporter: PushExporter = required,
         /// Accepted, without effect: there are no others.
         pub producers: NoEffect = NoEffect,
@@ -133,7 +133,7 @@ crate::options! {
 crate::options! {
     /// Exporters that push.
     pub struct PushExporter {
-        /// OTLP, by the protocol that it names.
+        /// OTLP over the transport that its `protocol` names.
         pub otlp: Option<Otlp> = None,
         /// OTLP over gRPC.
         pub otlp_grpc: Option<Otlp> = None,
@@ -146,17 +146,17 @@ crate::options! {
 }
 
 crate::options! {
-    /// Spans of batches that take long.
+    /// Spans of slow batches.
     pub struct Traces {
-        /// `none` records nothing, the other levels record slow batches.
+        /// `none` records no spans; the other levels record slow batches.
         pub level: Detail = Detail::Normal,
         /// Accepted, without effect: spans of slow batches have no parents outside.
         pub propagators: NoEffect = NoEffect,
         /// Accepted, without effect: `slow_batch` chooses.
         pub sampler: NoEffect = NoEffect,
-        /// A batch is recorded whose push through the graph, or whose way to a destination, takes at least this long.
+        /// Shortest duration of a recorded batch: of its push through the graph, or of its delivery to a destination.
         pub slow_batch: Duration = Duration::from_secs(1),
-        /// Where spans go. Without any, nothing is timed.
+        /// Destinations of spans. Empty: the gateway measures no durations for spans.
         pub processors: Vec<SpanProcessor> = Vec::new(),
     }
 }
@@ -164,9 +164,9 @@ crate::options! {
 crate::options! {
     /// A processor of spans.
     pub struct SpanProcessor {
-        /// Collects spans and sends them together.
+        /// Collects spans and sends them in batches.
         pub batch: Option<Batch> = None,
-        /// Sends spans as they come: here, those of 50 ms together.
+        /// Sends spans at once; the gateway joins those of 50 ms.
         pub simple: Option<Simple> = None,
     }
     check = SpanProcessor::check
@@ -175,23 +175,23 @@ crate::options! {
 crate::options! {
     /// Sends without collecting.
     pub struct Simple {
-        /// Where to send.
+        /// Destination.
         pub exporter: PushExporter = required,
     }
 }
 
 crate::options! {
-    /// How records and spans are collected.
+    /// Batches of log records or spans.
     pub struct Batch {
-        /// The longest time that one waits.
+        /// The longest time that a record or span waits.
         pub schedule_delay: Millis = Millis::of(5_000),
-        /// How long a push may take; unset: as its exporter says.
+        /// Timeout of a push. Unset: `timeout` of the exporter.
         pub export_timeout: Option<Millis> = None,
-        /// Those that may wait; more are dropped.
+        /// Largest number of records or spans that wait; the gateway drops further ones.
         pub max_queue_size: usize = 2048,
-        /// Those in one request.
+        /// Largest number of records or spans in a request.
         pub max_export_batch_size: usize = 512,
-        /// Where to send them.
+        /// Destination of the requests.
         pub exporter: PushExporter = required,
     }
 }
@@ -199,7 +199,7 @@ crate::options! {
 crate::options! {
     /// A pull reader.
     pub struct Pull {
-        /// How it is served.
+        /// Format and address of the page.
         pub exporter: PullExporter = PullExporter::default(),
         /// Accepted, without effect: there are no others.
         pub producers: NoEffect = NoEffect,
@@ -215,7 +215,7 @@ crate::options! {
 }
 
 crate::options! {
-    /// Where to listen.
+    /// The address of the page.
     pub struct Listen {
         /// Host name or address.
         pub host: String = "localhost".to_owned(),
@@ -223,9 +223,9 @@ crate::options! {
         pub port: u16 = 8888,
         /// Names without units (`otelcol_process_uptime` instead of `otelcol_process_uptime_seconds`).
         pub without_units: bool = true,
-        /// Names of counters as they are, without a `_total` that they don't have.
+        /// Names of counters without an added suffix `_total`.
         pub without_type_suffix: bool = true,
-        /// Without the labels `otel_scope_name`, `otel_scope_version` and `otel_scope_schema_url`.
+        /// Series without the labels `otel_scope_name`, `otel_scope_version` and `otel_scope_schema_url`.
         pub without_scope_info: bool = true,
         /// Attributes of the gateway that every series has as labels.
         pub with_resource_constant_labels: Option<Selected> = None,
@@ -235,9 +235,9 @@ crate::options! {
 crate::options! {
     /// A selection of attributes by name; `*` stands for any characters.
     pub struct Selected {
-        /// These, ...
+        /// Attributes to select.
         pub included: Vec<String> = Vec::new(),
-        /// ... without these.
+        /// Attributes to exclude from `included`.
         pub excluded: Vec<String> = Vec::new(),
     }
 }
@@ -258,11 +258,11 @@ crate::choices! {
     pub enum Level {
         /// Everything.
         Debug = "debug" | "DEBUG",
-        /// What an operator wants to know.
+        /// Events that an operator needs to know.
         Info = "info" | "INFO",
-        /// What needs attention soon.
+        /// Problems that need attention soon.
         Warn = "warn" | "WARN",
-        /// What is broken.
+        /// Failures.
         Error = "error" | "ERROR",
     }
 }
@@ -270,15 +270,15 @@ crate::choices! {
 crate::choices! {
     /// Log formats.
     pub enum Encoding {
-        /// Lines for people.
+        /// Lines of text.
         Console = "console",
-        /// A JSON object a line.
+        /// One JSON object per line.
         Json = "json",
     }
 }
 
 crate::choices! {
-    /// How much is measured.
+    /// Amount of telemetry.
     pub enum Detail {
         /// Nothing is served.
         None = "none",

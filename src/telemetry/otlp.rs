@@ -30,30 +30,30 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 crate::options! {
     /// An OTLP destination of tidegate's own telemetry.
     pub struct Otlp {
-        /// How to speak.
+        /// Transport of requests.
         pub protocol: Protocol = Protocol::Grpc,
         /// URL of the peer: `http://host:4317`, or `https://...` for TLS. For `http/protobuf` the whole URL,
-        /// `http://host:4318/v1/metrics`. Without a scheme it is `https`, or `http` where `insecure` says so.
+        /// `http://host:4318/v1/metrics`. Without a scheme it is `https`, or `http` with `insecure: true`.
         pub endpoint: String = required,
-        /// No TLS for an endpoint without a scheme.
+        /// The gateway uses no TLS for an endpoint without a scheme.
         pub insecure: bool = false,
         /// Headers of every request: a list of `name` and `value`, or a map.
         pub headers: HeaderList = HeaderList::default(),
-        /// More headers, as `name=value,name=value`. Those of `headers` win.
+        /// Additional headers, as `name=value,name=value`; `headers` overrides them.
         pub headers_list: Option<Secret> = None,
         /// Compression of requests.
         pub compression: Coding = Coding::None,
-        /// How long a push may take.
+        /// Timeout of a push.
         pub timeout: Millis = Millis::of(10_000),
-        /// Authorities to trust instead of the system's, a PEM file.
+        /// PEM file of the authorities to trust instead of the system's.
         pub certificate: Option<std::path::PathBuf> = None,
-        /// Certificate of ours, a PEM file.
+        /// PEM file of the client certificate.
         pub client_certificate: Option<std::path::PathBuf> = None,
-        /// The key of that certificate, a PEM file.
+        /// PEM file of the client certificate's private key.
         pub client_key: Option<std::path::PathBuf> = None,
-        /// The same three by the names that newer versions of the declarative configuration have.
+        /// The same three files, with the option names of newer versions of the declarative configuration.
         pub tls: Option<PushTls> = None,
-        /// Metrics: totals since the start, or since the last push.
+        /// Temporality of metrics: totals since the start, or since the previous push.
         pub temporality_preference: TemporalityPreference = TemporalityPreference::Cumulative,
         /// Accepted, without effect: histograms of the gateway have fixed bounds.
         pub default_histogram_aggregation: NoEffect = NoEffect,
@@ -86,9 +86,9 @@ crate::choices! {
     pub enum TemporalityPreference {
         /// Since the start.
         Cumulative = "cumulative" | "Cumulative",
-        /// Counters and histograms since the last push.
+        /// Counters and histograms since the previous push.
         Delta = "delta" | "Delta",
-        /// As `delta`, but for what is asked at each push: that is since the start.
+        /// As `delta`, except for values that the gateway reads at each push: these are since the start.
         LowMemory = "low_memory" | "lowmemory" | "LowMemory",
     }
 }
@@ -96,13 +96,13 @@ crate::choices! {
 crate::options! {
     /// Files of a TLS client.
     pub struct PushTls {
-        /// Authorities to trust instead of the system's, a PEM file.
+        /// PEM file of the authorities to trust instead of the system's.
         pub ca_file: Option<std::path::PathBuf> = None,
-        /// Certificate of ours, a PEM file.
+        /// PEM file of the client certificate.
         pub cert_file: Option<std::path::PathBuf> = None,
-        /// The key of that certificate, a PEM file.
+        /// PEM file of the client certificate's private key.
         pub key_file: Option<std::path::PathBuf> = None,
-        /// No TLS for an endpoint without a scheme.
+        /// The gateway uses no TLS for an endpoint without a scheme.
         pub insecure: bool = false,
     }
 }
@@ -138,9 +138,9 @@ impl Decode for Millis {
 crate::options! {
     /// A header in a list.
     pub(super) struct Header {
-        /// Its name.
+        /// Name of the header.
         pub name: String = required,
-        /// Its value.
+        /// Value of the header.
         pub value: Secret = required,
     }
 }

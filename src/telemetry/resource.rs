@@ -15,11 +15,11 @@ pub struct ResourceConfig {
 crate::options! {
     /// An attribute in a list.
     struct Attribute {
-        /// Its name.
+        /// Name of the attribute.
         pub name: String = required,
-        /// Its value; null takes a default away.
+        /// Value of the attribute; null removes a default.
         pub value: AnyText = AnyText::default(),
-        /// What kind of value it is. All are sent as text.
+        /// Type of the value. The gateway sends all values as text.
         pub r#type: Option<String> = None,
     }
 }

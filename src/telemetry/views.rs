@@ -12,26 +12,26 @@ use crate::component::graph_metrics::NO_VALUE;
 use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
 crate::options! {
-    /// What becomes of some of the gateway's own metrics.
+    /// Changes to some of the gateway's own metrics.
     pub struct View {
-        /// Which metrics.
+        /// The metrics that the view applies to.
         pub selector: Selector = required,
-        /// What becomes of them.
+        /// Changes to these metrics.
         pub stream: Stream = Stream::default(),
     }
     check = View::check
 }
 
 crate::options! {
-    /// Metrics with all of these.
+    /// Conditions that a metric meets all of.
     pub struct Selector {
-        /// Name; `*` stands for any characters, `?` for one.
+        /// Name of the metric; `*` stands for any characters, `?` for one.
         pub instrument_name: Option<String> = None,
-        /// Kind.
+        /// Kind of the metric.
         pub instrument_type: Option<InstrumentType> = None,
-        /// Unit.
+        /// Unit of the metric.
         pub unit: Option<String> = None,
-        /// Scope: `tidegate`, or the one that the metric has in the Collector.
+        /// Scope of the metric: `tidegate`, or its scope in the Collector.
         pub meter_name: Option<String> = None,
         /// Accepted, without effect: `meter_name` selects scopes.
         pub meter_version: NoEffect = NoEffect,
@@ -53,27 +53,27 @@ crate::choices! {
 }
 
 crate::options! {
-    /// What a view makes of metrics.
+    /// Changes that a view makes to metrics.
     pub struct Stream {
         /// Accepted, without effect: metrics keep their names.
         pub name: NoEffect = NoEffect,
         /// Accepted, without effect: metrics keep their descriptions.
         pub description: NoEffect = NoEffect,
-        /// `drop: {}` drops them; the others are as they are.
+        /// `drop: {}` drops the metrics; the other values change nothing.
         pub aggregation: Aggregation = Aggregation::default(),
         /// Accepted, without effect: the series of the gateway are few.
         pub aggregation_cardinality_limit: NoEffect = NoEffect,
-        /// Attributes that stay. What is left without them is added up.
+        /// Attributes to keep. The gateway adds up series that differ only in the others.
         pub attribute_keys: Option<AttributeKeys> = None,
     }
 }
 
 crate::options! {
-    /// How values are summarised.
+    /// Aggregation of values.
     pub struct Aggregation {
-        /// Not at all: the metric is dropped.
+        /// The gateway drops the metric.
         pub drop: Present = Present(false),
-        /// As without a view.
+        /// The same aggregation as without a view.
         pub default: Present = Present(false),
         /// Accepted, without effect: histograms have fixed bounds.
         pub explicit_bucket_histogram: NoEffect = NoEffect,

@@ -27,7 +27,7 @@
 ///         /// Directories (globs) in which ring files appear.
 ///         #[alias = "dirs"]
 ///         pub directories: Vec<String> = required,
-///         /// How often a ring is looked at.
+///         /// Interval between two reads of a ring.
 ///         pub poll_interval: Duration = Duration::from_millis(10),
 ///     }
 ///     check = Config::check

@@ -34,9 +34,9 @@ impl Registry for Known {
 }
 
 crate::choices! {
-    /// How bodies are compressed.
+    /// Compression of bodies.
     enum Compression {
-        /// As they are.
+        /// No compression.
         None = "none" | "",
         /// RFC 1952.
         Gzip = "gzip",
@@ -46,9 +46,9 @@ crate::choices! {
 crate::options! {
     /// Two numbers of which one bounds the other.
     struct Limits {
-        /// Where refusing begins.
+        /// The limit at which the receiver begins to refuse.
         soft: u64 = 1,
-        /// Where it ends.
+        /// The limit at which the receiver refuses everything.
         hard: u64 = 10,
     }
     check = Limits::check
@@ -71,15 +71,15 @@ crate::options! {
         #[alias = "dirs"]
         #[alias = "paths"]
         directories: Vec<String> = required,
-        /// How often a ring is looked at.
+        /// Interval between two reads of a ring.
         poll_interval: Duration = Duration::from_millis(10),
-        /// Whether events are taken out.
+        /// The receiver removes events from the ring.
         consume: bool = true,
-        /// Most rings served.
+        /// Largest number of rings.
         max_rings: u16 = 1_000,
         /// Bytes read at once.
         buffer: ByteSize = ByteSize::kib(64),
-        /// Of what is handed on.
+        /// Compression of the output.
         compression: Compression = Compression::None,
         /// Bounds.
         limits: Limits = Limits::default(),
@@ -93,17 +93,17 @@ crate::options! {
 crate::options! {
     /// An exporter with secrets.
     struct OtlpOptions {
-        /// Where to.
+        /// Address of the peer.
         endpoint: String = required,
-        /// Sent with each request.
+        /// Headers of each request.
         headers: Ordered<Secret> = Ordered::default(),
-        /// A secret whose name does not tell.
+        /// A secret with a neutral name.
         pass_code: Secret = Secret::default(),
-        /// One whose name does.
+        /// A secret with a revealing name.
         password: Secret = Secret::default(),
         /// Another one.
         api_token: u16 = 0,
-        /// Of one attempt.
+        /// Timeout of an attempt.
         timeout: Duration = Duration::from_secs(30),
     }
 }

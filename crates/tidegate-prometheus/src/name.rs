@@ -12,7 +12,7 @@ use super::model::PROMETHEUS_TYPE;
 use super::unit::{Words, name_with_suffixes, unit_word};
 
 tidegate_config::choices! {
-    /// What becomes of OTLP's names, in the Collector's words.
+    /// Translation of OTLP names, with the Collector's values.
     pub enum Strategy {
         /// Characters of old Prometheus names only; unit and type as suffixes.
         UnderscoresAndSuffixes = "UnderscoreEscapingWithSuffixes",

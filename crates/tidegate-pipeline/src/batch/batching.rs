@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics::{Counter, Histogram};
 
 tidegate_config::choices! {
-    /// What a size counts.
+    /// The unit of a size.
     pub enum Sizer {
         /// Pushes into the queue, whatever their size.
         Requests = "requests",

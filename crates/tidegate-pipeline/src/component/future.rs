@@ -5,12 +5,12 @@ use std::time::Duration;
 use tidegate_engine::{Future, FutureAction};
 
 tidegate_config::options! {
-    /// What becomes of points whose time lies too far ahead of the gateway's clock.
+    /// Treatment of points whose time lies too far ahead of the gateway's clock.
     pub struct FutureConfig {
-        /// A point may lie so far ahead.
+        /// The longest time by which a point may lie ahead of the gateway's clock.
         pub tolerance: Duration = Future::default().tolerance,
-        /// What becomes of one that lies further ahead: `refuse` counts it as `future` and tells its sender, `arrival`
-        /// gives it the time of its arrival.
+        /// Treatment of a point that lies further ahead. `refuse` drops it, counts it as `future` and informs its
+        /// sender. `arrival` gives it the time of its arrival.
         pub action: FutureChoice = FutureChoice::Refuse,
     }
 }
@@ -18,7 +18,7 @@ tidegate_config::options! {
 tidegate_config::choices! {
     /// The action on a point from the future.
     pub enum FutureChoice {
-        /// It is refused.
+        /// The gateway refuses it.
         Refuse = "refuse",
         /// It gets the time of its arrival.
         Arrival = "arrival",

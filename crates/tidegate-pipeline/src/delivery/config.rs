@@ -12,21 +12,21 @@ use crate::batch::{Batching, Sizer};
 use tidegate_config::{ByteSize, Node, Problems};
 
 tidegate_config::choices! {
-    /// What happens to a batch that finds the queue full.
+    /// Treatment of a batch that arrives when the queue is full.
     pub enum OnFull {
-        /// The sender must come back later; every other destination of the same data waits with it.
+        /// The gateway refuses the batch for all its destinations, and the sender must retry.
         Refuse = "refuse",
-        /// The batch is dropped here, and counted; other destinations take it.
+        /// This destination drops the batch and counts it; other destinations take it.
         Drop = "drop",
     }
 }
 
 tidegate_config::choices! {
-    /// When a queue with storage writes.
+    /// The batches that a queue with storage writes to disk.
     pub enum StorageMode {
-        /// Every batch before it is acknowledged: what was acknowledged survives the end of the process.
+        /// Every batch before its acknowledgement: acknowledged data survives the end of the process.
         Always = "always",
-        /// What memory has no room for, and what is left at the stop.
+        /// Batches that do not fit in memory, and those that remain at the stop.
         Spill = "spill",
     }
 }
@@ -34,36 +34,41 @@ tidegate_config::choices! {
 tidegate_config::options! {
     /// `sending_queue`.
     pub struct QueueConfig {
-        /// Whether batches may wait behind those that are being sent. Without, at most `num_consumers` are held.
+        /// Batches wait in a queue behind those that are being sent. `false`: the exporter holds at most
+        /// `num_consumers` batches.
         pub enabled: bool = true,
-        /// Requests under way at once.
+        /// The largest number of concurrent requests.
         pub num_consumers: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9),
-        /// How much may be held in memory: waiting, being sent, and waiting for a retry.
+        /// Capacity of the queue in units of `sizer`: waiting data, data being sent and data that waits for a retry.
+        /// `on_full` says what happens at the limit.
         pub queue_size: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999),
-        /// What `queue_size` counts.
+        /// Unit of `queue_size`.
         pub sizer: Sizer = Sizer::Requests,
-        /// How many bytes of payload and kept headers may be held, whatever `sizer` counts.
+        /// Capacity of the queue in bytes of payload and kept headers, with any `sizer`. `on_full` says what happens at
+        /// the limit.
         pub max_bytes: ByteSize = ByteSize::mib(256),
-        /// What happens when the queue is full.
+        /// Treatment of a batch that arrives when the queue is full.
         pub on_full: OnFull = OnFull::Refuse,
-        /// Whether a sender that finds the queue full waits for room instead of being told to come back.
+        /// A sender waits for room when the queue is full. `false`: the gateway refuses the batch, and the sender must
+        /// retry.
         #[alias = "blocking"]
         pub block_on_overflow: bool = false,
-        /// Whether a sender is answered only when its data is delivered, or is known not to be.
+        /// The sender gets its answer only after its data is delivered or lost.
         pub wait_for_result: bool = false,
-        /// Id of the storage extension that takes what memory does not hold; it must be in `service::extensions` too.
+        /// Id of the storage extension to which the queue writes; it must be in `service::extensions` too. Unset: the
+        /// queue is in memory only.
         pub storage: Option<String> = None,
-        /// What is written there.
+        /// The batches that the queue writes to `storage`.
         pub storage_mode: StorageMode = StorageMode::Always,
-        /// Largest request, before compression. A larger one is cut, and what is larger by itself is dropped. Without:
-        /// 64 MiB, or what the vendor takes.
+        /// Largest size of a request, before compression. The exporter cuts a larger request, and drops a single item
+        /// that is larger. Unset: 64 MiB, or the vendor's limit.
         pub max_request_size: Option<ByteSize> = None,
-        /// Most items of a request. Without: any number, or what the vendor takes.
+        /// Largest number of items of a request; the exporter cuts a larger one. Unset: no limit, or the vendor's.
         pub max_request_items: Option<usize> = None,
-        /// Whether a request that the peer refuses for what is in it (400, `INVALID_ARGUMENT`) is cut in halves until
-        /// what is refused stands alone, so that the rest passes.
+        /// The exporter cuts a request in halves if the peer refuses its content (400, `INVALID_ARGUMENT`). It repeats
+        /// this until the refused items stand alone, so that the rest passes.
         pub isolate_refused: bool = true,
-        /// Joins and cuts requests here; goes before a `batch` processor's settings.
+        /// Settings by which the queue joins and cuts requests; they override those of a `batch` processor.
         pub batch: Option<BatchConfig> = None,
     }
     check = QueueConfig::check
@@ -72,15 +77,15 @@ tidegate_config::options! {
 tidegate_config::options! {
     /// `sending_queue::batch`.
     pub struct BatchConfig {
-        /// How long the first batch of a request may wait for others.
+        /// The longest time that the first batch of a request waits for others.
         pub flush_timeout: Duration = Duration::from_millis(200),
-        /// A request of this size goes out at once.
+        /// The queue sends a request of this size, in units of `sizer`, at once.
         #[alias = "min_size_items"]
         pub min_size: usize = 8192,
-        /// A larger request is cut; 0 = never.
+        /// Largest size of a request in units of `sizer`; the queue cuts a larger one. 0 = no limit.
         #[alias = "max_size_items"]
         pub max_size: usize = 0,
-        /// What the sizes count.
+        /// Unit of `min_size` and `max_size`.
         pub sizer: Sizer = Sizer::Items,
     }
     check = BatchConfig::check
@@ -89,21 +94,21 @@ tidegate_config::options! {
 tidegate_config::options! {
     /// `retry_on_failure`.
     pub struct RetryConfig {
-        /// Whether a request that failed for the moment is sent again.
+        /// The exporter sends a request again after a temporary failure. `false`: it drops the request.
         pub enabled: bool = true,
         /// Delay before the first retry.
         pub initial_interval: Duration = Duration::from_secs(5),
         /// Each delay is drawn from `delay * (1 - factor)` to `delay * (1 + factor)`.
         pub randomization_factor: f64 = 0.5,
-        /// Growth of the delay from one retry to the next.
+        /// Factor by which the delay grows from one retry to the next.
         pub multiplier: f64 = 1.5,
-        /// The delay does not grow beyond this.
+        /// The longest delay between two attempts, before randomization.
         pub max_interval: Duration = Duration::from_secs(30),
-        /// A request is dropped this long after its first attempt; 0 = never. Without: 5 minutes, never where the
-        /// queue has storage.
+        /// Time from the first attempt after which the exporter drops a request; 0 = no limit. Unset: 5 minutes, or no
+        /// limit where the queue has storage.
         pub max_elapsed_time: Option<Duration> = None,
-        /// Answers that are final by the protocol and are tried again all the same: HTTP statuses such as 401, or gRPC
-        /// codes such as UNAUTHENTICATED.
+        /// Answers after which the exporter retries although the protocol calls them final: HTTP statuses such as 401,
+        /// or gRPC codes such as UNAUTHENTICATED.
         pub retry_on_status: Vec<RetryStatus> = Vec::new(),
     }
     check = RetryConfig::check

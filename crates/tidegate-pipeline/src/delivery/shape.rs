@@ -7,11 +7,11 @@ use tidegate_engine::{Attributes, AttributesBuilder, Metric, Point, Series, Valu
 use crate::batch::{Batch, Payload, Signal, convert};
 
 tidegate_config::choices! {
-    /// What names of metrics and of their attributes may look like.
+    /// The names of metrics and of their attributes that a vendor takes.
     pub enum NameRules {
         /// Anything.
         Keep = "keep",
-        /// Metrics `[a-zA-Z][a-zA-Z0-9_:./]*`, attributes `[a-zA-Z_][a-zA-Z0-9_.]*`; `_` stands for the rest.
+        /// Metrics `[a-zA-Z][a-zA-Z0-9_:./]*`, attributes `[a-zA-Z_][a-zA-Z0-9_.]*`; `_` replaces the rest.
         GoogleCloud = "google_cloud",
         /// Attributes in lower case.
         LowerCaseKeys = "lower_case_keys",

@@ -21,13 +21,13 @@ use crate::batch::{Batch, Encoded, Payload, Signal, convert, stream_id, wire};
 use crate::component::{Flow, Ledger, Reason, unix_now, wall_now};
 
 tidegate_config::choices! {
-    /// What points of sums and histograms cover.
+    /// The time that points of sums and histograms cover.
     pub enum TemporalityChoice {
-        /// Whatever they covered when they came.
+        /// The same time as in the data that arrived.
         Preserve = "preserve",
-        /// Everything since a start time.
+        /// The whole time since a start time.
         Cumulative = "cumulative",
-        /// The time since the point before.
+        /// The time since the previous point.
         Delta = "delta",
     }
 }

@@ -12,9 +12,9 @@ use crate::component::services::Services;
 use crate::component::{ComponentError, Context};
 
 tidegate_config::options! {
-    /// Which extension authenticates.
+    /// The extension that authenticates.
     pub struct AuthConfig {
-        /// Its id, `basicauth/server` say; it must be in `service::extensions` too.
+        /// Id of the extension, for example `basicauth/server`; it must be in `service::extensions` too.
         pub authenticator: String = required,
     }
 }

@@ -8,15 +8,16 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders};
 use tidegate_config::{Node, Problems};
 
 tidegate_config::options! {
-    /// Which pages of other origins may use the endpoint.
+    /// Pages of other origins that may use the endpoint.
     pub struct CorsConfig {
-        /// Origins (`https://app.example.com`), each with at most one `*` for any text; `*` alone: all.
+        /// Origins whose pages may use the endpoint (`https://app.example.com`), each with at most one `*` for any
+        /// text; `*` alone: all.
         pub allowed_origins: Vec<String> = Vec::new(),
-        /// Headers that a page may send besides those that every client needs; `*` alone: all.
+        /// Headers that a page may send in addition to those that every client needs; `*` alone: all.
         pub allowed_headers: Vec<String> = Vec::new(),
-        /// Headers of answers that a page may read.
+        /// Headers of responses that a page may read.
         pub exposed_headers: Vec<String> = Vec::new(),
-        /// Seconds that a browser may remember the answer; 0 = its own choice.
+        /// Time in seconds for which a browser may cache the answer; 0 = the browser decides.
         pub max_age: u64 = 0,
     }
     check = CorsConfig::check

@@ -24,7 +24,7 @@ pub enum Endpoint {
 }
 
 tidegate_config::choices! {
-    /// The Collector's `transport` next to an endpoint. The endpoint itself says it already; the two must agree.
+    /// The Collector's `transport` next to an endpoint. It must agree with the endpoint, which implies it.
     pub enum Transport {
         /// TCP over either version of IP.
         Tcp = "tcp" | "tcp4" | "tcp6",

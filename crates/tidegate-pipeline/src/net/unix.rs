@@ -13,15 +13,15 @@ use super::stream::Credentials;
 use tidegate_config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
 tidegate_config::options! {
-    /// What a socket file looks like to others.
+    /// Permissions of a socket file.
     pub struct SocketFileConfig {
-        /// Permission bits. Connecting and sending need the write bit.
+        /// Permission bits. A client needs the write bit to connect and to send.
         pub mode: FileMode = FileMode(0o660),
-        /// Owner as `user`, `user:group` or `:group`, by name or number; unset: the user that runs the gateway.
+        /// Owner as `user`, `user:group` or `:group`, by name or number. Unset: the user that runs the gateway.
         pub owner: Option<Owner> = None,
-        /// Only processes of these users may connect, whatever the mode says; empty: of any.
+        /// Users whose processes may connect if `mode` lets them. This list and `allowed_gids` empty: all users.
         pub allowed_uids: Vec<u32> = Vec::new(),
-        /// Only processes of these groups may connect, or of an allowed user; empty: of any.
+        /// Groups whose processes may connect if `mode` lets them, in addition to the users in `allowed_uids`.
         pub allowed_gids: Vec<u32> = Vec::new(),
     }
 }
