@@ -236,7 +236,7 @@ class Otel(Registry):
         try:
             super().shutdown()
         except OSError as error:
-            LOGGER.warning("what was recorded last did not get out: %s", error)
+            LOGGER.warning("the last recorded values were not exported: %s", error)
 
 
 class Foreign(Registry):

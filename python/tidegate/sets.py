@@ -35,7 +35,7 @@ class MetricSet:
 
     def __init__(self, registry: Registry, **labels: str) -> None:
         if sorted(labels) != sorted(self._labels):
-            raise ValueError(f"the set declares the labels {self._labels}, given are {tuple(labels)}")
+            raise ValueError(f"the set declares the labels {self._labels}, but got {tuple(labels)}")
         scoped = registry._native._scope(self._prefix, [], None, None, None)
         for name, declared in self._declared.items():
             setattr(self, name, declared._registered(scoped, name, labels))

@@ -156,7 +156,7 @@ fn series(one: &Value) {
     say!("  made by   {}{rule}", text("owner"));
     let feeders = one["fed_by"].as_array().map_or(&[][..], Vec::as_slice);
     if feeders.is_empty() {
-        say!("  fed by    nobody now: its sources have left, and what they counted stays");
+        say!("  fed by    no source now: its sources have left, and their counts stay");
         return;
     }
     let rows = feeders.iter().map(|feeder| {

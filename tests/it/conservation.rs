@@ -321,7 +321,7 @@ fn a_damaged_segment_costs_what_is_in_the_damage_and_a_torn_one_what_nobody_was_
     std::fs::write(&segment, &bytes).unwrap();
     let sink = OtlpSink::start();
     let mut hop = start(&sink.endpoint(), storage.path(), &queue);
-    hop.gateway.wait_for_log("damaged in part");
+    hop.gateway.wait_for_log("part of the stored data is damaged");
     let counts = hop.settle();
     assert_eq!(
         (counts.restored, counts.delivered),

@@ -362,7 +362,7 @@ fn a_queue_on_disk_counts_what_it_holds_keeps_it_and_says_when_it_has_caught_up(
         retry.contains("http://127.0.0.1") && retry.contains("ms "),
         "{retry}"
     );
-    assert!(line("stopping: sending what waits").contains(&format!("items={all}")));
+    assert!(line("stopping: sending the queue").contains(&format!("items={all}")));
     assert!(line("kept on disk for the next run").contains(&format!("items={all}")));
 
     let sink = OtlpSink::start_on(to);

@@ -246,7 +246,7 @@ fn a_process_that_was_forgotten_adds_what_it_gains_and_is_counted() {
     scene.counts(ADDED, "forgotten");
     let log = scene.gateway.stop();
     assert!(
-        log.contains("a process that was forgotten reports a series again"),
+        log.contains("a forgotten process reports a series again"),
         "{log}"
     );
 }

@@ -222,7 +222,7 @@ fn compare(known: &Table, counted: &Table) -> (String, Outcome) {
     if cheaper {
         let _ = writeln!(
             report,
-            "What has become cheaper may become dear again unnoticed: {bless}."
+            "A cheaper path may become more expensive again unnoticed: {bless}."
         );
     }
     match wrong.is_empty() {

@@ -36,7 +36,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "setup",
-        about: "install what the tests need: NIXL wheels, Python packages, Go programs, Prometheus and its neighbours",
+        about: "install what the tests need: NIXL wheels, Python packages, Go programs, Prometheus and related servers",
         run: testenv::setup,
     },
     Command {
@@ -66,7 +66,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        about: "everything at once for some minutes (10 unless told): memory must stay, nothing may get lost",
+        about: "run everything at once for some minutes (default: 10): memory must stay constant, and no data may get lost",
         run: bench::soak,
     },
     Command {
@@ -101,7 +101,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "notices",
-        about: "write the licences of all crates in the binaries: [FILE], target/THIRD-PARTY-NOTICES.txt unless told",
+        about: "write the licences of all crates in the binaries to [FILE] (default: target/THIRD-PARTY-NOTICES.txt)",
         run: deny::notices,
     },
     Command {

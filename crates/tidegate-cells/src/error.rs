@@ -39,7 +39,7 @@ pub enum Error {
         why: SpecError,
     },
     /// A family of this name exists with another instrument, another unit or other labels.
-    #[error("`{name}` exists already, as {existing} with labels {labels:?}")]
+    #[error("`{name}` already exists as {existing} with labels {labels:?}")]
     Conflict {
         /// The family.
         name: String,
@@ -49,7 +49,7 @@ pub enum Error {
         labels: Vec<String>,
     },
     /// A handle of one instrument was asked of a series of another.
-    #[error("the series is of a {actual}")]
+    #[error("the series belongs to a {actual}")]
     Instrument {
         /// The instrument of the series.
         actual: &'static str,
@@ -79,7 +79,7 @@ pub enum SpecError {
     #[error("the help is longer than 8,192 bytes, or the unit than 1,024")]
     Text,
     /// Too many labels, or a label name that is missing, too long or repeated.
-    #[error("more than 64 labels, or one without a name, with a name that is too long, or there twice")]
+    #[error("more than 64 labels, a duplicate label, or a label whose name is empty or too long")]
     Labels,
     /// The bounds are not ascending finite numbers, or too many.
     #[error("the bounds are not finite and ascending, or more than 1,024")]

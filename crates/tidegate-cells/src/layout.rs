@@ -159,7 +159,7 @@ pub enum Reject {
     #[error("the header is damaged")]
     BadHeader,
     /// Its name says other than its header: a copy, or renamed.
-    #[error("the name is not that of the file's process")]
+    #[error("the file name does not match the file's process")]
     OtherName,
     /// The table of segments is not one, or says more than the file has.
     #[error("the segments do not fit the file")]

@@ -151,7 +151,7 @@ fn what_is_no_file_of_cells_is_told() {
         .collect();
     told.sort_unstable();
     let expected = [
-        ("copy.cells", "the name is not that of the file's process"),
+        ("copy.cells", "the file name does not match the file's process"),
         ("directory.cells", "not a regular file"),
         ("empty.cells", "too short for a header"),
         ("link.cells", "not a regular file"),

@@ -43,10 +43,10 @@ pub enum Problem {
     #[error("expected a metric name, `{{` or `#`")]
     ExpectedStart,
     /// Behind `# TYPE` and its like.
-    #[error("expected a metric name behind the keyword")]
+    #[error("expected a metric name after the keyword")]
     ExpectedFamily,
     /// In OpenMetrics, where other comments are not allowed.
-    #[error("expected HELP, TYPE, UNIT or EOF behind `# `")]
+    #[error("expected HELP, TYPE, UNIT or EOF after `# `")]
     ExpectedKeyword,
     /// In OpenMetrics, behind the name of a metadata line.
     #[error("expected a space and the rest of the metadata line")]
@@ -61,16 +61,16 @@ pub enum Problem {
     #[error("expected a label name")]
     ExpectedLabelName,
     /// Behind a label's name.
-    #[error("expected `=` behind the label name")]
+    #[error("expected `=` after the label name")]
     ExpectedEqual,
     /// Behind `=`.
     #[error("expected a label value in quotes")]
     ExpectedLabelValue,
     /// Behind a label's value.
-    #[error("expected `,` or `}}` behind the label value")]
+    #[error("expected `,` or `}}` after the label value")]
     ExpectedComma,
     /// A brace or a quote is not closed.
-    #[error("expected `}}` behind the labels")]
+    #[error("expected `}}` after the labels")]
     ExpectedBrace,
     /// Two names, one before the braces or in them, and another in them.
     #[error("expected one metric name, found a second one")]
@@ -79,22 +79,22 @@ pub enum Problem {
     #[error("expected a metric name before or within the braces")]
     NoName,
     /// Behind the series.
-    #[error("expected a number behind the series")]
+    #[error("expected a number after the series")]
     ExpectedValue,
     /// Behind the value.
-    #[error("expected a timestamp or the end of the line behind the value")]
+    #[error("expected a timestamp or the end of the line after the value")]
     ExpectedTimestamp,
     /// More than there should be.
     #[error("expected the end of the line")]
     ExpectedEnd,
     /// Behind an exemplar's labels.
-    #[error("expected a number behind the exemplar's labels")]
+    #[error("expected a number after the exemplar's labels")]
     ExpectedExemplarValue,
     /// OpenMetrics ends with `# EOF`.
     #[error("expected `# EOF` at the end of the page")]
     ExpectedEof,
     /// OpenMetrics ends with `# EOF`.
-    #[error("expected nothing behind `# EOF`")]
+    #[error("expected nothing after `# EOF`")]
     BehindEof,
     /// A label, a name or a help text.
     #[error("expected UTF-8")]
@@ -103,13 +103,13 @@ pub enum Problem {
     #[error("expected a name that is not empty")]
     EmptyName,
     /// Cut off, or no protobuf at all.
-    #[error("expected a message of protobuf")]
+    #[error("expected a protobuf message")]
     ExpectedMessage,
     /// Buckets, quantiles or exemplars beyond measure: an empty one takes two bytes of a page and much more in memory.
     #[error("expected fewer buckets, quantiles or exemplars in a metric")]
     TooMany,
     /// Buckets that contradict each other.
-    #[error("expected a sound native histogram: {0}")]
+    #[error("expected a valid native histogram: {0}")]
     Histogram(#[from] BadHistogram),
 }
 

@@ -63,7 +63,7 @@ pub struct NativeHistogram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHistogram {
     /// Spans overlap.
-    #[error("a span begins before the one before it ends")]
+    #[error("a span begins before the previous span ends")]
     SpanOffset,
     /// Spans and counts differ in number.
     #[error("its spans hold {0} buckets and it has {1}")]
@@ -72,13 +72,13 @@ pub enum BadHistogram {
     #[error("a bucket's count is negative or too large")]
     BucketCount,
     /// The sum of all buckets is not the count.
-    #[error("its buckets hold other than its count of observations")]
+    #[error("the counts of its buckets differ from its count of observations")]
     Count,
     /// Bounds that don't rise.
     #[error("its custom bounds do not rise")]
     CustomBounds,
     /// Something that custom buckets don't have, or exponential ones.
-    #[error("it has parts that its schema does not have")]
+    #[error("it has fields that its schema does not allow")]
     Parts,
 }
 

@@ -69,7 +69,7 @@ fn text_says_what_it_says() {
     let error = text(page).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "line 8, column 37: expected a number behind the series"
+        "line 8, column 37: expected a number after the series"
     );
     let said = text(&page.replace("0x", "-Inf")).unwrap();
     assert_eq!(

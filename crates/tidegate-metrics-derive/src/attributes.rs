@@ -69,7 +69,7 @@ impl FieldAttributes {
 
     fn take(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
         let Some(key) = meta.path.get_ident() else {
-            return Err(meta.error("a single word is meant"));
+            return Err(meta.error("expected a single word"));
         };
         match key.to_string().as_str() {
             "name" => self.name = Some(text(meta)?),

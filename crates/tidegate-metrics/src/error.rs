@@ -7,11 +7,11 @@ use std::io;
 #[non_exhaustive]
 pub enum RegisterError {
     /// The name is no metric name.
-    #[error("`{0}` is no metric name: letters, digits, `_`, `:`, `.`, a letter or `_` or `:` first")]
+    #[error("`{0}` is not a metric name: letters, digits, `_`, `:`, `.`, a letter or `_` or `:` first")]
     BadName(String),
     /// A label's name is no label name, or one that is reserved.
     #[error(
-        "metric `{metric}`: `{label}` is no label name: letters, digits and `_`, no digit first, not `__...`, not `le` of a histogram"
+        "metric `{metric}`: `{label}` is not a label name: letters, digits and `_`, no digit first, not `__...`, not `le` of a histogram"
     )]
     BadLabel {
         /// The metric.
@@ -28,7 +28,7 @@ pub enum RegisterError {
         label: String,
     },
     /// The labels given to a metric set are not the declared ones.
-    #[error("the set declares the labels {expected:?}, given are {given:?}")]
+    #[error("the set declares the labels {expected:?}, but got {given:?}")]
     OtherLabels {
         /// What was declared.
         expected: Vec<String>,
@@ -36,10 +36,10 @@ pub enum RegisterError {
         given: Vec<String>,
     },
     /// Bounds that no histogram can have.
-    #[error("metric `{0}`: bounds of a histogram are finite and rise")]
+    #[error("metric `{0}`: bounds of a histogram must be finite and ascending")]
     BadBounds(String),
     /// There are no buckets of this name.
-    #[error("there are no buckets called `{0}`")]
+    #[error("unknown buckets `{0}`")]
     UnknownBuckets(String),
     /// A metric of this name exists, and it is another one.
     #[error("metric `{name}` is registered already, with another {what}")]
@@ -50,7 +50,7 @@ pub enum RegisterError {
         what: &'static str,
     },
     /// Another metric shows this name to a reader.
-    #[error("metric `{name}` would be shown as `{shown}`, as `{other}` is")]
+    #[error("metric `{name}` would have the name `{shown}`, which `{other}` has")]
     ShownTwice {
         /// The metric.
         name: String,

@@ -19,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Another writer has this page.
-    #[error("{path} has a writer already: {lock} is locked")]
+    #[error("{path} already has a writer: {lock} is locked")]
     Locked {
         /// The page.
         path: PathBuf,
@@ -78,7 +78,7 @@ pub enum Reject {
         file_size: u64,
     },
     /// It does not begin with `TIDEPAGE`.
-    #[error("no page: the magic bytes are missing")]
+    #[error("not a page: the magic bytes are missing")]
     BadMagic,
     /// A version other than 1.
     #[error("unknown version {version}: only version 1 is known")]
@@ -135,7 +135,7 @@ pub enum SetError {
     #[error("the name is empty, or name or labels contain a NUL")]
     BadText,
     /// An entry of this name and these labels was set in this round already; the first one stays.
-    #[error("given twice in a round")]
+    #[error("duplicate entry in a round")]
     Duplicate,
 }
 
@@ -162,7 +162,7 @@ pub enum ReadError {
     #[error("the slot belongs to another entry now")]
     Moved,
     /// The entry was removed, or the page was closed.
-    #[error("the entry is gone")]
+    #[error("the entry no longer exists")]
     Gone,
     /// The content of the slot is none that a writer of this version writes.
     #[error("the slot is malformed")]

@@ -24,7 +24,7 @@ static IS_SAMPLING: AtomicBool = AtomicBool::new(false);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// There is one timer a process.
-    #[error("another profile is being taken: try again when it has ended")]
+    #[error("another profile is in progress: try again after its end")]
     Busy,
     /// A library uses the signal.
     #[error("something else in this process handles SIGPROF")]

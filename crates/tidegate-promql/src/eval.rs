@@ -223,7 +223,7 @@ impl Eval {
         let left = self.room.get().checked_sub(samples);
         let too_many = || {
             let most = self.max_samples;
-            QueryError::TooMuch(format!("the query looks at more than {most} samples"))
+            QueryError::TooMuch(format!("the query reads more than {most} samples"))
         };
         self.room.set(left.ok_or_else(too_many)?);
         self.go_on(samples)

@@ -92,14 +92,14 @@ pub enum QueryError {
     #[error("query was canceled in expression evaluation")]
     Canceled,
     /// Memory became short while it was computed.
-    #[error("there is too little memory to go on with the query")]
+    #[error("not enough memory to continue the query")]
     Memory,
 }
 
 impl QueryError {
     /// The query looks at more samples than it may.
     pub fn too_many_samples() -> Self {
-        Self::TooMuch("the query looks at more samples than it may".to_owned())
+        Self::TooMuch("the query reads more samples than the limit".to_owned())
     }
 }
 

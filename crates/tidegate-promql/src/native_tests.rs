@@ -222,7 +222,7 @@ fn a_histogram_counts_by_its_buckets() {
         .collect();
     // As numbers 50000 samples would be few enough.
     let answer = ask(&store, "count_over_time(one[2h])");
-    assert!(answer.contains("looks at more than"), "{answer}");
+    assert!(answer.contains("reads more than"), "{answer}");
 }
 
 fn any_histogram() -> impl Strategy<Value = FloatHistogram> {

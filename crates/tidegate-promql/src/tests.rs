@@ -216,7 +216,7 @@ fn what_has_no_value_says_why() {
         assert!(answer.contains(expected), "{query}: {answer}");
     }
     let costly = "max_over_time(max_over_time(max_over_time(hits[9000s:1s])[9000s:1s])[9000s:1s])";
-    assert!(ask(&store, costly).contains("looks at more than"));
+    assert!(ask(&store, costly).contains("reads more than"));
     let nested = format!("{}1{}", "(".repeat(3000), ")".repeat(3000));
     assert!(ask(&store, &nested).contains("nested too deeply"));
     let nested = "-".repeat(3000) + "1";
@@ -381,7 +381,7 @@ fn series_are_charged_at_steps_where_they_have_no_sample() {
     let answer = Query::parse(nested).unwrap().instant(&store, 86_400 * SECOND);
     // None of the series has a sample there: 1,000 of them at 1,200 steps are more than the tests' 200,000.
     let error = answer.unwrap_err().to_string();
-    assert_eq!(error, "the query looks at more than 200000 samples");
+    assert_eq!(error, "the query reads more than 200000 samples");
 }
 
 #[test]

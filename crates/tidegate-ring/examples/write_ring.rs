@@ -61,7 +61,7 @@ fn write(writer: &mut Writer, text: &str) -> Result<(), Box<dyn Error>> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err("the ring is full and nobody reads it".into());
+            return Err("the ring is full and has no reader".into());
         }
         sleep(POLL_INTERVAL);
     }

@@ -26,6 +26,8 @@ fn tell() {
     let steps = clock::steps();
     if TOLD.swap(steps, Relaxed) != steps {
         metrics::counter!("tidegate_clock_steps_total").absolute(steps);
-        tracing::warn!("the wall clock was set; windows and leases go on, times written out follow it");
+        tracing::warn!(
+            "the wall clock was set; windows and leases continue, and written times follow the new clock"
+        );
     }
 }

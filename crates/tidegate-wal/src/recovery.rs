@@ -49,7 +49,7 @@ impl Recovered {
                 damaged_bytes,
                 torn_bytes,
                 unreadable,
-                "what was stored is damaged in part"
+                "part of the stored data is damaged"
             );
         }
     }

@@ -424,7 +424,7 @@ fn tell_given_up(path: &Path, bytes: u64) {
     tracing::warn!(
         path = %path.display(),
         bytes,
-        "a stored segment is damaged. The search for sound records behind the damage took too long: the rest of the file is lost. Keep a copy of the file if you need its data"
+        "a stored segment is damaged. The search for intact records after the damage took too long: the rest of the file is lost. Keep a copy of the file if you need its data"
     );
 }
 

@@ -284,7 +284,7 @@ instrument! {
 
 #[cold]
 fn shrinking() -> PyErr {
-    PyValueError::new_err("a counter only grows: use an UpDownCounter or a Gauge for what falls")
+    PyValueError::new_err("a counter only grows: use an UpDownCounter or a Gauge for values that fall")
 }
 
 /// A whole number of a call.

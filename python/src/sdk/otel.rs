@@ -136,7 +136,7 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
 }
 
 fn wrong(what: &str, name: &str, expected: &str) -> PyErr {
-    PyValueError::new_err(format!("{what} {name}: {expected} is meant"))
+    PyValueError::new_err(format!("{what} {name}: expected {expected}"))
 }
 
 fn refused(error: OtelError) -> PyErr {

@@ -148,7 +148,7 @@ impl<'a> Rules<'a> {
         let is_foreign = module.len() > 1 && !path.starts_with(&module[..2]);
         if CLASSES.contains(&from.as_str()) && is_foreign && self.is_component(path) {
             return Some(format!(
-                "`{imported}` is another component: move what both need beside them or to a lower layer"
+                "`{imported}` is another component: move the shared code beside them or to a lower layer"
             ));
         }
         let is_allowed = from == to || layer(from)? < layer(to)?;

@@ -109,7 +109,7 @@ fn asking(field: &Field, request: &[u8]) -> Option<TcpStream> {
 pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
     let watch = get("/api/v1/composites/honest_rate/watch");
     // The honest rate is there, or nobody could watch it.
-    let mut first = BufReader::new(asking(field, &watch).ok_or("nobody answers watchers")?);
+    let mut first = BufReader::new(asking(field, &watch).ok_or("no server answers watchers")?);
     let status = receive(&mut first)?.status;
     let mut held = Vec::new();
     for _ in 0..field.pick(300, 60) {

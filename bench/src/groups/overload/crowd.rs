@@ -146,7 +146,7 @@ async fn connect(port: u16) -> Result<Grpc<Channel>, Error> {
         }
     };
     let connected = tokio::time::timeout(PATIENCE, connecting).await;
-    connected.map_err(|_| "nobody listened in time".into())
+    connected.map_err(|_| "no server listened in time".into())
 }
 
 /// Permits to send at a rate.

@@ -35,7 +35,7 @@ pub(crate) enum ReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// There is none for the file of this process.
-    #[error("memory is short; the file is read later")]
+    #[error("memory is short; the gateway reads the file later")]
     NoRoom(Identity),
 }
 

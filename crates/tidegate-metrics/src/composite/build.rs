@@ -25,13 +25,13 @@ const LEASE: Duration = Duration::from_secs(5);
 #[non_exhaustive]
 pub enum CompositeError {
     /// It is of nothing.
-    #[error("composite `{0}` is of no instrument")]
+    #[error("composite `{0}` has no instrument")]
     NoSource(String),
     /// Counters and others don't mix.
-    #[error("composite `{0}` is of counters and of other instruments, whose values have nothing in common")]
+    #[error("composite `{0}` mixes counters with other instruments: their values can't be combined")]
     Mixed(String),
     /// What is known of counters is how much they grew.
-    #[error("composite `{0}` is of counters, which have a sum and a rate and nothing else")]
+    #[error("composite `{0}` reads counters, which have only a sum and a rate")]
     OnlyIncreases(String),
     /// Gauges say how much there is, which can't be pooled, nor added up over time.
     #[error("composite {0}")]
@@ -40,10 +40,10 @@ pub enum CompositeError {
     #[error("composite `{0}`: the window is empty")]
     EmptyWindow(String),
     /// A rank is not within 0 and 1.
-    #[error("composite `{0}`: ranks are between 0 and 1")]
+    #[error("composite `{0}`: ranks must be between 0 and 1")]
     BadRank(String),
     /// A trigger at a number that is none.
-    #[error("a trigger is at a finite number")]
+    #[error("a trigger needs a finite number")]
     BadTrigger,
 }
 

@@ -262,7 +262,7 @@ fn what_gauges_can_not_be_is_refused_as_by_the_gateway() {
         }
     }
     let rank = refused(of().across(Across::Quantile(1.5)));
-    assert_eq!(rank, "composite `depth`: ranks are between 0 and 1");
+    assert_eq!(rank, "composite `depth`: ranks must be between 0 and 1");
 }
 
 #[test]

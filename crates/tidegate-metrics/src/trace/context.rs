@@ -35,7 +35,7 @@ pub struct TraceContext {
 
 /// A `traceparent` that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no traceparent: 00-<32 hexadecimal digits>-<16 of them>-<2 of them> is meant")]
+#[error("not a traceparent: expected 00-<32 hexadecimal digits>-<16 of them>-<2 of them>")]
 pub struct BadContext;
 
 impl TraceContext {

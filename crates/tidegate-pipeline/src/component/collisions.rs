@@ -80,7 +80,7 @@ impl Alternating {
                 component = self.label.1,
                 metric,
                 remedy = REMEDY,
-                "several processes report the same series; their samples are passed on side by side, so the series jumps"
+                "several processes report the same series; the gateway passes all samples on, so the series jumps"
             );
         });
     }
@@ -89,13 +89,13 @@ impl Alternating {
 fn said(collision: Collision) -> &'static str {
     match collision {
         Collision::Interleaved => {
-            "several processes report the same series; their start times tell them apart, so they are added up"
+            "several processes report the same series; their start times differ, so the gateway adds them up"
         }
         Collision::Indistinct => {
             "several processes seem to report the same series with the same start time or none; its total may be too high"
         }
         Collision::Forgotten => {
-            "a process that was forgotten reports a series again; what it counted before is not added"
+            "a forgotten process reports a series again; its earlier counts are not added"
         }
     }
 }

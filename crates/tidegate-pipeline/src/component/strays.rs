@@ -58,13 +58,13 @@ impl StrayReporter {
 fn said(stray: TimestampAnomaly) -> &'static str {
     match stray {
         TimestampAnomaly::Behind => {
-            "the points of a stream are older than its newest one and are not taken: the series is stale; check the clock of its sender"
+            "points of a stream are older than its newest point, so the gateway refuses them and the series is stale: check the clock of its sender"
         }
         TimestampAnomaly::Ahead => {
-            "the points of a stream lie too far ahead of the gateway's clock and are not taken: the series is stale; set the clock of its sender, or `future: {action: arrival}`"
+            "points of a stream lie too far ahead of the gateway's clock, so the gateway refuses them and the series is stale: set the clock of its sender, or `future: {action: arrival}`"
         }
         TimestampAnomaly::Reanchored => {
-            "the clock of a sender was set back: its stream goes on by the new clock"
+            "the clock of a sender was set back: its stream continues with the new clock"
         }
     }
 }

@@ -118,7 +118,7 @@ impl QueueConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.wait_for_result && self.storage.is_some() {
             cx.at(at.child("wait_for_result"))
-                .error("can't be combined with `storage`: what is on disk counts as taken");
+                .error("can't be combined with `storage`: data on disk counts as accepted");
         }
         if self.block_on_overflow && self.on_full == OnFull::Drop {
             cx.at(at.child("block_on_overflow"))

@@ -271,7 +271,7 @@ impl<A: Attempt> Inner<A> {
                 &*self.context.path,
                 deadline.saturating_duration_since(Instant::now()),
             );
-            info!(component, items = waiting, limit = %Brief(limit), "stopping: sending what waits");
+            info!(component, items = waiting, limit = %Brief(limit), "stopping: sending the queue");
         }
     }
 
@@ -286,7 +286,7 @@ impl<A: Attempt> Inner<A> {
         );
         let component = &*self.context.path;
         if lost > 0 {
-            warn!(component, sent, kept, lost, "stopped before everything was sent");
+            warn!(component, sent, kept, lost, "stopped before the queue was empty");
         } else if waited > 0 || kept > 0 {
             info!(component, sent, kept, lost, "stopped");
         }
@@ -322,14 +322,14 @@ impl<A: Attempt> Inner<A> {
             match &self.ledgers[signal as usize] {
                 Some(ledger) => ledger.restore(usize::try_from(items).unwrap_or(usize::MAX)),
                 None if items > 0 => {
-                    warn!(component, %signal, items, "stored, and no pipeline sends this signal here now");
+                    warn!(component, %signal, items, "no pipeline sends the stored data of this signal to the destination");
                 }
                 None => {}
             }
         }
         if recovered.records > 0 {
             let (records, items) = (recovered.records, recovered.items.iter().sum::<u64>());
-            info!(component, records, items, "found on disk, to be sent");
+            info!(component, records, items, "found batches on disk to send");
             self.recovery.begin(items, Instant::now());
         }
         recovered.tell_damage(component);

@@ -341,10 +341,10 @@ impl<A: Attempt> Inner<A> {
         match self.recovery.progress(spill.restored(), now) {
             None => {}
             Some(Progress::Remaining(remaining, items)) => {
-                info!(component, remaining, items, "sending what was found on disk");
+                info!(component, remaining, items, "sending the batches found on disk");
             }
             Some(Progress::CaughtUp(items, took)) => {
-                info!(component, items, took = %Brief(took), "caught up: nothing is left of what was found on disk");
+                info!(component, items, took = %Brief(took), "caught up: sent all batches found on disk");
             }
         }
     }
@@ -360,7 +360,7 @@ impl<A: Attempt> Inner<A> {
             let loss = Loss {
                 items: usize::try_from(items).unwrap_or(usize::MAX),
                 reason: Reason::Damaged,
-                why: "what was stored is damaged".to_owned(),
+                why: "the stored data is damaged".to_owned(),
             };
             self.lose(Instant::now(), &BatchKey::plain(signal), &loss);
         }

@@ -268,7 +268,7 @@ impl Spill {
         if let Some((directory, conversion)) = &self.at_stop
             && let Err(error) = snapshot::write(directory, 0, conversion.save(&mut || ()))
         {
-            tracing::warn!(directory = %directory.display(), %error, "how far streams have come is not kept");
+            tracing::warn!(directory = %directory.display(), %error, "can't save the positions of streams");
         }
     }
 }

@@ -97,10 +97,10 @@ pub enum BodyError {
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
     /// It came so slowly that others have its room now.
-    #[error("the gateway is over its memory limit, and the body arrived too slowly to keep its room")]
+    #[error("the gateway is over its memory limit, and the body arrived too slowly to keep its memory")]
     TooSlow,
     /// The connection broke, or the framing is wrong.
-    #[error("the body broke off: {0}")]
+    #[error("the body ended early: {0}")]
     Broken(String),
 }
 

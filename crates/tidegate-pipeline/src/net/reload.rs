@@ -102,7 +102,7 @@ impl<T: Send, E: Display> Look for Files<T, E> {
         let made = (self.load)();
         if let Err(error) = &made {
             // Logged once for each change.
-            tracing::warn!(%error, "changed files can't be used; what was read before stays in force");
+            tracing::warn!(%error, "can't use the changed files; the previous content stays in use");
         }
         if let Some(known) = &mut *self.known.lock() {
             known.modified = modified;
@@ -194,7 +194,7 @@ impl Watched {
 fn start(name: &str, work: impl FnOnce() + Send + 'static) {
     let started = thread::Builder::new().name(name.to_owned()).spawn(work);
     if let Err(error) = started {
-        tracing::warn!(%error, "no thread looks at changed files");
+        tracing::warn!(%error, "can't start the thread that reads changed files");
     }
 }
 

@@ -41,16 +41,16 @@ const SHORT: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
     /// The reader has closed the stream.
-    #[error("the reader has hung up")]
+    #[error("the reader closed the connection")]
     Gone,
     /// The gateway stops.
-    #[error("the gateway stops")]
+    #[error("the gateway is stopping")]
     Stopping,
     /// The reader takes no messages.
-    #[error("the reader has taken nothing for too long: watch again")]
+    #[error("the reader has read nothing for too long: watch again")]
     Slow,
     /// Memory for the pending messages is short.
-    #[error("memory is short for what waits for the reader: watch again later")]
+    #[error("not enough memory for the unread answers: watch again later")]
     Memory,
 }
 

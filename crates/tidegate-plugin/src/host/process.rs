@@ -93,7 +93,7 @@ impl Process {
             }
             Ok(Told::Answered(_)) => {
                 host.end(GRACE);
-                Err(Refusal::Process("answers what it was not asked".to_owned()))
+                Err(Refusal::Process("sent an answer without a request".to_owned()))
             }
             Err(Failure::TimedOut) => {
                 host.end(Duration::ZERO);
@@ -141,7 +141,7 @@ impl Process {
                 (self.delay, self.down) = (FIRST_DELAY, None);
                 return Ok(answer);
             }
-            Ok(_) => Some("it answers what it was not asked".to_owned()),
+            Ok(_) => Some("it sent an answer without a request".to_owned()),
             Err(Failure::Ended(error)) => Some(error.to_string()),
             Err(Failure::TimedOut) => None,
         };

@@ -161,13 +161,13 @@ pub enum Failure {
     #[error(transparent)]
     Parse(#[from] ParseError),
     /// A line has a label twice.
-    #[error("label `{0}` is there twice")]
+    #[error("duplicate label `{0}`")]
     DuplicateLabel(String),
     /// Relabelling has taken the name away.
     #[error("a metric has no name after relabelling")]
     NoName,
     /// A name that the scheme does not allow.
-    #[error("`{0}` is no valid name of a metric or label")]
+    #[error("`{0}` is not a valid name of a metric or label")]
     InvalidName(String),
     /// The page has more samples than allowed.
     #[error("the page has more than {0} samples")]

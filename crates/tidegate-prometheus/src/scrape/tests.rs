@@ -275,7 +275,7 @@ fn a_page_that_fails_leaves_nothing_and_ends_everything() {
         .unwrap_err();
     assert_eq!(
         failed.to_string(),
-        "line 3, column 3: expected a number behind the series"
+        "line 3, column 3: expected a number after the series"
     );
     assert_eq!((failed.counts.samples, points.len()), (2, 0));
     decoder.end(at(1), &mut points);

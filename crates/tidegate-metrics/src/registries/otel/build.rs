@@ -10,13 +10,13 @@ use super::Otel;
 #[non_exhaustive]
 pub enum OtelError {
     /// The endpoint is no URL.
-    #[error("`{0}` is no endpoint: http://host:port or https://host:port is meant")]
+    #[error("`{0}` is not an endpoint: expected http://host:port or https://host:port")]
     Endpoint(String),
     /// A header that can't be one.
-    #[error("`{0}` is no header")]
+    #[error("`{0}` is not a header")]
     Header(String),
     /// An environment variable that makes no sense.
-    #[error("{name}={value}: {expected} is meant")]
+    #[error("{name}={value}: expected {expected}")]
     Variable {
         /// Its name.
         name: &'static str,

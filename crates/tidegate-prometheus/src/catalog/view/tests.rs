@@ -476,5 +476,5 @@ fn the_query_of_a_composite_looks_at_no_more_than_the_memory_limit_allows() {
         .memory
         .add_limit(tidegate_pipeline::component::Limit::of(128 * 50));
     let refused = view.evaluate(&query, now).unwrap_err();
-    assert!(refused.contains("more samples than it may"), "{refused}");
+    assert!(refused.contains("more samples than the limit"), "{refused}");
 }
