@@ -78,7 +78,7 @@ def sorted_labels(line: str) -> str:
     return f"{name}{brace}{','.join(sorted(labels.split(',')))} {value}"
 
 
-def test_a_collector_is_told_the_same(collector: Collector) -> None:
+def test_a_collector_gets_the_same_values(collector: Collector) -> None:
     registry = otel(collector, headers={"X-Key": "k"}, resource={"service.name": "tests"})
     component(registry)
     registry.flush()
@@ -178,7 +178,7 @@ def test_failures_are_counted_and_lose_nothing(grpc: Grpc, caplog: pytest.LogCap
         registry.flush(0.5)
 
 
-def test_a_fork_is_told_that_it_can_not_push() -> None:
+def test_a_fork_gets_a_warning_that_it_can_not_push() -> None:
     collector = Http()
     registry = otel(collector)
     component(registry)

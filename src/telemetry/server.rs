@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_ask_at_once_share_a_page_and_who_asks_later_gets_a_new_one() {
+    async fn concurrent_requests_share_a_page_and_a_later_one_gets_a_new_page() {
         let (page, publisher) = page();
         let turn = page.turn.clone().acquire_owned().await.unwrap();
         let mut asking = tokio::task::JoinSet::new();

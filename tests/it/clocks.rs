@@ -187,7 +187,7 @@ service:
 }
 
 #[test]
-fn a_sender_whose_clock_steps_is_told_and_right_again_or_not_fresh() {
+fn values_after_a_clock_step_are_right_again_or_not_fresh() {
     let mut scene = Scene::start(|_| {});
     (0..3).for_each(|_| drop(scene.push()));
     scene.recover("before");

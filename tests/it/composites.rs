@@ -151,7 +151,7 @@ fn commands_ask_what_a_gateway_holds() {
 }
 
 #[test]
-fn the_admin_pages_know_who_may_ask() {
+fn the_admin_pages_require_authentication() {
     let scene = start();
     let refused = http::get(scene.admin, "/api/v1/query?query=1").expect("an answer");
     assert_eq!(refused.status, 401);

@@ -326,7 +326,7 @@ fn denied_remote_writes_are_kept_and_probed_where_that_is_wanted() {
 }
 
 #[test]
-fn a_queue_on_disk_counts_what_it_holds_keeps_it_and_says_when_it_has_caught_up() {
+fn a_queue_on_disk_counts_and_keeps_its_items_and_logs_their_end() {
     const REQUESTS: u64 = 6;
     let directory = tempfile::tempdir().expect("a directory");
     let to = free_port();

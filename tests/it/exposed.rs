@@ -213,7 +213,7 @@ fn a_composite_and_target_info_are_explained_by_the_names_of_queries() {
 }
 
 #[test]
-fn a_name_that_only_another_exporter_has_is_unknown_and_the_right_one_is_told() {
+fn a_name_of_another_exporter_is_unknown_and_ours_is_suggested() {
     for (own, other) in [("a", "b"), ("b", "a")] {
         let pair = pair(Some(own));
         pair.page(own);

@@ -176,7 +176,7 @@ fn compressed_answers_are_the_page_and_head_is_its_headers() {
 
 /// What a scraper that stops reading costs the others: nothing.
 #[test]
-fn a_scraper_that_does_not_read_keeps_nobody_waiting() {
+fn a_scraper_that_does_not_read_delays_no_other() {
     use std::io::Write;
     let rig = Rig::start("max_series: 100000");
     let points: Vec<String> = (0..50_000)

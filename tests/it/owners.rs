@@ -161,7 +161,7 @@ fn an_upgrade_never_freezes_what_is_shown_of_an_aggregate() {
 }
 
 #[test]
-fn while_two_processes_live_the_first_is_seen_and_everybody_hears_of_the_other() {
+fn two_live_processes_show_the_first_and_report_the_other() {
     for processors in ["", "aggregate"] {
         let scene = start(processors);
         let (one, two) = (Process::new("v1", "node-a"), Process::new("v1", "node-b"));

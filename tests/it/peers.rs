@@ -167,7 +167,7 @@ pub(crate) fn last_like<'a>(came: &'a [Point], point: &Json) -> &'a Point {
         .unwrap_or_else(|| panic!("{point} is not among {came:?}"))
 }
 
-fn the_sdk_pushes_what_it_says(protocol: &str, temporality: &str) {
+fn the_sdk_pushes_its_values(protocol: &str, temporality: &str) {
     let sink = OtlpSink::start();
     let endpoint = sink.endpoint();
     let report = Script::new("otel_push.py")
@@ -200,7 +200,7 @@ fn the_sdk_pushes_what_it_says(protocol: &str, temporality: &str) {
 #[test]
 fn the_python_sdk_pushes_metrics_as_it_says() {
     for (protocol, temporality) in [("grpc", "cumulative"), ("http", "delta")] {
-        the_sdk_pushes_what_it_says(protocol, temporality);
+        the_sdk_pushes_its_values(protocol, temporality);
     }
 }
 

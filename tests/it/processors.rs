@@ -109,7 +109,7 @@ fn counters(gateway: &Gateway, name: impl Fn(usize) -> String, label: &str) -> [
 }
 
 #[test]
-fn a_memory_limiter_counts_what_senders_were_told_and_the_sink_received() {
+fn a_memory_limiter_counts_as_senders_and_the_sink_see_it() {
     /// What the process may take in beyond what it has at the start, in MiB.
     const ROOM: u64 = 24;
     let (receiver, sink) = (free_port(), free_port());

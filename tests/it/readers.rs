@@ -165,7 +165,7 @@ fn heavy_queries_and_hang_ups_hold_up_neither_autoscalers_nor_the_present() {
 }
 
 #[test]
-fn answers_that_nobody_reads_stop_no_sender() {
+fn unread_answers_stop_no_sender() {
     const READERS: usize = 100;
     let (gateway, ports) = start(SERIES);
     // The first look at new series takes seconds in a build for tests.

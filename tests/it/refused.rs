@@ -84,7 +84,7 @@ impl<'a> Bad<'a> {
     }
 
     /// It has this answer, and is counted as this and nothing else.
-    fn is_told_and_counted(&self, gateway: &Gateway, status: u16, component: &str, reason: &str) {
+    fn is_reported_and_counted(&self, gateway: &Gateway, status: u16, component: &str, reason: &str) {
         let before = (
             counted(gateway, component, reason),
             gateway.own_metric(REFUSED, &[]),
@@ -110,7 +110,7 @@ fn receivers_tell_and_count_what_they_refuse() {
     let protobuf = ("content-type", "application/x-protobuf");
     let coded = |coding| [protobuf, ("content-encoding", coding)];
     let refused = |request: Bad<'_>, status, component, reason| {
-        request.is_told_and_counted(&gateway, status, component, reason);
+        request.is_reported_and_counted(&gateway, status, component, reason);
     };
     let of_otlp = |path, headers: &[(&str, &str)], status, reason| {
         refused(Bad::post(otlp, path, headers), status, "otlp", reason);
@@ -185,7 +185,7 @@ fn pages_tell_and_count_what_they_refuse() {
         ),
         (Bad::get(ports.pprof, "/nothing"), 404, "pprof", "path"),
     ] {
-        request.is_told_and_counted(&gateway, status, component, reason);
+        request.is_reported_and_counted(&gateway, status, component, reason);
     }
     let profile = || {
         let answer = http::get(ports.pprof, "/debug/pprof/profile?seconds=2");

@@ -98,7 +98,7 @@ fn own_metrics_and_slow_batches_are_pushed_by_http() {
 }
 
 #[test]
-fn only_slow_batches_have_spans_and_what_failed_says_so() {
+fn only_slow_batches_have_spans_and_failures_are_marked() {
     let (data, own) = (OtlpSink::start(), OtlpSink::start());
     let receiver = free_port();
     let push = format!("grpc {}", own.endpoint());

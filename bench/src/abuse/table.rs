@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_was_ended_says_so_beside_ours() {
+    fn a_subject_that_was_ended_is_marked_beside_ours() {
         let verdict = |was_ended| Verdict {
             peak_mib: 2050.0,
             was_ended,

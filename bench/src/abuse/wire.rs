@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         let answer = |status| {
             Ok(Answer {
                 status,

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_from_what_came_twice() {
+    fn missing_points_and_duplicates_are_counted_separately() {
         let measured = |arrived, dropped| Measured {
             passed: 1.0,
             burst_mib: 1.0,

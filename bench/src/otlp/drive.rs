@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_due_while_nobody_answers_is_old_when_it_arrives() {
+    async fn a_request_due_without_answers_is_old_when_it_arrives() {
         let sink = Sink::start().await.unwrap();
         let driver = Driver::connect(
             sink.port,

@@ -223,7 +223,7 @@ fn no_wake_up_is_lost_when_the_process_has_shrunk() {
 
 /// Two wait for the room of one: both get it, one after the other.
 #[test]
-fn those_who_wait_get_their_turns() {
+fn waiters_get_room_in_turn() {
     check(2, || {
         let model = Model::new(OWN + 50);
         assert!(model.reserve(40));

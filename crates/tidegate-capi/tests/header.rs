@@ -41,7 +41,7 @@ fn generated() -> String {
 
 /// With `UPDATE_GOLDEN` set the header is written anew; look at the difference.
 #[test]
-fn the_header_is_what_the_source_says() {
+fn the_header_matches_the_source() {
     let (path, header) = (here("include/tidegate.h"), generated());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &header).expect("the header is written");

@@ -189,7 +189,7 @@ proptest! {
 }
 
 #[test]
-fn what_stands_still_is_not_told_again() {
+fn an_unchanged_series_is_not_reported_again() {
     let temporary = tempfile::tempdir().unwrap();
     let store = Store::create(temporary.path(), Options::default()).unwrap();
     let family = store.family(&FamilySpec::new("counts", Kind::Counter)).unwrap();

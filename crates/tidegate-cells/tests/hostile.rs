@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_damaged_file_harms_nobody(rounds in prop::collection::vec(damages(), 1..4), retained in any::<bool>()) {
+    fn a_damaged_file_does_no_harm(rounds in prop::collection::vec(damages(), 1..4), retained in any::<bool>()) {
         let directory = tempfile::tempdir().unwrap();
         let sound = Store::create(directory.path(), Options::default()).unwrap();
         counter(&sound, "sound").add(7);
@@ -122,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_file_of_cells_is_told() {
+fn files_that_hold_no_cells_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let (store, original) = everything(directory.path());
@@ -165,7 +165,7 @@ fn what_is_no_file_of_cells_is_told() {
 }
 
 #[test]
-fn what_is_beyond_the_limits_is_left_out_and_told() {
+fn series_beyond_the_limits_are_left_out_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (_store, path) = everything(directory.path());
     let size = std::fs::metadata(&path).unwrap().len();

@@ -116,8 +116,8 @@ fn a_killed_writer_loses_nothing() {
 }
 
 #[test]
-fn whoever_folds_may_be_killed() {
-    const TEST: &str = "whoever_folds_may_be_killed";
+fn a_killed_fold_loses_and_doubles_nothing() {
+    const TEST: &str = "a_killed_fold_loses_and_doubles_nothing";
     if let Some((_, path)) = role() {
         let mut out = std::io::stdout();
         out.write_all(b"+").unwrap();

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_wall_clock_says_is_followed_and_our_clock_goes_on() {
+    fn wall_time_is_followed_and_our_clock_continues() {
         let (first, said) = (now(), wall_clock());
         assert!(wall(first).abs_diff(said) < STEP_NS);
         // Pretends that the wall clock was a day ahead until now.

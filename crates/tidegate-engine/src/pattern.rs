@@ -132,7 +132,7 @@ mod tests {
     use crate::AttributeValue;
 
     #[test]
-    fn each_spelling_selects_what_it_says() {
+    fn each_spelling_selects_its_texts() {
         let yes = |pattern: &str, text: &str| Pattern::parse(pattern).unwrap().matches(text);
         assert!(yes("agent_tx_bytes", "agent_tx_bytes") && !yes("agent_tx", "agent_tx_bytes"));
         assert!(yes("agent_*_bytes", "agent_last_tx_bytes") && yes("*", "") && yes("a*", "a"));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_has_all_as_they_were_whoever_is_taken_or_goes_meanwhile() {
+    fn a_snapshot_has_all_as_they_were_despite_later_changes() {
         let restored = filled(100);
         restored.take(id(0));
         let seen = Arc::new(Mutex::new(Vec::new()));

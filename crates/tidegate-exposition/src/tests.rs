@@ -63,7 +63,7 @@ fn open_metrics(page: &str) -> Result<Vec<String>, ParseError> {
 }
 
 #[test]
-fn text_says_what_it_says() {
+fn a_text_page_is_parsed_with_escapes_and_timestamps() {
     let page = "# HELP a b\\nc\\\\d\\\"\n# TYPE a counter\n#comment\n\n  \n\
                 a 1\na{b=\"c\"} 2 3\na { b = \"\\\"\\\\\\n\\x\" , c=\"d\" e=\"\" , } 0x 4\n";
     let error = text(page).unwrap_err();
@@ -96,7 +96,7 @@ fn names_in_quotes_are_names() {
 }
 
 #[test]
-fn open_metrics_says_what_it_says() {
+fn an_open_metrics_page_is_parsed_with_its_metadata() {
     let page = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\n# HELP a_seconds b \\\"c\\\"\n\
                 a_seconds_total{b=\"c\"} 1 1.5 # {trace_id=\"x\"} 0.5 2\na_seconds_created{b=\"c\"} 5\n\
                 b{} 2 # {} 1\n# EOF";
@@ -197,7 +197,7 @@ fn metric(kind: u8, at: u8, message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_metric_has_no_more_parts_than_anybody_needs() {
+fn the_parts_of_a_metric_are_limited() {
     let empty = |number: u8, count: usize| field(number, b"").repeat(count);
     // Help, type, count and sum, the last bucket.
     let sound = read(Format::Protobuf, &metric(4, 7, &empty(3, 90_000))).unwrap();

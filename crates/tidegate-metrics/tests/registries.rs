@@ -164,7 +164,7 @@ unsafe extern "C" fn release(context: *mut c_void) {
 }
 
 #[test]
-fn a_foreign_table_is_told_everything_and_the_values_are_here_as_well() {
+fn a_foreign_table_gets_all_values_and_they_stay_here() {
     let shared = Box::new(SharedLedger::default());
     let vtable = ForeignVtable {
         size: size_of::<ForeignVtable>(),
@@ -319,7 +319,7 @@ fn what_makes_no_sense_is_not_recorded_but_counted() {
 }
 
 #[test]
-fn series_beyond_the_limit_share_one_that_says_so() {
+fn series_beyond_the_limit_share_one_marked_series() {
     let registry = Prometheus::with_max_series(3);
     let family = registry
         .counter_family(&Description::new("a", ""), &[("c", "d")], &["b"])

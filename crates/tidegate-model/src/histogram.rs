@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn unsound_histograms_are_told_apart() {
+    fn unsound_histograms_are_recognised() {
         let sound = of(&[1.0, 2.0], &[1.0]);
         assert!(
             sound.is_sound()

@@ -79,7 +79,7 @@ mod tests {
 
     /// As in a child of a process that forked while another of its threads made the store.
     #[test]
-    fn a_lock_that_nobody_will_free_is_not_waited_for() {
+    fn an_abandoned_lock_is_not_waited_for() {
         let held = STORE.lock().unwrap();
         assert!(matches!(store(), Err(NoCells::Busy)));
         drop(held);

@@ -12,10 +12,10 @@ use tidegate_page::{Error, Handle, Page, ReadError, Reader};
 /// Tells a process of this test that it is the writer, and where.
 const PATH: &str = "TIDEGATE_PAGE_KILLED_PATH";
 
-const TEST: &str = "a_killed_writer_holds_up_nobody";
+const TEST: &str = "a_killed_writer_blocks_no_reader";
 
 #[test]
-fn a_killed_writer_holds_up_nobody() {
+fn a_killed_writer_blocks_no_reader() {
     if let Some(path) = std::env::var_os(PATH) {
         return write_for_ever(Path::new(&path));
     }

@@ -197,7 +197,7 @@ async fn refusals_cross_the_socket_too() {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_is_told_and_started_again_later_and_later() {
+async fn a_process_that_ends_is_reported_and_restarted_with_backoff() {
     let directory = TempDir::new().unwrap();
     let worker = apart("crash-until-go", &directory, SOON, notes().0)
         .await
@@ -241,7 +241,7 @@ async fn a_process_whose_call_overruns_is_killed() {
 }
 
 #[tokio::test]
-async fn an_exit_is_told_by_its_code() {
+async fn an_exit_is_reported_with_its_code() {
     let directory = TempDir::new().unwrap();
     let worker = apart("exit", &directory, SOON, notes().0).await.unwrap();
     let Err(Trouble::Crashed(how)) = worker.export(opaque(1)).await else {

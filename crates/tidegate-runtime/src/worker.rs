@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_in_the_background_gives_way_and_has_the_runtime_of_who_asked() {
+    async fn background_work_gives_way_and_has_its_callers_runtime() {
         let others = getpriority_process(None).unwrap();
         let work = || (getpriority_process(None).unwrap(), tokio::spawn(async { 7 }));
         let (nice, spawned) = in_background(work).await.unwrap();

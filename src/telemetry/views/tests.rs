@@ -53,7 +53,7 @@ fn views_select_by_name_kind_unit_and_scope() {
 }
 
 #[test]
-fn what_has_no_effect_says_so() {
+fn options_without_effect_give_a_warning() {
     for (text, expected) in [
         (
             "[{selector: {instrument_name: nothing_like_it}}]",

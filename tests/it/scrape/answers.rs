@@ -159,7 +159,7 @@ fn formats_codings_and_redirects_are_understood() {
 }
 
 #[test]
-fn what_nobody_takes_in_time_is_counted_and_nothing_is_overtaken() {
+fn refused_scrapes_are_counted_and_nothing_is_overtaken() {
     let (target, sink) = (Target::start(), OtlpSink::start());
     target.answer("/metrics", Answer::text("x 1\n"));
     sink.trouble(std::iter::repeat_n(Trouble::UNAVAILABLE, 20));

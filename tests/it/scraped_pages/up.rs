@@ -76,7 +76,7 @@ impl Scraper {
 }
 
 #[test]
-fn targets_are_up_where_prometheus_says_so() {
+fn targets_are_up_exactly_where_prometheus_sees_them_up() {
     let mut cases = all_listed();
     cases.retain(|case| case.differs != Some(Release::Newest));
     let theirs = theirs(Release::Newest, &cases);

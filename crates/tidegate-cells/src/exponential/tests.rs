@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn a_later_generation_is_left_alone_by_who_comes_late(values in values()) {
+    fn a_late_writer_leaves_a_later_generation_alone(values in values()) {
         let words = words_of(20, AHEAD);
         values.iter().for_each(|value| assert!(observe(&words, *value)));
         let before: Vec<u64> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();

@@ -81,7 +81,7 @@ fn merged_keys_give_way_to_own_ones() {
 }
 
 #[test]
-fn wrong_values_are_told_apart() {
+fn wrong_values_give_distinct_messages() {
     fails::<bool>(
         "yes",
         "expected a boolean (true or false), found the string \"yes\"",

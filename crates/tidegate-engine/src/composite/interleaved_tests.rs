@@ -113,7 +113,7 @@ fn a_restart_is_no_second_process() {
 }
 
 #[test]
-fn what_counts_the_series_says_that_one_stands_for_several() {
+fn a_count_of_series_notes_that_one_stands_for_several() {
     for across in [
         Across::Count,
         Across::Avg,

@@ -279,7 +279,7 @@ mod tests {
     proptest! {
         /// The rules, from the list of all requests.
         #[test]
-        fn a_lease_is_what_the_list_of_all_requests_says(
+        fn a_lease_matches_the_list_of_all_requests(
             gaps in prop::collection::vec(prop_oneof![1u64..1500, 900u64..80_000, 1u64..400_000], 1..60),
             later in 0u64..500_000,
         ) {

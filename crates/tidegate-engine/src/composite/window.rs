@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_window_holds_what_a_list_of_all_values_says(
+        fn a_window_matches_the_list_of_all_values(
             steps in prop::collection::vec((0u64..3_000_000_000, -100i32..100), 1..80),
             window_ms in 100u64..20_000,
         ) {

@@ -200,7 +200,7 @@ mod tests {
     proptest! {
         /// A reader that adds arrivals and drops removed series sees the same as a walk over the table.
         #[test]
-        fn arrivals_and_slots_say_what_a_walk_says(steps in prop::collection::vec((0u64..40, 0u8..8), 1..200)) {
+        fn arrivals_and_slots_match_a_walk(steps in prop::collection::vec((0u64..40, 0u8..8), 1..200)) {
             const SECOND: u64 = 1_000_000_000;
             let table = Table::new("test", vec![Rule::newest()], Limits::default());
             let (mut known, mut seen, mut now) = (std::collections::HashMap::new(), 0, SECOND);

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_sets_are_one_and_go_with_the_last_who_has_them() {
+    fn equal_sets_are_one_and_go_with_their_last_owner() {
         // With this many, some of every shard's sets go.
         let mut sets = Sets::default();
         let len = |sets: &Sets| sets.shards.iter().map(HashTable::len).sum::<usize>();

@@ -145,7 +145,7 @@ mod tests {
     use crate::{Description, MetricsRegistry, Prometheus};
 
     #[test]
-    fn a_peak_between_two_looks_is_told() {
+    fn a_peak_between_two_looks_is_reported() {
         let gauge = Prometheus::new().gauge(&Description::new("a", ""), &[]).unwrap();
         let told: Arc<Mutex<Vec<(f64, bool)>>> = Arc::default();
         let heard = told.clone();

@@ -325,7 +325,7 @@ fn thresholds_keep_their_hysteresis_and_their_distance_by_group() {
 }
 
 #[test]
-fn what_could_not_be_told_is_told_later() {
+fn a_change_that_could_not_be_reported_is_reported_later() {
     let gauge = Prometheus::new().gauge(&Description::new("g", ""), &[]).unwrap();
     let composite = unattended(composite("c").of(&gauge).function(Function::Last));
     let (told, callback) = told();
@@ -339,7 +339,7 @@ fn what_could_not_be_told_is_told_later() {
 }
 
 #[test]
-fn a_callback_that_panics_harms_nobody() {
+fn a_callback_that_panics_stops_no_other() {
     let gauge = Prometheus::new().gauge(&Description::new("g", ""), &[]).unwrap();
     let composite = unattended(composite("c").of(&gauge).function(Function::Last));
     let (told, callback) = told();

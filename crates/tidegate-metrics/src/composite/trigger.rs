@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_add_up_until_they_are_told() {
+    fn moves_add_up_until_they_are_reported() {
         let values = [(1, 0.0), (2, 1.0), (3, 1.9), (4, 2.0), (5, 3.0), (6, -0.1)];
         assert_eq!(run(&Trigger::moved(2.0), &values), [(4, true), (6, true)]);
     }

@@ -60,7 +60,7 @@ fn health_is_that_of_all_endpoints_and_life_is_its_own() {
 }
 
 #[test]
-fn nothing_else_is_served_and_nonsense_harms_nobody() {
+fn nothing_else_is_served_and_malformed_requests_do_no_harm() {
     let (_registry, server) = server();
     assert_eq!(get(&server, "GET /", "*/*").0, 404);
     assert_eq!(get(&server, "POST /metrics", "*/*").0, 405);

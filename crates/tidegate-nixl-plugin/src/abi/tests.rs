@@ -99,7 +99,7 @@ fn calls_of(agent: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_plugin_says_who_it_is_in_strings_that_are_their_own() {
+fn the_plugin_gives_its_identity_in_owned_strings() {
     let plugin = PROBE.plugin().cast::<u8>();
     for (offset, text) in [(16, "tidegate"), (48, env!("CARGO_PKG_VERSION"))] {
         // SAFETY: both strings are within the plugin's 80 bytes.

@@ -35,7 +35,7 @@ fn agents_of_every_wheel_have_all_that_they_did_in_cells() {
 }
 
 #[test]
-fn a_nixl_of_another_interface_refuses_the_plugin_and_says_so() {
+fn a_nixl_of_another_interface_refuses_the_plugin_and_logs_it() {
     let cells = cells();
     let outcome = Wheel::new("1.0.1").transfers(cells.path());
     assert_eq!(outcome.status.code(), Some(1));
@@ -182,7 +182,7 @@ fn without_a_directory_to_the_end_the_agents_say_what_was_lost() {
 }
 
 #[test]
-fn nobody_waits_for_who_should_read_the_standard_error() {
+fn a_full_standard_error_blocks_no_agent() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a flag");
     while rustix::io::write(&writer, &[b'x'; 512]).is_ok() {}

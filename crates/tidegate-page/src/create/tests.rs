@@ -52,7 +52,7 @@ fn a_lock_file_that_is_a_link_is_refused() {
 }
 
 #[test]
-fn the_second_writer_is_told_and_may_come_when_the_first_has_gone() {
+fn a_second_writer_is_refused_until_the_first_has_gone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("page");
     let first = Page::create(&path, 1, 0o600).unwrap();
@@ -103,7 +103,7 @@ fn writers_that_come_and_go_are_never_two_at_a_time() {
 }
 
 #[test]
-fn closing_leaves_nothing_behind_and_nobody_elses_file_is_removed() {
+fn closing_removes_its_own_files_and_no_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("page");
     let left = || std::fs::read_dir(directory.path()).unwrap().count();
@@ -131,7 +131,7 @@ fn what_a_killed_writer_left_is_no_obstacle() {
 }
 
 #[test]
-fn mode_bits_are_exact_and_nobody_else_may_write() {
+fn mode_bits_are_exact_and_only_the_owner_may_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("page");
     for mode in [0o600, 0o640, 0o604, 0o644] {

@@ -91,7 +91,7 @@ fn the_layout_sequence_changes_with_the_directory_only() {
 }
 
 #[test]
-fn a_full_page_says_so_and_keeps_what_it_has() {
+fn a_full_page_returns_an_error_and_keeps_its_entries() {
     let mut f = fixture(2);
     let done = f.page.publish(
         1,
@@ -193,7 +193,7 @@ fn wrong_entries_are_counted_and_the_others_are_set() {
 }
 
 #[test]
-fn name_and_labels_are_told_apart() {
+fn name_and_labels_are_distinguished() {
     let mut f = fixture(4);
     let pairs = [("ab", "c"), ("a", "bc"), ("abc", "")];
     for (index, (name, labels)) in pairs.into_iter().enumerate() {

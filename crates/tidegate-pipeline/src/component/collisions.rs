@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_alternate_are_told_once() {
+    fn runs_that_alternate_are_reported_once() {
         assert_eq!(seen(&[(1, 10), (2, 11), (1, 12), (2, 13), (1, 14)]), 1);
         assert_eq!(seen(&[(1, 10), (2, 11), (3, 12), (1, 13), (2, 14), (3, 15)]), 1);
     }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stray_has_its_own_words() {
+    fn every_anomaly_has_its_own_message() {
         let words: std::collections::BTreeSet<_> = TimestampAnomaly::ALL.map(said).into();
         assert_eq!(words.len(), TimestampAnomaly::ALL.len());
     }

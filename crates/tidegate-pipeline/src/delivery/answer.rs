@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_is_told_apart_whoever_says_it() {
+    fn too_large_is_recognised_in_the_errors_of_go_and_tonic() {
         let go = "grpc: received message larger than max (5 vs. 4)";
         let tonic = "Error, decoded message length too large: found 5 bytes, the limit is: 4194304 bytes";
         let ours = format!(
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_says_is_quoted_on_one_line_without_our_secrets() {
+    fn an_answer_is_quoted_on_one_line_without_our_secrets() {
         let headers = [
             ("api-key", "hunter2"),
             ("authorization", "Basic dXNlcjpvcGVuIHNlc2FtZQ=="),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_denied_access_is_told_apart() {
+    fn denied_access_is_recognised() {
         let denied = |outcome: Outcome| matches!(outcome, Outcome::Denied { retries: false, .. });
         for (code, status) in [(Code::Unauthenticated, 401), (Code::PermissionDenied, 403)] {
             assert!(denied(of_status(&Status::new(code, "no"))));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_timeout_nobody_waits_for_a_while() {
+    async fn after_a_timeout_no_sender_waits_for_a_while() {
         let backpressure = Backpressure::default();
         assert!(!backpressure.is_due(FREE_BYTES) && backpressure.is_due(FREE_BYTES + 1));
         let (answer, delivered) = oneshot::channel();

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_sender_is_told_the_delay_of_the_recent_drain_rate() {
+    fn a_refused_sender_gets_the_delay_of_the_recent_drain_rate() {
         let capacity = QueueCapacity::new(Sizer::Items, 100, usize::MAX, Arc::default());
         let batch = opaque(Signal::Logs, b"x", 50);
         let hold = || {

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_gets_absolute_urls_and_who_we_are() {
+    async fn a_proxy_gets_absolute_urls_and_our_credentials() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let via = options::<Via>(&format!("proxy_url: \"http://ada:secret@{address}\"")).unwrap();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_large_is_made_on_another_thread_and_keeps_its_room_when_nobody_waits() {
+    async fn a_large_body_is_made_on_another_thread_and_keeps_its_room() {
         const MIB: usize = 1 << 20;
         let shared = shared(8 * MIB);
         let make = async |bytes| {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_while_something_is_made_is_told() {
+    async fn a_panic_while_a_body_is_made_is_reported() {
         let broken: Result<(), String> = apart(true, || panic!("as a bug would")).await;
         assert!(broken.unwrap_err().contains("a bug"));
     }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_told_now_and_then_and_its_end_once() {
+    fn progress_is_logged_now_and_then_and_its_end_once() {
         let (recovery, start) = (Recovery::default(), Instant::now());
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         assert_eq!(recovery.progress(0, start), None, "nothing was found");

@@ -46,7 +46,7 @@ fn a_number_grows_with_every_change_and_only_then() {
 }
 
 #[tokio::test]
-async fn a_watcher_is_told_what_is_new_to_it_and_nothing_twice() {
+async fn a_watcher_gets_each_change_once() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.keep_looking();
     bench.say("a", 3.0);
@@ -130,7 +130,7 @@ async fn a_watcher_with_a_threshold_of_its_own_hears_of_that_alone() {
 }
 
 #[tokio::test]
-async fn nobody_looks_while_nobody_waits() {
+async fn a_composite_is_not_read_without_watchers() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.keep_looking();
     for value in 0..50 {
@@ -144,7 +144,7 @@ async fn nobody_looks_while_nobody_waits() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_quiet_group_of_a_busy_composite_costs_a_look_a_tick() {
+async fn a_watcher_of_a_quiet_group_costs_one_look_per_tick() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.keep_looking();
     bench.say("quiet", 1.0);
@@ -177,7 +177,7 @@ fn nan_is_no_news_beside_nan() {
 }
 
 #[tokio::test]
-async fn an_expression_is_computed_for_who_watches_it_and_on_no_thread_of_the_runtime() {
+async fn a_watched_expression_is_computed_outside_the_runtime() {
     let computed = Computed::new("derived");
     let watched = &computed.watched;
     let refreshed = async || {

@@ -179,7 +179,7 @@ fn a_type_s_own_label_is_exported_and_stays_where_the_type_has_none() {
 }
 
 #[test]
-fn a_resource_that_says_who_it_is_gives_job_and_instance() {
+fn service_attributes_of_a_resource_give_job_and_instance() {
     let shown = |resource: &[(&str, &str)]| {
         shown(
             &series(Data::Gauge, &[], resource, Scope::default()),
@@ -255,7 +255,7 @@ fn scopes_are_labels_unless_configured_otherwise() {
 }
 
 #[test]
-fn a_scope_without_a_name_is_told_apart_all_the_same() {
+fn a_scope_without_a_name_is_distinguished() {
     let series = series(Data::Gauge, &[], &[], scope("", "1.2", &[("a", "b")]));
     assert_eq!(
         shown(&series, &LabelSources::default()),

@@ -191,7 +191,7 @@ fn a_namespace_stands_before_everything() {
 }
 
 #[test]
-fn a_unit_is_told_where_the_name_ends_with_it() {
+fn a_unit_is_written_where_the_name_ends_with_it() {
     let naming = naming(UnderscoresAndSuffixes, "");
     for (unit, family, expected) in [
         ("s", "a_seconds", Some("seconds")),

@@ -180,7 +180,7 @@ mod tests {
     proptest! {
         /// Compared with a map: a used text has one number, and unused space is reclaimed.
         #[test]
-        fn a_text_is_there_once_as_long_as_somebody_has_it(
+        fn a_text_is_there_once_while_it_is_used(
             steps in prop::collection::vec((0u32..60, any::<bool>()), 1..400),
         ) {
             let mut interner = LabelInterner::default();

@@ -136,7 +136,7 @@ fn histograms_take_few_bytes_a_sample_however_many_buckets_they_have() {
 }
 
 #[test]
-fn who_has_a_past_keeps_less_of_it_when_the_memory_is_used_up() {
+fn series_keep_a_shorter_past_when_memory_is_used_up() {
     let mut history = History::new(limits(2000));
     let ids = [history.add().unwrap(), history.add().unwrap()];
     let value = ExponentialHistogram::default();
@@ -189,7 +189,7 @@ fn one_sample_a_tick_and_nothing_backwards() {
 }
 
 #[test]
-fn who_comes_when_the_memory_is_used_up_has_no_past() {
+fn a_new_series_has_no_past_when_memory_is_used_up() {
     let mut history = History::new(limits(3 * SERIES_BYTES));
     let ids: Vec<_> = (0..5).map(|_| history.add()).collect();
     assert_eq!(ids.iter().filter(|id| id.is_some()).count(), 3);

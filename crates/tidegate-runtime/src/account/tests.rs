@@ -68,7 +68,7 @@ fn the_smallest_limit_counts_as_long_as_its_limiter_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_gets_the_room_that_another_one_gives_back() {
+async fn a_waiter_gets_the_room_that_another_gives_back() {
     let account = account(1000);
     let (mut first, mut second) = (Held::new(account.clone()), Held::new(account.clone()));
     first.try_grow(800).unwrap();
@@ -106,7 +106,7 @@ fn a_shortage_below_the_soft_limit_is_none_below_the_hard_one() {
 }
 
 #[test]
-fn who_can_wait_for_room_makes_memory_short_for_nobody() {
+fn quiet_growth_does_not_make_memory_short() {
     let account = account(1000);
     let mut held = Held::new(account.clone());
     held.try_grow_quietly(800).unwrap();
@@ -140,7 +140,7 @@ async fn a_body_of_unknown_length_waits_for_as_much_as_a_window_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_is_refused_at_once_where_nobody_could_lose_room_for_it() {
+async fn a_body_is_refused_at_once_if_no_other_could_lose_room() {
     let account = account(1000);
     account.note(900);
     let began = Instant::now();
@@ -184,7 +184,7 @@ fn threads_share_one_limit_and_leave_nothing_behind() {
 }
 
 #[test]
-fn the_process_is_measured_again_for_large_buffers_and_before_anybody_is_refused() {
+fn memory_is_measured_for_large_buffers_and_before_a_refusal() {
     let ballast = vec![1_u8; 64 << 20];
     let resident = usize::try_from(measure::resident_bytes().unwrap()).unwrap();
     let limit = resident + (64 << 20);
@@ -256,7 +256,7 @@ async fn few_wait_and_the_others_are_refused_at_once() {
 }
 
 #[test]
-fn a_sender_that_has_much_leaves_an_eighth_to_those_who_have_little() {
+fn a_large_sender_leaves_an_eighth_to_small_ones() {
     const MIB: usize = 1 << 20;
     let account = account(160 * MIB);
     let [heavy, light] = ["heavy", "light"].map(SenderKey::of);

@@ -14,7 +14,7 @@ fn pipe(directory: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_pipe_and_a_file_that_is_too_large_are_told_and_stay() {
+fn a_pipe_and_a_file_that_is_too_large_are_reported_and_stay() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(directory.path(), 1 << 20);
     (1..=3).for_each(|seq| append(&mut log, seq, false));

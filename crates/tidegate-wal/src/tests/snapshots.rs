@@ -120,7 +120,7 @@ fn what_is_cut_or_changed_anywhere_is_not_used_and_said_to_be_damaged() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_snapshot_stops_nobody() {
+fn a_pipe_in_the_place_of_a_snapshot_blocks_no_start() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["state", "state.new"] {
         let path = directory.path().join(name);
@@ -170,7 +170,7 @@ fn what_ends_between_two_pieces_leaves_the_snapshot_before() {
 }
 
 #[test]
-fn what_became_of_a_snapshot_is_told_also_when_that_is_a_panic() {
+fn the_outcome_of_a_snapshot_is_reported_even_after_a_panic() {
     let directory = tempfile::tempdir().unwrap();
     let outcome = |saving: Saving| {
         let (ended, ends) = mpsc::sync_channel(1);

@@ -169,7 +169,7 @@ impl State for Slow {
 }
 
 #[tokio::test]
-async fn nobody_who_appends_waits_for_a_snapshot() {
+async fn an_append_does_not_wait_for_a_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let ((begun, begins), (end, ends)) = (mpsc::sync_channel(16), mpsc::sync_channel(1));
     let slow = Arc::new(Slow {

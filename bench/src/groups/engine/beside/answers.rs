@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ties_any_may_be_told() {
+    fn any_series_of_a_tie_is_accepted() {
         let (ours, theirs) = (
             vector(&[("a", 3.0), ("b", 3.0)]),
             vector(&[("c", 3.0), ("d", 3.0)]),

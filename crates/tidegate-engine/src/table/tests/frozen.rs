@@ -78,7 +78,7 @@ fn a_state_is_whole_while_streams_and_series_leave_and_come() {
 }
 
 #[test]
-fn what_a_former_process_left_is_written_once_whoever_takes_it_up_meanwhile() {
+fn the_series_of_a_former_process_are_written_once() {
     let before = kept(rules());
     (0..STREAMS).for_each(|pod| say(&before, pod, NOW));
     let table = kept(rules());

@@ -288,7 +288,7 @@ async fn a_full_quota_is_a_full_queue() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_is_told_of_where_it_was_promised_and_nothing_in_hand_is_lost() {
+async fn a_failing_disk_is_reported_and_no_data_in_memory_is_lost() {
     for (mode, promised) in [(StorageMode::Always, true), (StorageMode::Spill, false)] {
         let directory = tempfile::tempdir().unwrap();
         let run = start(queue(mode), Some(storage(directory.path(), 1 << 20))).await;
@@ -323,7 +323,7 @@ async fn an_unknown_storage_is_a_clear_error() {
 }
 
 #[tokio::test]
-async fn who_waits_for_the_result_hears_what_became_of_the_data() {
+async fn a_sender_that_waits_for_the_result_gets_it() {
     let config = QueueConfig {
         wait_for_result: true,
         ..QueueConfig::default()
@@ -351,7 +351,7 @@ async fn who_waits_for_the_result_hears_what_became_of_the_data() {
 }
 
 #[tokio::test]
-async fn who_finds_a_blocking_queue_full_waits_for_room() {
+async fn a_sender_waits_for_room_in_a_full_blocking_queue() {
     let config = QueueConfig {
         block_on_overflow: true,
         queue_size: 1.try_into().unwrap(),

@@ -282,7 +282,7 @@ async fn a_full_queue_that_drops_leaves_the_increase_to_the_next_delta() {
 }
 
 #[tokio::test]
-async fn what_began_before_the_gateway_is_a_baseline_and_in_the_books() {
+async fn streams_older_than_the_gateway_are_baselines_and_counted() {
     let side = side(TemporalityChoice::Delta, QueueConfig::default()).await;
     let edge = side.edge();
     edge.push(batch(CUMULATIVE, 5, 10, 1_000_000)).unwrap();

@@ -35,7 +35,7 @@ fn chunked<const N: usize>(chunks: [&'static [u8]; N]) -> Given {
 }
 
 #[tokio::test]
-async fn a_body_is_on_the_books_while_it_is_held() {
+async fn a_body_is_on_the_account_while_it_is_held() {
     let account = Arc::new(Account::default());
     let mut held = Held::new(account.clone());
     let body = read_body(chunked([b"abc", b"", b"de"]), BodyLimits::of(5), &mut held)
@@ -302,7 +302,7 @@ async fn while_memory_is_short_the_slow_make_room_for_the_fast() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_for_which_nobody_makes_room_is_refused_after_a_moment() {
+async fn a_body_without_room_is_refused_after_a_moment() {
     let account = Arc::new(Account::default());
     account.add_limit(crate::component::Limit::of(10 << 20));
     let all = [(1, 4 << 20), (1, 3 << 20)];

@@ -86,7 +86,7 @@ fn exactly_the_limit_passes_and_a_byte_more_does_not() {
 }
 
 #[test]
-fn what_is_compressed_is_what_its_name_says() {
+fn each_coding_compresses_as_its_name_says() {
     let data = b"all work and no play ".repeat(100);
     for name in ["gzip", "zstd", "deflate", "snappy", "x-snappy-framed", "lz4"] {
         let coding = Coding::named(name).unwrap();

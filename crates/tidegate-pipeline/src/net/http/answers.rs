@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_nothing_of_his_answer_is_cut_off_and_it_is_let_go() {
+    async fn a_client_that_reads_nothing_is_cut_off_and_its_answer_freed() {
         let alive = watch::Sender::new(());
         let server = server(Duration::from_millis(100), alive.clone()).await;
         let mut silent = ask(&server).await;
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_slow_gets_all_of_his_answer() {
+    async fn a_slow_client_gets_all_of_its_answer() {
         let max_stall = Duration::from_millis(400);
         let server = server(max_stall, watch::Sender::new(())).await;
         let mut slow = ask(&server).await;

@@ -93,7 +93,7 @@ async fn a_reader_that_takes_nothing_loses_its_stream_and_a_reader_without_news_
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_readers_make_room_for_those_who_read() {
+async fn slow_readers_make_room_for_fast_ones() {
     // A sixteenth of it for watchers: four times what one of them may have.
     let shared = shared(16 << 20);
     let slow: Vec<_> = (0..4).map(|_| backlog(&shared, say)).collect();

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_texts_are_one_and_what_nobody_has_goes() {
+    fn equal_texts_are_one_and_unused_ones_go() {
         let mut interner = StringInterner::default();
         let kept: Vec<Arc<str>> = (0..6).map(|n| interner.intern(&n.to_string())).collect();
         assert!(Arc::ptr_eq(&kept[3], &interner.intern("3")));

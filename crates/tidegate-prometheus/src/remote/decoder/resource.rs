@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_that_nobody_has_are_forgotten() {
+    fn unused_places_are_forgotten() {
         let resources = Resources::default();
         let mut builder = AttributesBuilder::default();
         let kept = resources.of("j", "kept", &mut builder);

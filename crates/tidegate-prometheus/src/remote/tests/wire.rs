@@ -154,7 +154,7 @@ fn what_native_histograms_cannot_say_is_refused_by_reason() {
 }
 
 #[test]
-fn the_end_of_a_native_histogram_is_told_by_its_sum() {
+fn the_sum_marks_the_end_of_a_native_histogram() {
     let mut native = Native::stale(false);
     assert_eq!(native.sum.to_bits(), 0x7ff0_0000_0000_0002);
     assert_eq!(stale().to_bits(), 0x7ff0_0000_0000_0002);

@@ -62,7 +62,7 @@ proptest! {
     /// However series have come and gone, a page says what a renderer says that begins now; nothing is held of what
     /// has ended.
     #[test]
-    fn a_renderer_with_a_past_says_what_a_new_one_says(
+    fn a_renderer_with_a_past_renders_as_a_new_one(
         steps in prop::collection::vec(step(), 1..250),
         format in prop_oneof![Just(Format::Text), Just(Format::OpenMetrics)],
     ) {

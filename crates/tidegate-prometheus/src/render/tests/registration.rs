@@ -23,7 +23,7 @@ fn left_out(renderer: &Renderer, reason: LeftOut) -> u64 {
 }
 
 #[test]
-fn what_collides_is_known_and_told_once_without_a_page() {
+fn collisions_are_known_and_reported_once_without_a_page() {
     let mut tables = vec![table("a"), table("b"), table("c")];
     put(&tables[0], &gauge("same"));
     put(&tables[1], &gauge("same"));
@@ -113,7 +113,7 @@ fn values_without_a_word_are_found_without_a_page() {
 }
 
 #[test]
-fn nothing_is_held_of_what_has_ended_though_nobody_asks() {
+fn nothing_is_held_of_ended_series_without_a_page() {
     let tables = [table("a")];
     put(&tables[0], &gauge("a"));
     let mut renderer = renderer(Format::Text);

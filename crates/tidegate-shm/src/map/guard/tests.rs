@@ -84,7 +84,7 @@ fn set_handler(handler: usize, flags: c_int) -> libc::sigaction {
 }
 
 #[test]
-fn a_truncated_mapping_reads_as_zero_and_says_so() {
+fn a_truncated_mapping_reads_as_zero_and_is_reported() {
     let file = file_of(PAGE as u64);
     let mapping = Mapping::new(&file, PAGE, true).unwrap();
     mapping.store_u64(8, 7, Ordering::Relaxed);

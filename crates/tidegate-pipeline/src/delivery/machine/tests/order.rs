@@ -181,7 +181,7 @@ fn what_is_ready_behind_a_request_goes_with_it() {
 }
 
 #[test]
-fn what_no_attempt_could_take_goes_together_where_nobody_says_how_to_batch() {
+fn waiting_batches_go_together_without_batch_settings() {
     let mut bench = Bench::new(2, Some(backoff()));
     bench.machine.rules.together = Some(TOGETHER);
     bench.push(run(0..2));

@@ -98,7 +98,7 @@ fn labels_of_many_selections_come_once_and_the_state_is_free_in_between() {
 }
 
 #[test]
-fn nobody_looks_at_series_for_those_who_have_gone() {
+fn a_query_that_was_dropped_reads_no_more_series() {
     let (view, shared) = view();
     gauge(&table(&shared), "level", 1, START);
     let (all, patience) = ([Selection::everything()], Patience::default());
