@@ -98,7 +98,7 @@ fn print(data: &Value) {
                 let name = series["metric"]["__name__"].as_str().unwrap_or_default();
                 let name = format!("{name}{}", labels(&series["metric"]));
                 let name = if name.is_empty() { "{}" } else { &*name };
-                say!("{name}  {}", told(series));
+                say!("{name}  {}", value_text(series));
             }
         }
         _ => say!("{}", result[1].as_str().unwrap_or_default()),
@@ -106,7 +106,7 @@ fn print(data: &Value) {
 }
 
 /// The value of a series, or its values.
-fn told(series: &Value) -> String {
+fn value_text(series: &Value) -> String {
     let Some(values) = series["values"].as_array() else {
         return match series["value"][1].as_str() {
             Some(value) => value.to_owned(),

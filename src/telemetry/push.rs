@@ -18,7 +18,7 @@ use super::instruments::Instruments;
 /// Disables the SDK's own timer, because the ledgers are published before each push.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// The interval between log lines about an unreachable peer.
-const COMPLAIN: Duration = Duration::from_secs(60);
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The time limit of the last push at the stop.
 const LAST_PUSH: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ pub(super) struct Push {
     endpoint: String,
     interval: Duration,
     provider: SdkMeterProvider,
-    complaints: Every,
+    failure_log: Every,
 }
 
 impl Push {
@@ -66,7 +66,7 @@ impl Push {
             endpoint: otlp.endpoint,
             interval: config.interval.0,
             provider,
-            complaints: Every::new(COMPLAIN),
+            failure_log: Every::new(FAILURE_LOG_INTERVAL),
         };
         Ok((push, instruments))
     }
@@ -103,7 +103,7 @@ impl Push {
             Err(error) => error.to_string(),
         };
         metrics::counter!("tidegate_telemetry_push_failures_total", "signal" => "metrics").increment(1);
-        if self.complaints.ready().is_some() {
+        if self.failure_log.ready().is_some() {
             tracing::warn!(endpoint = %self.endpoint, %error, "tidegate's own metrics could not be pushed");
         }
     }

@@ -17,7 +17,7 @@ use super::config::{Detail, SpanProcessor, Traces};
 use crate::component::slow::{Observer, Slow, Slowness, Stage};
 
 /// The interval between log lines about an unreachable peer.
-const COMPLAIN: Duration = Duration::from_secs(60);
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The time limit of the last export at the stop.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
 
@@ -42,7 +42,7 @@ impl Spans {
             let exporter = Reporting {
                 spans: otlp.spans()?,
                 endpoint: otlp.endpoint.into(),
-                complaints: Arc::new(Every::new(COMPLAIN)),
+                failure_log: Arc::new(Every::new(FAILURE_LOG_INTERVAL)),
             };
             let limits = BatchConfigBuilder::default()
                 .with_max_queue_size(batch.max_queue_size)
@@ -131,7 +131,7 @@ impl Clock {
 struct Reporting {
     spans: OtlpSpans,
     endpoint: Arc<str>,
-    complaints: Arc<Every>,
+    failure_log: Arc<Every>,
 }
 
 impl SpanExporter for Reporting {
@@ -139,7 +139,7 @@ impl SpanExporter for Reporting {
         let exported = self.spans.export(batch).await;
         if let Err(error) = &exported {
             metrics::counter!("tidegate_telemetry_push_failures_total", "signal" => "traces").increment(1);
-            if self.complaints.ready().is_some() {
+            if self.failure_log.ready().is_some() {
                 tracing::warn!(endpoint = %self.endpoint, %error, "spans of slow batches could not be pushed");
             }
         }

@@ -189,7 +189,7 @@ fn the_server_accepts(release: Release, pages: &Pages, cases: &[Case]) {
     }
     let log = server.log();
     let page_of = |line: &str| Some(http::get(pages.port(), blamed(line)?).ok()?.body);
-    let unforeseen = complaints(&log).into_iter().find(|line| {
+    let unforeseen = sample_errors(&log).into_iter().find(|line| {
         let is_of_exemplars = line.contains("out-of-order exemplars");
         !(is_of_exemplars && page_of(line).is_some_and(|page| has_nan_exemplar(&page)))
     });
@@ -224,7 +224,7 @@ scrape_configs:
 
 /// What a server says of single samples while the scrape itself succeeds. Times that are too far away are the
 /// source's own affair.
-fn complaints(log: &str) -> Vec<&str> {
+fn sample_errors(log: &str) -> Vec<&str> {
     let of_times = |line: &&str| {
         line.contains("too old or are too far into the future") || line.contains("out-of-order samples")
     };

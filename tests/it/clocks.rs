@@ -180,7 +180,7 @@ service:
         self.gateway.own_metric("tidegate_dropped_items_total", &labels)
     }
 
-    fn strays(&self, reason: &str) -> f64 {
+    fn anomalies(&self, reason: &str) -> f64 {
         let labels = ["aggregate", &format!("reason=\"{reason}\"")];
         self.gateway.own_metric("tidegate_stray_streams_total", &labels)
     }
@@ -215,7 +215,7 @@ fn values_after_a_clock_step_are_right_again_or_not_fresh() {
     scene.offset = 0;
     scene.recover("back");
     wait_until(SOON, "streams that went on are counted", || {
-        scene.strays("reanchored") == 2.0
+        scene.anomalies("reanchored") == 2.0
     });
     assert_eq!(
         scene.dropped("future") + scene.dropped("late"),

@@ -15,7 +15,7 @@ fn corpus() -> PathBuf {
 }
 
 /// The exit code and everything that `validate` says.
-fn verdict(name: &str) -> String {
+fn validation(name: &str) -> String {
     let output = tidegate()
         .current_dir(corpus())
         .env_remove("TIDEGATE_TEST_UNSET")
@@ -26,7 +26,7 @@ fn verdict(name: &str) -> String {
     format!("exit {code}\n{}", String::from_utf8_lossy(&output.stderr))
 }
 
-/// Each `*.yaml` has its verdict beside it, in `*.txt`; `UPDATE_GOLDEN=1` writes them.
+/// Each `*.yaml` has its validation beside it, in `*.txt`; `UPDATE_GOLDEN=1` writes them.
 #[test]
 fn validate_says_of_each_file_what_is_wrong_and_what_has_no_effect() {
     let mut wrong = String::new();
@@ -38,14 +38,14 @@ fn validate_says_of_each_file_what_is_wrong_and_what_has_no_effect() {
         }
         files += 1;
         let name = path.file_name().expect("a file").to_string_lossy();
-        let (verdict, golden) = (verdict(&name), path.with_extension("txt"));
+        let (validation, golden) = (validation(&name), path.with_extension("txt"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(&golden, &verdict).expect("a writable checkout");
+            fs::write(&golden, &validation).expect("a writable checkout");
         }
-        if fs::read_to_string(&golden).is_ok_and(|expected| expected == verdict) {
+        if fs::read_to_string(&golden).is_ok_and(|expected| expected == validation) {
             continue;
         }
-        wrong += &format!("--- {name} now gives\n{verdict}\n");
+        wrong += &format!("--- {name} now gives\n{validation}\n");
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert!(files >= 14, "{files} files");
@@ -68,7 +68,7 @@ fn without_jaeger_and_zipkin_the_chart_s_configuration_is_valid() {
         .collect();
     let expected: Vec<_> = expected.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(lines, expected);
-    assert_eq!(verdict("chart_gateway_otlp.yaml"), "exit 0\n");
+    assert_eq!(validation("chart_gateway_otlp.yaml"), "exit 0\n");
 }
 
 /// As the Collector's chart and operator start an image: no subcommand, options after `=`.

@@ -246,8 +246,8 @@ service:
         let text = asked.json()["error"].as_str().expect("an error").to_owned();
         assert!(asked.status == 422 && text.contains(part), "{text}");
     }
-    let (explained, is_told) = explain(admin, "depth");
-    assert!(is_told && explained.contains("  error     "), "{explained}");
+    let (explained, is_explained) = explain(admin, "depth");
+    assert!(is_explained && explained.contains("  error     "), "{explained}");
     assert!(explained.contains(choices), "{explained}");
     let page = http::get(scrape, "/metrics").expect("a page").text();
     assert!(!page.contains("\ndepth") && !page.contains("\nsamples"), "{page}");
@@ -314,9 +314,9 @@ service:
     ));
     let absent = vec![("absent".to_owned(), Json::Null)];
     assert_eq!(explained_by_api(admin, "depth"), absent);
-    let (text, is_told) = explain(admin, "depth");
+    let (text, is_explained) = explain(admin, "depth");
     assert!(
-        is_told && text.contains("state     absent, 0 of 0 sources"),
+        is_explained && text.contains("state     absent, 0 of 0 sources"),
         "{text}"
     );
 
@@ -337,14 +337,17 @@ service:
         ended.len() == 1 && ended[0].0 != "fresh" && ended[0].1.is_null(),
         "{ended:?}"
     );
-    let (text, is_told) = explain(admin, "depth");
+    let (text, is_explained) = explain(admin, "depth");
     let state = format!("  state     {}, 0 of ", ended[0].0);
     assert!(
-        is_told && text.contains(&state) && text.contains("  value     - (last over "),
+        is_explained && text.contains(&state) && text.contains("  value     - (last over "),
         "{text}"
     );
     assert_eq!(explained_by_api(admin, "dept"), []);
-    let (text, is_told) = explain(admin, "dept");
-    assert!(!is_told && text.contains("no series matches now; "), "{text}");
+    let (text, is_explained) = explain(admin, "dept");
+    assert!(
+        !is_explained && text.contains("no series matches now; "),
+        "{text}"
+    );
     gateway.stop();
 }

@@ -265,7 +265,7 @@ fn command(admin: QueryApi, arguments: &[&str]) -> (Option<i32>, String, String)
 }
 
 /// Standard output of a command that succeeds without a word on standard error.
-fn told(admin: QueryApi, arguments: &[&str]) -> String {
+fn stdout_of(admin: QueryApi, arguments: &[&str]) -> String {
     let (code, out, said) = command(admin, arguments);
     assert_eq!((code, &*said), (Some(0), ""), "{arguments:?}");
     out
@@ -310,12 +310,12 @@ service:
         let before = page(port);
         let views = (
             asked(admin),
-            told(admin, &["query", EVERYTHING]),
-            told(admin, &["query", EVERYTHING, "--json"]),
+            stdout_of(admin, &["query", EVERYTHING]),
+            stdout_of(admin, &["query", EVERYTHING, "--json"]),
             admin.get("/api/v1/explain", &[("match[]", EVERYTHING), ("limit", "1000")]),
-            told(admin, &["explain", EVERYTHING, "--limit", "1000"]),
-            told(admin, &["cardinality", "--top", "1000", "--json"]),
-            told(admin, &["cardinality", "--top", "1000"]),
+            stdout_of(admin, &["explain", EVERYTHING, "--limit", "1000"]),
+            stdout_of(admin, &["cardinality", "--top", "1000", "--json"]),
+            stdout_of(admin, &["cardinality", "--top", "1000"]),
         );
         (page(port) == before).then_some((before, views))
     });

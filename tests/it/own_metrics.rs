@@ -249,8 +249,8 @@ fn senders_are_counted_and_a_retry_is_no_further_request() {
     assert_eq!([asked("200"), asked("503")], [3.0, 1.0], "{shown}");
     let compressed = measured(&shown, "http_client_request_body_size", &[&port]).1;
     assert!(compressed > 0.0, "{shown}");
-    for complaint in promtool_check(&shown).err().unwrap_or_default().lines() {
-        assert!(complaint.contains("should have \"_total\" suffix"), "{complaint}");
+    for problem in promtool_check(&shown).err().unwrap_or_default().lines() {
+        assert!(problem.contains("should have \"_total\" suffix"), "{problem}");
     }
     gateway.stop();
 }

@@ -237,8 +237,8 @@ fn the_sdk_driver_fails_when_the_endpoint_refuses() {
 
 #[test]
 fn a_prometheus_server_answers_and_knows_a_target_that_is_down() {
-    let nobody = free_port();
-    let server = Prometheus::scraping(&[nobody]);
+    let unused = free_port();
+    let server = Prometheus::scraping(&[unused]);
     assert_eq!(server.value("sum(vector(1) + 1)"), Some(2.0));
     assert_eq!(server.query("3")[0].value, 3.0);
     assert_eq!(server.value("nothing_of_that_name"), None);

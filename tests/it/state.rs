@@ -115,7 +115,7 @@ fn totals_are_those_of_all_that_was_acknowledged_through_sixty_kills() {
     // A sender of a counter goes on counting whether it is heard or not.
     let (acknowledged, told) = (AtomicU64::new(0), AtomicU64::new(0));
     // Events that were told, and those of them that were acknowledged.
-    let (events_told, events_taken) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (events_sent, events_taken) = (AtomicU64::new(0), AtomicU64::new(0));
     for round in 0..ROUNDS {
         let gateway = Gateway::start(&scene.yaml);
         let life = Duration::from_micros(rng.random_range(0..60_000));
@@ -141,7 +141,7 @@ fn totals_are_those_of_all_that_was_acknowledged_through_sixty_kills() {
             });
             scope.spawn(|| {
                 while !killed.load(SeqCst) {
-                    events_told.fetch_add(7, SeqCst);
+                    events_sent.fetch_add(7, SeqCst);
                     if tell(&socket, &count(7)).is_some_and(|answer| answer.accepted == 1) {
                         events_taken.fetch_add(7, SeqCst);
                     }
@@ -188,8 +188,8 @@ fn totals_are_those_of_all_that_was_acknowledged_through_sixty_kills() {
     );
     let events = last("events");
     assert!(
-        (events_taken.load(SeqCst)..=events_told.load(SeqCst)).contains(&events),
-        "{events} of {events_taken:?} to {events_told:?}"
+        (events_taken.load(SeqCst)..=events_sent.load(SeqCst)).contains(&events),
+        "{events} of {events_taken:?} to {events_sent:?}"
     );
     println!("{at} deltas, a counter of {counter}, events of {events} in {ROUNDS} lives");
     assert!(

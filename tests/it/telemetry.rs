@@ -209,12 +209,12 @@ fn every_reader_serves_its_own_spelling_and_promtool_is_content() {
     }
     assert!(!line.contains("service_instance_id"), "{line}");
     assert_eq!(promtool_check(&long), Ok(()));
-    let complaints = promtool_check(&short).expect_err("the Collector's counters have no suffix");
-    for complaint in complaints.lines() {
+    let problems = promtool_check(&short).expect_err("the Collector's counters have no suffix");
+    for problem in problems.lines() {
         assert!(
-            complaint.starts_with("otelcol_")
-                && complaint.ends_with("counter metrics should have \"_total\" suffix"),
-            "{complaint}"
+            problem.starts_with("otelcol_")
+                && problem.ends_with("counter metrics should have \"_total\" suffix"),
+            "{problem}"
         );
     }
     gateway.stop();

@@ -38,11 +38,11 @@ pub(crate) fn bench(arguments: &[String]) -> Outcome {
     let file = workspace().join("benches/instructions.txt");
     let describe = |error| format!("{}: {error}", file.display());
     let known = Table::parse(&fs::read_to_string(&file).map_err(describe)?)?;
-    let (report, verdict) = compare(&known, &counted);
+    let (report, outcome) = compare(&known, &counted);
     print!("{report}");
     match bless {
         true => fs::write(&file, counted.with_tolerances_of(&known).to_string()).map_err(describe),
-        false => verdict,
+        false => outcome,
     }
 }
 
@@ -271,8 +271,8 @@ mod tests {
             (50.0, 103.0, vec!["b "]),
             (103.0, 200.0, vec!["a ", "b "]),
         ] {
-            let (report, verdict) = compare(&known, &table("x", &[("a", a), ("b", b)]));
-            let error = verdict.err().unwrap_or_default();
+            let (report, outcome) = compare(&known, &table("x", &[("a", a), ("b", b)]));
+            let error = outcome.err().unwrap_or_default();
             assert_eq!(error.is_empty(), dearer.is_empty(), "{error}");
             assert!(dearer.iter().all(|path| error.contains(path)), "{error}");
             assert_eq!(report.contains("cheaper"), a < 98.0, "{report}");
@@ -282,8 +282,8 @@ mod tests {
     #[test]
     fn a_table_that_lacks_a_path_or_has_one_too_many_fails() {
         let known = table("x", &[("a", 100.0), ("old", 1.0)]);
-        let (_, verdict) = compare(&known, &table("x", &[("a", 100.0), ("new", 1.0)]));
-        let error = verdict.expect_err("it is out of date");
+        let (_, outcome) = compare(&known, &table("x", &[("a", 100.0), ("new", 1.0)]));
+        let error = outcome.expect_err("it is out of date");
         assert!(
             error.contains("new is not") && error.contains("old is in"),
             "{error}"
@@ -293,8 +293,8 @@ mod tests {
     #[test]
     fn counts_of_another_compiler_say_nothing() {
         let (known, counted) = (table("x", &[("a", 1.0)]), table("y", &[("a", 9.0)]));
-        let (report, verdict) = compare(&known, &counted);
-        assert_eq!(verdict, Ok(()));
+        let (report, outcome) = compare(&known, &counted);
+        assert_eq!(outcome, Ok(()));
         assert!(report.contains("say nothing"), "{report}");
     }
 

@@ -197,7 +197,7 @@ impl Verdict {
     }
 
     /// What does not hold, a line each.
-    pub(super) fn complaints(&self) -> String {
+    pub(super) fn failures(&self) -> String {
         let failed = self.lines.iter().filter(|line| !line.holds);
         failed.fold(String::new(), |mut text, line| {
             // Writing to a string does not fail.
@@ -350,11 +350,11 @@ mod tests {
         let mut verdict = Verdict::failed("x", &"no gateway".into());
         assert!(!verdict.holds());
         assert_eq!(
-            verdict.complaints(),
+            verdict.failures(),
             "  FAILED the attack can be made: no gateway\n"
         );
         verdict.lines = vec![Line::new("it holds", "1 of 2", true)];
-        assert!(verdict.holds() && verdict.complaints().is_empty());
+        assert!(verdict.holds() && verdict.failures().is_empty());
         assert!(table::table(&[verdict]).ends_with("holds   |\n"));
     }
 }

@@ -147,7 +147,7 @@ fn verdict(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Size
         Role::Collector => " (Collector)",
     };
     println!("{}{of}: {} ... {}", attack.name, attack.about, verdict.word());
-    print!("{}", verdict.complaints());
+    print!("{}", verdict.failures());
     verdict
 }
 

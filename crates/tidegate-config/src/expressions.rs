@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::parse_text;
 
-    fn complaints(texts: &[&str]) -> Vec<String> {
+    fn problems_of(texts: &[&str]) -> Vec<String> {
         let mut cx = Problems::default();
         let node = parse_text("test", "a: b", &mut cx).unwrap();
         for text in texts {
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn large_expressions_are_refused_one_by_one_and_together() {
-        assert!(complaints(&["^k8s\\.", "(", ".*"]).is_empty());
-        let one = complaints(&["\\pL{200}"]);
+        assert!(problems_of(&["^k8s\\.", "(", ".*"]).is_empty());
+        let one = problems_of(&["\\pL{200}"]);
         assert!(
             one.len() == 1 && one[0].contains("takes more than 1 MiB"),
             "{one:?}"
         );
-        let many = complaints(&["\\pL{5}"; 2000]);
+        let many = problems_of(&["\\pL{5}"; 2000]);
         assert!(
             !many.is_empty() && many[0].contains("16 MiB together"),
             "{many:?}"

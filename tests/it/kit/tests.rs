@@ -56,8 +56,8 @@ fn push_http(sink: &OtlpSink, body: &[u8], encoding: &str) -> http::Response {
 fn ports_are_free_and_differ() {
     let ports: HashSet<u16> = (0..100).map(|_| free_port()).collect();
     assert_eq!(ports.len(), 100);
-    let nobody = http::get(free_port(), "/").expect_err("nobody listens");
-    assert_eq!(nobody.kind(), std::io::ErrorKind::ConnectionRefused);
+    let refused = http::get(free_port(), "/").expect_err("nobody listens");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[test]

@@ -26,22 +26,22 @@ impl StrayReporter {
     /// Counts the stray streams, and logs the latest one. `label` names the component. Call it about once a
     /// second.
     pub fn report(&self, all: &[&TimestampAnomalies], label: &(&'static str, String)) {
-        let counts =
-            TimestampAnomaly::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());
-        for (stray, count) in TimestampAnomaly::ALL.into_iter().zip(counts) {
-            let labels = [label.clone(), ("reason", stray.name().to_owned())];
+        let counts = TimestampAnomaly::ALL
+            .map(|anomaly| all.iter().map(|anomalies| anomalies.count(anomaly)).sum::<u64>());
+        for (anomaly, count) in TimestampAnomaly::ALL.into_iter().zip(counts) {
+            let labels = [label.clone(), ("reason", anomaly.name().to_owned())];
             metrics::counter!("tidegate_stray_streams_total", &labels).absolute(count);
         }
         let mut state = self.0.lock();
-        let latest = all.iter().find_map(|strays| strays.take_latest());
+        let latest = all.iter().find_map(|anomalies| anomalies.take_latest());
         state.unlogged = latest.or(state.unlogged.take());
         if state.at.is_some_and(|at| at.elapsed() < PAUSE) {
             return;
         }
-        let Some((stray, series)) = state.unlogged.take() else {
+        let Some((anomaly, series)) = state.unlogged.take() else {
             return;
         };
-        let streams = counts[stray as usize].saturating_sub(state.counts[stray as usize]);
+        let streams = counts[anomaly as usize].saturating_sub(state.counts[anomaly as usize]);
         (state.at, state.counts) = (Some(Instant::now()), counts);
         tracing::warn!(
             component = label.1,
@@ -50,13 +50,13 @@ impl StrayReporter {
             resource = %series.resource.attributes,
             streams,
             "{}",
-            said(stray)
+            said(anomaly)
         );
     }
 }
 
-fn said(stray: TimestampAnomaly) -> &'static str {
-    match stray {
+fn said(anomaly: TimestampAnomaly) -> &'static str {
+    match anomaly {
         TimestampAnomaly::Behind => {
             "points of a stream are older than its newest point, so the gateway refuses them and the series is stale: check the clock of its sender"
         }

@@ -8,7 +8,7 @@ pub fn frames(data: &[u8]) {
     let Some((side, mut stream)) = data.split_first() else {
         return;
     };
-    let rewrite = if side & 1 == 0 { request } else { told };
+    let rewrite = if side & 1 == 0 { request } else { answer };
     while let Ok(Some(body)) = frame::read(&mut stream, MAX_ANSWER_BYTES) {
         if let Some(written) = rewrite(&body) {
             assert_eq!(rewrite(&written).as_ref(), Some(&written));
@@ -21,7 +21,7 @@ fn request(body: &[u8]) -> Option<Vec<u8>> {
     Some(request.encode())
 }
 
-fn told(body: &[u8]) -> Option<Vec<u8>> {
-    let told = Told::decode(body.to_vec().into()).ok()?;
-    Some(told.encode())
+fn answer(body: &[u8]) -> Option<Vec<u8>> {
+    let answer = Told::decode(body.to_vec().into()).ok()?;
+    Some(answer.encode())
 }

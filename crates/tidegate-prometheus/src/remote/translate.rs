@@ -25,7 +25,7 @@ use super::series::{self, Family, Group, Identity, Series};
 use crate::labels::LabelSources;
 use crate::name::{Naming, Spelling};
 use crate::render::exemplar;
-use say::{counts, told};
+use say::{counts, exemplar_of};
 use tidegate_pipeline::batch::wire::points::{PointVisitor, WirePoint};
 use tidegate_pipeline::batch::{Batch, Encoded, Payload, convert, wire};
 use tidegate_pipeline::component::{Account, Reason, unix_now};
@@ -266,7 +266,8 @@ impl Building<'_> {
                 };
                 let naming = &self.settings.naming;
                 let exemplars = sample.exemplars.iter().filter(within);
-                let exemplars = exemplars.filter_map(|exemplar| told(exemplar, time, naming, spelling));
+                let exemplars =
+                    exemplars.filter_map(|exemplar| exemplar_of(exemplar, time, naming, spelling));
                 series.exemplars.extend(exemplars);
                 below = bound;
             }
@@ -312,7 +313,7 @@ impl Building<'_> {
         if self.state.targets.len() > MAX_TARGETS {
             self.state.targets.clear();
         }
-        let mut told = Vec::new();
+        let mut due = Vec::new();
         for (target, time) in std::mem::take(&mut self.targets) {
             if let Some((identity, last)) = self.state.targets.get(&target.key) {
                 // A resource that was ahead of its time is not silent until then.
@@ -331,14 +332,14 @@ impl Building<'_> {
                 value: 1.0,
                 point: u32::MAX,
             });
-            told.push(Group {
+            due.push(Group {
                 hash: target.group,
                 points: 0,
                 series: SmallVec::from_buf([series]),
             });
         }
         // The reader of the request knows the resource before the first series.
-        self.out.groups.splice(0..0, told);
+        self.out.groups.splice(0..0, due);
     }
 }
 

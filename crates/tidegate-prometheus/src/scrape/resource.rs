@@ -40,7 +40,7 @@ pub(super) struct Resources {
     /// The version that was given last.
     version: u32,
     /// The resource of no place.
-    nobody: Arc<Resource>,
+    unknown: Arc<Resource>,
 }
 
 /// No resource.
@@ -86,7 +86,7 @@ impl Resources {
     #[inline]
     pub(super) fn get(&self, at: u32) -> (&Arc<Resource>, u32) {
         let entry = self.entries.get(at as usize);
-        entry.map_or((&self.nobody, 0), |entry| (&entry.resource, entry.version))
+        entry.map_or((&self.unknown, 0), |entry| (&entry.resource, entry.version))
     }
 
     /// Adds a line of `target_info`.

@@ -122,9 +122,9 @@ struct Sender {
 impl Sender {
     fn of(resource: &Resource, look: Look<'_>) -> Self {
         let (seen, lease) = look.senders.heard(resource);
-        let is_somebody = job(resource).is_some() || !instance(resource).is_empty();
+        let has_identity = job(resource).is_some() || !instance(resource).is_empty();
         Self {
-            seen: if is_somebody { seen } else { 0 },
+            seen: if has_identity { seen } else { 0 },
             lease,
         }
     }

@@ -192,7 +192,7 @@ pub(super) fn counts(data: Data) -> bool {
 }
 
 /// An outgoing exemplar. Without a time of its own it gets that of the sample.
-pub(super) fn told(
+pub(super) fn exemplar_of(
     exemplar: &Exemplar,
     time: i64,
     naming: &Naming,

@@ -1,4 +1,4 @@
-//! Sources of what a query selects, in time that passes as told.
+//! Sources of what a query selects, in time that passes as count_sources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const A: [(&str, &str); 2] = [("service.name", "vllm"), ("service.instance.id", 
 const B: [(&str, &str); 2] = [("service.name", "vllm"), ("service.instance.id", "b")];
 
 /// How many sources are selected and in time, how many are overdue, and how many targets failed.
-fn told(view: &Arc<View>, query: &str, now: UnixNanos) -> (usize, usize, usize) {
+fn count_sources(view: &Arc<View>, query: &str, now: UnixNanos) -> (usize, usize, usize) {
     let evaluation = view.evaluate(&Query::parse(query).unwrap(), now).unwrap();
     let is_due = |source: &&SelectedSource| now - source.seen <= source.lease;
     let due = evaluation.sources.iter().filter(is_due).count();
@@ -35,11 +35,21 @@ fn a_source_is_overdue_by_its_own_cadence() {
         }
         let overdue = usize::from(second > 25);
         let expected = (2 - overdue, overdue, 0);
-        assert_eq!(told(&view, "sum(waiting)", now), expected, "after {second} s");
-        assert_eq!(told(&view, "sum(waiting) / sum(running)", now), expected);
-        assert_eq!(told(&view, "sum(waiting{instance=\"a\"})", now), (1, 0, 0));
-        assert_eq!(told(&view, "sum(waiting{instance=\"c\"})", now), (0, 0, 0));
-        assert_eq!(told(&view, "vector(1)", now), (0, 0, 0));
+        assert_eq!(
+            count_sources(&view, "sum(waiting)", now),
+            expected,
+            "after {second} s"
+        );
+        assert_eq!(count_sources(&view, "sum(waiting) / sum(running)", now), expected);
+        assert_eq!(
+            count_sources(&view, "sum(waiting{instance=\"a\"})", now),
+            (1, 0, 0)
+        );
+        assert_eq!(
+            count_sources(&view, "sum(waiting{instance=\"c\"})", now),
+            (0, 0, 0)
+        );
+        assert_eq!(count_sources(&view, "vector(1)", now), (0, 0, 0));
     }
 }
 
@@ -49,7 +59,7 @@ fn a_target_that_failed_is_found_by_its_job_and_instance() {
     let table = table(&shared);
     send(&table, &A, "waiting", (0, START), 5);
     send(&table, &A, "up", (0, START), 1);
-    assert_eq!(told(&view, "waiting", START), (1, 0, 0));
+    assert_eq!(count_sources(&view, "waiting", START), (1, 0, 0));
     // A rule has kept job and instance only, while `up` has all that discovery said.
     let full = [&A[..], &[("server.address", "a")]].concat();
     let now = START + SECOND;
@@ -93,6 +103,10 @@ fn a_source_of_events_that_is_idle_lives() {
             table.absorb(&batch);
         }
         table.expire(now);
-        assert_eq!(told(&view, "xfers_total", now), (1, 0, 0), "after {second} s");
+        assert_eq!(
+            count_sources(&view, "xfers_total", now),
+            (1, 0, 0),
+            "after {second} s"
+        );
     }
 }
