@@ -79,7 +79,7 @@ async fn http(from: u16, to: u16) -> Result<(), Error> {
     }
 }
 
-/// The whole body, and then its answer: nobody is told that it was taken before it was.
+/// Reads the whole body before its answer, so that no answer acknowledges a body too early.
 async fn hand_on(
     far: Arc<Mutex<SendRequest<http_body_util::Full<Bytes>>>>,
     request: http::Request<Incoming>,

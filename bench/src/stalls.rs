@@ -1,5 +1,5 @@
 //! When the gateway's core stood still. The host of a shared machine stops its cores for milliseconds at a time, and
-//! wakes sleepers late; what is missed then is not the gateway's doing, and must be told apart from what is.
+//! wakes sleepers late; misses of that time are not the gateway's doing, and are counted separately.
 
 use std::io;
 use std::sync::Arc;

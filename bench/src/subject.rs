@@ -4,7 +4,7 @@
 //! A configuration is named after its task: `grpc.yaml` is handed over as `${CONFIG}`, `grpc.args` holds arguments, one
 //! or more a line. In both, and in the arguments of `subject.json`, `${IN}`, `${OUT}`, `${SHOWN}`, `${SPARE}` and `${DIR}` stand
 //! for ports and a directory. A task without one is not done, and `cannot` says why; `remarks`
-//! are told beside what was measured.
+//! are printed beside the results.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -33,7 +33,7 @@ const FOLDERS: [(Role, &str); 3] = [
     (Role::Peer, "peers"),
 ];
 
-/// A program, and how it is told what to do.
+/// A program and its configurations.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) name: String,
@@ -122,7 +122,7 @@ impl Subject {
         }))
     }
 
-    /// The file that tells it a task, or why there is none.
+    /// The configuration of a task, or why there is none.
     pub(crate) fn told(&self, task: &str) -> Result<PathBuf, String> {
         let files = std::fs::read_dir(&self.folder).map_err(|error| error.to_string())?;
         let file = files

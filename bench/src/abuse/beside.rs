@@ -1,4 +1,4 @@
-//! Who else is there while a gateway is attacked: an honest sender, probes, and somebody who watches its memory.
+//! Other clients of a gateway under attack: an honest sender, probes, and an observer of its memory.
 
 use std::io::BufReader;
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ const QUERY: Duration = Duration::from_millis(200);
 const SCALER: Duration = Duration::from_millis(500);
 /// Between two looks at memory.
 const LOOK: Duration = Duration::from_millis(20);
-/// Nobody waits for an answer longer than this.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// An honest push that takes longer counts as not accepted.
 const LATE: Duration = Duration::from_secs(1);
@@ -173,7 +173,7 @@ fn answers(port: u16, path: &str) -> bool {
     wire::once(HONEST, port, PATIENCE, &wire::get(path)).is_ok_and(|answer| answer.status == 200)
 }
 
-/// A sender of gauges and of a counter that counts its own pushes; it does as it is told.
+/// A sender of gauges and of a counter that counts its own pushes; it obeys the answers.
 struct Honest<'a> {
     port: u16,
     headers: &'a str,

@@ -15,7 +15,7 @@ use crate::process::Process;
 /// The limit of the memory limiter.
 pub(super) const LIMIT_MIB: f64 = 256.0;
 
-/// What the Go runtime of the Collector is told: 80 % of the limit, as the page of its memory limiter advises.
+/// The memory limit of the Collector's Go runtime: 80 % of the limit, as the page of its memory limiter advises.
 pub(super) const GO_MEMORY: &str = "205MiB";
 
 /// Open files that the gateway may have, as usual.
@@ -251,8 +251,8 @@ impl Field {
         self.pick(Duration::from_secs(30), Duration::from_secs(3))
     }
 
-    /// Does something again and again on so many threads, as long as an attack lasts and at least once; `act` is told
-    /// which thread it is on and how often it did.
+    /// Does something again and again on so many threads, as long as an attack lasts and at least once; `act` gets
+    /// the number of its thread and of its calls so far.
     pub(super) fn crowd(&self, threads: usize, act: impl Fn(usize, usize) + Sync) {
         let end = Instant::now() + self.time();
         std::thread::scope(|scope| {

@@ -17,7 +17,7 @@ const MARGIN: f64 = 1.1;
 pub(super) const SOFT_MIB: f64 = LIMIT_MIB * 0.8;
 /// In which the gateway is as before.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// What the last requests did is in the books by then.
+/// The account includes the last requests by then.
 const SETTLED: Duration = Duration::from_secs(3);
 pub(super) const TOTAL: &str = "the honest total is on the page";
 /// Of honest pushes must be accepted, in percent.
@@ -239,7 +239,7 @@ fn gap(pushes: &[Try], begun: Instant, until: Instant) -> f64 {
     gaps.fold(0.0, f64::max)
 }
 
-/// Lines that hold once the last requests are in the books.
+/// Lines that hold once the account includes the last requests.
 pub(super) fn settled(look: impl Fn() -> Result<Vec<Line>, Error>) -> Vec<Line> {
     let asked = Instant::now();
     loop {

@@ -191,7 +191,7 @@ fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Siz
 fn has_recovered(now: &Now, role: Role, ended: Instant) -> bool {
     let bound = match role {
         Role::Tidegate => SOFT_MIB,
-        // Its runtime is told that it may keep as much as the soft limit.
+        // Its runtime may keep as much as the soft limit.
         Role::Collector => LIMIT_MIB,
     };
     now.accepts_since(ended) && now.resident_mib() < bound

@@ -24,7 +24,7 @@ pub(super) fn run<'a>(
     };
     let sides = [(binary, Role::Tidegate), (&*collector, Role::Collector)];
     let mut pairs = Vec::new();
-    // An attack on an option of OTLP/HTTP is one on what only the gateway is told.
+    // Only the gateway gets the option of OTLP/HTTP that such an attack is on.
     for attack in attacks.filter(|attack| attack.is_otlp && attack.setup.http.is_empty()) {
         pairs.push(sides.map(|(binary, role)| verdict(binary, output, role, attack, asked.size)));
     }

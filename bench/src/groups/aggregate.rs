@@ -158,7 +158,7 @@ fn scrape(mut scraper: Scraper, end: Instant) -> Result<Scraper, Error> {
     }
 }
 
-/// Nobody is to be measured showing something else.
+/// The measurement requires that all subjects show the same.
 fn check(subject: &Subject, driver: &Driver, page: &str) -> Result<(), Error> {
     let shown = page.lines().filter(|line| line.starts_with("bench_")).count();
     if shown != POINTS {

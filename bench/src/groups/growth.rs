@@ -128,7 +128,7 @@ fn draw(lines: &[Line]) -> Result<(), Error> {
         y: "ns",
         lines,
     };
-    // Somebody who runs this elsewhere has no docs, and no picture.
+    // Outside the repository there are no docs, and no picture.
     if Path::new(PICTURE).parent().is_some_and(Path::is_dir) {
         std::fs::write(PICTURE, picture.svg())?;
     }

@@ -1,7 +1,7 @@
 //! What is lost when agents flush as much as NIXL can at once: a whole ring.
 //!
-//! The next flush drops what does not fit, so every ring must be empty again within a flush interval. What is lost
-//! while the host of a shared machine has stopped the gateway's core is told apart.
+//! The next flush drops what does not fit, so every ring must be empty again within a flush interval. Losses
+//! while the host of a shared machine has stopped the gateway's core are counted separately.
 
 use std::path::Path;
 use std::thread;

@@ -104,7 +104,7 @@ fn start(binary: &Path, from: u16, to: u16, beside: Option<&str>) -> Result<Proc
     let directory = TempDir::new_in(std::env::current_dir()?.join("target"))?;
     let (dead, used) = match beside {
         None => (String::new(), ""),
-        // Nobody listens on port 1.
+        // No server listens on port 1.
         Some(queue) => (
             format!(
                 "  otlp/dead: {{endpoint: \"127.0.0.1:1\", tls: {{insecure: true}}, sending_queue: {{{queue}}}}}\n"

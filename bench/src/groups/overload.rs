@@ -1,7 +1,7 @@
 //! More than passes. First 512 requests of 1,000 points at a time, as fast as they are taken: more bytes than the memory
 //! limit allows. Then half of what passed, beside a destination that takes a tenth of that for a minute and recovers.
 //!
-//! Senders do as they are told and come back when the gateway says. At the end nothing is under way, and what was
+//! Senders obey the answers and come back after the delay that the gateway gives. At the end nothing is under way, and what was
 //! acknowledged must have arrived or be counted as dropped. Everything but the gateway shares the other core.
 
 pub(super) mod crowd;

@@ -1,8 +1,8 @@
 //! How long a small request waits at most while a million series are held, scraped, emitted, expired and snapshotted.
 //!
 //! A probe is due every millisecond, whatever became of those before, and its wait ends with its acknowledgement: a
-//! gateway that stands still pays for every probe of that time. One in eight brings a series that was never seen. What
-//! the host does to us is told apart: a thread of high priority on each core notes when it was not run.
+//! gateway that stands still pays for every probe of that time. One in eight brings a series that was never seen. Pauses
+//! by the host are counted separately: a thread of high priority on each core notes when it did not run.
 
 mod probe;
 
@@ -34,7 +34,7 @@ const RESTS: Duration = Duration::from_millis(500);
 const AT_REST: f64 = 0.05;
 /// It is by then.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Series that nobody feeds any more go after this.
+/// Series without new points expire after this time.
 const EXPIRY: Duration = Duration::from_secs(20);
 /// The last have gone this long after that.
 const GONE: Duration = Duration::from_secs(6);
@@ -83,7 +83,7 @@ fn held(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-/// Nobody feeds the million any more, and they go.
+/// The million series get no more points, and expire.
 fn expired(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
     let aggregate = format!("interval: 1h, expiry: {}s", EXPIRY.as_secs());
     let subject = Subject::start(binary, &aggregate, None, "", requests)?;

@@ -1,5 +1,5 @@
-//! Who is fed series by a target or over OTLP and shows them to somebody else: tidegate, and its peers as far as they
-//! are on PATH. Every series counts between two feeds, of which there is one a second; processor time by itself and
+//! Programs that get series from a target or over OTLP and show them to a scraper: tidegate, and its peers as far as
+//! they are on PATH. Every series counts between two feeds, of which there is one a second; processor time by itself and
 //! with one scrape a second beside.
 
 mod feed;

@@ -23,5 +23,5 @@ pub(crate) const PATH: &str = "/v1/metrics";
 /// HTTP/2 frames of so many bytes are asked for, unless told; the protocol's own are of 16 KiB.
 pub(crate) const FRAME: u32 = 1 << 20;
 
-/// Window of a stream and of a connection: wide enough that nobody waits for them.
+/// Window of a stream and of a connection: wide enough that no sender waits for them.
 pub(crate) const WINDOWS: (u32, u32) = (16 << 20, 64 << 20);

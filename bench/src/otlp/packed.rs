@@ -14,7 +14,7 @@ pub(crate) enum Compression {
     Zstd,
 }
 
-/// No request of ours is larger, and nobody joins so many of them.
+/// No request of ours is larger, and no subject joins so many of them.
 const LARGEST: usize = 64 << 20;
 
 impl Compression {

@@ -104,7 +104,7 @@ impl Counters {
         self.reserved.fetch_add(bytes, AcqRel);
     }
 
-    /// So many bytes are there, of which `unreserved` are reserved only now: nobody can refuse what is there.
+    /// Records bytes that exist, of which `unreserved` are reserved only now: existing bytes can't be refused.
     pub fn fill(&self, bytes: usize, unreserved: usize) {
         // In this order: what is there is always reserved.
         if unreserved > 0 {
@@ -113,7 +113,7 @@ impl Counters {
         self.filled.fetch_add(bytes, AcqRel);
     }
 
-    /// Gives back reserved bytes, of which so many were there. Whether somebody waits for them, who is to be woken.
+    /// Gives back reserved bytes, of which `there` existed. Returns whether a waiter must be woken.
     #[must_use]
     pub fn give_back(&self, reserved: usize, filled: usize) -> bool {
         self.filled.fetch_sub(filled, AcqRel);
@@ -121,7 +121,7 @@ impl Counters {
         reserved > 0 && self.has_waiting()
     }
 
-    /// Whether somebody waits for room. Asked after room was made: a waiter that is not counted here sees the room.
+    /// Whether a waiter exists. Call it after room was made: a waiter that is not counted here sees the room.
     pub fn has_waiting(&self) -> bool {
         fence(SeqCst);
         self.waiting.load(Acquire) > 0

@@ -7,7 +7,7 @@ use crate::sync::{
 };
 
 /// What was measured, and how many bytes of reservations were there then. The two belong together: one of them beside that
-/// of another measurement would forgive bytes that nobody has measured.
+/// of another measurement would forgive bytes without a measurement.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     /// The current one, and the next one while it is written.

@@ -63,8 +63,8 @@ impl Model {
         self.tell(self.counters.give_back(bytes, 0));
     }
 
-    fn tell(&self, somebody_waits: bool) {
-        if somebody_waits {
+    fn tell(&self, has_waiters: bool) {
+        if has_waiters {
             *self.woken.lock().unwrap() += 1;
             self.wake.notify_all();
         }
@@ -77,7 +77,7 @@ impl Model {
         }
         self.counters.wait();
         loop {
-            // As `Notified::enable` does: what is told from here on is heard.
+            // As `Notified::enable` does: later notifications arrive.
             let heard = *self.woken.lock().unwrap();
             if self.reserve(bytes) {
                 break;

@@ -134,7 +134,7 @@ pub(crate) unsafe fn place<'a, T>(place: *mut T, nothing: T, what: &str) -> Resu
     if place.is_null() {
         return Err(Failure::null(what));
     }
-    // SAFETY: it is not NULL, and the caller promises that it may be written to; nobody reads what was there.
+    // SAFETY: it is not NULL, and the caller promises that it may be written to; its old content is not read.
     unsafe {
         place.write(nothing);
         Ok(&mut *place)

@@ -5,7 +5,7 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
-/// Something that the library's threads work with. A fork copies it at any moment of that work, with locks that nobody
+/// Something that the library's threads work with. A fork copies it at any moment of that work, with locks that no thread
 /// will release: a child that gives it up leaves it as it is.
 pub(crate) struct Local<T> {
     value: ManuallyDrop<T>,
@@ -32,7 +32,7 @@ impl<T> Deref for Local<T> {
 impl<T> Drop for Local<T> {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // SAFETY: nobody has it any more, and it is dropped nowhere else.
+            // SAFETY: no reference to it is left, and it is dropped nowhere else.
             unsafe { ManuallyDrop::drop(&mut self.value) }
         }
     }

@@ -34,7 +34,7 @@ impl tg_server {
     fn stop(&self) {
         let server = self.lock().take();
         if self.process != std::process::id() {
-            // Its thread is in another process; nobody could wait for it here.
+            // Its thread is in another process; a wait for it here would not end.
             std::mem::forget(server);
         }
     }

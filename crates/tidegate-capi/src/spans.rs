@@ -17,7 +17,7 @@ use crate::arguments::{
 use crate::status::{Failure, guard, tg_status};
 use crate::trace::tg_trace_context;
 
-/// A tracer that nobody has shut down waits so long for its last spans to get out.
+/// The time that a tracer without a shutdown waits for the export of its last spans.
 const LAST_PUSH: Duration = Duration::from_secs(5);
 
 /// Exports spans. Several threads may use one at once.

@@ -78,7 +78,7 @@ impl Failure {
     /// Keeps the text for anyone who asks on this thread.
     #[cold]
     fn tell(self) -> tg_status {
-        // A thread that ends has nobody left who could ask.
+        // No caller can ask after the thread has ended.
         let _ = ERROR.try_with(|error| *error.borrow_mut() = terminated(&self.text));
         self.status
     }

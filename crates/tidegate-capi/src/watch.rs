@@ -139,7 +139,7 @@ impl Callback {
 impl Drop for Callback {
     fn drop(&mut self) {
         if let Some(done) = self.done {
-            // SAFETY: nobody has the context any more, so that this is its last use.
+            // SAFETY: no other reference to the context is left, so this is its last use.
             unsafe { done(self.context) }
         }
     }

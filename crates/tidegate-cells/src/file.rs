@@ -64,7 +64,7 @@ fn boot() -> u64 {
     })
 }
 
-/// A file as it is before anybody sees it.
+/// A file before it is visible to others.
 pub(crate) struct Content<'a> {
     /// Length, all of it reserved.
     pub(crate) size: u64,

@@ -13,7 +13,7 @@ pub const DIRECTORY_VARIABLE: &str = "TIDEGATE_CELLS_DIR";
 /// `$XDG_RUNTIME_DIR`, or else `/dev/shm/tidegate-UID/cells`. It need not be there.
 ///
 /// # Errors
-/// [`Error::Foreign`]: everybody may make something in shared memory, also of our name.
+/// [`Error::Foreign`]: every user may create files in shared memory, also with our name.
 pub fn default_directory() -> Result<PathBuf, Error> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     of(variable(DIRECTORY_VARIABLE), variable("XDG_RUNTIME_DIR"))

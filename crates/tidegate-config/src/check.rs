@@ -1,5 +1,5 @@
-//! Whether the parts of a configuration fit together, as far as that can be told without knowing
-//! any component: everything named exists, everything defined is used, nothing goes in circles.
+//! Checks whether the parts of a configuration fit together, as far as no component is needed
+//! for it: everything named exists, everything defined is used, nothing goes in circles.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -15,7 +15,7 @@ const MAX_PROBLEMS: usize = 200;
 /// Widest piece of a source line shown, in characters.
 const SNIPPET_CHARS: usize = 120;
 
-/// Longest source line shown at all, in bytes; nobody writes longer ones by hand.
+/// Longest source line shown at all, in bytes; people do not write longer ones by hand.
 const MAX_LINE_BYTES: usize = 4096;
 
 /// How bad a [`Problem`] is.

@@ -174,7 +174,7 @@ impl<'a> Fields<'a> {
         self.cx
     }
 
-    /// Reports the keys that nobody has asked for.
+    /// Reports the keys that no option has read.
     pub fn finish(self) -> Option<()> {
         let known: Vec<_> = self.known.iter().flat_map(|names| names.all()).collect();
         let entries = self.node.as_map().unwrap_or_default();

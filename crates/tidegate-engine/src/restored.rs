@@ -133,7 +133,7 @@ mod tests {
         restored.retain(|act| act(), |n| *n % 2 == 0);
         let left: Vec<u64> = (0..101).filter_map(|n| restored.take(id(n))).collect();
         assert_eq!(left, (0..100).step_by(2).filter(|n| *n != 8).collect::<Vec<_>>());
-        restored.retain(|act| act(), |_| panic!("nobody is left"));
+        restored.retain(|act| act(), |_| panic!("no state is left"));
         assert!(restored.chunks.lock(0).is_empty(), "their memory went back");
         restored.retain(|_| panic!("it is not looked at again"), |_| true);
     }

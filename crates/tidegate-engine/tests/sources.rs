@@ -268,7 +268,7 @@ fn run(points: usize, seed: u64) {
     if points >= 5_000_000 {
         assert!(late < early + (4 << 20), "memory grew from {early} to {late}");
     }
-    // Everybody leaves, and is forgotten after a day.
+    // All sources leave, and are forgotten after a day.
     for step in 0..60 {
         table.expire(now + step * 1800 * SECOND);
     }

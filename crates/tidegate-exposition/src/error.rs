@@ -125,7 +125,7 @@ impl Fault {
         Self { offset, problem }
     }
 
-    /// As it is told for a text format.
+    /// The error of a text format.
     pub(crate) fn in_line(self, body: &[u8]) -> ParseError {
         let before = body.get(..self.offset).unwrap_or(body);
         ParseError::Line {

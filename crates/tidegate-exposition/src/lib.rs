@@ -22,10 +22,10 @@
 //! where we differ.
 //!
 //! A line costs little when its series has been seen before. The bytes of its name and labels ([`Series::raw`]) are its
-//! identity; nothing of them is parsed until somebody asks for the labels, which is also when they are checked. So a
+//! identity; the parser reads and checks the labels only when the caller asks for them. So a
 //! caller asks for the labels of every series whose bytes it does not know, and of no other. Pages list their series
-//! in the same order each time: told which series it should [expect](Parser::next), the parser compares instead of
-//! searching for the end.
+//! in the same order each time: if the caller names the series to [expect](Parser::next), the parser compares instead
+//! of searching for the end.
 //!
 //! For those who write such pages there are numbers ([`mod@write`]) and names with their units ([`mod@unit`]).
 //!

@@ -316,7 +316,7 @@ fn histograms(files: &Shm) -> Vec<Case> {
         case(OBSERVE, CLIENT, move |at| client.observe(value(at))),
         case(OBSERVE, FACADE, move |at| {
             facade.record(value(at));
-            // It keeps every value until somebody takes them out.
+            // It keeps every value until a reader takes them out.
             if at % 100_000 == 99_999 {
                 handle.run_upkeep();
             }

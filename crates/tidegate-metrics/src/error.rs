@@ -81,7 +81,7 @@ pub enum RegisterError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// Nobody took it in time.
+    /// The peer did not take it in time.
     #[error("timed out")]
     Timeout,
     /// The peer or the way to it failed.

@@ -184,8 +184,8 @@ impl<H: Instrument> Family<H> {
         self.0.series.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody watches all series from now on, or no longer. A series that is made while somebody does keeps its
-    /// extremes from its first value on, for good.
+    /// Starts or ends a watch of all series. A series that is made during a watch keeps its extremes from its first
+    /// value on, for good.
     pub(crate) fn expect(&self, is_watched: bool) {
         if is_watched {
             self.0.watchers.fetch_add(1, Relaxed)

@@ -24,8 +24,8 @@
 //! ```
 //!
 //! Values live in cells ([`tidegate_cells`]), in memory or in a file; registries differ in who reads them. The record
-//! path never blocks and never allocates once a series is known. Errors are told at registration; what makes no sense at
-//! run time is a no-op that is [counted](misused).
+//! path never blocks and never allocates once a series is known. Registration returns errors; misuse at run time is a
+//! no-op that is [counted](misused).
 //!
 //! `docs/sdk.md` is the guide.
 

@@ -4,13 +4,13 @@ use std::sync::OnceLock;
 
 static REPORTER: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Says who is told when something is wrong that no caller is there to be told of (a push in the background failed):
+/// Sets the callback for errors without a caller, for example of a push in the background:
 /// for programs with logs of another kind than `tracing`. The first one that is set stays; `false`: there was one.
 pub fn set_reporter(reporter: fn(&str)) -> bool {
     REPORTER.set(reporter).is_ok()
 }
 
-/// Something is wrong that nobody is there to be told of.
+/// Reports an error that has no caller.
 pub(crate) fn error(text: &str) {
     if let Some(reporter) = REPORTER.get() {
         return reporter(text);

@@ -63,7 +63,7 @@ impl Info {
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) info: Info,
-    /// How many watch it. While somebody does, every value is compared with the extremes.
+    /// The number of watchers. While there is one, every value is compared with the extremes.
     watchers: AtomicU32,
     min: AtomicU64,
     max: AtomicU64,
@@ -114,12 +114,12 @@ impl Side {
         }
     }
 
-    /// The newest value that was seen while somebody watched.
+    /// The newest value that was seen during a watch.
     pub(crate) fn last(&self) -> f64 {
         f64::from_bits(self.last.load(Relaxed))
     }
 
-    /// Whether anybody watches.
+    /// Whether there is a watcher.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.watchers.load(Relaxed) != 0
@@ -132,7 +132,7 @@ impl Side {
         (min <= max).then_some((min, max))
     }
 
-    /// Remembers the span of a value. Where somebody else is about to do so, theirs stays: nobody waits.
+    /// Remembers the span of a value. If another thread is doing so, its span stays: no thread waits.
     pub(crate) fn remember(&self, value: f64, span: SpanRef) {
         let bucket = match &self.info.spec.kind {
             Kind::Histogram { bounds } => bounds.partition_point(|bound| *bound < value),

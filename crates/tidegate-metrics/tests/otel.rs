@@ -28,7 +28,7 @@ use tracing_subscriber::prelude::*;
 
 type Received = Arc<Mutex<Vec<ExportMetricsServiceRequest>>>;
 
-/// A collector: takes what comes, unless it is told to refuse.
+/// A collector: takes all requests, unless it is set to refuse.
 #[derive(Clone, Default)]
 struct Collector {
     received: Received,

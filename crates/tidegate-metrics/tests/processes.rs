@@ -15,7 +15,7 @@ fn role() -> Option<(String, PathBuf)> {
     Some((std::env::var(ROLE).ok()?, std::env::var_os(PATH)?.into()))
 }
 
-/// A process that runs the test of that name in some role, and what it is told and says.
+/// A process that runs the test of that name in some role, with its input and output.
 struct Process {
     child: Child,
     told: Option<ChildStdin>,
@@ -267,5 +267,5 @@ fn a_parent_that_is_killed_is_folded_and_its_child_goes_on() {
     assert_eq!((total(&registry), alive()), (115.0, 1));
     drop(registry);
     let later = Shm::create(directory.path(), &[]).unwrap();
-    assert_eq!(total(&later), 115.0, "whoever comes later knows");
+    assert_eq!(total(&later), 115.0, "a later reader knows");
 }

@@ -30,7 +30,7 @@ use tidegate_ring::Layout;
 use crate::host;
 
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-compile_error!("where a unique_ptr goes is told in another register on every machine");
+compile_error!("every architecture passes the address of a returned unique_ptr in another register");
 
 /// What NIXL's versions 1.1 to 1.5 ask for; others refuse the plugin.
 const API_VERSION: u32 = 2;
@@ -143,7 +143,7 @@ impl Shared {
 #[repr(C)]
 struct Vtable {
     offset_to_top: isize,
-    /// None: nobody asks for the type of an exporter.
+    /// None: no code asks for the type of an exporter.
     type_info: usize,
     functions: Functions,
 }
@@ -260,10 +260,10 @@ unsafe extern "C" fn export<E: Exporter>(object: *mut c_void, event: *const u8) 
     0
 }
 
-/// The destructor, for an object whose memory is somebody else's concern.
+/// The destructor, for an object whose memory another function frees.
 ///
 /// # Safety
-/// Called by NIXL: `object` is of [`create`], nobody else uses it, and only `delete` follows.
+/// Called by NIXL: `object` is of [`create`] and not in use, and only `delete` follows.
 unsafe extern "C" fn destroy<E: Exporter>(object: *mut c_void) {
     // SAFETY: of the caller.
     unsafe { (*object.cast::<Object<E>>()).end() };
@@ -272,7 +272,7 @@ unsafe extern "C" fn destroy<E: Exporter>(object: *mut c_void) {
 /// The deleting destructor.
 ///
 /// # Safety
-/// Called by NIXL, once: `object` is of [`create`], and nobody uses it any more.
+/// Called by NIXL, once: `object` is of [`create`] and no longer in use.
 unsafe extern "C" fn delete<E: Exporter>(object: *mut c_void) {
     // SAFETY: of the caller; `create` made it from a box.
     let mut object = unsafe { Box::from_raw(object.cast::<Object<E>>()) };

@@ -157,7 +157,7 @@ impl Named<'_> {
     }
 }
 
-/// The bounds of this process's histograms: NIXL's, or those it is told to use. NIXL itself refuses what is no list of
+/// The bounds of this process's histograms: NIXL's, or those of its configuration. NIXL itself refuses what is no list of
 /// rising positive numbers.
 fn bounds() -> Arc<[f64]> {
     let told = std::env::var(BOUNDS).ok();

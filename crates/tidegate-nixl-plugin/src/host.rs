@@ -37,7 +37,7 @@ pub(crate) fn layout() -> Layout {
 /// Notes one loaded library if it is NIXL's; 0 goes on with the walk.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, libraries: *mut c_void) -> c_int {
     // SAFETY: the linker's description of a library, valid for the call; its name is null or a C string. The vector
-    // is that of `layout()`, and nobody else has it now.
+    // is that of `layout()`, and has no other user now.
     let (name, libraries) = unsafe {
         match (*info).dlpi_name {
             name if name.is_null() => return 0,

@@ -1,7 +1,7 @@
 //! A telemetry exporter for NIXL (`NIXL_TELEMETRY_EXPORTER=tidegate`): each event becomes additions to cells in shared
 //! memory, which outlive the agent and which tidegate reads.
 //!
-//! Compared with NIXL's ring there is nothing to overflow and nobody who must read in time: the memory holds totals.
+//! Unlike NIXL's ring it can't overflow and needs no reader in time: the memory holds totals.
 //! What NIXL drops before it calls us comes as an event of its own (type 20, from NIXL 1.4 on) and is a counter too.
 //!
 //! - `abi` is what NIXL's C++ sees: the plugin, exporters, events. Nothing unwinds out of it.

@@ -81,7 +81,7 @@ pub(crate) enum Value {
     Fixed64,
     Fixed32,
     Varint,
-    /// A length, and bytes that nobody looks at.
+    /// A length, and bytes that are not read.
     Bytes,
     /// A length, and values of eight bytes each.
     Fixed64s,

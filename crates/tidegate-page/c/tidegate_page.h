@@ -13,7 +13,7 @@
  *   switch (tidegate_page_read(&page, &handle, &values)) { ... }
  *
  * A page may be read by many threads at once. The owner of the file can truncate it, and a read beyond
- * its end is a SIGBUS; the writer never does that and lets nobody else write. Read pages only of an
+ * its end is a SIGBUS; the writer never does that and is the only one who may write. Read pages only of an
  * owner whom you trust.
  */
 #ifndef TIDEGATE_PAGE_H

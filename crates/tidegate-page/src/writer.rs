@@ -274,7 +274,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        let _ = self.end(); // nobody to tell; `close` tells
+        let _ = self.end(); // drop can't return an error; `close` does
     }
 }
 

@@ -220,7 +220,7 @@ pub(super) fn grpc_lengths(field: &Field) -> Result<Harm, Error> {
     let tally = Tally::default();
     field.crowd(8, |thread, turn| {
         let body = bodies[(thread + turn) % bodies.len()].clone();
-        // Whatever is answered, of these nobody can say how many points were taken.
+        // No answer says how many points of these were taken.
         let _ = call(field, "identity", body, patience);
         tally.note(Err("of no length".into()), 1_000);
         std::thread::sleep(Duration::from_millis(5));

@@ -164,7 +164,7 @@ fn honest_by_otlp(field: &Field, tally: &Tally) -> Result<(), Error> {
         0,
         tally,
     );
-    // Of these answers nobody reads whether the point was taken.
+    // The attack does not read from these answers whether the point was taken.
     tally.doubt(2);
     Ok(())
 }

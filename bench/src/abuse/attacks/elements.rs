@@ -185,7 +185,7 @@ pub(super) fn symbols(field: &Field) -> Result<Harm, Error> {
     all.extend(names.iter().map(String::as_str));
     let labels = (0..names.len() as u64).flat_map(|name| [name + 4, 3]);
     let one = referring(&all, [[1, 2].into_iter().chain(labels).collect()].into_iter());
-    // 64 KiB of series that each have a long value, and are told apart by a short one.
+    // 64 KiB of series that each have a long value, and differ in a short one.
     let long = "y".repeat(30 << 10);
     let numbers: Vec<String> = (0..1_800).map(|number| format!("{number}")).collect();
     let mut all = vec![NAME[0], NAME[1], "long", &long, "number"];

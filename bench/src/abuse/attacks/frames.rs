@@ -12,14 +12,14 @@ use crate::abuse::judge::Line;
 use crate::abuse::wire::{ATTACKER, Harm, connected};
 use crate::otlp::codec::METHOD;
 
-/// The largest frame that HTTP/2 allows everybody.
+/// The largest frame that HTTP/2 allows without a setting.
 const FRAME: usize = 16 << 10;
 /// The largest frame that receivers allow.
 const LARGE_FRAME: u32 = 1 << 20;
 /// The error of HTTP/2 for one that is larger than allowed.
 const FRAME_SIZE_ERROR: u32 = 6;
 
-/// A frame of the largest length allowed, of a type that nobody knows: it is read and ignored.
+/// A frame of the largest length allowed, of an unknown type: the receiver reads and ignores it.
 fn unknown_frame() -> Vec<u8> {
     h2::frame(0xfe, 0, 0, &[0; FRAME])
 }
@@ -121,7 +121,7 @@ pub(super) fn byte_frames(field: &Field) -> Result<Harm, Error> {
     let mut call = h2::preface();
     call.extend(h2::post_head_frame(1, METHOD, "application/grpc"));
     let prefix = [&[0][..], &MESSAGE.to_be_bytes()].concat();
-    // Less than the window of a stream: nobody has to be waited for.
+    // Less than the window of a stream: the sender does not have to wait.
     let bytes = field.pick(2_000, 200);
     for byte in prefix.into_iter().chain(std::iter::repeat(0)).take(bytes) {
         call.extend_from_slice(&unknown);

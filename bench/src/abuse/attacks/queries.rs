@@ -21,7 +21,7 @@ pub(super) const COMPOSITE: Setup = Setup {
     ..Setup::PLAIN
 };
 
-/// Queries that take longer than anybody lives, written for a URL.
+/// Queries that would take longer than a lifetime, written for a URL.
 const ENDLESS: [&str; 3] = [
     "/api/v1/query?query=max_over_time(max_over_time(max_over_time(count(abuse)%5B10m:1s%5D)%5B10m:1s%5D)%5B10m:1s%5D)",
     "/api/v1/query?query=sum(max_over_time(abuse%5B10m:100ms%5D))",
@@ -108,7 +108,7 @@ fn asking(field: &Field, request: &[u8]) -> Option<TcpStream> {
 
 pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
     let watch = get("/api/v1/composites/honest_rate/watch");
-    // The honest rate is there, or nobody could watch it.
+    // A watch needs the rate of the honest sender.
     let mut first = BufReader::new(asking(field, &watch).ok_or("no server answers watchers")?);
     let status = receive(&mut first)?.status;
     let mut held = Vec::new();

@@ -42,7 +42,7 @@ pub(super) fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Res
     }
 }
 
-/// A batch of events, each of a kind of its own that nobody knows yet.
+/// A batch of events, each of a new kind.
 fn batch(rng: &mut SmallRng, kinds: usize) -> Vec<u8> {
     let counter = number(4, 1);
     let declared: Vec<u8> = (0..kinds)

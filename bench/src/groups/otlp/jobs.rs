@@ -6,7 +6,7 @@ use crate::otlp::{Compression, Plan, Protocol};
 /// A task, the load for it, and its budgets.
 pub(in crate::groups) struct Job {
     pub(in crate::groups) name: &'static str,
-    /// The configuration by which subjects are told.
+    /// The name of the subjects' configuration.
     pub(in crate::groups) task: &'static str,
     pub(in crate::groups) plan: Plan,
     pub(in crate::groups) edit: Option<Edit>,

@@ -22,7 +22,7 @@ pub(in crate::groups) fn rows(job: &Job, measured: &[Measured<'_>]) -> Vec<Row> 
     rows.into_iter().map(|row| row.of(job.name)).collect()
 }
 
-/// How subjects were told, and who was left out.
+/// The configurations of subjects, and the subjects that were left out.
 pub(in crate::groups) fn notes(
     job: &Job,
     measured: &[Measured<'_>],

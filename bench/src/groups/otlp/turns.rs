@@ -193,7 +193,7 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// Full load, and a look at what arrives: nobody is to be measured doing less than its job.
+    /// Full load, and a look at what arrives: a subject that does less than its job is not measured.
     async fn warm_up(&mut self, job: &Job, time: Duration) -> Result<(), Error> {
         self.measured.idle_mib = self.started.process.memory_mib()?.0;
         self.driver.saturate(time).await;
@@ -215,7 +215,7 @@ impl<'a> Contender<'a> {
         };
         match &job.edit {
             Some(edit) if !has(edit.put_in) || has(edit.taken_out) => {
-                Err("it does not edit as it is told".into())
+                Err("it does not edit as configured".into())
             }
             Some(_) if self.sink.points() < self.expected() => Err(format!(
                 "{} points came out of it, not {}",

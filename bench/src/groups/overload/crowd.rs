@@ -1,5 +1,5 @@
-//! Many senders at once that do as they are told: who is refused waits for as long as the answer says, and what was
-//! answered how is counted.
+//! Many concurrent senders that obey the answers: a refused sender waits for the delay of the answer. The answers are
+//! counted by kind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -132,7 +132,7 @@ impl Crowd {
     }
 }
 
-/// A connection, as soon as somebody listens.
+/// A connection, as soon as a server listens.
 async fn connect(port: u16) -> Result<Grpc<Channel>, Error> {
     let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?
         .initial_stream_window_size(16 << 20)
@@ -171,7 +171,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// What is due after so long, no more than `free`: what nobody had time for is not made up for later.
+    /// The pushes due after a time, at most `free`: pushes that no sender was free for are not made up for later.
     fn portion(&mut self, elapsed: Duration, free: usize) -> usize {
         let due = (elapsed.as_secs_f64() * self.a_second) as usize;
         let portion = due.saturating_sub(self.handed).min(free);
@@ -273,7 +273,7 @@ mod tests {
         let mut after = |ms, free| pace.portion(Duration::from_millis(ms), free);
         assert_eq!(after(55, 8), 5);
         assert_eq!(after(65, 3), 1);
-        assert_eq!(after(5_065, 3), 3, "nobody was free for more");
+        assert_eq!(after(5_065, 3), 3, "no sender was free for more");
         assert_eq!(after(5_075, 8), 1);
     }
 }

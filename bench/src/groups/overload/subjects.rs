@@ -16,11 +16,11 @@ use crate::subject::on_path;
 /// `memory_limiter::limit_mib`, as for a container of 128 MiB. The soft limit is a fifth below.
 pub(super) const LIMIT_MIB: f64 = 100.0;
 
-/// A program and how it is told.
+/// A program and its configuration.
 pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) is_peer: bool,
-    /// Whether it can be told how much memory it may use.
+    /// Whether its memory limit can be configured.
     pub(super) is_limited: bool,
     binary: PathBuf,
     /// Text of its configuration, in which `FROM`, `TO` and `BOOKS` stand for ports and `DIR` for a directory.

@@ -41,7 +41,7 @@ impl Probe {
         let stop = Arc::new(AtomicBool::new(false));
         // Agents that no probe before this one had.
         let first = now_ns() as usize;
-        // Nobody has to wait for a connection, or for the first series.
+        // No probe has to wait for a connection, or for the first series.
         let senders = (0..SENDERS).map(|number| Sender::connect(port, number, first));
         let senders: Vec<Sender> = senders.collect::<Result<_, _>>()?;
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Who is measured, and how each is told to do the same.
+//! The subjects, and the configurations by which they all do the same.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,7 @@ pub(in crate::groups) enum Fed {
     Otlp,
 }
 
-/// The ports that a program is told.
+/// The ports in a program's configuration.
 #[derive(Clone, Copy)]
 pub(in crate::groups) struct Ports {
     /// Of the target.
@@ -84,7 +84,7 @@ const TELEGRAF: (&str, &str) = (
      [[outputs.prometheus_client]]\n  listen = \"127.0.0.1:PORT\"\n  metric_version = 2\n",
 );
 
-/// One that is told as the collector is.
+/// A subject with the collector's configuration.
 const fn collector(name: &'static str, fed: Fed, arguments: &'static str) -> Subject {
     Subject {
         name,

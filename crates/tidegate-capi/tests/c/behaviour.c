@@ -54,7 +54,7 @@ static void a_word_says_where(const char *directory) {
   uint64_t failed, rejected;
   OK(tg_registry_at("otlp+http://127.0.0.1:1", &registry));
   OK(tg_counter_new(registry, TG_DESCRIPTION(.name = "word"), TG_NOTHING, &counter));
-  ANSWERS(TG_REFUSED, tg_registry_flush(registry, SECOND)); /* nobody listens there */
+  ANSWERS(TG_REFUSED, tg_registry_flush(registry, SECOND)); /* no server listens there */
   OK(tg_registry_push_failures(registry, &failed, &rejected));
   EXPECT(failed == 1 && rejected == 0);
   OK(tg_counter_release(counter));

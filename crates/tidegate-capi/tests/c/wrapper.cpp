@@ -44,7 +44,7 @@ static void owners() {
   EXPECT(kept.get() == 4);
   EXPECT(kept.describe()[0].series[0].value == 4);
   EXPECT(Counter().raw() == nullptr);
-  Counter().inc(); // nobody: nothing
+  Counter().inc(); // no registry: no effect
   EXPECT(refused([] { Counter().get(); }) == TG_NULL_POINTER);
   EXPECT(refused([&] { registry.counter(Description("a b")); }) == TG_INVALID);
 }
@@ -53,7 +53,7 @@ static void registries() {
   OtelOptions options{"http://127.0.0.1:1"};
   options.timeout = 1s;
   options.headers = {{"x-key", "secret"}};
-  auto pushed = Registry::otel(options); // nobody listens there
+  auto pushed = Registry::otel(options); // no server listens there
   pushed.counter(Description("a")).inc();
   EXPECT(refused([&] { pushed.flush(1s); }) == TG_REFUSED);
   EXPECT(pushed.push_failures().first == 1);
@@ -179,7 +179,7 @@ static void servers_spans_and_rings(const char *rings) {
   EXPECT(traceparent(span.context().value()).substr(3, 32) == "0af7651916cd43dd8448eb211c80319c");
   EXPECT(!parse_trace_context("nonsense"));
   EXPECT(tracer.start("another").context()->is_sampled);
-  EXPECT(refused([&] { tracer.shutdown(10ms); }) != TG_OK); // nobody listens there
+  EXPECT(refused([&] { tracer.shutdown(10ms); }) != TG_OK); // no server listens there
 
   auto paths = Ring::find(rings);
   EXPECT(paths.size() == 1);

@@ -79,7 +79,7 @@ pub(crate) fn compile(source: &str, directory: &Path) -> PathBuf {
     compile_with(source, directory, &pkg_config(&["--cflags", "--libs"]))
 }
 
-/// The same with what the linker is told. `TIDEGATE_CFLAGS` is for sanitizers: `-fsanitize=address,undefined`.
+/// The same with arguments of the linker. `TIDEGATE_CFLAGS` is for sanitizers: `-fsanitize=address,undefined`.
 pub(crate) fn compile_with(source: &str, directory: &Path, flags: &[String]) -> PathBuf {
     let source = here().join(source);
     let (compiler, standard) = match source.extension().and_then(|extension| extension.to_str()) {

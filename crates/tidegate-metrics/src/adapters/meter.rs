@@ -19,7 +19,7 @@ use crate::{
 /// `opentelemetry::global::set_meter_provider`.
 ///
 /// All series of a metric have the attribute names of its first one: names that come later are left out and counted as
-/// [misuse](crate::misused). Observable instruments do nothing: nobody collects. Fractional up-down counters are gauges to
+/// [misuse](crate::misused). Observable instruments do nothing: there is no collection. Fractional up-down counters are gauges to
 /// which is added.
 #[derive(Clone)]
 pub struct Meters(Arc<dyn MetricsRegistry>);

@@ -17,7 +17,7 @@ use tidegate_engine::UnixNanos;
 /// Groups of a composite; further ones share one that says `otel.metric.overflow=true`.
 const MAX_GROUPS: usize = 1000;
 
-/// A series that nobody has looked at for so long is stale: the thread that looks is stuck.
+/// A series that the thread has not read for this long is stale: the thread is stuck.
 const LEASE: Duration = Duration::from_secs(5);
 
 /// Why a composite or callback can not be made.
@@ -196,7 +196,7 @@ impl CompositeBuilder {
         }
     }
 
-    /// Nobody looks but who calls `turn`.
+    /// Only a call of `turn` reads the series.
     #[cfg(test)]
     pub(super) fn unattended(mut self) -> Self {
         self.is_attended = false;
@@ -246,7 +246,7 @@ impl CompositeBuilder {
         self
     }
 
-    /// Ranks, 0 to 1, to be told beside the value: at most 1.1 % off, of histograms within their buckets.
+    /// Ranks, 0 to 1, to report beside the value: at most 1.1 % off, of histograms within their buckets.
     pub fn quantiles(mut self, ranks: impl IntoIterator<Item = f64>) -> Self {
         self.quantiles = ranks.into_iter().collect();
         self

@@ -313,7 +313,7 @@ impl Armed {
                 let job: Job = Box::new(move || callback(&change));
                 dispatch(job)
             });
-            // What could not be told stays due.
+            // A change that could not be reported stays due.
             if is_told {
                 *standing = next;
             }

@@ -46,7 +46,7 @@ fn lock(side: &Side) -> MutexGuard<'_, Watch> {
     side.watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Somebody who watches a series, until this is dropped.
+/// A watcher of a series, until this is dropped.
 pub(super) struct Watching {
     side: Arc<Side>,
     number: u64,
@@ -87,7 +87,7 @@ pub(super) fn listen<H: Instrument>(handle: &H, mut listener: Listener, from_now
     } else {
         side.take_range()
     };
-    // What those before have not been told yet must not be told to this one.
+    // Changes before this watcher came are not reported to it.
     look_at(handle, &side, &mut watch, now);
     if let Some(seen) = watch.seen.as_ref().filter(|_| !from_now) {
         seen.compare(&seen.nothing(), range, side.last(), u64::MAX, |added| {
@@ -118,7 +118,7 @@ fn look_at<H: Instrument>(handle: &H, side: &Side, watch: &mut Watch, now: UnixN
     let Some(seen) = watch.seen.replace(Seen::of(value)) else {
         return;
     };
-    // After the value: extremes of values that are not in it are told with the next look.
+    // After the value: the next look reports extremes of values that are not in it.
     let range = side.take_range();
     let Some(next) = &watch.seen else { return };
     let told = watch.told;

@@ -368,7 +368,7 @@ fn a_series_that_ends_leaves_its_group() {
     family.remove(&["a"]);
     turn(&composite, now() + 60_000 * MS);
     assert_eq!(composite.get().state, State::Absent);
-    // Nobody keeps the extremes of what is no longer watched.
+    // Extremes are not kept without a watcher.
     let handle = registry.histogram(&Description::new("i", ""), &[]).unwrap();
     let composite = unattended(super::composite("d").of(&handle));
     let side = crate::Instrument::side(&handle).unwrap().0.clone();

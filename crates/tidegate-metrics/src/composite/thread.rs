@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_engine::UnixNanos;
 
-/// How often the thread looks while somebody is to be called back. A crossing is seen after half of it on average.
+/// The interval of looks while there are callbacks. A crossing is seen after half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
 
 /// Who only answers when asked is looked at every so many times: often enough for sub-windows of 100 ms.
@@ -27,7 +27,7 @@ pub(super) type Dispatch<'a> = dyn FnMut(Job) -> bool + 'a;
 
 /// Something to be looked at.
 pub(super) trait Target: Send + Sync {
-    /// Whether somebody is to be told.
+    /// Whether there are callbacks.
     fn is_urgent(&self) -> bool;
 
     /// Looks.
@@ -86,7 +86,7 @@ pub(super) fn run(job: Job) {
     }
 }
 
-/// The threads of this process: two that take turns. One looks; when something is due and nobody calls, it calls, at once,
+/// The threads of this process: two that take turns. One looks; when a callback is due and no thread calls, it calls, at once,
 /// and the other one looks on. So a call waits for one thread to be woken, not for two.
 struct Threads {
     /// Of the process that they are in: a fork takes none of them along.
@@ -133,7 +133,7 @@ pub(super) fn attend(target: Weak<dyn Target>) {
     }
 }
 
-/// Somebody is to be told from now on.
+/// Callbacks exist from now on.
 pub(super) fn wake() {
     if let Some(threads) = lock(&THREADS).as_ref() {
         threads.shared.ring();
@@ -174,7 +174,7 @@ impl Shared {
         }
     }
 
-    /// Looks, until something is due that nobody else calls.
+    /// Looks, until a callback is due that no other thread calls.
     fn look(&self) {
         let mut rounds = 0u64;
         loop {

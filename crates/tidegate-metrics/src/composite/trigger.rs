@@ -24,7 +24,7 @@ pub struct Trigger {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum When {
     Beyond(Direction, f64),
-    /// It is so far from what was told last, or farther.
+    /// The value is so far from the last reported one, or farther.
     Moved(f64),
 }
 
@@ -52,7 +52,7 @@ impl Trigger {
         Self::new(When::Moved(0.0))
     }
 
-    /// Whenever the value is so far from what was told last, or farther.
+    /// Whenever the value is so far from the last reported one, or farther.
     pub fn moved(by: f64) -> Self {
         Self::new(When::Moved(by.abs()))
     }

@@ -18,7 +18,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Newest {
     snapshots: Vec<Snapshot>,
-    /// Whether nobody has taken it yet.
+    /// Whether it is still to be taken.
     is_new: bool,
     waker: Option<Waker>,
 }

@@ -60,7 +60,7 @@ impl Site {
             .get(ACCEPT)
             .and_then(|accept| accept.to_str().ok());
         let format = Format::accepted(accept.unwrap_or_default());
-        // The registry may be anybody's.
+        // The registry may have any implementation.
         let gathered = catch_unwind(AssertUnwindSafe(|| render(&self.registry.gather(), format)));
         match gathered {
             Ok(text) => page(StatusCode::OK, format.content_type(), text),

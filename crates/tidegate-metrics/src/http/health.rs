@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Whether the program is ready, as a whole and by endpoint. Ready unless somebody says otherwise.
+/// Whether the program is ready, as a whole and by endpoint. Ready by default.
 #[derive(Clone, Debug)]
 pub struct Health(Arc<Inner>);
 

@@ -140,7 +140,7 @@ impl MetricsRegistry for Foreign {
     }
 }
 
-/// The table, as long as anybody may call it.
+/// The table, as long as it may be called.
 struct Table(ForeignVtable);
 
 // SAFETY: the maker of the table promised that its functions may be called from any thread, several at once.
@@ -151,7 +151,7 @@ unsafe impl Sync for Table {}
 impl Drop for Table {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: nobody else has the table any more, so that this is the last call.
+            // SAFETY: no other reference to the table is left, so this is the last call.
             unsafe { release(self.0.context) }
         }
     }

@@ -37,7 +37,7 @@ impl Shm {
         })
     }
 
-    /// The same in the directory that readers and writers share when nobody names one: `$TIDEGATE_CELLS_DIR`, or else
+    /// The same in the directory that readers and writers share by default: `$TIDEGATE_CELLS_DIR`, or else
     /// the user's own ([`default_directory`]).
     ///
     /// # Errors

@@ -98,7 +98,7 @@ impl TraceContext {
 }
 
 /// Has recording ask OpenTelemetry for the span that a thread is in: instruments described with exemplars remember it.
-/// `false`: somebody else is asked already.
+/// `false`: another source is set already.
 #[cfg(feature = "otel")]
 pub fn exemplars_from_otel() -> bool {
     crate::set_source(|| {

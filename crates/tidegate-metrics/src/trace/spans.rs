@@ -19,7 +19,7 @@ use super::{TraceContext, Tracer};
 use crate::instance::resource;
 use crate::{ExportError, OtelError};
 
-/// Spans that nobody shut down wait so long for the last of them to get out.
+/// The time that spans without a shutdown wait for the export of the last of them.
 const LAST_PUSH: Duration = Duration::from_secs(5);
 
 /// What exports spans makes spans itself: these targets, and what lies within them.
@@ -117,7 +117,7 @@ impl Spans {
     }
 
     fn of(provider: SdkTracerProvider, runtime: Option<Runtime>) -> Self {
-        // Somebody else's source is as good.
+        // The source of another caller is as good.
         exemplars_from_otel();
         Self {
             provider,

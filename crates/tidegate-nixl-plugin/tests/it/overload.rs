@@ -104,7 +104,7 @@ fn ring(way: &'static str, wheel: &Wheel, settings: &[(&str, &str)]) -> Row {
                     _ => received += 1,
                 }
             }
-            assert!(reader.commit(), "nobody else reads it");
+            assert!(reader.commit(), "it has no other reader");
         }
     };
     let (mut reader, mut columns) = (open(&ring), Batch::default());

@@ -24,7 +24,7 @@ pub fn value_from_proto(value: Option<AnyValue>) -> AttributeValue {
     kept
 }
 
-/// Gives the value to somebody who looks at it: most need not be kept by themselves.
+/// Lends the value to a function: most values need no allocation of their own.
 fn look_at(value: Option<&AnyValue>, give: &mut dyn FnMut(AttributeRef<'_>)) {
     match value.and_then(|value| value.value.as_ref()) {
         Some(ProtoValue::StringValue(text)) => give(AttributeRef::Str(text)),

@@ -1,4 +1,4 @@
-//! Events that nobody has aggregated, as points: one a kind and batch.
+//! Events without aggregation, as points: one a kind and batch.
 //!
 //! Counters become delta sums, observations delta histograms, gauges their last value.
 

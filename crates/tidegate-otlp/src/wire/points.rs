@@ -1,7 +1,7 @@
 //! Metric points out of wire bytes, each with the key of the bytes that identify it.
 //!
-//! Numbers cost a walk over their fields and a hash; what identifies a series is decoded only when somebody asks for
-//! it, by cutting the point out as a request of its own. Other kinds of points, and numbers with exemplars, are
+//! Numbers cost a walk over their fields and a hash; what identifies a series is decoded only on request,
+//! by cutting the point out as a request of its own. Other kinds of points, and numbers with exemplars, are
 //! decoded the same way.
 
 mod number;

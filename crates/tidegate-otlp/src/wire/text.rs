@@ -1,7 +1,7 @@
 //! Decoding requests whose strings may be no UTF-8.
 //!
 //! Protobuf demands UTF-8, but the Collector neither checks it nor refuses what isn't, so senders that cut names in
-//! the middle of a character get away with it. What nobody decodes passes untouched here too; where something is
+//! the middle of a character get away with it. Undecoded text passes untouched here too; where something is
 //! decoded, wrong sequences read as U+FFFD, and nothing is lost for a wrong byte in a label.
 
 use prost::DecodeError;

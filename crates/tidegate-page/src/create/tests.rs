@@ -14,7 +14,7 @@ fn rejection(made: Result<Page, Error>) -> Reject {
 fn only_a_page_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    std::fs::write(at("text"), "somebody's notes").unwrap();
+    std::fs::write(at("text"), "a user's notes").unwrap();
     std::fs::write(at("short"), "TIDE").unwrap();
     std::fs::write(at("empty"), "").unwrap();
     drop(Page::create(at("page"), 1, 0o600));
@@ -37,7 +37,7 @@ fn only_a_page_is_replaced() {
     }
     let directory_there = Page::create(directory.path(), 1, 0o600);
     assert!(directory_there.is_err());
-    assert_eq!(std::fs::read(at("text")).unwrap(), b"somebody's notes");
+    assert_eq!(std::fs::read(at("text")).unwrap(), b"a user's notes");
     assert!(at("link").is_symlink() && at("dangling").is_symlink());
 }
 

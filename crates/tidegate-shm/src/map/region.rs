@@ -105,7 +105,7 @@ impl Slot {
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: regions start on a page, so aligned; the words are inside (`Region::slot`) and stay mapped as
-        // long as `_region`; everybody accesses them through atomics.
+        // long as `_region`; all accesses are atomic.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
     }
 }

@@ -18,7 +18,7 @@ const STEPS_BEFORE: usize = 1;
 pub(super) enum Likeness {
     /// Labels and values.
     Equal,
-    /// Values, the largest first: of series with the same value any may be told.
+    /// Values, the largest first: the answer may name any of the series with the same value.
     Ranks,
     /// Labels, and values up to this part: rates over samples of other moments.
     Near(f64),

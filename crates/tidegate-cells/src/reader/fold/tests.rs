@@ -109,6 +109,6 @@ fn removes_what_was_left_half_made() {
     let mut folder = Directory::open(directory.path(), Limits::default()).unwrap();
     assert_eq!(folder.fold(Duration::ZERO).unwrap().processes.len(), 1);
     assert!(!left(".1-2-3.cells.new").exists() && !left(".retained.cells.new").exists());
-    assert!(left(".4-5-6.cells.new").exists(), "somebody is making it");
+    assert!(left(".4-5-6.cells.new").exists(), "a process is making it");
     assert_eq!(total(directory.path()), Some(5));
 }

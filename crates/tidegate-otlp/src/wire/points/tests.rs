@@ -94,7 +94,7 @@ fn request() -> Encoded {
     Encoded::one(Signal::Metrics, request.encode_to_vec().into(), 24)
 }
 
-/// Collects what it sees; takes points out of metrics whose name it was told.
+/// Collects what it sees; takes points out of metrics with a given name.
 #[derive(Default)]
 struct Collect {
     unwanted: &'static str,
