@@ -41,8 +41,8 @@ fn heap_bytes() -> usize {
     commit
 }
 
-/// How often freed memory is given back. What has been free for a second the allocator has given back by the thread that frees some
-/// more, and that can be somebody with a request in his hands: of a page of a million series it takes 10 ms.
+/// The interval at which freed memory is given back. A thread that frees memory also gives back memory that has been
+/// free for a second, and may delay a request by it: for a page of a million series it takes 10 ms.
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(400);
 
 fn main() -> ExitCode {
@@ -54,8 +54,8 @@ fn main() -> ExitCode {
     Cli::parse().run()
 }
 
-/// The allocator looks for what it can give back to the system only when somebody asks, or after thousands of
-/// allocations of one thread: what a large page or a burst took would stay resident while little happens.
+/// The allocator looks for memory to give back to the system only on request, or after thousands of
+/// allocations of one thread: the memory of a large page or a burst would stay resident while little happens.
 fn give_back() {
     // A thread that has never allocated has no heap, and asks in vain.
     drop(black_box(Box::new(0_u8)));

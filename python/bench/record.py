@@ -4,7 +4,7 @@
 
 Prints nanoseconds a call, of prometheus_client, of the drop-in and of the SDK's own instruments, which take turns: the
 median of rounds, and what a tenth of them were below and above, as rows of one table with those of Rust. It is time of
-the process on processors, which nobody else takes away; with four threads that of all, by the calls of all.
+the process on processors, which no other process uses; with four threads that of all, by the calls of all.
 """
 
 from __future__ import annotations

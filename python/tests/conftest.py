@@ -14,7 +14,7 @@ import kit
 
 @pytest.fixture(autouse=True)
 def _own_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' own process shares its values with nobody."""
+    """The tests' own process does not share its values."""
     for name in ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir", "TIDEGATE_CELLS_DIR"):
         monkeypatch.delenv(name, raising=False)
 

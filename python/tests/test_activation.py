@@ -1,4 +1,4 @@
-"""Programs that nobody edits get the drop-in, with all their child processes: by an environment variable or a launcher."""
+"""Unmodified programs get the drop-in, with all their child processes: by an environment variable or a launcher."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_a_bound_that_is_there_twice_is_one_bucket() -> None:
 
 def test_metrics_in_a_cycle_are_collected() -> None:
     class Mine(client.Counter):
-        """One that can be told apart."""
+        """A class that can be recognised."""
 
     counter = Mine("c", "help", ["l"], registry=None)
     counter.labels("x").parent = counter  # type: ignore[attr-defined]

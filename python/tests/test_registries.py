@@ -69,7 +69,7 @@ def test_the_same_component_on_every_registry(name: str, tmp_path: Path) -> None
         assert sorted_labels(line) in page
     assert registry.expose(openmetrics=True).endswith("# EOF\n")
     with contextlib.suppress(OSError):
-        registry.shutdown(0.5)  # Nobody listens at port 9.
+        registry.shutdown(0.5)  # No server listens on port 9.
 
 
 def sorted_labels(line: str) -> str:

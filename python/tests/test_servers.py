@@ -129,7 +129,7 @@ class Server:
         )
 
     def get(self, path: str) -> str:
-        """An answer, asked for until there is one. What was counted without an answer can't be told."""
+        """An answer, asked for until there is one. Requests that were counted without an answer are unknown."""
         until = time.monotonic() + 60
         while True:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)

@@ -231,4 +231,4 @@ def test_a_registry_without_a_way_for_spans_makes_none() -> None:
     with trace.within(outside), registry.span("request") as span:
         assert span.context is None and trace.current() == outside
         span.set("a", 1)
-        span.fail("nobody knows")
+        span.fail("unknown")

@@ -13,5 +13,5 @@ def callback_failed(error: BaseException) -> None:
 
 
 def warn(text: str) -> None:
-    """The native part has something to say that no caller is there to be told of."""
+    """Logs a message of the native part that has no caller."""
     LOGGER.warning(text)

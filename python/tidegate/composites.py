@@ -20,7 +20,7 @@ _OF_PARENTS: list[native.Composite] = []
 class Watch:
     """What a composite says, whenever it says something new: for a `for` or an `async for`.
 
-    Each item holds all groups. What comes while nobody waits is not kept: the next item is the newest.
+    Each item holds all groups. Changes between two waits are not kept: the next item is the newest.
     """
 
     def __init__(self, watcher: native.Watcher) -> None:
@@ -61,7 +61,7 @@ class Composite:
         """The composite of this process: a child of `fork` begins with one that has seen nothing."""
         process = os.getpid()
         if self._process != process:
-            # What the parent's watches is a copy that nobody asks. Dropping it could wait for a thread of the parent.
+            # The parent's watch is a copy here that no caller uses. Dropping it could wait for a thread of the parent.
             _OF_PARENTS.append(self._made)
             self._made, self._process = self._build(True), process
         return self._made

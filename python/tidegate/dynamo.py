@@ -4,7 +4,7 @@
 
     bridge(endpoint, registry)
 
-Dynamo's Python bindings take metrics as text, made when somebody scrapes.
+Dynamo's Python bindings take metrics as text, made at each scrape.
 """
 
 from __future__ import annotations

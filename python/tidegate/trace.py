@@ -61,7 +61,7 @@ def current() -> Optional[TraceContext]:
 
 
 def _otel() -> Any:
-    """OpenTelemetry's API, if somebody has imported it: nobody else has spans."""
+    """OpenTelemetry's API, if the program has imported it: other programs have no spans."""
     return sys.modules.get("opentelemetry.trace")
 
 

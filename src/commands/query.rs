@@ -79,7 +79,7 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
     }
 }
 
-/// Why a query gives nothing, where nobody has been warned of its names.
+/// The reason why a query gives nothing, if there was no warning about its names.
 async fn why_empty(client: &Client) -> Result<&'static str, Failure> {
     let names = client.data("/api/v1/label/__name__/values", &[]).await?;
     Ok(if names.as_array().is_some_and(Vec::is_empty) {

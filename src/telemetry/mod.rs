@@ -150,7 +150,7 @@ impl Telemetry {
     }
 }
 
-/// Limits the memory of recorded values while nobody scrapes.
+/// Limits the memory of recorded values while there are no scrapes.
 async fn tidy(renderings: Vec<recorder::Rendering>) {
     let mut ticks = tokio::time::interval(TIDY);
     loop {

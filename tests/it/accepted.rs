@@ -242,7 +242,7 @@ fn blamed(line: &str) -> Option<&str> {
 /// when they scrape the page again.
 fn has_nan_exemplar(page: &[u8]) -> bool {
     let has = |part: &[u8]| page.windows(part.len()).any(|window| window == part);
-    // Field 2 of an `Exemplar` message. The sign is anybody's.
+    // Field 2 of an `Exemplar` message. The sign may be either.
     let messages = [0x7f, 0xff].map(|sign| [2 << 3 | 1, 0, 0, 0, 0, 0, 0, 0xf8, sign]);
     has(b"} NaN") || messages.iter().any(|message| has(message))
 }

@@ -31,7 +31,7 @@ service:
     ))
 }
 
-/// Takes OTLP/HTTP from anybody and sends it on over both protocols, as somebody.
+/// Takes OTLP/HTTP from any sender and sends it on over both protocols, with credentials.
 fn sender(own: u16, grpc: u16, http: u16, token: &str, password: &str) -> Gateway {
     Gateway::start(&format!(
         "extensions:

@@ -119,8 +119,8 @@ service:
         )
     }
 
-    /// Whether everybody says the number that was sent last, and calls it fresh. Whoever calls a value fresh is right;
-    /// one push may be on its way to be known.
+    /// Whether all readers show the number that was sent last as fresh. A value that a reader calls fresh must be
+    /// right; one push may still be on its way.
     fn all_are_right(&self, may_lag: bool) -> bool {
         let truth = self.total as f64;
         let all = [
@@ -144,7 +144,7 @@ service:
         right
     }
 
-    /// Sends until everybody is right again.
+    /// Sends until all readers are right again.
     fn recover(&mut self, what: &str) {
         for push in 0..15 {
             self.push();

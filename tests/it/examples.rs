@@ -140,7 +140,7 @@ fn quickstart_serves_a_simulated_node_and_stops_within_two_seconds_of_ctrl_c() {
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = stdout.read(&mut buffer) {
-            // Nobody listens any more once the test is over.
+            // No server listens once the test is over.
             let _ = sender.send(String::from_utf8_lossy(&buffer[..read]).into_owned());
         }
     });

@@ -114,7 +114,7 @@ impl Scene {
         (value.and_then(|value| value.parse().ok()), warnings.collect())
     }
 
-    /// Everybody sees this value of every series.
+    /// All readers see this value of every series.
     fn is_seen(&self, value: f64) -> Result<(), String> {
         for name in SEEN {
             let page = self.on_page(name);

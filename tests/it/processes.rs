@@ -344,7 +344,7 @@ service:
     let by_query = [("query", "sum(depth_of_all)"), ("target", "10")];
     assert_eq!(keda.metric(&by_query), Ok(300.0));
 
-    // How many they are cannot be known, and nobody says that it is.
+    // Their number cannot be known, and no answer claims to know it.
     let count = composite("processes");
     assert_eq!(
         (&count["value"], &count["state"]),

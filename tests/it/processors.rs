@@ -1,4 +1,4 @@
-//! What processors count under the Collector's names: what the sender was told, and what the sink received.
+//! The counts of processors under the Collector's names: they match the sender's answers and the sink's data.
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -122,8 +122,8 @@ fn a_memory_limiter_counts_as_senders_and_the_sink_see_it() {
         format!("{{memory_limiter: {{check_interval: 1h, limit_mib: {limit}, spike_limit_mib: 1}}}}");
     let gateway = start(receiver, sink, &limiter, "memory_limiter");
     let (mut taken, mut refused, mut turned_away) = ([0; 3], [0; 3], 0);
-    // Nobody receives: what is taken is held. A large body is turned away before it is read where it has no room, and what
-    // becomes large when it is unpacked before that.
+    // No server receives, so accepted data is held. The gateway refuses a large body without room before it reads
+    // it, and a body that grows in decompression before that.
     let names = ["a", "b", "c"];
     for round in 0..40 {
         for signal in 0..3 {

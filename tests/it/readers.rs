@@ -18,7 +18,7 @@ use tidegate_requests::{attribute, gauge, int, request};
 /// Series of `m`. Each takes some 200 bytes of an answer.
 const SERIES: usize = 20_000;
 const REQUESTS: usize = 10;
-/// What answers that nobody reads may take.
+/// The memory limit of unread answers.
 const BUDGET: usize = 16 << 20;
 /// A probe or an autoscaler gives up after this.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ fn heavy_queries_and_hang_ups_hold_up_neither_autoscalers_nor_the_present() {
             );
         }
     });
-    // Nobody waits any more: all places are free soon.
+    // No client waits any more: all places are free soon.
     wait_until(SOON, "a heavy query is computed", || {
         query(ports.admin, "max_over_time(depth[1m:1s])").0 == 200
     });

@@ -1,4 +1,4 @@
-//! Refused requests: the client is told why, and the gateway counts each of them once.
+//! Refused requests: the client gets the reason, and the gateway counts each of them once.
 
 use super::kit::{Gateway, SOON, free_port, http, wait_until};
 use std::thread;

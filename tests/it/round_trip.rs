@@ -241,7 +241,7 @@ fn sayable(request: &ExportMetricsServiceRequest) -> ExportMetricsServiceRequest
         metric.description = metric.description.trim_start_matches([' ', '\t']).to_owned();
         limit_counts(metric);
         metric.name = metric.name.replace("target", "t");
-        // The word of a unit that nobody knows may be read as another one, as "ratio" is as 1, which has no word.
+        // The word of an unknown unit may be read as another one, as "ratio" is as 1, which has no word.
         if metric.unit == "ratio" || !UNITS.contains(&metric.unit.as_str()) {
             metric.unit.clear();
         }

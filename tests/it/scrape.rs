@@ -225,7 +225,7 @@ fn a_target_that_is_gone_ends_at_every_sink() {
             .lines()
             .any(ended)
     });
-    wait_until(SOON, "the sink was told", || {
+    wait_until(SOON, "the sink got it", || {
         sink.metrics()
             .iter()
             .any(|request| format!("{request:?}").contains("flags: 1"))

@@ -288,7 +288,7 @@ fn the_newest_prometheus_has_names_as_they_are() {
 fn an_old_prometheus_has_what_we_were_sent() {
     let exporters = exporters();
     let release = Release::Stable;
-    // It can't be told what to ask for: with the feature of native histograms it asks for protobuf, else for
+    // Its choice of formats can't be configured: with the feature of native histograms it asks for protobuf, else for
     // OpenMetrics, and text is what is left when nothing else is offered.
     let native = Prometheus::start_release(
         release,

@@ -114,7 +114,7 @@ fn totals_are_those_of_all_that_was_acknowledged_through_sixty_kills() {
     let (deltas, total) = (AtomicU64::new(0), AtomicU64::new(0));
     // A sender of a counter goes on counting whether it is heard or not.
     let (acknowledged, told) = (AtomicU64::new(0), AtomicU64::new(0));
-    // Events that were told, and those of them that were acknowledged.
+    // Events that were sent, and those of them that were acknowledged.
     let (events_sent, events_taken) = (AtomicU64::new(0), AtomicU64::new(0));
     for round in 0..ROUNDS {
         let gateway = Gateway::start(&scene.yaml);

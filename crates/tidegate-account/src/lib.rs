@@ -113,7 +113,7 @@ impl Counters {
         self.filled.fetch_add(bytes, AcqRel);
     }
 
-    /// Gives back reserved bytes, of which `there` existed. Returns whether a waiter must be woken.
+    /// Gives back reserved bytes, of which `filled` existed. Returns whether a waiter must be woken.
     #[must_use]
     pub fn give_back(&self, reserved: usize, filled: usize) -> bool {
         self.filled.fetch_sub(filled, AcqRel);

@@ -18,7 +18,7 @@
  * Errors. Nothing may unwind out of a function: no C++ exception, no longjmp, no panic.
  *
  * Growth. `tidegate_exporter_table`, `tidegate_setup`, `tidegate_batch` and `tidegate_answer` may get new
- * members at their ends; each carries its size as its maker knew it, and nobody reads beyond. The other structs
+ * members at their ends; each carries its size as its maker knew it, and no reader goes beyond it. The other structs
  * lie in arrays and don't grow. What breaks this raises TIDEGATE_PLUGIN_ABI_VERSION.
  */
 #ifndef TIDEGATE_PLUGIN_H
@@ -46,7 +46,7 @@ enum {
     TIDEGATE_TAKES_TRACES = 2,
     /* Logs as OTLP: the bytes of an ExportLogsServiceRequest. */
     TIDEGATE_TAKES_LOGS = 4,
-    /* Measurements that nobody has aggregated, as columns. Without TIDEGATE_TAKES_METRICS the points of gauges
+    /* Measurements before aggregation, as columns. Without TIDEGATE_TAKES_METRICS the points of gauges
      * and of delta sums come as events too, and other points are refused and counted. Without this bit events
      * come as OTLP: delta points of their batch. */
     TIDEGATE_TAKES_EVENTS = 8

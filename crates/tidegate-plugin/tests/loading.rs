@@ -28,7 +28,7 @@ fn a_plugin_is_found_in_the_first_directory_that_has_it() {
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let directories = [first.path().to_owned(), second.path().to_owned()];
     let Err(Refusal::NotFound { tried, .. }) = Wanted::find("odd", &directories) else {
-        panic!("nobody has it");
+        panic!("no place has it");
     };
     let expected = directories.map(|directory| directory.join("libtidegate_exporter_odd.so"));
     assert_eq!(tried, expected);
@@ -168,7 +168,7 @@ fn what_is_no_plugin_is_known_without_loading_it() {
     let whole = std::fs::read(odd(&directory, "whole.so", &[])).unwrap();
     std::fs::write(path("torn.so"), &whole[..100]).unwrap();
     let mut other = whole;
-    // e_machine: one that nobody runs tests on.
+    // e_machine: an architecture without tests.
     other[18..20].copy_from_slice(&[8, 0]);
     std::fs::write(path("other.so"), &other).unwrap();
     odd(&directory, "entry.so", &["-DNO_ENTRY"]);

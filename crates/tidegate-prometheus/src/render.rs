@@ -1,7 +1,7 @@
 //! Renders tables to an exposition that is always valid: each name has one family, each identity has one sample.
 //!
-//! The family and the label text of a series are computed once, when the table reports its arrival, whether or not
-//! anybody requests a page. They are kept in the order of the exposition. A page walks these lists, copies the
+//! The family and the label text of a series are computed once, when the table reports its arrival, with or without
+//! requests of pages. They are kept in the order of the exposition. A page walks these lists, copies the
 //! text and formats the value, which it reads by its place. Nothing is hashed, allocated or sorted. A series that
 //! would break the exposition is omitted, counted, and reported with the series that has its place.
 //!
@@ -53,7 +53,7 @@ use super::name::{Naming, Spelling};
 const LOOK_THROUGH_NS: u64 = 30_000_000_000;
 
 /// The largest page that is kept for the next scrape, if nothing changes. A larger one is reused only while
-/// somebody else holds it.
+/// another request holds it.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// The family of the further attributes of resources, without the namespace.

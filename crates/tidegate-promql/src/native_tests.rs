@@ -273,7 +273,7 @@ proptest! {
     #[test]
     fn quantiles_rise_and_fractions_are_their_inverse(a in any_histogram(), q in 0.0f64..1.0, r in 0.0f64..1.0) {
         prop_assume!(a.count > 0.0);
-        // Buckets do not overlap in what anybody sends.
+        // Buckets do not overlap in real histograms.
         let a = FloatHistogram { zero_threshold: 0.0, ..a };
         let (low, high) = (native::quantile(q.min(r), &a), native::quantile(q.max(r), &a));
         prop_assert!(low <= high, "{low} {high}");

@@ -24,7 +24,7 @@ pub const NAME_SIZE: usize = 32;
 /// `version` is promised to stay here across layouts.
 pub(crate) const VERSION_OFFSET: usize = 16;
 
-/// `expected_version`, likewise; the writer sets it equal to `version`, nobody checks it.
+/// `expected_version`, likewise; the writer sets it equal to `version`, and no reader checks it.
 pub(crate) const EXPECTED_VERSION_OFFSET: usize = 20;
 
 /// One of the known byte layouts.
@@ -169,7 +169,7 @@ pub struct RawHeader {
     pub read_pos: u64,
     /// `TELEMETRY_VERSION` of the writer; 0 while the ring is being made.
     pub version: i32,
-    /// A second copy of the version that nobody checks.
+    /// A second copy of the version, which is not checked.
     pub expected_version: i32,
     /// Number of slots.
     pub capacity: u64,

@@ -1,12 +1,12 @@
 //! Multi-process stores: one file `nixl.<pid>.<ns>.<instance>.mmap` per agent, holding cumulative
-//! totals (schema 1, NIXL 1.5 and later). Reading disturbs nobody, and any number may read.
+//! totals (schema 1, NIXL 1.5 and later). Reading disturbs no process, and any number may read.
 //!
 //! A store is 6,800 bytes of aligned fields that the agent updates with relaxed atomics, so it is read
 //! through a guarded mapping with relaxed loads: a counter is never seen half-written, which a
 //! plain copy would not promise.
 //!
 //! The agent holds `flock(LOCK_EX)` on its store for life. [`MpStore::alive`] asks by trying for a
-//! *shared* lock and giving it back at once: that disturbs no other reader, nobody takes it for
+//! *shared* lock and giving it back at once: that disturbs no other reader, no process takes it for
 //! an owner's, and it sees holders in other process namespaces, which `/proc/locks` hides. Ask only
 //! when `last_update_ns` has stood still: a store that moves is alive.
 

@@ -53,7 +53,7 @@ pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
 }
 
 /// Background work that clients may request at any rate. A fixed number runs at a time; the rest waits its turn. Work
-/// that nobody waits for any more keeps its turn until it ends.
+/// without a waiting caller keeps its turn until it ends.
 pub struct Turns(Semaphore);
 
 impl Turns {
@@ -309,7 +309,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
             WORKING.fetch_sub(1, Relaxed);
         };
-        // Nobody waits for these.
+        // No caller waits for these.
         for _ in 0..4 {
             let _ = timeout(Duration::from_millis(1), TURNS.in_background(work)).await;
         }

@@ -197,7 +197,7 @@ impl Worker {
             self.complain("write", error);
         }
         let why = result.err().map(|error| error.to_string());
-        // Before anybody hears of it: a sender that comes again at once is refused.
+        // Before the answers: a sender that comes again at once is refused.
         self.inner.post().failed_until = why.as_ref().map(|_| Instant::now() + RETRY);
         let mut failed = Vec::new();
         for mut append in appends {

@@ -32,7 +32,7 @@ struct Past {
 }
 
 impl Recorder {
-    /// Begins to take samples, until nobody holds it any more.
+    /// Begins to take samples, until no reference to it is left.
     pub(crate) fn begin(
         registry: Arc<dyn MetricsRegistry>,
         every: Duration,

@@ -100,7 +100,7 @@ impl MetricsRegistry for Pushing {
     }
 
     fn tracer(&self) -> Tracer {
-        // In a child of a fork nobody would send the spans.
+        // In a child of a fork no thread would send the spans.
         self.check()
             .map_or_else(|_| Tracer::default(), |()| self.otel.tracer())
     }

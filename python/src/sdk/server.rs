@@ -66,7 +66,7 @@ impl Server {
         if self.process == std::process::id() {
             py.detach(|| drop(running));
         } else {
-            // Its thread is in another process: nobody could wait for it here.
+            // Its thread is in another process: a wait for it here would not end.
             std::mem::forget(running);
         }
     }

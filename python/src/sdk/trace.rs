@@ -77,7 +77,7 @@ impl TraceContext {
     }
 }
 
-/// Something that takes time. It ends with `_end`, or when nobody has it any more.
+/// Something that takes time. It ends with `_end`, or when no reference to it is left.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct Span(Mutex<Option<DetachedSpan>>);
 

@@ -53,7 +53,7 @@ _SUBMODULES = (
     "values",
 )
 
-#: They need a package of their own, so they are imported when somebody asks for them.
+#: They need a package of their own, so they are imported on first use.
 _INTEGRATIONS = ("aiohttp", "aiohttp.exposition", "django", "django.exposition", "twisted")
 
 

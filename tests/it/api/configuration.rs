@@ -1,4 +1,4 @@
-//! The running configuration, as everybody may read it who may ask.
+//! The running configuration, as every permitted client may read it.
 
 use super::super::kit::{Gateway, QueryApi, free_port};
 

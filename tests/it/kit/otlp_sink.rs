@@ -1,4 +1,4 @@
-//! An OTLP endpoint in the test's own process that keeps what it gets and can be told to refuse.
+//! An OTLP endpoint in the test's own process that keeps requests and can be set to refuse them.
 //!
 //! gRPC and HTTP (`/v1/metrics`, `/v1/traces`, `/v1/logs`, protobuf) share one port.
 

@@ -1,4 +1,4 @@
-//! A server of recorded pages: everybody who scrapes it gets the same bytes.
+//! A server of recorded pages: every scraper gets the same bytes.
 
 use super::http::Response;
 use axum::body::Body;

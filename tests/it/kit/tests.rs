@@ -56,7 +56,7 @@ fn push_http(sink: &OtlpSink, body: &[u8], encoding: &str) -> http::Response {
 fn ports_are_free_and_differ() {
     let ports: HashSet<u16> = (0..100).map(|_| free_port()).collect();
     assert_eq!(ports.len(), 100);
-    let refused = http::get(free_port(), "/").expect_err("nobody listens");
+    let refused = http::get(free_port(), "/").expect_err("no server listens");
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
@@ -171,7 +171,7 @@ fn a_sink_can_come_back_on_its_port() {
     let port = sink.port();
     push_http(&sink, &gauge(1.0).encode_to_vec(), "identity");
     drop(sink);
-    assert!(http::get(port, "/").is_err(), "nobody listens");
+    assert!(http::get(port, "/").is_err(), "no server listens");
     let sink = OtlpSink::start_on(port);
     push_http(&sink, &gauge(2.0).encode_to_vec(), "identity");
     assert_eq!(sink.metrics(), [gauge(2.0)]);

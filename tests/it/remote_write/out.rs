@@ -130,7 +130,7 @@ fn a_server_that_does_not_know_2_0_is_not_taken_for_one_that_wrote_it() {
         // One that does has it all.
         0.0 => holds_in_victoria_metrics(&server),
         _ => {
-            wait_until(SOON, "every point is in the books", || lost(&gateway) == 6.0);
+            wait_until(SOON, "every point is counted", || lost(&gateway) == 6.0);
             assert!(server.export("{__name__=~\"rw_.+\"}").is_empty());
         }
     }

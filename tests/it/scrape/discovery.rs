@@ -58,7 +58,7 @@ fn targets_come_and_go_by_files_and_services() {
     service.answer("/targets", Answer::json("[]"));
     for target in [&first, &second] {
         let instance = target.address();
-        sink.wait_until("its end is told", |sink| {
+        sink.wait_until("its end arrives", |sink| {
             let points = sink.points_of("up");
             let of_it = points
                 .iter()
@@ -68,7 +68,7 @@ fn targets_come_and_go_by_files_and_services() {
     }
     let asked = (first.asked(), second.asked());
     std::thread::sleep(std::time::Duration::from_millis(600));
-    assert_eq!((first.asked(), second.asked()), asked, "nobody asks any more");
+    assert_eq!((first.asked(), second.asked()), asked, "no scraper asks any more");
     assert_eq!(
         gateway.own_metric("tidegate_scrape_targets", &["state=\"up\""]),
         0.0

@@ -176,5 +176,5 @@ fn targets_come_and_go_by_what_dns_answers() {
     wait_until(SOON, "a service is gone", || up() == 1.0);
     let (gone, stays) = (one.asked() + host.asked(), two.asked());
     wait_until(SOON, "the other one is still scraped", || two.asked() > stays + 2);
-    assert_eq!(one.asked() + host.asked(), gone, "nobody asks any more");
+    assert_eq!(one.asked() + host.asked(), gone, "no scraper asks any more");
 }

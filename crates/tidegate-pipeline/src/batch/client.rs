@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName};
 
-/// Headers of the sender's request that the receiver was told to keep. Batches of different ones are never joined.
+/// Headers of the sender's request that the receiver keeps. Batches with different headers are never joined.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClientMetadata(HeaderMap);
 

@@ -1,4 +1,4 @@
-//! What travels on an edge of the graph: wire bytes that nobody has decoded, events, or points. Immutable, cheap to clone.
+//! What travels on an edge of the graph: wire bytes before decoding, events, or points. Immutable, cheap to clone.
 
 mod batching;
 mod client;
@@ -34,7 +34,7 @@ pub struct Batch {
 pub enum Payload {
     /// Checked and counted, otherwise untouched wire bytes of any signal.
     Encoded(Encoded),
-    /// Metrics: measurements that nobody has aggregated yet.
+    /// Metrics: measurements before aggregation.
     Events(Arc<Events>),
     /// Metrics: decoded points.
     Points(Points),

@@ -273,7 +273,7 @@ impl State for Conversion {
     }
 
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
-        let _nobody = self.passing.write();
+        let _alone = self.passing.write();
         between();
         let frozen = self.converter.freeze();
         Box::new(move |to| frozen.write(to))

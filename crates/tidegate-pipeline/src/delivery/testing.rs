@@ -49,7 +49,7 @@ pub async fn balance_when(ledger: &Ledger, done: impl Fn(&Balance) -> bool) -> B
     found.unwrap_or_else(|_| panic!("the balance stays at {:?}", ledger.balance()))
 }
 
-/// Bytes that nobody looks into, as so many items.
+/// Opaque bytes, with a number of items.
 pub fn opaque(signal: Signal, bytes: &'static [u8], items: usize) -> Batch {
     Batch::new(Encoded::one(signal, Bytes::from_static(bytes), items))
 }

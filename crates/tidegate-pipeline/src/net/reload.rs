@@ -124,7 +124,7 @@ struct Watcher {
     added: Condvar,
 }
 
-/// Files that are checked while somebody uses them.
+/// Files that are checked while they are in use.
 struct Watched {
     files: Weak<dyn Look>,
     interval: Duration,
@@ -173,7 +173,7 @@ impl Drop for Looking {
 }
 
 impl Watched {
-    /// Starts a check if it is due and the last one has ended. Returns whether somebody uses the files.
+    /// Starts a check if it is due and the last one has ended. Returns whether the files are in use.
     fn look_if_due(&mut self, now: Instant) -> bool {
         let Some(files) = self.files.upgrade() else {
             return false;

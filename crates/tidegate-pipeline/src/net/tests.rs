@@ -60,7 +60,7 @@ async fn a_crowd_that_comes_at_once_waits_to_be_accepted() {
     let Endpoint::Tcp { host, port } = tcp.local().clone() else {
         panic!("it is bound to TCP");
     };
-    // Nobody accepts. Where the backlog is full, a connection over TCP waits for ever, one over Unix fails.
+    // The listener does not accept. If the backlog is full, a connection over TCP waits for ever, one over Unix fails.
     let crowd = async {
         let (mut over_tcp, mut over_unix) = (Vec::new(), Vec::new());
         for _ in 0..CROWD {

@@ -141,7 +141,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Creates the socket file: binds a private name, sets mode and owner, then renames it to `path`. So nobody
+    /// Creates the socket file: binds a private name, sets mode and owner, then renames it to `path`. So no client
     /// can connect before the permissions are right.
     ///
     /// A socket without a listener is replaced. A live socket, or another kind of file, is an error.

@@ -1,7 +1,7 @@
 //! Watchable composites. Their answers are numbered, so that a reader knows what it has not seen. Crossings of
 //! thresholds are reported.
 //!
-//! Nothing is computed without readers: a composite without thresholds is read on request. While somebody waits,
+//! Nothing is computed without readers: a composite without thresholds is read on request. While a reader waits,
 //! it is read every 5 ms.
 
 mod backlog;
@@ -30,7 +30,7 @@ use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 use crate::component::{unix_now, wall_now};
 
-/// The interval between reads of a composite while somebody waits.
+/// The interval between reads of a composite while a reader waits.
 const TICK: Duration = Duration::from_millis(5);
 
 /// The interval for changes through time alone, such as the end of a sub-window or of a lease.

@@ -9,7 +9,7 @@ use object::{Architecture, Object, ObjectKind, ObjectSymbol, ReadCache};
 use super::Refusal;
 use crate::abi::ENTRY;
 
-/// The bit of a folder's mode by which nobody can replace what is not his own, as in `/tmp`.
+/// The bit of a folder's mode by which users can replace only their own files, as in `/tmp`.
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_OTHERS: u32 = 0o002;
@@ -65,7 +65,7 @@ fn check_folder(folder: &Path) -> Result<(), Refusal> {
         })
     };
     check(folder, &metadata(folder)?)?;
-    // Owners are not judged further up: in a container, those of mounted folders may be nobody that it knows.
+    // Owners are not judged further up: in a container, those of mounted folders may be unknown to it.
     for above in folder.ancestors().skip(1) {
         let mode = metadata(above)?.mode();
         if mode & STICKY == 0 {

@@ -71,7 +71,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // SAFETY: as for `export`; nobody calls it any more.
+        // SAFETY: as for `export`; no call follows.
         unsafe { (self.functions.destroy)(self.raw) }
     }
 }

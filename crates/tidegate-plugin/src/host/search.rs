@@ -6,7 +6,7 @@ use semver::VersionReq;
 
 use super::Refusal;
 
-/// A plugin that somebody wants.
+/// A plugin that a configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Its file.

@@ -1,7 +1,7 @@
 //! A thread of its own for every instance, and a limit on every call.
 //!
-//! A call can't be broken off, so a caller that waits for it gives up and the thread stays where it is. Until it comes back the
-//! instance counts as stuck and nobody waits for it any more.
+//! A call can't be cancelled, so a caller that waits for it gives up and the thread stays where it is. Until the call
+//! returns, the instance counts as stuck and no caller waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -298,7 +298,7 @@ fn work(mut backend: Box<dyn Backend>, todo: &mpsc::Receiver<Job>, state: &State
             Note::Called(call, since.elapsed(), reply.clone())
         });
         drop(job.permit);
-        // Nobody waits for the answer of a call that has overrun.
+        // No caller waits for the answer of a call that has overrun.
         let _ = job.reply.send(reply);
         match left {
             Some(left) => backend = left,

@@ -99,9 +99,9 @@ unsafe extern "C" fn destroy<E: Exporter>(instance: *mut c_void) {
     if instance.is_null() {
         return;
     }
-    // SAFETY: the header's contract: what `create::<E>` stored by `Box::into_raw`, and nobody calls it any more.
+    // SAFETY: the header's contract: what `create::<E>` stored by `Box::into_raw`, and no call follows.
     let exporter = unsafe { Box::from_raw(instance.cast::<E>()) };
-    // Nobody to tell.
+    // No caller to inform.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(exporter)));
 }
 

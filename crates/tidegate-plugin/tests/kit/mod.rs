@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a plugin that does as it is told, built by the C compiler.
+//! What the tests of this crate share: a plugin that obeys its configuration, built by the C compiler.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -47,7 +47,7 @@ pub(crate) fn wanted(path: &Path) -> Wanted {
     }
 }
 
-/// OTLP that nobody looks into.
+/// Bytes in place of OTLP, which the tests do not decode.
 pub(crate) fn opaque(items: u64) -> Batch {
     Batch {
         signal: Signal::Metrics,

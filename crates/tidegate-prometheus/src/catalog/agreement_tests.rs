@@ -39,9 +39,9 @@ enum Step {
         rival: usize,
         series: u8,
     },
-    /// Nothing happens for so many seconds, and nobody looks.
+    /// Nothing happens for a number of seconds, and no reader looks.
     Sleep(u64),
-    /// Everybody who lives pushes for so many seconds, once in five.
+    /// All live senders push for a number of seconds, every five seconds.
     Run(u64),
     /// A table goes with all of its series, and an empty one takes its place.
     Reload(usize),

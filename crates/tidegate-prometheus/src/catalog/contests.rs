@@ -82,7 +82,7 @@ pub fn owner<M: Copy>(lives: &[(M, Standing)], senders: &Senders, now: UnixNanos
     found.map(|(member, _)| member)
 }
 
-/// The places that several series of one reader want. Most series want one that nobody else does: those are not here.
+/// The places that several series of one reader want. Most series want a place of their own: those are not here.
 #[derive(Debug)]
 pub struct Contests<M> {
     places: KeyMap<Contest<M>>,
@@ -152,13 +152,13 @@ impl<M: Copy + Ord> Contests<M> {
         self.places.is_empty()
     }
 
-    /// Who had the place at the last judgement; `None`: nobody else wants it.
+    /// The owner of the place at the last judgement; `None`: no other series wants it.
     pub fn owner(&self, place: Key) -> Option<M> {
         self.places.get(&place).map(|contest| contest.owner)
     }
 
     /// Judges who has the place now. `standing` says how a series lives; `None`: it has gone. The answer is `None` where
-    /// no series has a value, or nobody contests the place.
+    /// no series has a value, or no series contests the place.
     pub fn judge(
         &mut self,
         place: Key,

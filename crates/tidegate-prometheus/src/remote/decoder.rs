@@ -302,7 +302,7 @@ impl RequestDecoder<'_> {
             });
             return false;
         }
-        // The series under its previous resource has ended, so nobody has to wait for its lease.
+        // The series under its previous resource has ended, so its lease does not have to end first.
         if let Some(series) = former {
             self.keys.push(labels.key());
             self.decoded.points.push(Point {

@@ -141,7 +141,7 @@ fn one<'a>(request: &'a [u8], visitor: &mut dyn Visitor<'a>) -> Result1<()> {
         let field = field?;
         if field.number == 3 {
             let metadata = family(message(&field)?)?;
-            // Metadata that nobody would read is not kept.
+            // Metadata without a reader is not kept.
             if metadata.family.len() + metadata.help.len() + metadata.unit.len() <= MAX_TEXT_BYTES {
                 visitor.metadata(metadata);
             }

@@ -67,7 +67,7 @@ pub struct Conflict {
     pub metric: Arc<str>,
     /// The sender of the omitted series.
     pub owner: Arc<str>,
-    /// The sender of the series that it collides with; `None`: nobody, or the same one.
+    /// The sender of the series that it collides with; `None`: none, or the same one.
     pub rival: Option<Arc<str>>,
     /// The reason, with the owner of the rival series.
     pub why: String,
@@ -211,7 +211,7 @@ pub(super) struct Refused {
     pub(super) contest: Option<Key>,
     /// The series that has the place.
     pub(super) rival: Option<(u16, u64)>,
-    /// Whether it reports beside the owner of its place. Otherwise it is superseded, and collides with nobody.
+    /// Whether it reports beside the owner of its place. Otherwise it is superseded, and collides with no series.
     pub(super) is_alive: bool,
     /// Whether the omission is reported.
     pub(super) is_told: bool,

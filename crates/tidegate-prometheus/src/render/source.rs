@@ -122,7 +122,7 @@ impl Sources {
         if self.0.iter().flatten().any(is_known) {
             return;
         }
-        // More would not fit in an origin, but nobody has so many tables.
+        // More would not fit in an origin, but no gateway has so many tables.
         let is_full = self.0.len() >= usize::from(u16::MAX);
         match self.0.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(make()),

@@ -39,7 +39,7 @@ impl Position {
     /// Compares a valid header of the same geometry with what is known and follows it. `Some` with the
     /// reason and the number of events lost if it is not simply further along.
     ///
-    /// While we consume, nobody else moves `read_pos`, so any other value is a restart (which sets it
+    /// While we consume, no other process moves `read_pos`, so any other value is a restart (which sets it
     /// to 0) or a consumer that ignores the lock. Peeking, it may move, but never past `write_pos`
     /// and our cursor must lie between the two: a restart that happens to restore that order goes
     /// unseen.

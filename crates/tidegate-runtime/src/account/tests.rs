@@ -195,7 +195,7 @@ fn memory_is_measured_for_large_buffers_and_before_a_refusal() {
     let mut held = Held::new(account.clone());
     held.try_grow(LARGE - 1).unwrap();
     assert_eq!(account.counters.measured(), 0, "small ones don't look");
-    assert!(account.has_room(60 << 20), "as far as the books say");
+    assert!(account.has_room(60 << 20), "as far as the account says");
     assert_eq!(held.try_grow(60 << 20), Err(NoRoom));
     // The last measurement knows nothing of what has been given back since.
     account.note(limit + 1);
@@ -300,7 +300,7 @@ async fn what_a_sender_was_given_is_forgotten_in_seconds() {
         request().try_grow(MIB).unwrap();
     }
     account.hold(13 * MIB);
-    assert_eq!(request().try_grow(MIB), Err(NoRoom), "of late it was given much");
+    assert_eq!(request().try_grow(MIB), Err(NoRoom), "it was given much recently");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(request().try_grow(MIB), Ok(()));
 }

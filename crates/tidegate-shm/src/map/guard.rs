@@ -229,7 +229,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fau
 fn die(signal: c_int) {
     // SAFETY: zeros are the default action with no flags and an empty mask.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
-    // Neither call can fail for SIGBUS, and there is nobody left to tell.
+    // Neither call can fail for SIGBUS, and no caller could handle an error.
     let _ = sigaction(Some(&default));
     // SAFETY: raise takes a number and no memory.
     unsafe { libc::raise(signal) };

@@ -208,7 +208,7 @@ impl State for Unlucky {
         *saved += 1;
         let (number, begun) = (*saved, self.1.clone());
         Box::new(move |to| {
-            // Nobody listens at the end.
+            // No receiver is left at the end.
             let _ = begun.send(number);
             match number {
                 1 => panic!("a bug"),
@@ -264,7 +264,7 @@ fn what_is_deleted_is_gone_at_once_and_let_go_soon() {
     assert!(!path.exists());
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).unwrap();
-    assert_eq!(bytes, b"bytes", "whoever reads it goes on");
+    assert_eq!(bytes, b"bytes", "its reader continues");
     drop(reader);
     let is_open = || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();

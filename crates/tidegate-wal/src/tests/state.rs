@@ -161,7 +161,7 @@ impl State for Slow {
         let (begun, may_end) = (self.begun.clone(), self.may_end.clone());
         Box::new(move |_| {
             begun.send(()).unwrap();
-            // Nobody there any more: at once.
+            // No thread is left: at once.
             let _ = may_end.lock().recv();
             Ok(())
         })

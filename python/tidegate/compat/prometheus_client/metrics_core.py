@@ -103,7 +103,7 @@ class _ValueFamily(_Family):
 
 
 class UnknownMetricFamily(_ValueFamily):
-    """Series of a type that nobody knows."""
+    """Series of an unknown type."""
 
     _type = "unknown"
 

@@ -86,7 +86,7 @@ def prepare(place: str) -> None:
             with open(marker, "wb") as file:
                 file.write(bytes(8))
     except OSError:
-        pass  # A directory that can't be written needs no marker: nobody cleans it.
+        pass  # A directory that can't be written needs no marker: no process cleans it.
 
 
 def _remove_dead(place: str) -> None:

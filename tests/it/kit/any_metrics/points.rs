@@ -36,7 +36,7 @@ const FLAG_NO_RECORDED_VALUE: u32 = 1;
 /// Of one of the kinds, or of none.
 pub(super) fn any_data() -> impl Strategy<Value = Option<Data>> {
     let numbers = || prop_oneof![40 => vec(number_point(), 0..4), 1 => vec(number_point(), 50..100)];
-    // Unspecified, delta, cumulative, and one that nobody has heard of.
+    // Unspecified, delta, cumulative, and an unknown one.
     let temporality = || prop_oneof![1 => Just(0), 2 => Just(1), 8 => Just(2), 1 => Just(7)];
     prop_oneof![
         1 => Just(None),

@@ -10,7 +10,7 @@ use super::*;
 use crate::component::services::Services;
 use crate::component::{Account, Entry, EntryCounts, Limit, Refused, Shared};
 
-/// Notes the bytes of what it is sent, once it may, and then answers as it is told.
+/// Records the bytes of each request when it has a permit, and then gives the set answer.
 #[derive(Clone, Default)]
 struct Peer {
     got: Arc<Mutex<Vec<String>>>,

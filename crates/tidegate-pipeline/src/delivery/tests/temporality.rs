@@ -331,7 +331,7 @@ async fn a_point_from_the_future_is_counted_and_its_stream_goes_on() {
     let start = now();
     edge.push(batch(CUMULATIVE, start, start + 10, 5)).unwrap();
     let outcome = edge.push(batch(CUMULATIVE, start, start + DAY_NS, 7)).unwrap();
-    assert_eq!(outcome.rejected_items, 2, "its sender is told");
+    assert_eq!(outcome.rejected_items, 2, "the answer reports it");
     edge.push(batch(CUMULATIVE, start, start + 20, 9)).unwrap();
     let (balance, got) = side.end().await;
     let mut found = of(&got, Temporality::Delta);

@@ -282,7 +282,7 @@ async fn while_memory_is_short_the_slow_make_room_for_the_fast() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(
         slow.iter().all(|body| !body.is_finished()),
-        "nobody needs their room"
+        "no other body needs their room"
     );
     assert_eq!(account.reserved_bytes(), 112 * FIRST_BYTES);
     let began = Instant::now();

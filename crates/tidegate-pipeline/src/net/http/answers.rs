@@ -271,7 +271,7 @@ mod tests {
     /// A body that reports its drop.
     struct Told(
         Full<Bytes>,
-        #[allow(dead_code, reason = "its end is what is told")] watch::Receiver<()>,
+        #[allow(dead_code, reason = "the test watches for its end")] watch::Receiver<()>,
     );
 
     impl Body for Told {

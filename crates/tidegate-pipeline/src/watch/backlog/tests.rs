@@ -22,7 +22,7 @@ async fn tell(to: &Backlog<usize>, message: usize, bytes: usize) -> Result<(), E
     Ok(())
 }
 
-/// What is told to a reader that takes nothing until it has to wait.
+/// The number of messages to a reader that reads nothing until it has to wait.
 async fn fill(to: &Backlog<usize>, bytes: usize) -> usize {
     let mut told = 0;
     while tokio::time::timeout(Duration::from_millis(10), tell(to, told, bytes))
@@ -81,7 +81,7 @@ async fn a_reader_that_takes_nothing_loses_its_stream_and_a_reader_without_news_
     assert_eq!(slow.ended().await, Ended::Slow);
     assert!(began.elapsed() >= PATIENCE && began.elapsed() < 2 * PATIENCE);
     assert_eq!(shared.memory.reserved_bytes(), 0, "what waited is dropped");
-    assert_eq!(of_slow.next().await, Some(9), "and the reader is told");
+    assert_eq!(of_slow.next().await, Some(9), "and the reader gets the end");
     assert_eq!(of_slow.next().await, None);
     assert_eq!(slow.place(1).await.err(), Some(Ended::Slow));
     tokio::time::sleep(10 * PATIENCE).await;

@@ -76,7 +76,7 @@ fn a_successor_that_started_later_takes_the_series_at_once() {
         assert_eq!(
             renderer.counts(),
             Counts::default(),
-            "what is quiet collides with nobody"
+            "a quiet series does not collide"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a renderer knows that nobody asks for a page.
+//! The state of a renderer without requests of pages.
 
 use super::*;
 

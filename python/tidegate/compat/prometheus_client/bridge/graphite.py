@@ -41,7 +41,7 @@ class GraphiteBridge:
         self._between = (";", "=") if tags else (".", ".")
 
     def push(self, prefix: str = "") -> None:
-        """Pushes once; `OSError` if nobody takes it."""
+        """Pushes once; `OSError` if no server takes it."""
         now = int(self._timer())
         start = f"{prefix}." if prefix else ""
         lines = [

@@ -28,7 +28,7 @@ struct Run {
     parts: Vec<usize>,
     /// Which items attempts have left, where one settled some.
     left: Left,
-    /// How many the machine was told are left.
+    /// The number of remaining items that the machine knows of.
     count: Option<usize>,
     /// Whether a former run may have sent it.
     alone: bool,

@@ -126,7 +126,7 @@ proptest! {
                                 Outcome::Done
                             }
                         };
-                        // A load of which a part is settled is cut by nobody.
+                        // A load of which a part is settled is never cut.
                         let settled = load.left.lock().is_some();
                         bench.finish(id, if settled && how == 2 { busy() } else { outcome });
                     }

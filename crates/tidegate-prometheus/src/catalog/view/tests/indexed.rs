@@ -214,7 +214,7 @@ fn a_query_for_one_of_many_looks_at_that_one() {
     let asked = view.ask(START, &query.selections());
     assert!(asked.select(&query.selections()[0]).unwrap().is_empty());
     assert_eq!(asked.query_warnings(), super::QueryWarnings::default());
-    // Nobody has asked for ten minutes.
+    // No query has come for ten minutes.
     view.refresh(START + 601 * SECOND, &[]);
     assert_eq!(view.state().names.indexes(), 0);
 }
