@@ -9,10 +9,10 @@ use crate::say;
 /// Arguments of `tidegate cardinality`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many of each
+    /// Largest number of entries in each list
     #[arg(long, default_value_t = 10)]
     top: usize,
-    /// Print the answer as it came
+    /// Print the gateway's answer unchanged, as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

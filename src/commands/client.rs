@@ -34,10 +34,10 @@ pub struct Place {
         default_value = "http://127.0.0.1:8080"
     )]
     endpoint: String,
-    /// A header of every request, `NAME: VALUE`: `Authorization: Bearer ...`, say
+    /// A header of every request as `NAME: VALUE`, for example `Authorization: Bearer ...`
     #[arg(long = "header", global = true, value_name = "HEADER")]
     headers: Vec<String>,
-    /// Certificates to trust, for https
+    /// PEM file of the certificates to trust for https
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 }

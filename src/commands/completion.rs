@@ -9,7 +9,7 @@ use super::{Cli, Failure};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  tidegate completion bash > /etc/bash_completion.d/tidegate")]
 pub struct Args {
-    /// For which shell
+    /// The shell to complete for
     shell: Shell,
 }
 

@@ -11,7 +11,7 @@ use crate::{connectors, exporters, extensions, processors, receivers};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tidegate components\n  tidegate components otlphttp")]
 pub struct Args {
-    /// Only this class: receiver, processor, exporter, connector or extension; or a type, with its options
+    /// Only this class (receiver, processor, exporter, connector or extension), or a type with its options
     class: Option<String>,
     /// Only this type
     kind: Option<String>,
@@ -20,7 +20,7 @@ pub struct Args {
     options: bool,
 }
 
-/// What every factory tells, whatever it builds.
+/// The description of a component type.
 #[derive(Clone, Copy)]
 pub struct About {
     /// Class of the component.

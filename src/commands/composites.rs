@@ -21,34 +21,34 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// All of them (the default)
+    /// List all composites (the default)
     Ls {
-        /// Print the answer as it came
+        /// Print the gateway's answer unchanged, as JSON
         #[arg(long)]
         json: bool,
     },
-    /// One, with everything that is known of it
+    /// Show one composite with all details
     Get {
-        /// Its name
+        /// Name of the composite
         name: String,
         /// Only groups with this label, `KEY=VALUE`
         #[arg(long = "label")]
         labels: Vec<String>,
-        /// Print the answer as it came
+        /// Print the gateway's answer unchanged, as JSON
         #[arg(long)]
         json: bool,
     },
-    /// One, as it changes
+    /// Print one composite at each change
     Watch {
-        /// Its name
+        /// Name of the composite
         name: String,
         /// Only groups with this label, `KEY=VALUE`
         #[arg(long = "label")]
         labels: Vec<String>,
-        /// At least so long between two changes
+        /// Shortest time between two printed changes
         #[arg(long, default_value = "200ms")]
         min_interval: humantime::Duration,
-        /// Stop after so many events
+        /// Stop after this number of events
         #[arg(long)]
         events: Option<usize>,
     },
@@ -186,7 +186,7 @@ async fn watch(
     };
     let (mut text, mut events) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Failure::Message(format!("the stream broke off: {error}")))?;
+        let frame = frame.map_err(|error| Failure::Message(format!("the stream ended early: {error}")))?;
         text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
         while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
             let event: Vec<u8> = text.drain(..end + 2).collect();

@@ -9,12 +9,12 @@ use crate::say;
 /// Arguments of `tidegate explain`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A selector, such as `agent_tx_bytes_total{node="n1"}`; without, only the notices of the gateway
+    /// A selector, such as `agent_tx_bytes_total{node="n1"}`; without it, only the notices of the gateway
     series: Option<String>,
-    /// Most series, and most sources of each
+    /// Largest number of series, and of sources per series
     #[arg(long, default_value_t = 10)]
     limit: usize,
-    /// Print the answer as it came
+    /// Print the gateway's answer unchanged, as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -8,14 +8,14 @@ use crate::service::graph::BuildError;
 /// Where the configuration comes from.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// A YAML file; several are merged, later ones win (maps deeply, lists as a whole). Also `env:VARIABLE`,
-    /// `yaml:TEXT`, `http://...` and `https://...`
+    /// A YAML file. Several files are merged (maps deeply, lists as a whole); later ones override earlier ones. Also
+    /// `env:VARIABLE`, `yaml:TEXT`, `http://...` and `https://...`
     #[arg(long = "config", short = 'c', value_name = "FILE")]
     configs: Vec<String>,
-    /// Sets one value over all files, for example `--set exporters.prometheus.endpoint=0.0.0.0:9464`
+    /// Override one value of all files, for example `--set exporters.prometheus.endpoint=0.0.0.0:9464`
     #[arg(long = "set", value_name = "A.B.C=VALUE")]
     sets: Vec<String>,
-    /// The Collector's switches for features in the making. tidegate has none: accepted with a warning
+    /// The Collector's switches for unfinished features. tidegate has none, and accepts them with a warning
     #[arg(long = "feature-gates", value_name = "GATES", allow_hyphen_values = true)]
     feature_gates: Vec<String>,
 }

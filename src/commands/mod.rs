@@ -48,23 +48,23 @@ pub struct Cli {
 enum Command {
     /// Run the gateway with a configuration
     Run(run::Args),
-    /// See it work: a simulated 8-rank NIXL node, drained, aggregated and served on this machine
+    /// Run a demonstration: a simulated 8-rank NIXL node, read, aggregated and served on this machine
     Quickstart(quickstart::Args),
-    /// Check a configuration and build its graph, without opening anything
+    /// Check a configuration and build its graph, without starting it
     Validate(validate::Args),
     /// List the components of this binary with their signals, stability and options
     Components(components::Args),
-    /// Ask a running gateway in PromQL
+    /// Query a running gateway with PromQL
     Query(query::Args),
-    /// The declared values of a running gateway, as they are and as they change
+    /// Show the composites of a running gateway, and their changes
     Composites(composites::Args),
-    /// Where a series of a running gateway comes from: sources, rule, state, resets
+    /// Explain the origin of a series in a running gateway: sources, rule, state, resets
     Explain(explain::Args),
-    /// Which metrics, labels and sources make the series of a running gateway
+    /// Count the series of a running gateway by metric, label and source
     Cardinality(cardinality::Args),
-    /// Look into NIXL ring files and multi-process stores, and simulate agents that write them
+    /// Inspect NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::Args),
-    /// The process of a plugin; started by the gateway
+    /// The process of a plugin, which the gateway starts
     #[command(hide = true)]
     PluginHost(plugin_host::Args),
     /// Print version and build information

@@ -11,19 +11,19 @@ use crate::say;
 pub struct Args {
     /// The query
     query: String,
-    /// At this time instead of now: seconds since the epoch, or RFC 3339
+    /// Time of the query instead of now: seconds since the epoch, or RFC 3339
     #[arg(long, conflicts_with = "range")]
     time: Option<String>,
-    /// Over this time back from now, as a sparkline a series: 5m, say
+    /// Period before now, for example 5m; prints a sparkline per series
     #[arg(long)]
     range: Option<humantime::Duration>,
-    /// Between two points of a range
+    /// Time between two points of a range
     #[arg(long, default_value = "1s")]
     step: humantime::Duration,
-    /// Print the answer as it came
+    /// Print the gateway's answer unchanged, as JSON
     #[arg(long)]
     json: bool,
-    /// Exit with 1 where the answer is empty
+    /// Exit with code 1 if the answer is empty
     #[arg(long)]
     fail_empty: bool,
     #[command(flatten)]

@@ -29,13 +29,13 @@ const CHILD_GRACE: Duration = Duration::from_millis(500);
 /// Arguments of `quickstart`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Ctrl-C stops it and leaves nothing behind. Ports that are taken are replaced by free ones."
+    after_help = "Ctrl-C stops it and leaves nothing behind. It replaces ports that are in use by free ones."
 )]
 pub struct Args {
-    /// Transfers a second of each simulated agent
+    /// Transfers per second of each simulated agent
     #[arg(long, default_value_t = 250.0)]
     rate: f64,
-    /// Stop by itself after so many seconds
+    /// Stop after this number of seconds
     #[arg(long)]
     seconds: Option<f64>,
 }

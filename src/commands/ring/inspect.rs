@@ -11,16 +11,16 @@ use crate::say;
 /// Arguments of `ring inspect`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Never consumes: it opens the file read-only and peeks.\n\nExample:\n  \
+    after_help = "Consumes nothing: the command opens the file read-only.\n\nExample:\n  \
 tidegate ring inspect /run/nixl/agent_0 --events 10"
 )]
 pub(super) struct Args {
     /// A ring file or a multi-process store
     file: PathBuf,
-    /// How many of the waiting events to show, oldest first
+    /// Largest number of waiting events to show, oldest first
     #[arg(long, default_value_t = 20)]
     events: usize,
-    /// Events as JSON lines
+    /// Print events as JSON lines
     #[arg(long)]
     json: bool,
 }

@@ -11,7 +11,7 @@ use crate::say;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  tidegate ring ls /run/nixl")]
 pub(super) struct Args {
-    /// Directories to look into (files are listed too)
+    /// Directories to search, or files
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }

@@ -20,7 +20,7 @@ pub struct Args {
 enum Command {
     /// List the rings and stores in directories: version, owner, fill
     Ls(list::Args),
-    /// Show the header of a ring (or the totals of a store) and the events that wait in it; consumes nothing
+    /// Show the header of a ring (or the totals of a store) and its waiting events, without consuming them
     Inspect(inspect::Args),
     /// Follow a ring and print its events as NIXL's own reader does, or as JSON lines
     Tail(tail::Args),

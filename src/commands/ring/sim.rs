@@ -34,28 +34,28 @@ const REGISTERED_BYTES: u64 = 16 << 30;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  tidegate ring sim --directory /tmp/rings --agents 8 --rate 500")]
 pub(super) struct Args {
-    /// Where to write the rings; made if it is not there
+    /// Directory of the rings; created if it does not exist
     #[arg(long)]
     directory: PathBuf,
-    /// How many agents
+    /// Number of agents
     #[arg(long, default_value_t = 8)]
     agents: u32,
     /// Ring version: 1, 2a, 2b, 3, 4 or 5
     #[arg(long, default_value = "4", value_parser = parse_layout)]
     version: Layout,
-    /// Slots a ring (a power of two)
+    /// Slots per ring (a power of two)
     #[arg(long, default_value_t = 4096)]
     capacity: u64,
-    /// Transfers a second for each agent; four events each
+    /// Transfers per second of each agent, with four events each
     #[arg(long, default_value_t = 250.0)]
     rate: f64,
-    /// How often the agents flush, in milliseconds
+    /// Interval between two flushes of an agent, in milliseconds
     #[arg(long, default_value_t = 10)]
     flush_ms: u64,
-    /// Names of the agents: this and a number
+    /// Prefix of the agents' names; a number follows
     #[arg(long, default_value = "rank_")]
     prefix: String,
-    /// Stop after so many seconds
+    /// Stop after this number of seconds
     #[arg(long)]
     seconds: Option<f64>,
     /// Stop when standard input ends (for a parent process)

@@ -17,16 +17,16 @@ const POLL: Duration = Duration::from_millis(10);
 /// Arguments of `ring tail`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Peeks by default: the gateway and other readers still get every event.\n\nExamples:\n  \
+    after_help = "Consumes nothing by default: the gateway and other readers still get every event.\n\nExamples:\n  \
 tidegate ring tail /run/nixl/agent_0\n  tidegate ring tail /run/nixl/agent_0 --json | jq .value"
 )]
 pub(super) struct Args {
     /// The ring file
     file: PathBuf,
-    /// JSON lines instead of what NIXL's own reader prints
+    /// Print JSON lines instead of the format of NIXL's own reader
     #[arg(long)]
     json: bool,
-    /// Take the events out of the ring
+    /// Remove the events from the ring
     #[arg(long)]
     consume: bool,
     /// Stop when the ring is empty

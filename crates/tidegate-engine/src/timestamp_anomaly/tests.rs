@@ -146,7 +146,7 @@ impl Scene {
         self.tables[table].explain(&series(name, data), self.now, 1)
     }
 
-    /// Whether the second push since the step has come, so that everybody can know of it.
+    /// Whether the second push since the step has come, so that all clocks can know of it.
     fn is_known(&self) -> bool {
         self.now - self.stepped > (2 * self.interval).max(SECOND + self.interval)
     }
