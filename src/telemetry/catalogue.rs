@@ -105,7 +105,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_clock_steps_total" ["{step}"] "Steps of the wall clock while the gateway ran.";
     Normal Counter "tidegate_stray_streams_total" ["{stream}"] "Streams whose points were refused because of their times, and streams that continue after their clock was set back.";
     Normal Counter "tidegate_composite_future_points_total" ["{datapoint}"] "Points that composites left out: their times lie too far ahead of the gateway's clock.";
-    Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that was sent. A retry is no further request.";
+    Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that was sent; a retry does not count again.";
     Detailed Histogram "otelcol_exporter_queue_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was sent, as OTLP protobuf before compression.";
     Normal Histogram "otelcol_processor_batch_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that the processor had made.";
     Detailed Histogram "otelcol_processor_batch_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that the processor had made, as OTLP protobuf.";

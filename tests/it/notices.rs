@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 const EXPECTED: [(&str, &str); 5] = [
     (
         "processors::composite@metrics",
-        "the composite `typo` has matched nothing since the start: no metric `quue` with the wanted attributes came",
+        "the composite `typo` has matched nothing since the start: no metric `quue` with the selected attributes arrived",
     ),
     (
         "processors::composite@metrics",
@@ -16,7 +16,7 @@ const EXPECTED: [(&str, &str); 5] = [
     ),
     (
         "processors::aggregate@metrics",
-        "rule 1 has matched nothing since the start: no metric `quue` with the wanted attributes came",
+        "rule 1 has matched nothing since the start: no metric `quue` with the selected attributes arrived",
     ),
     (
         "processors::aggregate@metrics",

@@ -149,7 +149,9 @@ impl Table {
             tools: tools.unwrap_or_default().trim_end_matches('.').to_owned(),
             rows: rows
                 .map(|line| {
-                    row(line).ok_or_else(|| format!("`{line}` is no row: path, instructions, tolerance"))
+                    row(line).ok_or_else(|| {
+                        format!("`{line}` is not a row: expected path, instructions, tolerance")
+                    })
                 })
                 .collect::<Result<_, _>>()?,
         })

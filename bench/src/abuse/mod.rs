@@ -67,7 +67,7 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
     match failed.as_slice() {
         [] => Ok(()),
         names => Err(format!(
-            "{} of {} attacks did what they must not: {}",
+            "{} of {} attacks succeeded: {}",
             names.len(),
             verdicts.len(),
             names.join(", ")

@@ -410,7 +410,7 @@ pub unsafe extern "C" fn tg_snapshots_at(
         // SAFETY: the contract of the header, here and below.
         let snapshot = unsafe { place(snapshot, std::ptr::null(), "snapshot") }?;
         let found = unsafe { borrow(snapshots, "snapshots") }?.snapshots.get(at);
-        *snapshot = found.ok_or_else(|| Failure::none("there are not so many snapshots"))?;
+        *snapshot = found.ok_or_else(|| Failure::none("the index exceeds the number of snapshots"))?;
         Ok(())
     })
 }

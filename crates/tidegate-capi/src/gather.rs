@@ -192,7 +192,7 @@ pub unsafe extern "C" fn tg_metrics_at(
         // SAFETY: the contract of the header, here and below.
         let metric = unsafe { place(metric, std::ptr::null(), "metric") }?;
         let found = unsafe { borrow(metrics, "metrics") }?.metrics.get(at);
-        *metric = found.ok_or_else(|| Failure::none("there are not so many metrics"))?;
+        *metric = found.ok_or_else(|| Failure::none("the index exceeds the number of metrics"))?;
         Ok(())
     })
 }

@@ -134,7 +134,7 @@ pub unsafe extern "C" fn tg_registry_push_failures(
         let failed = unsafe { place(failed_pushes, 0, "failed_pushes") }?;
         let rejected = unsafe { place(rejected_points, 0, "rejected_points") }?;
         let otel = unsafe { borrow(registry, "registry") }?.otel.as_ref();
-        let otel = otel.ok_or_else(|| Failure::invalid("it is no registry that pushes"))?;
+        let otel = otel.ok_or_else(|| Failure::invalid("the registry does not push"))?;
         (*failed, *rejected) = (otel.failed_pushes(), otel.rejected_points());
         Ok(())
     })

@@ -76,7 +76,7 @@ fn one(place: &str) -> Result<tg_registry, Failure> {
         "otlp+https" => otlp("https", rest, Protocol::Http),
         "null" if rest.is_empty() => Ok(tg_registry::of(Null::new())),
         _ => Err(Failure::invalid(format!(
-            "`{place}` is no place for metrics: prometheus, shm, otlp, otlps, otlp+http, otlp+https or null is meant"
+            "`{place}` is not a place for metrics: expected prometheus, shm, otlp, otlps, otlp+http, otlp+https or null"
         ))),
     }
 }
@@ -87,7 +87,7 @@ fn prometheus(rest: &str) -> Result<tg_registry, Failure> {
         let address = rest
             .strip_prefix("//")
             .map(|address| address.trim_end_matches('/'));
-        let meant = || Failure::invalid(format!("prometheus:{rest}: prometheus://host:port is meant"));
+        let meant = || Failure::invalid(format!("prometheus:{rest}: expected prometheus://host:port"));
         let server = tg_server::start(&registry, address.ok_or_else(meant)?)?;
         registry.servers.push(Arc::new(server));
     }

@@ -53,7 +53,7 @@ impl MatchTracker {
     pub fn warnings(&self, who: &str, metric: &str) -> Vec<String> {
         if !self.any.load(Relaxed) {
             return vec![format!(
-                "{who} has matched nothing since the start: no metric `{metric}` with the wanted attributes came"
+                "{who} has matched nothing since the start: no metric `{metric}` with the selected attributes arrived"
             )];
         }
         let unmatched = self

@@ -137,7 +137,7 @@ pub(crate) fn fields(input: &DeriveInput) -> syn::Result<Vec<(&Ident, &Field)>> 
         _ => None,
     };
     let named =
-        named.ok_or_else(|| syn::Error::new_spanned(&input.ident, "a struct with named fields is meant"))?;
+        named.ok_or_else(|| syn::Error::new_spanned(&input.ident, "expected a struct with named fields"))?;
     Ok(named
         .iter()
         .filter_map(|field| Some((field.ident.as_ref()?, field)))

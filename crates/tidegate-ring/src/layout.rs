@@ -297,7 +297,7 @@ pub enum Reject {
         version: i32,
     },
     /// Not a power of two, or contradicted by the mask.
-    #[error("capacity {capacity} is no power of two or does not fit the mask")]
+    #[error("capacity {capacity} is not a power of two or does not fit the mask")]
     BadCapacity {
         /// Capacity found.
         capacity: u64,
@@ -331,10 +331,10 @@ pub enum Reject {
     #[error("the file was truncated while it was read")]
     Truncated,
     /// A store without the magic bytes `NIXLMPS1`.
-    #[error("no store: the magic bytes are missing")]
+    #[error("not a store: the magic bytes are missing")]
     BadMagic,
     /// A store that is not exactly 6,800 bytes long.
-    #[error("no store: {file_size} bytes instead of 6800")]
+    #[error("not a store: {file_size} bytes instead of 6800")]
     WrongStoreSize {
         /// Size found.
         file_size: u64,

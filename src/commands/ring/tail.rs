@@ -67,12 +67,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 reader.commit();
             }
             Poll::Gone(reason) => {
-                eprintln!("tidegate: the ring is gone ({})", reason.reason());
+                eprintln!("tidegate: the ring no longer exists ({})", reason.reason());
                 break;
             }
             Poll::Reset { reason, lost } => {
                 eprintln!(
-                    "tidegate: the ring was reset ({}), {lost} unread events are gone",
+                    "tidegate: the ring was reset ({}), {lost} unread events are lost",
                     reason.reason()
                 );
             }

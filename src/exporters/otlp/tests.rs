@@ -364,7 +364,10 @@ fn mistakes_are_named() {
             "{endpoint: \"a:1\", compression: lz4}",
             "expected one of gzip, zstd, snappy, none",
         ),
-        ("{endpoint: \"a:1\", headers: {\"a b\": x}}", "is no header name"),
+        (
+            "{endpoint: \"a:1\", headers: {\"a b\": x}}",
+            "is not a header name",
+        ),
         ("{endpoint: \"a:1\", headers: {a-bin: x}}", "binary metadata"),
         (
             "{endpoint: \"a:1\", sending_queue: {drain: true}}",
@@ -394,6 +397,9 @@ fn mistakes_are_named() {
 async fn a_value_of_a_header_is_in_no_print() {
     let options = "{endpoint: \"a:1\", headers: {api-key: \"hunter2\\n\"}}";
     let error = Bench::build(&FACTORY, options).err().unwrap_or_default();
-    assert!(error.contains("characters that no header may have"), "{error}");
+    assert!(
+        error.contains("characters that a header must not have"),
+        "{error}"
+    );
     assert!(!error.contains("hunter2"), "{error}");
 }

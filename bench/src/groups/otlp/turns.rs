@@ -206,7 +206,7 @@ impl<'a> Contender<'a> {
             )
         })?;
         if self.sink.bad() > 0 {
-            return Err("what comes out of it can't be read".into());
+            return Err("its output can't be read".into());
         }
         let has = |text: &str| {
             request

@@ -301,7 +301,7 @@ impl Directory {
                         let why = if source.is_large() {
                             "it takes more memory than one file may: raise the memory limit. The rest of its series is not read, and the file is not folded"
                         } else {
-                            "memory is short; the rest of its series is read later"
+                            "memory is short; the gateway reads the rest of its series later"
                         };
                         problems.push(Problem {
                             path,

@@ -37,7 +37,7 @@ pub enum Rejection {
 impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Late => "not newer than what was said before",
+            Self::Late => "not newer than the previous point",
             Self::Duplicate => "said before",
             Self::Invalid => "the value breaks the rules of its kind of metric",
             Self::Unsupported => "it can't be combined in the way that is asked for",

@@ -135,7 +135,7 @@ impl Context {
         let found = self.shared.services.get(id).and_then(|found| found.storage);
         found.ok_or_else(|| {
             self.error(format!(
-                "{option}: `{id}` is no storage extension among `service::extensions`"
+                "{option}: `{id}` is not a storage extension in `service::extensions`"
             ))
         })
     }

@@ -40,7 +40,7 @@ impl CorsConfig {
         ] {
             for (name, node) in names.iter().zip(items(at.child(option))) {
                 if name != "*" && HeaderName::try_from(name.as_str()).is_err() {
-                    cx.at(node).error(format!("{name:?} is no header name"));
+                    cx.at(node).error(format!("{name:?} is not a header name"));
                 }
             }
         }

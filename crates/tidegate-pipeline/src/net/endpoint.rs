@@ -43,7 +43,7 @@ pub enum EndpointError {
     #[error("missing host: write host:port, for example localhost:{0}")]
     NoHost(u16),
     /// The text after the last colon is no port.
-    #[error("{0:?} is no port: a port is a number from 0 to 65535")]
+    #[error("{0:?} is not a port: a port is a number from 0 to 65535")]
     BadPort(String),
     /// An IPv6 address without brackets, or brackets that don't close.
     #[error("an IPv6 address goes in brackets, for example [::1]:4317")]

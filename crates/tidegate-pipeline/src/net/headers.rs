@@ -14,10 +14,10 @@ pub fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
     for (name, value) in headers {
         let at = at.child(name);
         if HeaderName::try_from(name.as_str()).is_err() {
-            cx.at(at).error(format!("{name:?} is no header name"));
+            cx.at(at).error(format!("{name:?} is not a header name"));
         } else if HeaderValue::try_from(value.expose()).is_err() {
             cx.at(at)
-                .error("the value has characters that no header may have");
+                .error("the value has characters that a header must not have");
         }
     }
 }

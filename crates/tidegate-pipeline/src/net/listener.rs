@@ -32,7 +32,7 @@ pub enum ListenError {
         source: io::Error,
     },
     /// Another kind of file has the path of the socket.
-    #[error("{0} exists and is no socket: move it away or choose another path")]
+    #[error("{0} exists and is not a socket: move it away or choose another path")]
     NotASocket(PathBuf),
     /// Another process listens on the socket.
     #[error("another process listens on {0}: stop it or choose another path")]

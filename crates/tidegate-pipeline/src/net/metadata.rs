@@ -64,7 +64,7 @@ impl Decode for IncludeMetadata {
         for (name, at) in names.iter().zip(node.as_list().unwrap_or_default()) {
             match HeaderName::try_from(name.as_str()) {
                 Ok(name) => kept.push(name),
-                Err(_) => cx.at(at).error(format!("{name:?} is no header name")),
+                Err(_) => cx.at(at).error(format!("{name:?} is not a header name")),
             }
         }
         Some(Self::Only(kept))
@@ -121,6 +121,6 @@ mod tests {
             assert_eq!(names, expected, "{yaml}");
             assert!(!format!("{kept:?}").contains("\"b\""));
         }
-        assert!(decoded("['no header']").1.contains("is no header name"));
+        assert!(decoded("['no header']").1.contains("is not a header name"));
     }
 }

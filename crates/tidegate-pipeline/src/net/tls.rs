@@ -118,7 +118,7 @@ pub enum TlsError {
     #[error("client_ca_file: {0}")]
     ClientVerifier(#[from] rustls::server::VerifierBuilderError),
     /// The name to verify is no DNS name and no address.
-    #[error("server_name_override: {0:?} is no host name")]
+    #[error("server_name_override: {0:?} is not a host name")]
     ServerName(String),
 }
 

@@ -320,7 +320,7 @@ fn rejected_points_are_reported_by_name() {
         ),
         (
             convert::encode_points(&[sound, negative, late, ahead]).into(),
-            "`hits`: not newer than what was said before",
+            "`hits`: not newer than the previous point",
         ),
     ] {
         let outcome = rig.aggregate.push(Batch::new(points)).unwrap();

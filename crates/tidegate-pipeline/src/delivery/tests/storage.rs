@@ -317,7 +317,7 @@ async fn an_unknown_storage_is_a_clear_error() {
     let destination = Destination::new(cx, &delivery, Peer::default());
     let error = destination.start().await.unwrap_err().to_string();
     assert!(
-        error.contains("`file_storage` is no storage extension among `service::extensions`"),
+        error.contains("`file_storage` is not a storage extension in `service::extensions`"),
         "{error}"
     );
 }
