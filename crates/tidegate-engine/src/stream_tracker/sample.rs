@@ -38,9 +38,9 @@ impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Late => "not newer than the previous point",
-            Self::Duplicate => "said before",
+            Self::Duplicate => "already received",
             Self::Invalid => "the value breaks the rules of its kind of metric",
-            Self::Unsupported => "it can't be combined in the way that is asked for",
+            Self::Unsupported => "the value can't be combined as configured",
             Self::Limit => "there are too many series",
             Self::Future => "its time lies too far ahead of the gateway's clock",
         })
