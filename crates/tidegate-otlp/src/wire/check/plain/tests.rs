@@ -5,6 +5,10 @@ use prost::Message as _;
 use tidegate_requests::attribute;
 
 use super::*;
+use crate::schema;
+use crate::wire::MAX_ELEMENTS;
+use crate::wire::check::found::Found;
+use crate::wire::proto::delimited;
 
 /// A field of a data point, and something behind it.
 fn under_a_tag(attribute: &[u8]) -> Vec<u8> {

@@ -1,0 +1,284 @@
+//! One pass over a request: its items and elements, and whether it is sound.
+
+use opentelemetry_proto::tonic::common::v1 as common;
+use opentelemetry_proto::tonic::logs::v1 as logs;
+use opentelemetry_proto::tonic::metrics::v1 as metrics;
+use opentelemetry_proto::tonic::trace::v1 as trace;
+
+use super::MAX_NAME_BYTES;
+use super::plain::after_plain_attributes;
+use crate::Signal;
+use crate::schema::{self, Message, Tally, Type, Value};
+use crate::wire::proto::{self, Fields, WireType, delimited, varint};
+use crate::wire::{MAX_DEPTH, WireError};
+
+/// What a message in pieces takes for each of its elements when it is decoded, at most: the largest of prost's, in a list
+/// that grows by doubling, while the old one and the new one are there.
+const PIECE_BYTES: usize = 3 * largest(&[
+    size_of::<metrics::Metric>(),
+    size_of::<metrics::NumberDataPoint>(),
+    size_of::<metrics::HistogramDataPoint>(),
+    size_of::<metrics::ExponentialHistogramDataPoint>(),
+    size_of::<metrics::SummaryDataPoint>(),
+    size_of::<metrics::Exemplar>(),
+    size_of::<metrics::ResourceMetrics>(),
+    size_of::<metrics::ScopeMetrics>(),
+    size_of::<trace::Span>(),
+    size_of::<trace::span::Event>(),
+    size_of::<trace::span::Link>(),
+    size_of::<trace::ResourceSpans>(),
+    size_of::<trace::ScopeSpans>(),
+    size_of::<logs::LogRecord>(),
+    size_of::<logs::ResourceLogs>(),
+    size_of::<logs::ScopeLogs>(),
+    size_of::<common::KeyValue>(),
+    size_of::<common::EntityRef>(),
+]);
+
+const fn largest(sizes: &[usize]) -> usize {
+    let (mut largest, mut at) = (0, 0);
+    while at < sizes.len() {
+        if sizes[at] > largest {
+            largest = sizes[at];
+        }
+        at += 1;
+    }
+    largest
+}
+
+/// What a pass has found so far.
+pub(super) struct Found {
+    pub(super) tally: Tally,
+    pub(super) in_pieces: bool,
+    /// Something has too many elements, or a metric too long a name.
+    pub(super) is_heavy: bool,
+    max_elements: usize,
+    /// A message that is no longer has neither: an element has two bytes at least.
+    small_bytes: usize,
+}
+
+/// What a message comes to. The error is boxed: nearly every message has none, and an answer of one word costs less.
+pub(super) type Looked<T = ()> = Result<T, Box<WireError>>;
+
+impl Found {
+    /// Nothing yet; a message may have so many elements.
+    pub(super) fn within(max_elements: usize) -> Self {
+        Self {
+            tally: Tally::default(),
+            in_pieces: false,
+            is_heavy: false,
+            max_elements,
+            small_bytes: max_elements.saturating_mul(2).min(MAX_NAME_BYTES),
+        }
+    }
+
+    pub(super) fn of(signal: Signal, request: &[u8], max_elements: usize) -> Result<Self, WireError> {
+        let mut found = Self::within(max_elements);
+        found
+            .look(schema::request(signal), request, 0)
+            .map_err(|error| *error)?;
+        Ok(found)
+    }
+
+    /// What a request of so many bytes takes while it is decoded and written again: its text twice, and more where that is
+    /// no UTF-8.
+    pub(super) fn weight_in_pieces(&self, bytes: usize) -> usize {
+        const BYTE_BYTES: usize = 4;
+        let of_elements = self.tally.elements().saturating_mul(PIECE_BYTES);
+        of_elements.saturating_add(bytes.saturating_mul(BYTE_BYTES))
+    }
+
+    /// What a request of so many bytes takes when it is decoded, about: an attribute with its key and value, a point with
+    /// its place among what is kept of it.
+    pub(super) fn weight(&self, bytes: usize) -> usize {
+        const ELEMENT_BYTES: usize = 128;
+        const BYTE_BYTES: usize = 3;
+        let of_elements = self.tally.elements().saturating_mul(ELEMENT_BYTES);
+        of_elements.saturating_add(bytes.saturating_mul(BYTE_BYTES))
+    }
+
+    #[inline]
+    pub(super) fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+        match bytes.len() <= self.small_bytes {
+            true => self.look_at_fields(message, bytes, depth),
+            false => self.look_and_count(message, bytes, depth),
+        }
+    }
+
+    /// A message that may have too many elements.
+    #[cold]
+    fn look_and_count(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+        let before = self.tally.elements();
+        self.look_at_fields(message, bytes, depth)?;
+        let is_one = message.tally.items() > 0
+            || std::ptr::eq(message, &schema::RESOURCE)
+            || std::ptr::eq(message, &schema::SCOPE);
+        let has_many = self.tally.elements() - before > self.max_elements;
+        self.is_heavy |= is_one && has_many;
+        self.is_heavy |= std::ptr::eq(message, &schema::METRIC) && self.describes_too_much(bytes);
+        Ok(())
+    }
+
+    /// Whether a metric has too long a name, description or unit, or too much metadata.
+    pub(super) fn describes_too_much(&self, metric: &[u8]) -> bool {
+        const TEXTS: std::ops::RangeInclusive<u32> = 1..=3;
+        const METADATA: u32 = 12;
+        const TAG: u8 = (METADATA as u8) << 3 | WireType::Bytes as u8;
+        let mut metadata = Self::within(usize::MAX);
+        let mut fields = Fields::new(metric);
+        loop {
+            if let Some(next) = after_plain_attributes(TAG, fields.rest(), &mut metadata.tally) {
+                fields = Fields::new(next);
+            }
+            let Some(Ok(field)) = fields.next() else {
+                return metadata.tally.elements() > self.max_elements;
+            };
+            if field.number == METADATA {
+                // It was looked at before.
+                let _ = metadata.look(&schema::KEY_VALUE, field.payload, 0);
+            }
+            if TEXTS.contains(&field.number) && field.payload.len() > MAX_NAME_BYTES {
+                return true;
+            }
+        }
+    }
+
+    fn look_at_fields(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+        if depth > MAX_DEPTH {
+            return Err(refused("messages nested too deeply"));
+        }
+        self.tally.add(message.tally);
+        let may_be_plain = depth < MAX_DEPTH - 2;
+        let (mut rest, mut seen) = (bytes, 0_u32);
+        while let &[tag, ref behind @ ..] = rest {
+            let step = message.step(tag);
+            let next = match step.value {
+                Value::Fixed64 => behind.get(8..),
+                Value::Fixed32 => behind.get(4..),
+                Value::Varint => behind
+                    .split_first()
+                    .and_then(|(byte, next)| (*byte < 0x80).then_some(next)),
+                Value::Bytes => delimited(behind).map(|(_, next)| next),
+                Value::Fixed64s => delimited(behind).and_then(|(values, next)| {
+                    // Bounds and counts of buckets take as much memory as bytes: they are limited, but weigh nothing more.
+                    self.is_heavy |= values.len() / 8 > self.max_elements;
+                    values.len().is_multiple_of(8).then_some(next)
+                }),
+                Value::Attribute if may_be_plain => after_plain_attributes(tag, rest, &mut self.tally),
+                Value::Attribute => None,
+                Value::Message => match delimited(behind) {
+                    Some((inner, next)) => {
+                        self.look_inside(message, u32::from(tag >> 3), inner, depth)?;
+                        Some(next)
+                    }
+                    None => None,
+                },
+                Value::Other => None,
+            };
+            let Some(next) = next else {
+                rest = self.look_closely(message, rest, &mut seen, depth)?;
+                continue;
+            };
+            if step.once != 0 {
+                if seen & step.once != 0 {
+                    self.in_pieces = true;
+                }
+                seen |= step.once;
+            }
+            rest = next;
+        }
+        Ok(())
+    }
+
+    /// The field that bytes begin with, whatever it is. What is behind it.
+    #[cold]
+    fn look_closely<'a>(
+        &mut self,
+        message: &'static Message,
+        bytes: &'a [u8],
+        seen: &mut u32,
+        depth: usize,
+    ) -> Looked<&'a [u8]> {
+        let mut fields = Fields::new(bytes);
+        let Some(field) = fields.next().transpose().map_err(refused)? else {
+            return Ok(&[]);
+        };
+        let Some(known) = message.field(field.number) else {
+            return Ok(fields.rest());
+        };
+        let once = known.once().unwrap_or(0);
+        self.in_pieces |= *seen & once != 0;
+        *seen |= once;
+        match known.kind {
+            Type::Message(_) if field.wire == WireType::Bytes => {
+                self.look_inside(message, field.number, field.payload, depth)?;
+            }
+            kind => {
+                let sound = value(kind, known.repeated, &field);
+                sound.map_err(|problem| within(WireError::here(problem), message, field.number))?;
+                self.tally
+                    .add(Tally::elements_of(elements(kind, known.repeated, &field)));
+            }
+        }
+        Ok(fields.rest())
+    }
+
+    /// A field that is a message.
+    #[inline]
+    fn look_inside(&mut self, message: &'static Message, number: u32, bytes: &[u8], depth: usize) -> Looked {
+        let Some(inner) = message.inner(number) else {
+            return Err(refused("not a message"));
+        };
+        self.look(inner, bytes, depth + 1)
+            .map_err(|error| within(*error, message, number))
+    }
+}
+
+#[cold]
+fn refused(problem: &'static str) -> Box<WireError> {
+    Box::new(WireError::here(problem))
+}
+
+/// An error in a field, as the message around it tells it.
+#[cold]
+fn within(error: WireError, message: &'static Message, number: u32) -> Box<WireError> {
+    let name = message.field(number).map_or("", |field| field.name);
+    Box::new(error.inside(name))
+}
+
+#[inline]
+fn value(kind: Type, repeated: bool, field: &proto::Field<'_>) -> Result<(), &'static str> {
+    let wire = kind.wire();
+    match kind {
+        Type::Message(_) => Err("not a message"),
+        _ if field.wire == wire => Ok(()),
+        _ if repeated && field.wire == WireType::Bytes && is_packed(wire, field.payload) => Ok(()),
+        _ => Err("a value of another type"),
+    }
+}
+
+/// What a sound value that is no message counts for: a text among others is one element, and so is a bound of a bucket
+/// that stands alone; eight numbers of one byte each take as much when they are decoded.
+fn elements(kind: Type, repeated: bool, field: &proto::Field<'_>) -> usize {
+    match (kind, field.wire) {
+        _ if !repeated => 0,
+        (Type::String, _) | (_, WireType::Fixed64) => 1,
+        (_, WireType::Bytes) if kind.wire() == WireType::Varint => field.payload.len() / 8,
+        _ => 0,
+    }
+}
+
+/// Whether bytes are values of a wire type, one behind the other.
+fn is_packed(wire: WireType, mut bytes: &[u8]) -> bool {
+    match wire {
+        WireType::Fixed64 => bytes.len().is_multiple_of(8),
+        WireType::Fixed32 => bytes.len().is_multiple_of(4),
+        WireType::Bytes => false,
+        WireType::Varint => {
+            while let Some((_, used)) = varint(bytes) {
+                bytes = bytes.get(used..).unwrap_or_default();
+            }
+            bytes.is_empty()
+        }
+    }
+}
