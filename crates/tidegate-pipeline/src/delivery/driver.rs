@@ -1,6 +1,9 @@
 //! The driver runs the machine on tokio: it makes attempts, updates ledgers, and moves data between memory and
 //! disk.
 
+mod logging;
+mod storage;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -8,21 +11,17 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tracing::{error, info, warn};
+use tracing::warn;
 
-use super::capacity::{Permits, QueuePermit};
+use super::capacity::QueuePermit;
 use super::destination::{Attempt, Inner};
 use super::export_request::{BatchKey, ExportRequest};
 use super::gauges::Gauges;
 use super::machine::{Action, Load, Machine};
-use super::notices::INTERVAL;
 use super::outcome::{Loss, Outcome};
-use super::recovery::Progress;
-use super::spill::{AppendOptions, Spill};
-use super::standing::{Outage, Trouble};
 use crate::batch::{Batch, Signal};
 use crate::component::slow::{Slow, Stage};
-use crate::component::{Brief, Ledger, Reason};
+use crate::component::{Ledger, Reason};
 
 /// An attempt in progress. The machine learns its end in every case, including a panic.
 struct Flight<A: Attempt> {
@@ -294,118 +293,6 @@ impl<A: Attempt> Inner<A> {
         Some(&*self.standing.endpoint).filter(|endpoint| !endpoint.is_empty())
     }
 
-    pub(super) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
-        /// The interval between log lines after the warning about an outage.
-        const KNOWN: Duration = Duration::from_secs(300);
-        let is_told = self.standing.is_told();
-        self.standing.failed(now, Trouble::Unavailable, why);
-        // The driver decides when this becomes an outage.
-        self.wake.notify_one();
-        let interval = if is_told { KNOWN } else { INTERVAL };
-        // A request fails once an attempt. The sum over several attempts would exceed the number of items, so the
-        // log line counts none.
-        if self.notices.note_every(interval, "retry", 0, now).is_some() {
-            let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
-            info!(component, endpoint, items, held, delay = %Brief(delay), error = %why, "sending failed, will retry");
-        }
-    }
-
-    fn log_denied(&self, now: Instant, items: usize, why: &str) {
-        self.standing.failed(now, Trouble::Denied, why);
-        if let Some(items) = self.notices.note("denied", items, now) {
-            let (component, endpoint) = (&*self.context.path, self.endpoint());
-            error!(
-                component,
-                endpoint,
-                items,
-                error = %why,
-                "access denied: check the credentials; `retry_on_failure::retry_on_status` keeps the data meanwhile"
-            );
-        }
-    }
-
-    fn log_outage(&self, Outage { lasts, why }: &Outage) {
-        let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
-        warn!(component, endpoint, since = %Brief(*lasts), held, error = %why, "the destination is down");
-    }
-
-    fn log_back(&self, ended: Option<Outage>) {
-        let Some(Outage { lasts, .. }) = ended else { return };
-        let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
-        info!(component, endpoint, after = %Brief(lasts), held, "the destination is back");
-    }
-
-    fn log_recovery(&self, now: Instant) {
-        let Some(spill) = self.spill.get() else { return };
-        let component = &*self.context.path;
-        match self.recovery.progress(spill.restored(), now) {
-            None => {}
-            Some(Progress::Remaining(remaining, items)) => {
-                info!(component, remaining, items, "sending the batches found on disk");
-            }
-            Some(Progress::CaughtUp(items, took)) => {
-                info!(component, items, took = %Brief(took), "caught up: sent all batches found on disk");
-            }
-        }
-    }
-
-    /// Moves batches from disk to memory, and reads more if memory allows. Returns whether there are more.
-    fn read_back(self: &Arc<Self>, spill: &Spill) -> bool {
-        let mut reloaded = spill.collect();
-        for (signal, items) in Signal::ALL
-            .into_iter()
-            .zip(reloaded.lost)
-            .filter(|(_, items)| *items > 0)
-        {
-            let loss = Loss {
-                items: usize::try_from(items).unwrap_or(usize::MAX),
-                reason: Reason::Damaged,
-                why: "the stored data is damaged".to_owned(),
-            };
-            self.lose(Instant::now(), &BatchKey::plain(signal), &loss);
-        }
-        let draining = self.machine().deadline().is_some();
-        for (export, ack) in std::mem::take(&mut reloaded.exports) {
-            match ack {
-                Some(ack) if draining => ack.keep(),
-                ack => {
-                    let Some(batch) = export.batches().first() else {
-                        continue;
-                    };
-                    let mut permit = self.capacity.force(batch);
-                    ack.into_iter().for_each(|ack| permit.set_ack(ack));
-                    self.queue(export, permit);
-                }
-            }
-        }
-        spill.taken(&reloaded);
-        drop(reloaded);
-        if !draining && spill.has_backlog() && self.capacity.is_half_free() {
-            let is_empty = self.capacity.used() == 0;
-            spill.ask(&self.context.shared.memory, is_empty);
-        }
-        spill.has_backlog()
-    }
-
-    /// Passes a request to the drain handler, or keeps it for the next run. Batches on disk stay there, and the
-    /// others are written.
-    fn keep(&self, load: &ExportRequest, permits: &Permits) {
-        let acks: Vec<_> = permits.iter().filter_map(|permit| permit.ack()).collect();
-        if let Some(drain_handler) = self.drain_handler.get() {
-            return load.batches().iter().cloned().for_each(drain_handler);
-        }
-        let Some(spill) = self.spill.get() else { return };
-        if !acks.is_empty() && acks.len() == permits.len() {
-            acks.into_iter().for_each(|ack| ack.keep());
-        } else {
-            // The guards of joined batches are settled when the permits are dropped. The store writes these
-            // records before.
-            load.batches()
-                .iter()
-                .for_each(|batch| drop(spill.append(batch, &[], AppendOptions::default())));
-        }
-    }
-
     /// Puts a batch into the machine, with its permit.
     pub(super) fn queue(self: &Arc<Self>, export: ExportRequest, permit: QueuePermit) {
         let permits = [Arc::new(permit)].into_iter().collect();
@@ -415,27 +302,6 @@ impl<A: Attempt> Inner<A> {
         } else {
             self.go_on()
         }
-    }
-
-    /// Closes the disk part of the queue after all other parts. Batches that could not be written are lost.
-    pub(super) async fn close_spill(self: &Arc<Self>) {
-        let inner = self.clone();
-        // An error is a panic, which is in the log already.
-        let _ = tokio::task::spawn_blocking(move || {
-            let Some(spill) = inner.spill.get() else { return };
-            spill.close();
-            for (export, ack) in spill.collect().exports {
-                match (ack, export.batches().first()) {
-                    (Some(ack), _) => ack.keep(),
-                    (None, Some(batch)) => {
-                        inner.lose_batch(batch, Reason::Shutdown, "it could not be stored");
-                        spill.forget(batch.items());
-                    }
-                    (None, None) => {}
-                }
-            }
-        })
-        .await;
     }
 
     pub(super) fn lose_batch(&self, batch: &Batch, reason: Reason, why: &str) {

@@ -1,0 +1,68 @@
+//! Log lines of a destination: retries, refused credentials, outages, and data that was found on disk.
+
+use std::time::{Duration, Instant};
+
+use tracing::{error, info, warn};
+
+use crate::component::Brief;
+use crate::delivery::destination::{Attempt, Inner};
+use crate::delivery::notices::INTERVAL;
+use crate::delivery::recovery::Progress;
+use crate::delivery::standing::{Outage, Trouble};
+
+impl<A: Attempt> Inner<A> {
+    pub(in crate::delivery) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
+        /// The interval between log lines after the warning about an outage.
+        const KNOWN: Duration = Duration::from_secs(300);
+        let is_told = self.standing.is_told();
+        self.standing.failed(now, Trouble::Unavailable, why);
+        // The driver decides when this becomes an outage.
+        self.wake.notify_one();
+        let interval = if is_told { KNOWN } else { INTERVAL };
+        // A request fails once an attempt. The sum over several attempts would exceed the number of items, so the
+        // log line counts none.
+        if self.notices.note_every(interval, "retry", 0, now).is_some() {
+            let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
+            info!(component, endpoint, items, held, delay = %Brief(delay), error = %why, "sending failed, will retry");
+        }
+    }
+
+    pub(super) fn log_denied(&self, now: Instant, items: usize, why: &str) {
+        self.standing.failed(now, Trouble::Denied, why);
+        if let Some(items) = self.notices.note("denied", items, now) {
+            let (component, endpoint) = (&*self.context.path, self.endpoint());
+            error!(
+                component,
+                endpoint,
+                items,
+                error = %why,
+                "access denied: check the credentials; `retry_on_failure::retry_on_status` keeps the data meanwhile"
+            );
+        }
+    }
+
+    pub(super) fn log_outage(&self, Outage { lasts, why }: &Outage) {
+        let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
+        warn!(component, endpoint, since = %Brief(*lasts), held, error = %why, "the destination is down");
+    }
+
+    pub(super) fn log_back(&self, ended: Option<Outage>) {
+        let Some(Outage { lasts, .. }) = ended else { return };
+        let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
+        info!(component, endpoint, after = %Brief(lasts), held, "the destination is back");
+    }
+
+    pub(super) fn log_recovery(&self, now: Instant) {
+        let Some(spill) = self.spill.get() else { return };
+        let component = &*self.context.path;
+        match self.recovery.progress(spill.restored(), now) {
+            None => {}
+            Some(Progress::Remaining(remaining, items)) => {
+                info!(component, remaining, items, "sending the batches found on disk");
+            }
+            Some(Progress::CaughtUp(items, took)) => {
+                info!(component, items, took = %Brief(took), "caught up: sent all batches found on disk");
+            }
+        }
+    }
+}
