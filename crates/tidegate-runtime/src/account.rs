@@ -9,6 +9,7 @@ mod held;
 mod limits;
 pub mod measure;
 mod senders;
+mod waiting;
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use tidegate_account::{Begun, Counters, resident};
 use tidegate_engine::Bounds;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 pub use arriving::{Arriving, Late, Pauses};
 pub use held::Held;
@@ -31,9 +32,6 @@ use limits::Limits;
 pub use limits::{Ceiling, Limit, default_limit};
 pub use senders::SenderKey;
 use senders::Senders;
-
-/// A request waits at most this long for room before it is refused. Slow senders lose their reservations meanwhile.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Memory counts as short for this long after room was last refused.
 const SHORT_FOR: Duration = Duration::from_secs(1);
@@ -44,13 +42,6 @@ const LARGE: usize = 1 << 20;
 
 /// The shortest time between two measurements of the process, however many callers ask.
 const MEASURE_AFTER: Duration = Duration::from_millis(1);
-
-/// Waiting requests may want this part of the limit together. Their data is in the receive windows of their
-/// connections, which no account counts.
-const WAITING_SHARE: usize = 16;
-
-/// The least that a waiting request counts with, in bytes: even a small request fills the window of a stream.
-const WAITING_BYTES: usize = 128 << 10;
 
 /// The interval of measurements while no memory limiter runs.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -304,40 +295,6 @@ impl Account {
         self.freed.notify_one();
     }
 
-    /// Waits up to [`LONGEST_WAIT`] until `attempt` succeeds, while `is_worth_it`.
-    ///
-    /// The waiters try freed room one after the other, in order of arrival. Each passes the wake-up on, until it
-    /// reaches one that has tried already. So a large request keeps no room from small ones.
-    async fn in_time(
-        &self,
-        bytes: usize,
-        mut attempt: impl FnMut() -> bool,
-        is_worth_it: impl Fn() -> bool,
-    ) -> Result<(), NoRoom> {
-        let _waiting = Waiting::of(self, bytes).ok_or(NoRoom)?;
-        let deadline = Instant::now() + LONGEST_WAIT;
-        let mut tried = None;
-        loop {
-            let mut freed = std::pin::pin!(self.freed.notified());
-            freed.as_mut().enable();
-            let frees = Some(self.frees.load(SeqCst));
-            if tried != frees {
-                tried = frees;
-                let is_done = attempt();
-                self.freed.notify_one();
-                if is_done {
-                    return Ok(());
-                }
-                if !is_worth_it() {
-                    return Err(NoRoom);
-                }
-            }
-            if timeout_at(deadline, freed).await.is_err() {
-                return attempt().then_some(()).ok_or(NoRoom);
-            }
-        }
-    }
-
     /// Measures now if this is the account of this process and the last measurement is old enough. Says whether the use
     /// is lower than assumed. A higher result is ignored: memory that others freed is still resident, and will be used
     /// again.
@@ -419,34 +376,6 @@ impl Account {
     /// Returns when the next request under `ceiling` is refused room.
     pub(crate) fn shortage(&self, ceiling: Ceiling) -> impl Future<Output = ()> {
         self.shortages[ceiling as usize].begins.notified()
-    }
-}
-
-/// A request that waits for room, until this is dropped.
-struct Waiting<'a> {
-    account: &'a Account,
-    bytes: usize,
-}
-
-impl<'a> Waiting<'a> {
-    /// `None`: too many wait already.
-    fn of(account: &'a Account, bytes: usize) -> Option<Self> {
-        let bytes = bytes.max(WAITING_BYTES);
-        let most = account.limit() / WAITING_SHARE;
-        let wanted = |wanted: usize| {
-            let sum = wanted.saturating_add(bytes);
-            (wanted == 0 || sum <= most).then_some(sum)
-        };
-        account.wanted.fetch_update(Relaxed, Relaxed, wanted).ok()?;
-        account.counters.wait();
-        Some(Self { account, bytes })
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.account.counters.go_on();
-        self.account.wanted.fetch_sub(self.bytes, Relaxed);
     }
 }
 

@@ -1,3 +1,4 @@
+use super::waiting::{LONGEST_WAIT, WAITING_BYTES};
 use super::*;
 
 mod steps;
