@@ -1,19 +1,18 @@
 //! TLS with rustls and the Collector's option names, for servers and clients.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::path::{Path, PathBuf};
+mod pem;
+
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
+use self::pem::{KeyPair, Pem, certificates};
 use super::reload::Reloading;
-use crate::component::files;
 use tidegate_config::{Node, Problems, Secret};
 
 /// The ALPN of HTTP/2 with a fallback to HTTP/1.1.
@@ -22,9 +21,6 @@ pub const ALPN_HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub const ALPN_HTTP1: &[&[u8]] = &[b"http/1.1"];
 /// ALPN of gRPC.
 pub const ALPN_GRPC: &[&[u8]] = &[b"h2"];
-
-/// The largest PEM file, in bytes. Large bundles of authorities have some hundreds of KiB.
-const MAX_PEM_BYTES: usize = 8 << 20;
 
 /// The default interval of checks. Certificates are renewed days before they expire.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
@@ -106,7 +102,7 @@ pub enum TlsError {
         /// The file, or the option with the text.
         place: String,
         /// The error.
-        source: pem::Error,
+        source: rustls::pki_types::pem::Error,
     },
     /// A PEM file without a certificate.
     #[error("no certificate in {0}")]
@@ -308,107 +304,6 @@ fn roots(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStore, Tl
         store.add(certificate)?;
     }
     Ok(store)
-}
-
-/// A certificate and its key, each from a file or from text.
-struct KeyPair<'a> {
-    cert_file: Option<&'a Path>,
-    cert_pem: Option<&'a Secret>,
-    key_file: Option<&'a Path>,
-    key_pem: Option<&'a Secret>,
-}
-
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-impl<'a> KeyPair<'a> {
-    fn certificate(&self) -> Option<Pem<'a>> {
-        Pem::of(self.cert_file, "cert_pem", self.cert_pem)
-    }
-
-    fn key(&self) -> Option<Pem<'a>> {
-        Pem::of(self.key_file, "key_pem", self.key_pem)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.certificate().is_none() && self.key().is_none()
-    }
-
-    fn check(&self, at: &Node, cx: &mut Problems) {
-        if self.certificate().is_some() != self.key().is_some() {
-            cx.at(at).error("must include both certificate and key");
-        }
-        let doubles = [
-            ("cert_pem", self.cert_file.is_some() && self.cert_pem.is_some()),
-            ("key_pem", self.key_file.is_some() && self.key_pem.is_some()),
-        ];
-        for (key, _) in doubles.iter().filter(|(_, double)| *double) {
-            cx.at(at.child(key))
-                .error("provide either a file or the PEM-encoded string, but not both");
-        }
-    }
-
-    fn read(&self) -> Result<Option<Identity>, TlsError> {
-        let (Some(certificate), Some(key)) = (self.certificate(), self.key()) else {
-            return Ok(None);
-        };
-        let chain = certificates(certificate)?;
-        let private = key
-            .bytes()
-            .and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes));
-        let private = private.map_err(|source| key.error("a private key", source))?;
-        Ok(Some((chain, private)))
-    }
-}
-
-/// The source of PEM text.
-#[derive(Clone, Copy)]
-enum Pem<'a> {
-    File(&'a Path),
-    Text(&'static str, &'a Secret),
-}
-
-impl<'a> Pem<'a> {
-    fn of(file: Option<&'a Path>, option: &'static str, text: Option<&'a Secret>) -> Option<Self> {
-        file.map(Self::File)
-            .or_else(|| text.map(|text| Self::Text(option, text)))
-    }
-
-    fn bytes(self) -> Result<Cow<'a, [u8]>, pem::Error> {
-        match self {
-            Self::File(file) => files::read(file, MAX_PEM_BYTES)
-                .map(Cow::Owned)
-                .map_err(pem::Error::Io),
-            Self::Text(_, text) => Ok(Cow::Borrowed(text.expose().as_bytes())),
-        }
-    }
-
-    fn error(self, what: &'static str, source: pem::Error) -> TlsError {
-        TlsError::Pem {
-            what,
-            place: self.to_string(),
-            source,
-        }
-    }
-}
-
-impl fmt::Display for Pem<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(file) => write!(f, "{}", file.display()),
-            Self::Text(option, _) => write!(f, "`{option}`"),
-        }
-    }
-}
-
-fn certificates(pem: Pem<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let of = |bytes: Cow<'_, [u8]>| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
-    let read = pem.bytes().and_then(of);
-    let read = read.map_err(|source| pem.error("a certificate", source))?;
-    if read.is_empty() {
-        Err(TlsError::NoCertificate(pem.to_string()))
-    } else {
-        Ok(read)
-    }
 }
 
 /// `insecure_skip_verify`: accepts any certificate. The signatures of the handshake are still verified.
