@@ -1,0 +1,74 @@
+//! Selectors: names of metrics and matchers of labels.
+
+use super::{Parsed, Parser, text_of};
+use crate::NAME;
+use crate::labels::{MatchKind, Matcher};
+use crate::syntax::Wrong;
+use crate::syntax::ast::{Expr, Operator, Selector};
+use crate::syntax::token::Kind;
+
+impl Parser<'_> {
+    pub(super) fn selector(&mut self, name: Option<&str>, start: usize) -> Parsed<Expr> {
+        let mut matchers = if self.is(Kind::LeftBrace) {
+            self.matchers()?
+        } else {
+            Vec::new()
+        };
+        matchers.extend(name.map(|name| Matcher::equal(NAME, name)));
+        Ok(Expr::Selector(Box::new(Selector {
+            name: name.map(str::to_owned),
+            matchers,
+            offset: None,
+            at: None,
+            span: self.since(start),
+        })))
+    }
+
+    fn matchers(&mut self) -> Parsed<Vec<Matcher>> {
+        const CONTEXT: &str = "label matching";
+        self.expect(Kind::LeftBrace)?;
+        let mut all = Vec::new();
+        if self.accept(Kind::RightBrace)? {
+            return Ok(all);
+        }
+        loop {
+            match self.token.kind {
+                Kind::Identifier | Kind::Text => all.push(self.matcher()?),
+                _ => return self.unexpected_in(CONTEXT, "identifier or \"}\""),
+            }
+            let is_more = self.accept(Kind::Comma)?;
+            if self.accept(Kind::RightBrace)? {
+                return Ok(all);
+            }
+            if !is_more {
+                return self.unexpected_in(CONTEXT, "\",\" or \"}\"");
+            }
+        }
+    }
+
+    fn matcher(&mut self) -> Parsed<Matcher> {
+        const CONTEXT: &str = "label matching";
+        let token = self.take()?;
+        let is_quoted = token.kind == Kind::Text;
+        let name = if is_quoted {
+            text_of(token)?
+        } else {
+            token.text.to_owned()
+        };
+        let kind = match self.token.kind {
+            Kind::Assign => MatchKind::Equal,
+            Kind::Operator(Operator::NotEqual) => MatchKind::NotEqual,
+            Kind::Matches => MatchKind::Matches,
+            Kind::MatchesNot => MatchKind::MatchesNot,
+            _ if is_quoted => return Ok(Matcher::equal(NAME, &name)),
+            _ => return self.unexpected_in(CONTEXT, "label matching operator"),
+        };
+        self.take()?;
+        if !self.is(Kind::Text) {
+            return self.unexpected_in(CONTEXT, "string");
+        }
+        let value = self.take()?;
+        Matcher::new(kind, &name, &text_of(value)?, &self.patterns)
+            .map_err(|why| Wrong::at(token.span(), why))
+    }
+}
