@@ -1,0 +1,229 @@
+//! Composites: their label sets, and clients that wait for changes.
+
+use serde_json::json;
+use tidegate_engine::{
+    Answer as Reading, AttributeFilter, AttributeValue, Composite, Declaration, Freshness, Function,
+    Grouping, OnStale, Pattern, Quantile,
+};
+
+use super::*;
+use crate::net::pages::testing::Lines;
+use crate::watch::testing::{Bench, threshold};
+use crate::watch::{GroupAnswer, Watched, json as shape};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn composite(name: &str) -> Arc<Watched> {
+    let composite = Arc::new(Composite::new(declaration(name)));
+    Arc::new(Watched::new(composite, Vec::new()))
+}
+
+fn declaration(name: &str) -> Declaration {
+    Declaration {
+        name: name.into(),
+        description: Arc::default(),
+        metric: Pattern::parse("agent_xfer_time").unwrap(),
+        attributes: AttributeFilter::default(),
+        expression: None,
+        function: Function::Avg,
+        quantiles: Arc::default(),
+        on_stale: OnStale::Error,
+        window: Duration::from_secs(10),
+        grouping: Grouping::default(),
+        max_groups: 10,
+        across: None,
+        lease: Some(Duration::from_secs(60)),
+    }
+}
+
+#[tokio::test]
+async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
+    let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
+    admin.base.shared.composites.add(composite("xfer_time_avg"));
+    admin.base.shared.composites.add(composite("other"));
+    admin.start().await.unwrap();
+
+    let (status, all) = get(&admin, "/api/v1/composites").await;
+    assert!(status == 200 && all.is_array());
+    let (status, one) = get(&admin, "/api/v1/composites/xfer_time_avg").await;
+    assert!(status == 200 && one.is_array());
+    assert!(
+        one.as_array()
+            .unwrap()
+            .iter()
+            .all(|set| set["name"] == "xfer_time_avg")
+    );
+
+    let (status, missing) = get(&admin, "/api/v1/composites/xfer_time_agv").await;
+    assert_eq!((status, &missing["did_you_mean"]), (404, &json!("xfer_time_avg")));
+    assert_eq!(get(&admin, "/api/v1/compositesx").await.0, 404);
+    assert_eq!(
+        fetch(&admin.server.local(), "DELETE", "/api/v1/composites")
+            .await
+            .0,
+        405
+    );
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[test]
+fn a_label_set_says_all_that_a_planner_needs() {
+    let reading = Reading {
+        attributes: [
+            ("agent_name", AttributeValue::from("a")),
+            ("rank", AttributeValue::Int(3)),
+        ]
+        .into_iter()
+        .collect(),
+        value: Some(2.5),
+        count: 4.0,
+        sum: 10.0,
+        min: Some(1.0),
+        max: Some(4.0),
+        avg: Some(2.5),
+        quantiles: vec![Quantile {
+            quantile: 0.99,
+            value: 3.9,
+        }],
+        last: Some(3.0),
+        window: Duration::from_secs(10),
+        age: Some(Duration::from_micros(1500)),
+        state: Freshness::Partial,
+        sources_expected: 8,
+        sources_reporting: 7,
+        has_left: false,
+        error: None,
+        collision: None,
+    };
+    let expected = json!({
+        "name": "x", "labels": {"agent_name": "a", "rank": 3}, "function": "avg", "value": 2.5,
+        "min": 1.0, "avg": 2.5, "max": 4.0, "last": 3.0, "sum": 10.0, "count": 4.0, "quantiles": {"0.99": 3.9},
+        "window": "10s", "age_ms": 1.5, "state": "partial", "sources": {"reporting": 7, "expected": 8}, "seq": 17,
+        "across": null, "expr": null, "error": null, "collision": null,
+    });
+    let group = GroupAnswer {
+        answer: reading,
+        seq: 17,
+    };
+    assert_eq!(shape::label_set(&composite("x"), &group), expected);
+}
+
+#[tokio::test]
+async fn a_composite_without_a_value_is_an_error_unless_the_query_says_what_then() {
+    let (admin, _) = with_table("history: {enabled: false}").await;
+    admin.base.shared.composites.add(composite("xfer_time_avg"));
+    let (status, answer) = ask(&admin, "max(xfer_time_avg)").await;
+    assert_eq!((status, &answer["status"]), (422, &json!("error")));
+    let why = answer["error"].as_str().unwrap();
+    assert!(why.contains("the composite `xfer_time_avg` is absent"), "{why}");
+    assert_eq!(
+        ask(&admin, "xfer_time_avg or vector(0)").await.1["data"]["result"][0]["value"][1],
+        "0"
+    );
+    assert_eq!(ask(&admin, "absent(xfer_time_avg)").await.0, 200);
+    let empty = Declaration {
+        on_stale: OnStale::Empty,
+        ..declaration("may_be_empty")
+    };
+    let empty = Arc::new(Composite::new(empty));
+    let shared = &admin.base.shared;
+    shared.composites.add(Arc::new(Watched::new(empty, Vec::new())));
+    for nothing in ["something_else", "may_be_empty"] {
+        let (status, answer) = ask(&admin, nothing).await;
+        assert_eq!(
+            (status, &answer["data"]["result"]),
+            (200, &json!([])),
+            "{nothing}"
+        );
+    }
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+/// An admin extension with a composite that can be fed.
+async fn with_queue(options: &str, thresholds: Vec<tidegate_engine::Threshold>) -> (Admin, Bench) {
+    let config = settings::<Config>(&format!("endpoint: 127.0.0.1:0\n{options}")).get();
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
+    let bench = Bench::new("queue_depth", thresholds);
+    admin.base.shared.composites.add(bench.watched.clone());
+    bench.keep_looking();
+    admin.start().await.unwrap();
+    (admin, bench)
+}
+
+#[tokio::test]
+async fn a_long_poll_is_answered_when_something_is_new_and_at_the_latest_after_its_time() {
+    let (admin, mut bench) = with_queue("", Vec::new()).await;
+    bench.say("m", 4.0);
+    let (_, first) = get(&admin, "/api/v1/composites/queue_depth?wait=60s").await;
+    assert_eq!(
+        (&first[0]["value"], first.as_array().unwrap().len()),
+        (&json!(4.0), 1)
+    );
+    let seq = first[0]["seq"].as_u64().unwrap();
+    let path = format!("/api/v1/composites/queue_depth?wait=60s&seq={seq}&label=model=n");
+    let endpoint = admin.server.local();
+    let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
+    bench.say("m", 5.0);
+    bench.say("n", 6.0);
+    let (status, body) = waiting.await.unwrap();
+    let told: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, &told[0]["value"], told.as_array().unwrap().len()),
+        (200, &json!(6.0), 1)
+    );
+    let seq = bench.watched.seq();
+    let (status, same) = get(
+        &admin,
+        &format!("/api/v1/composites/queue_depth?wait=50ms&seq={seq}"),
+    )
+    .await;
+    assert_eq!(
+        (status, same.as_array().unwrap().len()),
+        (200, 2),
+        "the present, new or not"
+    );
+    assert_eq!(
+        get(&admin, "/api/v1/composites/queue_depth?wait=soon").await.0,
+        400
+    );
+}
+
+#[tokio::test]
+async fn a_stream_of_events_tells_changes_and_crossings() {
+    let (admin, mut bench) = with_queue("", vec![threshold(10.0, 8.0)]).await;
+    bench.say("m", 4.0);
+    let mut stream = Lines::open(
+        &admin.local(),
+        "/api/v1/composites/queue_depth/watch?min_interval=1ms",
+    )
+    .await;
+    let (name, told) = stream.event().await;
+    assert_eq!((&*name, &told[0]["value"]), ("change", &json!(4.0)));
+    bench.say("m", 11.0);
+    let crossing = stream.event_named("threshold").await;
+    assert_eq!(
+        (&crossing["state"], &crossing["threshold"]),
+        (&json!("crossed"), &json!("above 10"))
+    );
+    assert_eq!(crossing["shown"]["labels"], json!({"model": "m"}));
+    let mut own = Lines::open(
+        &admin.local(),
+        "/api/v1/composites/queue_depth/watch?below=2&clear=3",
+    )
+    .await;
+    bench.say("m", 1.0);
+    let crossing = own.event_named("threshold").await;
+    assert_eq!(
+        (&crossing["state"], &crossing["at"]),
+        (&json!("crossed"), &json!(2.0))
+    );
+    assert_eq!(
+        get(&admin, "/api/v1/composites/queue_depth/watch?below=2&above=3")
+            .await
+            .0,
+        400
+    );
+    admin.stop(Instant::now() + PATIENCE).await;
+    assert!(stream.ends().await, "the gateway's stop ends the stream");
+}
