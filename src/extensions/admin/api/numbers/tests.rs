@@ -1,0 +1,279 @@
+use super::*;
+use http_body_util::BodyExt;
+use tidegate_engine::{Data, Limits, Rule, Table, Temporality, Value};
+
+use crate::component::Shared;
+use crate::extensions::admin::QueryConfig;
+use crate::extensions::admin::tests::point;
+use crate::net::pages::Request;
+use crate::prom::catalog::View;
+use crate::prom::catalog::testing;
+use crate::watch::testing::Bench;
+use tokio_util::sync::CancellationToken;
+
+fn api() -> Arc<Api> {
+    api_with(QueryConfig::default())
+}
+
+fn api_with(limits: QueryConfig) -> Arc<Api> {
+    let shared = Arc::new(Shared::default());
+    let view = View::of(&shared);
+    Arc::new(Api::new(
+        &"admin".into(),
+        shared,
+        view,
+        limits,
+        CancellationToken::new(),
+    ))
+}
+
+fn request(pairs: &[(&str, &str)]) -> Request {
+    let pairs = pairs.iter().copied();
+    let form = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Request::of("/api/v1/query", form.collect())
+}
+
+async fn status(api: &Arc<Api>, pairs: &[(&str, &str)]) -> http::StatusCode {
+    let answer = tokio::time::timeout(PATIENCE, api.clone().answer(request(pairs))).await;
+    answer.expect("an answer").status()
+}
+
+#[tokio::test]
+async fn heavy_queries_hold_up_neither_autoscalers_nor_queries_of_the_present() {
+    let api = api();
+    let _heavy = api.lanes.occupy(Kind::Heavy).await;
+    let two = api
+        .clone()
+        .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+        .await
+        .unwrap();
+    assert_eq!(two.values, [2.0]);
+    assert_eq!(status(&api, &[("query", "1")]).await, http::StatusCode::OK);
+    let _light = api.lanes.occupy(Kind::Light).await;
+    let two = api
+        .clone()
+        .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+        .await
+        .unwrap();
+    assert_eq!(two.values, [2.0]);
+}
+
+#[tokio::test]
+async fn a_query_that_only_looks_light_waits_for_a_place_among_heavy_ones() {
+    let api = api();
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    api.shared().tables.add(table.clone());
+    let now = unix_now();
+    for number in 0..1000 {
+        table.observe(&point("level", Data::Gauge, &number.to_string(), 1), now);
+    }
+    // It reads 120,000 series.
+    let many = vec!["count(level)"; 120].join(" + ");
+    let heavy = api.lanes.occupy(Kind::Heavy).await;
+    let late = status(&api, &[("query", &many), ("timeout", "300ms")]).await;
+    assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
+    let light = status(&api, &[("query", "count(level)")]).await;
+    assert_eq!(light, http::StatusCode::OK);
+    // So does that of an autoscaler, which keeps no other one waiting.
+    let asking = tokio::spawn(api.clone().numbers(many.clone(), None, Kind::Scaler));
+    // Longer than it takes to compute.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!asking.is_finished());
+    let two = api
+        .clone()
+        .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+        .await
+        .unwrap();
+    assert_eq!(two.values, [2.0]);
+    drop(heavy);
+    assert_eq!(asking.await.unwrap().unwrap().values, [120_000.0]);
+    assert_eq!(status(&api, &[("query", &many)]).await, http::StatusCode::OK);
+    let memory = &api.shared().memory;
+    memory.add_limit(crate::component::Limit::of(64 << 20));
+    memory.hold(128 << 20);
+    let refused = api
+        .clone()
+        .numbers(many, None, Kind::Scaler)
+        .await
+        .err()
+        .map(|why| why.to_string());
+    assert_eq!(refused, Some(NotComputed::Memory.to_string()));
+    memory.release(128 << 20);
+}
+
+/// Runs a query and uses up the memory once the query has its grant. Fails if the answer comes before the grant.
+async fn answer_without_memory<T>(api: &Api, answer: impl Future<Output = T>) -> T {
+    let memory = &api.shared().memory;
+    memory.add_limit(crate::component::Limit::of(1 << 30));
+    let granted = async {
+        while api.memory.granted_bytes() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::pin!(answer);
+    tokio::select! {
+        _ = &mut answer => panic!("an answer before the query has memory"),
+        () = granted => memory.hold(2 << 30),
+    }
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    memory.release(2 << 30);
+    answer.expect("the query ends")
+}
+
+// 8,641 windows of 10,800 samples each: seconds of work.
+const WORK: &str = "quantile_over_time(0.5, vector(1)[3h:1s])";
+
+#[tokio::test]
+async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
+    let api = api_with(QueryConfig {
+        timeout: Duration::from_secs(3600),
+        ..QueryConfig::default()
+    });
+    let end = unix_now() / 1_000_000_000;
+    let (start, end) = ((end - 8640).to_string(), end.to_string());
+    let form = [("query", WORK), ("start", &start), ("end", &end), ("step", "1")];
+    let form = form.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let asked = Request::of("/api/v1/query_range", form.into());
+    let answer = answer_without_memory(&api, api.clone().answer(asked)).await;
+    assert_eq!(answer.status(), http::StatusCode::SERVICE_UNAVAILABLE);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body = String::from_utf8_lossy(&body);
+    assert!(body.contains("memory"), "{body}");
+}
+
+#[tokio::test]
+async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up_while_it_runs() {
+    let api = api();
+    let query = format!("sum_over_time({WORK}[2h:1s])");
+    let numbers = api.clone().numbers(query, None, Kind::Scaler);
+    let numbers = answer_without_memory(&api, numbers).await;
+    let why = numbers.err().map(|why| why.to_string());
+    assert_eq!(why, Some(NotComputed::Memory.to_string()));
+}
+
+#[tokio::test]
+async fn what_composites_say_is_written_where_queries_of_the_present_are_computed() {
+    let api = api();
+    let ask = || api.clone().answer(Request::of("/api/v1/composites", Vec::new()));
+    let light = api.lanes.occupy(Kind::Light).await;
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), ask())
+            .await
+            .is_err()
+    );
+    drop(light);
+    let answer = tokio::time::timeout(PATIENCE, ask()).await;
+    assert_eq!(answer.expect("an answer").status(), http::StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
+    let api = api();
+    let _others = api.lanes.occupy(Kind::Heavy).await;
+    let late = status(&api, &[("query", "max_over_time(m[1m:1s])"), ("timeout", "50ms")]).await;
+    assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn what_fails_is_told_from_what_is_missing() {
+    let api = api();
+    let bench = Bench::new("queue_depth", Vec::new());
+    api.shared().composites.add(bench.watched.clone());
+    let ask = |query: &str| api.clone().numbers(query.to_owned(), None, Kind::Scaler);
+    let missing = ask("queue_depth").await.err();
+    assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{missing:?}");
+    assert_eq!(
+        missing.map(|why| why.to_string()).as_deref(),
+        Some("the composite `queue_depth` is absent and has no value; use `or` or `absent` to give one")
+    );
+    for query in [
+        "sum(",
+        "\"text\"",
+        "label_replace(vector(1), \"a\", \"\", \"b\", \"(\")",
+    ] {
+        let failed = ask(query).await.err();
+        assert!(
+            matches!(failed, Some(NoNumbers::Failed(_))),
+            "{query}: {failed:?}"
+        );
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A pod says how many requests wait, and how many it has served.
+fn say(table: &Table, pod: &str, waiting: i64, now: UnixNanos) {
+    let temporality = Temporality::Cumulative;
+    let served = Data::Sum {
+        monotonic: true,
+        temporality,
+    };
+    let inflight = Data::Sum {
+        monotonic: false,
+        temporality,
+    };
+    for (name, data) in [
+        ("waiting", Data::Gauge),
+        ("served", served),
+        ("inflight", inflight),
+    ] {
+        let resource = [("service.name", "vllm"), ("service.instance.id", pod)];
+        let of = (resource.into_iter().collect(), Attributes::default());
+        table.observe(
+            &testing::point(name, data, of, (now, now), Value::Int(waiting)),
+            now,
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_gauge_is_refused_when_all_its_sources_are_overdue() {
+    let api = api();
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    api.shared().tables.add(table.clone());
+    let now = unix_now();
+    // Both report every second; one ends 10 s ago, and the other one 8 s ago.
+    for ago in (8..20).rev() {
+        let at = now - ago * SECOND;
+        if ago >= 10 {
+            say(&table, "a", 5, at);
+        }
+        say(&table, "b", 7, at);
+        api.view.attend(at);
+    }
+    let ask = |query: &str| api.clone().numbers(query.to_owned(), None, Kind::Scaler);
+    let stale = |name: &str, sources: usize| {
+        format!(
+            "the gauge `{name}` is stale and has no value: 0 of {sources} sources report; check that they run and \
+                 reach the gateway"
+        )
+    };
+    for (query, expected) in [
+        ("waiting", stale("waiting", 2)),
+        ("sum(inflight)", stale("inflight", 2)),
+        ("waiting{instance=\"b\"} or vector(0)", stale("waiting", 1)),
+        ("max({__name__=~\"wait.*|served.*\"})", stale("waiting", 2)),
+    ] {
+        match ask(query).await {
+            Err(NoNumbers::Missing(why)) => assert_eq!(why, expected, "{query}"),
+            Err(why) => panic!("{query}: {why}"),
+            Ok(numbers) => panic!("{query}: {:?}", numbers.values),
+        }
+    }
+    // A total is what it was.
+    let served = ask("sum(served_total)").await.unwrap();
+    assert!(served.values == [12.0] && served.partial.is_none());
+    say(&table, "b", 9, unix_now());
+    let both = ask("sum(waiting)").await.unwrap();
+    let why = both.partial.as_ref().map(Partial::why);
+    assert_eq!(
+        (&both.values[..], why),
+        (
+            &[14.0][..],
+            Some("the gauge `waiting` is partial: 1 of 2 sources report")
+        )
+    );
+    let one = ask("waiting{instance=\"b\"}").await.unwrap();
+    assert!(one.values == [9.0] && one.partial.is_none());
+    assert!(ask("waiting{instance=\"a\"}").await.is_err());
+}
