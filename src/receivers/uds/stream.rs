@@ -1,33 +1,31 @@
 //! A connection of the stream socket: messages in, acknowledgements out.
 
+mod frames;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
-use prost::encoding::decode_varint;
+use bytes::{Bytes, BytesMut};
 use prost::{DecodeError, Message};
-use rustix::net::Shutdown;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::frames::Frames;
 use super::config::StreamConfig;
 use super::proto::{EventAck, EventBatch};
 use super::session::{Session, SessionError, Taken};
 use super::silence::Silence;
 use super::sink::{EventSink, LIGHT_EVENTS, MEMORY_POLL};
 use super::weigh::{Weighed, columns, count_events, weigh};
-use crate::component::account::{Arriving, Late, Pauses};
+use crate::component::account::Pauses;
 use crate::component::unix_now;
 use crate::component::worker::Slot;
 use crate::component::{Held, PushOutcome, Refused};
 use crate::net::http::READER_STALL;
 use crate::net::server::{Ended, count_ended};
-use crate::net::{Connection, Peer, Stream};
-
-/// Room for reading when no more is known to be needed.
-const READ_BYTES: usize = 64 << 10;
+use crate::net::{Connection, Peer};
 
 /// Messages up to this size are weighed and decoded on the spot: columns of numbers take less than a millisecond...
 const INLINE_MAX_BYTES: usize = 256 << 10;
@@ -52,9 +50,6 @@ const PAUSES: Pauses = Pauses {
     usual: Duration::from_secs(30),
     while_short: Duration::from_secs(1),
 };
-
-/// A varint has at most ten bytes.
-const MAX_VARINT_BYTES: usize = 10;
 
 /// The reason why a connection is closed.
 #[derive(Debug, thiserror::Error)]
@@ -427,145 +422,6 @@ async fn make_room(
         }
         tokio::time::sleep(MEMORY_POLL).await;
     }
-}
-
-/// Splits the stream into messages.
-struct Frames {
-    stream: Stream,
-    buffer: BytesMut,
-    limit: usize,
-    closed: bool,
-    /// The read buffer, on the gateway's account.
-    held: Held,
-    /// The time at which a message began or continued, or the last one was finished.
-    went_on: Instant,
-    /// The start of a wait for memory to read on. The caller may stop asking meanwhile.
-    waiting: Option<Instant>,
-    /// Set during a partial message. Others get its memory if it does not continue.
-    arriving: Option<Arriving>,
-    silence: Silence,
-    stopping: CancellationToken,
-}
-
-impl Frames {
-    /// The next message; `None` at the end of the stream. Nothing is lost when this is dropped half-way, and a peer gets
-    /// no more time by it.
-    async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
-        loop {
-            if let Some(frame) = split(&mut self.buffer, self.limit)? {
-                return Ok(Some(frame));
-            }
-            let has_begun = !self.buffer.is_empty();
-            let (account, ceiling) = (self.held.account(), self.held.ceiling());
-            if has_begun {
-                _ = self
-                    .arriving
-                    .get_or_insert_with(|| Arriving::on(account.clone(), ceiling));
-            } else {
-                self.arriving = None;
-            }
-            if !has_begun && self.held.bytes() > 2 * READ_BYTES {
-                // Room for a large message is given back between messages.
-                self.buffer = BytesMut::new();
-                self.held.settle(0);
-            }
-            self.make_room().await?;
-            let read = self.read().await?;
-            self.went_on = Instant::now();
-            if read == 0 {
-                return if self.buffer.is_empty() {
-                    Ok(None)
-                } else {
-                    Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())
-                };
-            }
-        }
-    }
-
-    /// Makes room for the next read: as many bytes as are there, but not beyond the end of the message.
-    async fn make_room(&mut self) -> Result<(), StreamError> {
-        let len = self.buffer.len();
-        if self.buffer.capacity() - len >= READ_BYTES / 2 && self.held.bytes() >= len {
-            return Ok(());
-        }
-        let rest = wanted(&self.buffer).unwrap_or(self.limit).saturating_sub(len);
-        let more = rest.min(len).max(READ_BYTES);
-        // Unread, it stays with the sender. While one is copied into the other both are there.
-        let waiting = *self.waiting.get_or_insert_with(Instant::now);
-        make_room(&mut self.held, 2 * len + more, self.went_on, &self.stopping).await?;
-        // The peer's data was not read meanwhile.
-        self.waiting = None;
-        self.went_on += waiting.elapsed();
-        self.silence.pardon(waiting.elapsed());
-        let mut larger = BytesMut::with_capacity(len + more);
-        larger.extend_from_slice(&self.buffer);
-        self.buffer = larger;
-        self.held.settle(len + more);
-        Ok(())
-    }
-
-    /// Reads available data. A message must continue once it has begun, and silence has a limit.
-    async fn read(&mut self) -> Result<usize, StreamError> {
-        let (went_on, is_closed) = (self.went_on, self.closed);
-        let Self {
-            stream,
-            buffer,
-            arriving,
-            silence,
-            ..
-        } = self;
-        let read = stream.read_buf(buffer);
-        let read = async move {
-            let Some(arriving) = arriving else {
-                return Ok::<_, StreamError>(read.await?);
-            };
-            match arriving.wait_for(read, went_on, PAUSES).await {
-                Ok(read) => Ok(read?),
-                Err(Late::TimedOut) => Err(StreamError::Paused),
-                Err(Late::WhileShort) => Err(StreamError::TooSlow),
-            }
-        };
-        tokio::select! {
-            biased;
-            read = read => read,
-            why = silence.too_long(went_on), if !is_closed => Err(StreamError::Silent(why)),
-        }
-    }
-
-    /// The peer can send no more; what it has sent is still read.
-    fn close(&mut self) -> Result<(), StreamError> {
-        self.closed = true;
-        if let Stream::Unix(stream) = &self.stream {
-            rustix::net::shutdown(stream, Shutdown::Read).map_err(io::Error::from)?;
-        }
-        Ok(())
-    }
-}
-
-/// The length of the buffer's first message with its prefix; `None`: the prefix is incomplete.
-fn wanted(mut buffer: &[u8]) -> Option<usize> {
-    let all = buffer.len();
-    let length = decode_varint(&mut buffer).ok()?;
-    usize::try_from(length).ok()?.checked_add(all - buffer.len())
-}
-
-/// Takes a whole message off the front of the buffer, if there is one.
-fn split(buffer: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, StreamError> {
-    let mut rest = &buffer[..];
-    if buffer.len() < MAX_VARINT_BYTES && buffer.iter().all(|byte| byte & 0x80 != 0) {
-        return Ok(None);
-    }
-    let length = decode_varint(&mut rest).map_err(|_| StreamError::NoLength)?;
-    let length = match usize::try_from(length) {
-        Ok(fits) if fits <= limit => fits,
-        _ => return Err(StreamError::TooLarge { length, limit }),
-    };
-    let prefix = buffer.len() - rest.len();
-    if rest.len() < length {
-        return Ok(None);
-    }
-    buffer.advance(prefix);
-    Ok(Some(buffer.split_to(length).freeze()))
 }
 
 #[cfg(test)]

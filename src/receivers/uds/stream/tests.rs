@@ -2,15 +2,18 @@
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use proptest::prelude::*;
+use tokio::io::AsyncReadExt;
 
 use super::super::FACTORY;
 use super::super::config::Config;
 use super::super::proto::Kind;
 use super::super::silence::{CROWDED, CROWDED_DECLARED, UNDECLARED};
+use super::frames::{READ_BYTES, split};
 use super::*;
 use crate::batch::Signal;
 use crate::component::testing::{Sink, context, settings};
 use crate::component::{Account, Ceiling};
+use crate::net::Stream;
 
 #[test]
 fn a_length_beyond_the_limit_or_beyond_a_varint_is_refused() {
