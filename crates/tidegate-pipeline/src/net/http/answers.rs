@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::Busy;
+use super::activity::Busy;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::{Mutex, MutexGuard};

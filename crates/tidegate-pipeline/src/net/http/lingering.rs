@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Activity;
+use super::activity::Activity;
 
 /// A peer that is silent for this long has stopped.
 const SILENCE: Duration = Duration::from_secs(2);
