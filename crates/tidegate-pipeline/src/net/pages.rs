@@ -3,6 +3,8 @@
 //! optional.
 
 mod answers;
+mod refusals;
+mod request;
 mod room;
 
 use std::convert::Infallible;
@@ -13,16 +15,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, WWW_AUTHENTICATE,
-};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tidegate_promql::Patience;
 use tokio::time::timeout;
-use tonic::Code;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 
@@ -30,15 +28,17 @@ pub use self::answers::{
     Answer, BodyError, COMPRESSING, Event, busy, bytes, empty, error, events, grpc_error, json, text,
 };
 use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
+use self::refusals::{broken_call, broken_form, refusal, told};
+pub use self::request::{Request, Takes};
 use self::room::Room;
 pub use self::room::{count_refusal, max_answer_bytes};
 use crate::component::account::SenderKey;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
-use crate::net::auth::{AuthConfig, AuthGate, NotAdmitted};
+use crate::net::auth::{AuthConfig, AuthGate};
 use crate::net::body::{BodyError as Broken, Chunks, Run};
 use crate::net::cors::CorsConfig;
-use crate::net::grpc::{GRPC_STATUS, is_call};
+use crate::net::grpc::is_call;
 use crate::net::http::{HttpConfig, Unfinished, start};
 use crate::net::refused::ServedBy;
 pub use crate::net::refused::Why;
@@ -327,61 +327,6 @@ async fn called(
     Ok(http::Request::from_parts(head, Full::new(body)))
 }
 
-/// The answer to a gRPC request whose body failed.
-fn broken_call(why: &Broken) -> tonic::Status {
-    match why {
-        Broken::TimedOut => {
-            tonic::Status::deadline_exceeded(format!("the request did not come within {FORM_TIME:?}"))
-        }
-        Broken::NoRoom(_) | Broken::TooSlow => tonic::Status::unavailable(why.to_string()),
-        Broken::TooLarge { .. } | Broken::Broken(_) => tonic::Status::resource_exhausted(format!(
-            "the request is broken, or has more than {MAX_FORM} bytes"
-        )),
-    }
-}
-
-/// The answer to a form whose body failed.
-fn broken_form(why: &Broken) -> Answer {
-    match why {
-        Broken::NoRoom(_) | Broken::TooSlow => busy(&why.to_string()),
-        Broken::TimedOut => {
-            let why = format!("the form did not come within {FORM_TIME:?}");
-            error(StatusCode::REQUEST_TIMEOUT, "bad_data", &why)
-        }
-        Broken::TooLarge { .. } | Broken::Broken(_) => {
-            let why = format!("the form is broken, or has more than {MAX_FORM} bytes");
-            error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why)
-        }
-    }
-}
-
-/// Adds the reason of a refusal to an answer, from its status if necessary.
-fn told(answer: Answer) -> Answer {
-    let is_said = Why::of(&answer).is_some();
-    match by_status(&answer).filter(|_| !is_said) {
-        Some(why) => why.mark(answer),
-        None => answer,
-    }
-}
-
-/// The reason of a refusal by its status. A temporary failure is no refusal.
-fn by_status(answer: &Answer) -> Option<Why> {
-    let code = answer.headers().get(GRPC_STATUS);
-    if let Some(code) = code.map(|code| Code::from_bytes(code.as_bytes())) {
-        return match code {
-            Code::Unimplemented | Code::NotFound => Some(Why::Path),
-            Code::InvalidArgument => Some(Why::Parameters),
-            _ => None,
-        };
-    }
-    match answer.status() {
-        StatusCode::NOT_FOUND => Some(Why::Path),
-        StatusCode::BAD_REQUEST => Some(Why::Parameters),
-        StatusCode::UNPROCESSABLE_ENTITY => Some(Why::Query),
-        _ => None,
-    }
-}
-
 /// Reserves the bytes of an answer until they are sent, or refuses the request. Streams need no reservation.
 async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>, is_call: bool) -> Answer {
     if http_body::Body::size_hint(answer.body()).exact().is_none() {
@@ -404,101 +349,6 @@ async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>, is_ca
         grpc_error(tonic::Status::unavailable(why))
     } else {
         busy(why)
-    }
-}
-
-/// The answer to a client without access.
-fn refusal(refused: NotAdmitted, is_call: bool) -> Answer {
-    let is_for_now = refused.retry_after().is_some();
-    let NotAdmitted { why, challenge } = refused;
-    match (is_call, is_for_now) {
-        (true, true) => grpc_error(tonic::Status::unavailable(why.to_string())),
-        (true, false) => grpc_error(tonic::Status::unauthenticated(why.to_string())),
-        (false, true) => busy(&why.to_string()),
-        (false, false) => {
-            let mut answer = error(StatusCode::UNAUTHORIZED, "unauthenticated", &why.to_string());
-            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-            answer
-        }
-    }
-}
-
-/// The requests that a path accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// GET and HEAD, without parameters in a form.
-    Paths,
-    /// Also a posted form.
-    Forms,
-    /// Only GET, as in Prometheus's API.
-    Get,
-    /// GET or a posted form, as in Prometheus's API.
-    GetOrForm,
-}
-
-impl Takes {
-    fn allows(self, method: &Method) -> bool {
-        match *method {
-            Method::GET => true,
-            Method::HEAD => matches!(self, Self::Paths | Self::Forms),
-            Method::POST => matches!(self, Self::Forms | Self::GetOrForm),
-            _ => false,
-        }
-    }
-
-    fn allowed(self) -> &'static str {
-        match self {
-            Self::Paths => "GET, HEAD, OPTIONS",
-            Self::Forms => "GET, HEAD, OPTIONS, POST",
-            Self::Get => "GET, OPTIONS",
-            Self::GetOrForm => "GET, OPTIONS, POST",
-        }
-    }
-}
-
-/// A page request.
-#[derive(Clone)]
-pub struct Request {
-    /// The path.
-    pub path: String,
-    /// The parameters of the form, then those of the query.
-    pub form: Vec<(String, String)>,
-    /// Its headers.
-    pub headers: HeaderMap,
-    /// The identity of the client, if known: its user or token, or else an address that it does not share.
-    pub client: Option<SenderKey>,
-    /// The time of its arrival.
-    pub came: Instant,
-    /// The time that the client waits for its answer.
-    pub patience: Patience,
-    /// The memory limit for creating its answer, in bytes.
-    pub max_bytes: usize,
-}
-
-impl Request {
-    /// A request that arrives now.
-    pub fn of(path: &str, form: Vec<(String, String)>) -> Self {
-        Self {
-            path: path.to_owned(),
-            form,
-            headers: HeaderMap::new(),
-            client: None,
-            came: Instant::now(),
-            patience: Patience::default(),
-            max_bytes: usize::MAX,
-        }
-    }
-
-    /// The first value of a parameter.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.form.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| &**value)
-    }
-
-    /// All values of a parameter.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let of_name = self.form.iter().filter(move |(known, _)| known == name);
-        of_name.map(|(_, value)| &**value)
     }
 }
 
