@@ -6,9 +6,11 @@
 //! A request has one state at a time: *gathering* (joined with others), *ready* (first in, first out), *flying*
 //! (an attempt is in progress) or *waiting* (for its retry, without a consumer).
 
+mod action;
 mod gather;
 mod order;
 mod pieces;
+mod retry;
 #[cfg(test)]
 mod tests;
 
@@ -16,16 +18,17 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::backoff::{Backoff, CircuitBreaker, server_delay};
+use super::backoff::{Backoff, CircuitBreaker};
 use super::capacity::Permits;
 use super::outcome::{Loss, Outcome};
-use crate::batch::{BatchMetrics, Batching, Sizer, Trigger};
+use crate::batch::{Batching, Sizer, Trigger};
 use crate::component::Reason;
+pub use action::Action;
 use gather::Gathering;
 use order::Joined;
 pub use order::Together;
@@ -85,75 +88,6 @@ pub struct Rules {
     pub max_items: usize,
     /// Whether unsent requests are kept for the next run at the stop, instead of dropped.
     pub keeps: bool,
-}
-
-/// An action that the machine wants.
-#[derive(Debug)]
-pub enum Action<L: Load> {
-    /// Start an attempt, and report its outcome under `id`.
-    Send {
-        /// The number of the attempt.
-        id: u64,
-        /// The data to send.
-        load: L,
-        /// Whether it is the first attempt to send it.
-        is_first: bool,
-    },
-    /// Count a gathered request.
-    Gathered {
-        /// The metrics to count it in.
-        metrics: Arc<BatchMetrics>,
-        /// The reason to send it now.
-        trigger: Trigger,
-        /// The number of items.
-        items: usize,
-        /// The request itself, if the metrics count bytes.
-        load: Option<L>,
-    },
-    /// Count items as delivered.
-    Delivered {
-        /// The key that selects the ledger.
-        batch_key: L::BatchKey,
-        /// The number of items.
-        items: usize,
-    },
-    /// Count items as dropped.
-    Dropped {
-        /// The key that selects the ledger.
-        batch_key: L::BatchKey,
-        /// The number of items, and the reason.
-        loss: Loss,
-    },
-    /// Keep a load for the next run. The ledger counts it as held.
-    Kept {
-        /// The remaining load.
-        load: L,
-        /// Its permits, with the guards of batches that are on disk already.
-        permits: Permits,
-    },
-    /// Log that the peer accepted the items and added a message.
-    Noted {
-        /// The number of items.
-        items: usize,
-        /// The message of the peer, or a description of its odd answer.
-        note: String,
-    },
-    /// Log that the peer denied access. An action about the items follows.
-    Denied {
-        /// The number of items.
-        items: usize,
-        /// The message of the peer.
-        why: String,
-    },
-    /// Log that an attempt failed and will be repeated.
-    Retrying {
-        /// The number of waiting items.
-        items: usize,
-        /// The delay before the retry.
-        delay: Duration,
-        /// The message of the peer.
-        why: String,
-    },
 }
 
 /// A request in one of the states.
@@ -471,48 +405,5 @@ impl<L: Load> Machine<L> {
             batch_key: load.batch_key(),
             loss: Loss { items, reason, why },
         });
-    }
-
-    fn retry(&mut self, now: Instant, id: u64, request: Request<L>, after: Option<Duration>, why: String) {
-        let Some(backoff) = self.rules.retry.clone() else {
-            return self.drop_request(&request, Reason::RetriesExhausted, why);
-        };
-        let rng = &mut self.rng;
-        self.breaker
-            .record_failure(id, self.next_id, |streak| now + backoff.delay(streak, rng));
-        let asked = after.map(server_delay);
-        if let Some(asked) = asked {
-            self.breaker.hold_until(now + asked);
-        }
-        let own = backoff.delay(request.attempts, &mut self.rng);
-        let delay = own.max(asked.unwrap_or_default());
-        match self.give_up(now + delay, &request, &backoff) {
-            Some(Reason::Shutdown) => self.stop_trying(request, why),
-            Some(reason) => self.drop_request(&request, reason, why),
-            None => self.wait(now, delay, request, why),
-        }
-    }
-
-    /// The reason why a retry at `due` would be too late, or `None`.
-    fn give_up(&self, due: Instant, request: &Request<L>, backoff: &Backoff) -> Option<Reason> {
-        let elapsed = due.duration_since(request.first_attempt.unwrap_or(due));
-        if self
-            .deadline
-            .is_some_and(|deadline| self.rules.keeps || due > deadline)
-        {
-            return Some(Reason::Shutdown);
-        }
-        let exhausted = backoff.max_elapsed.is_some_and(|max| elapsed > max);
-        exhausted.then_some(Reason::RetriesExhausted)
-    }
-
-    fn wait(&mut self, now: Instant, delay: Duration, request: Request<L>, why: String) {
-        self.settled.push_back(Action::Retrying {
-            items: request.load.items(),
-            delay,
-            why,
-        });
-        self.waiting.insert((now + delay, self.next_id), request);
-        self.next_id += 1;
     }
 }

@@ -1,6 +1,7 @@
 //! When what is gathered goes out.
 
 use super::*;
+use crate::batch::BatchMetrics;
 
 #[test]
 fn without_batching_a_load_goes_out_at_once() {
