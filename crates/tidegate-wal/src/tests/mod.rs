@@ -19,6 +19,7 @@ mod foreign;
 mod reuse;
 mod snapshots;
 mod state;
+mod store_thread;
 
 /// Of segments that are made by hand.
 const SEAL: record::Seal = record::Seal::fresh(7);
@@ -364,103 +365,6 @@ fn a_directory_has_one_gateway() {
     assert!(second.unwrap_err().to_string().contains("another process"));
 }
 
-fn store(directory: &TempDir, fsync: Fsync, quota: u64) -> (Store, Recovered, Arc<Notify>) {
-    let notify = Arc::new(Notify::new());
-    let rules = Rules {
-        fsync,
-        segment_bytes: 1000,
-    };
-    let quota = Quota::new(quota);
-    let opened = Store::open(
-        "exporters::x".into(),
-        directory.path(),
-        &rules,
-        quota,
-        notify.clone(),
-        None,
-    );
-    let (store, recovered) = opened.unwrap();
-    (store, recovered, notify)
-}
-
-fn data(text: &str, claimed: bool) -> (Append, oneshot::Receiver<Result<(), String>>) {
-    let (done, kept) = oneshot::channel();
-    let append = Append {
-        tag: 0,
-        items: text.len(),
-        payload: smallvec![Bytes::copy_from_slice(text.as_bytes())],
-        purpose: purpose(claimed),
-        done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
-        share: None,
-    };
-    (append, kept)
-}
-
-#[tokio::test]
-async fn whoever_appends_is_told_when_it_is_kept_and_a_new_run_reads_what_was_not_settled() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, recovered, _) = store(&directory, Fsync::Always, u64::MAX);
-    assert_eq!(recovered, Recovered::default());
-    let mut waiting = Vec::new();
-    for n in 0..100 {
-        let (append, kept) = data(&format!("data {n}"), true);
-        assert_eq!(store.append(append), n + 1);
-        waiting.push(kept);
-    }
-    for kept in waiting {
-        kept.await.unwrap().unwrap();
-    }
-    assert_eq!(store.backlog(), 0, "all of it is in memory");
-    (1..=99).for_each(|seq| store.settle(seq));
-    drop(store);
-
-    let (store, recovered, notify) = self::store(&directory, Fsync::Never, u64::MAX);
-    assert_eq!((recovered.records, recovered.items), (1, [7, 0, 0]));
-    assert_eq!(store.backlog(), 7);
-    store.ask(None);
-    notify.notified().await;
-    let outbox = store.collect();
-    let texts: Vec<_> = outbox.read.stored.iter().map(|stored| &*stored.payload).collect();
-    assert_eq!(texts, [b"data 99"]);
-    assert_eq!(store.backlog(), 7, "it is on its way still");
-    store.taken(outbox.items);
-    assert_eq!(store.backlog(), 0);
-}
-
-#[tokio::test]
-async fn an_answer_that_nobody_has_collected_yet_is_not_written_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, _, notify) = store(&directory, Fsync::Never, u64::MAX);
-    let append = async |text: &str| {
-        let (append, kept) = data(text, false);
-        store.append(append);
-        kept.await.unwrap().unwrap();
-    };
-    append("first").await;
-    store.ask(None);
-    notify.notified().await;
-    append("second").await;
-    store.ask(None);
-    // By the time the last of these is written, whatever was asked for before it has been done.
-    append("third").await;
-    append("fourth").await;
-    let mut texts = Vec::new();
-    let everything = async {
-        while texts.len() < 4 {
-            let read = store.collect().read.stored;
-            texts.extend(
-                read.iter()
-                    .map(|stored| String::from_utf8_lossy(&stored.payload).into_owned()),
-            );
-            store.ask(None);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let in_time = tokio::time::timeout(Duration::from_secs(10), everything).await;
-    assert!(in_time.is_ok(), "only {texts:?}");
-    assert_eq!(texts, ["first", "second", "third", "fourth"]);
-}
-
 #[test]
 fn a_long_record_is_on_the_account_and_only_the_first_goes_on_without_room() {
     let account = Arc::new(Account::default());
@@ -474,84 +378,4 @@ fn a_long_record_is_on_the_account_and_only_the_first_goes_on_without_room() {
     assert_eq!(account.reserved_bytes(), 100);
     drop(goes_on);
     assert_eq!(account.reserved_bytes(), 0);
-}
-
-#[tokio::test]
-async fn a_long_record_without_room_stays_on_disk_and_is_not_asked_for_at_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, _, notify) = store(&directory, Fsync::Never, u64::MAX);
-    let (append, kept) = data(&"x".repeat(READ_BYTES + 1), false);
-    store.append(append);
-    kept.await.unwrap().unwrap();
-    let account = Arc::new(Account::default());
-    account.add_limit(Limit::of(1));
-    account.note(2);
-    let room = |goes_on| Some(ReadRoom::new(Held::ours(account.clone()), goes_on));
-    store.ask(room(false));
-    notify.notified().await;
-    assert!(store.collect().read.stored.is_empty());
-    assert!(!store.can_ask());
-    while !store.can_ask() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    store.ask(room(true));
-    notify.notified().await;
-    let outbox = store.collect();
-    assert_eq!(outbox.read.stored.len(), 1);
-    assert!(account.reserved_bytes() > READ_BYTES);
-    drop(outbox);
-    assert_eq!(account.reserved_bytes(), 0);
-}
-
-#[tokio::test]
-async fn a_full_quota_is_no_room_and_comes_back_when_segments_go() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, ..) = store(&directory, Fsync::Never, 3000);
-    let text = "x".repeat(900);
-    let mut seqs = Vec::new();
-    while let Some(share) = store.reserve(1000).unwrap() {
-        let (append, kept) = data(&text, false);
-        seqs.push(store.append(Append {
-            share: Some(share),
-            ..append
-        }));
-        kept.await.unwrap().unwrap();
-    }
-    assert!((2..=3).contains(&seqs.len()), "{seqs:?}");
-    assert!(store.reserve(4000).is_err(), "it never fits");
-    seqs.into_iter().for_each(|seq| store.settle(seq));
-    while store.reserve(1000).unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-#[tokio::test]
-async fn a_disk_that_fails_says_so_gives_the_data_back_and_is_tried_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, _, notify) = store(&directory, Fsync::Always, u64::MAX);
-    // Even root can't make a file in a directory that is gone.
-    let aside = directory.path().with_extension("aside");
-    std::fs::rename(directory.path(), &aside).unwrap();
-    let (append, kept) = data("nobody has it", false);
-    store.append(append);
-    let why = kept.await.unwrap().unwrap_err();
-    assert!(why.contains("No such file"), "{why}");
-    notify.notified().await;
-    let outbox = store.collect();
-    assert_eq!(outbox.failed.len(), 1);
-    assert_eq!(&*outbox.failed[0].payload[0], b"nobody has it");
-    store.taken(outbox.items);
-    assert_eq!(store.backlog(), 0);
-    assert!(
-        store.reserve(10).unwrap().is_none(),
-        "not before a while has passed"
-    );
-    std::fs::rename(&aside, directory.path()).unwrap();
-    while store.reserve(10).unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let (append, kept) = data("kept", false);
-    store.append(append);
-    kept.await.unwrap().unwrap();
-    assert_eq!(store.backlog(), 4);
 }
