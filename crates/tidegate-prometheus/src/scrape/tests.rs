@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Data, Histogram, Point, Scope, Temporality, Value};
+use tidegate_engine::{Attributes, Data, Point, Scope, Temporality, Value};
 use tidegate_exposition::Format;
 
 use super::*;

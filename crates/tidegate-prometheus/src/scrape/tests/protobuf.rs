@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_engine::Histogram;
 use tidegate_exposition::{NativeHistograms, Options};
 
 use super::*;
