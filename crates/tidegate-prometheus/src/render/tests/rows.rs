@@ -1,6 +1,7 @@
 //! The rules of the translation as they are numbered in the specification's checklist, one test a rule.
 
-use tidegate_engine::{AttributeValue, Exemplar, Outcome};
+mod deltas;
+mod openmetrics;
 
 use super::*;
 use crate::Naming;
@@ -41,16 +42,6 @@ fn in_both(points: &[Point]) -> [Vec<String>; 2] {
     [shown(Format::Text, points), shown(Format::OpenMetrics, points)]
 }
 
-fn exemplar(value: f64, time: u64, attributes: &[(&str, &str)]) -> Exemplar {
-    Exemplar {
-        filtered_attributes: attributes.iter().copied().collect(),
-        time: time * 1_000_000_000,
-        value: AttributeValue::Double(value),
-        trace_id: vec![0xab; 16],
-        span_id: vec![0xcd; 8],
-    }
-}
-
 fn histogram(bounds: &[f64], counts: &[u64], sum: Option<f64>) -> Value {
     Value::Histogram(Box::new(Histogram {
         count: counts.iter().sum(),
@@ -61,8 +52,6 @@ fn histogram(bounds: &[f64], counts: &[u64], sum: Option<f64>) -> Value {
         counts: counts.into(),
     }))
 }
-
-const IDS: &str = "span_id=\"cdcdcdcdcdcdcdcd\",trace_id=\"abababababababababababababababab\"";
 
 #[test]
 fn type_and_help_are_always_told_and_unit_where_the_name_ends_with_it() {
@@ -144,97 +133,6 @@ fn a_sum_that_may_fall_is_a_gauge() {
     assert_eq!(lines, ["# TYPE x gauge", "x{a=\"b\"} -1"]);
 }
 
-/// Intervals of a series one after the other; what the table drops says so.
-fn intervals(data: Data, values: [Value; 2]) -> [Vec<String>; 2] {
-    let mut points = values.map(|value| point("x", "", data, value));
-    for (at, point) in (1u64..).zip(&mut points) {
-        (point.start, point.time) = (NOW + at, NOW + at + 1);
-    }
-    let table = table("test");
-    for point in &points {
-        assert_eq!(table.observe(point, NOW), Outcome::Absorbed);
-    }
-    let again = table.observe(&points[0], NOW);
-    assert!(
-        matches!(again, Outcome::Rejected(_)),
-        "an interval that was there before: {again:?}"
-    );
-    let page = |format| {
-        text(
-            &mut Renderer::new(
-                format,
-                Style {
-                    created: false,
-                    ..Style::default()
-                },
-            ),
-            std::slice::from_ref(&table),
-        )
-    };
-    [Format::Text, Format::OpenMetrics].map(|format| {
-        let page = page(format);
-        let lines = page.lines().filter(|line| !line.starts_with("# "));
-        lines.map(str::to_owned).collect()
-    })
-}
-
-#[test]
-fn a_delta_that_only_rises_is_added_up_to_a_counter() {
-    let delta = Data::Sum {
-        monotonic: true,
-        temporality: Temporality::Delta,
-    };
-    let expected = vec!["x_total{a=\"b\"} 7".to_owned()];
-    let shown = intervals(delta, [Value::Int(3), Value::Int(4)]);
-    assert_eq!(shown, [expected.clone(), expected]);
-}
-
-#[test]
-fn deltas_of_histograms_are_added_up() {
-    let data = Data::Histogram {
-        temporality: Temporality::Delta,
-    };
-    let shown = intervals(
-        data,
-        [
-            histogram(&[1.0], &[1, 2], Some(4.0)),
-            histogram(&[1.0], &[0, 5], Some(9.0)),
-        ],
-    );
-    let text = [
-        "x_bucket{a=\"b\",le=\"1\"} 1",
-        "x_bucket{a=\"b\",le=\"+Inf\"} 8",
-        "x_sum{a=\"b\"} 13",
-        "x_count{a=\"b\"} 8",
-    ];
-    assert_eq!(shown[0], text);
-    assert_eq!(shown[1], text.map(|line| line.replace("\"1\"", "\"1.0\"")));
-
-    let exponential = |counts: [u64; 2], sum| {
-        Value::ExponentialHistogram(Box::new(ExponentialHistogram {
-            count: counts.iter().sum(),
-            sum: Some(sum),
-            positive: Buckets {
-                offset: 0,
-                counts: counts.into(),
-            },
-            ..ExponentialHistogram::default()
-        }))
-    };
-    let data = Data::ExponentialHistogram {
-        temporality: Temporality::Delta,
-    };
-    let [shown, _] = intervals(data, [exponential([1, 0], 2.0), exponential([2, 4], 15.0)]);
-    let text = [
-        "x_bucket{a=\"b\",le=\"2\"} 3",
-        "x_bucket{a=\"b\",le=\"4\"} 7",
-        "x_bucket{a=\"b\",le=\"+Inf\"} 7",
-        "x_sum{a=\"b\"} 17",
-        "x_count{a=\"b\"} 7",
-    ];
-    assert_eq!(shown, text);
-}
-
 #[test]
 fn minimum_and_maximum_are_not_told() {
     let mut value = histogram(&[1.0], &[1, 2], Some(5.0));
@@ -293,37 +191,6 @@ fn a_series_without_a_recorded_value_is_not_shown() {
 }
 
 #[test]
-fn openmetrics_tells_when_a_counter_began() {
-    let mut counter = point("x", "", COUNTER, Value::Int(1));
-    counter.start = 1_700_000_000_123_456_789;
-    let mut gauge = point("y", "", Data::Gauge, Value::Int(1));
-    gauge.start = counter.start;
-    let mut distribution = point("z", "", HISTOGRAM, histogram(&[], &[1], Some(1.0)));
-    distribution.start = 1_700_000_000_000_000_000;
-    let points = [counter, gauge, distribution];
-    let created = |lines: Vec<String>| -> Vec<String> {
-        lines
-            .into_iter()
-            .filter(|line| line.contains("_created"))
-            .collect()
-    };
-    let [text, openmetrics] = in_both(&points).map(created);
-    assert_eq!(text, Vec::<String>::new());
-    assert_eq!(
-        openmetrics,
-        [
-            "x_created{a=\"b\"} 1700000000.123",
-            "z_created{a=\"b\"} 1700000000"
-        ]
-    );
-    let style = Style {
-        created: false,
-        ..Style::default()
-    };
-    assert!(!shown_in(style, Format::OpenMetrics, &points).contains("_created"));
-}
-
-#[test]
 fn times_are_written_only_where_that_is_wanted() {
     let points = [point("x", "", COUNTER, Value::Int(1))];
     assert_eq!(shown(Format::Text, &points)[1], "x_total{a=\"b\"} 1");
@@ -360,72 +227,6 @@ fn quantiles_ascend_and_come_once() {
     ];
     assert_eq!(text[1..], samples);
     assert_eq!(openmetrics[1..5], samples);
-}
-
-#[test]
-fn exemplars_are_on_counters_and_buckets_and_the_latest_counts() {
-    let old_and_new = vec![
-        exemplar(0.5, 1, &[]),
-        exemplar(0.75, 2, &[("k", "v")]),
-        exemplar(3.0, 1, &[]),
-    ];
-    let with = |mut point: Point| {
-        point.exemplars = old_and_new.clone();
-        point
-    };
-    let points = [
-        with(point("c", "", COUNTER, Value::Int(4))),
-        with(point(
-            "d",
-            "",
-            HISTOGRAM,
-            histogram(&[1.0, 2.0], &[2, 0, 1], Some(4.0)),
-        )),
-        with(point("g", "", Data::Gauge, Value::Int(4))),
-        with(point("s", "", Data::Summary, Value::Summary(Box::default()))),
-    ];
-    let [text, openmetrics] = in_both(&points);
-    assert!(!text.iter().any(|line| line.contains(" # {")), "{text:?}");
-    let carrying: Vec<_> = openmetrics.iter().filter(|line| line.contains(" # {")).collect();
-    assert_eq!(
-        carrying,
-        [
-            &format!("c_total{{a=\"b\"}} 4 # {{{IDS},k=\"v\"}} 0.75 2"),
-            &format!("d_bucket{{a=\"b\",le=\"1.0\"}} 2 # {{{IDS},k=\"v\"}} 0.75 2"),
-            &format!("d_bucket{{a=\"b\",le=\"+Inf\"}} 3 # {{{IDS}}} 3 1"),
-        ]
-    );
-}
-
-#[test]
-fn an_exemplar_has_room_for_128_characters_and_its_ids_win() {
-    // The ids take 7 + 16 and 8 + 32 characters: 65 are left.
-    let fits = "\u{e9}".repeat(64);
-    let exemplars = [
-        exemplar(1.0, 1, &[("k", &fits), ("trace_id", "mine")]),
-        exemplar(1.0, 1, &[("k", &format!("{fits}x")), ("l", "short")]),
-        exemplar(1.0, 1, &[("k", "a \" quote")]),
-    ];
-    let labels = exemplars.map(|exemplar| {
-        let mut counter = point("c", "", COUNTER, Value::Int(4));
-        counter.exemplars = vec![exemplar];
-        let line = shown(Format::OpenMetrics, &[counter])[1].clone();
-        line.split_once(" # {")
-            .unwrap()
-            .1
-            .split_once("} ")
-            .unwrap()
-            .0
-            .to_owned()
-    });
-    assert_eq!(
-        labels,
-        [
-            format!("{IDS},k=\"{fits}\""),
-            format!("{IDS},l=\"short\""),
-            IDS.to_owned()
-        ]
-    );
 }
 
 #[test]
@@ -501,64 +302,6 @@ fn names_of_any_characters_stand_in_quotes() {
         page.contains("# TYPE \"foo.bar\" counter\n{\"foo.bar_total\","),
         "{page}"
     );
-}
-
-#[test]
-fn points_that_openmetrics_can_not_say_are_left_out_and_told() {
-    let points = [
-        point(
-            "sums",
-            "",
-            HISTOGRAM,
-            histogram(&[-1.0, 1.0], &[1, 1, 1], Some(2.0)),
-        ),
-        point("falls", "", HISTOGRAM, histogram(&[1.0], &[1, 1], Some(-2.0))),
-        point("without", "", HISTOGRAM, histogram(&[1.0], &[1, 1], None)),
-        with_type(point("five_info", "", Data::Gauge, Value::Int(5)), "info"),
-        with_type(point("no_label", "", Data::Gauge, Value::Int(1)), "stateset"),
-    ];
-    let tables = [table("test")];
-    points.iter().for_each(|point| _ = tables[0].observe(point, NOW));
-    let mut openmetrics = renderer(Format::OpenMetrics);
-    let page = text(&mut openmetrics, &tables);
-    assert!(!page.contains("_sum") && !page.contains("_count"), "{page}");
-    assert_eq!(page.matches("_bucket").count(), 7, "{page}");
-    assert!(!page.contains("five") && !page.contains("no_label"), "{page}");
-    let left_out = openmetrics.left_out();
-    let told: Vec<_> = left_out
-        .iter()
-        .map(|conflict| (&*conflict.metric, &*conflict.why))
-        .collect();
-    assert_eq!(
-        told,
-        [
-            ("five_info", "OpenMetrics has no info of this value"),
-            ("no_label", "OpenMetrics has no stateset of this value"),
-        ]
-    );
-    let mut plain = renderer(Format::Text);
-    let page = text(&mut plain, &tables);
-    assert!(page.contains("falls_sum{a=\"b\"} -2\n") && page.contains("without_count{a=\"b\"} 2\n"));
-    assert!(
-        page.contains("five_info{a=\"b\"} 5\n") && plain.left_out().is_empty(),
-        "{page}"
-    );
-}
-
-#[test]
-fn a_counter_of_openmetrics_is_never_below_zero_and_always_a_number() {
-    let style = Style::default();
-    let metric = point("x", "", COUNTER, Value::Int(1)).series.metric.clone();
-    let family = family::Family::new("x", kind::Type::Counter, "test".into(), metric);
-    for (format, values) in [
-        (Format::OpenMetrics, [true, false, false]),
-        (Format::Text, [true; 3]),
-    ] {
-        let mut encoder = TextEncoder::new(Vec::new(), format, &style);
-        let said = [0.0, -1.0, f64::NAN]
-            .map(|value| encoder.number(&family, b"", Number::Double(value), Times::default()));
-        assert_eq!(said, values, "{format:?}");
-    }
 }
 
 #[test]
