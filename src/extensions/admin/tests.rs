@@ -67,7 +67,7 @@ async fn ask(admin: &Admin, query: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn who_may_not_ask_is_told_so_in_his_own_protocol() {
+async fn unauthorised_clients_are_refused_in_their_own_protocol() {
     struct Door;
     #[async_trait]
     impl crate::component::auth::Authenticator for Door {

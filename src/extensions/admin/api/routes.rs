@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_of_much_are_told_from_queries_of_the_present() {
+    fn heavy_queries_are_distinguished_from_light_ones() {
         for light in [
             "1",
             "sum by (model) (queue_depth)",

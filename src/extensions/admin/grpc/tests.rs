@@ -248,7 +248,7 @@ fn object(metadata: &[(&str, &str)]) -> say::ScaledObjectRef {
 }
 
 #[tokio::test]
-async fn an_expression_is_computed_for_a_page_and_for_keda_on_no_thread_of_the_runtime() {
+async fn expressions_for_all_readers_run_on_no_thread_of_the_runtime() {
     let mut gateway = Gateway::start().await;
     let computed = Computed::new("derived");
     gateway.admin.base.shared.composites.add(computed.watched.clone());

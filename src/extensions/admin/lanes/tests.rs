@@ -12,7 +12,7 @@ fn lanes() -> Lanes {
 }
 
 #[tokio::test]
-async fn work_that_nobody_waits_for_ends_and_keeps_its_place_until_then() {
+async fn abandoned_work_ends_and_keeps_its_place_until_then() {
     let lanes = lanes();
     let (ended, mut ends) = tokio::sync::mpsc::channel(HEAVY);
     for _ in 0..HEAVY {

@@ -68,7 +68,7 @@ async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
 }
 
 #[test]
-fn a_label_set_says_all_that_a_planner_needs() {
+fn the_json_of_a_label_set_has_every_field() {
     let reading = Reading {
         attributes: [
             ("agent_name", AttributeValue::from("a")),
@@ -110,7 +110,7 @@ fn a_label_set_says_all_that_a_planner_needs() {
 }
 
 #[tokio::test]
-async fn a_composite_without_a_value_is_an_error_unless_the_query_says_what_then() {
+async fn a_composite_without_a_value_is_an_error_without_a_fallback() {
     let (admin, _) = with_table("history: {enabled: false}").await;
     admin.base.shared.composites.add(composite("xfer_time_avg"));
     let (status, answer) = ask(&admin, "max(xfer_time_avg)").await;
@@ -152,7 +152,7 @@ async fn with_queue(options: &str, thresholds: Vec<tidegate_engine::Threshold>) 
 }
 
 #[tokio::test]
-async fn a_long_poll_is_answered_when_something_is_new_and_at_the_latest_after_its_time() {
+async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
     let (admin, mut bench) = with_queue("", Vec::new()).await;
     bench.say("m", 4.0);
     let (_, first) = get(&admin, "/api/v1/composites/queue_depth?wait=60s").await;
@@ -167,9 +167,9 @@ async fn a_long_poll_is_answered_when_something_is_new_and_at_the_latest_after_i
     bench.say("m", 5.0);
     bench.say("n", 6.0);
     let (status, body) = waiting.await.unwrap();
-    let told: Value = serde_json::from_str(&body).unwrap();
+    let answers: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(
-        (status, &told[0]["value"], told.as_array().unwrap().len()),
+        (status, &answers[0]["value"], answers.as_array().unwrap().len()),
         (200, &json!(6.0), 1)
     );
     let seq = bench.watched.seq();
@@ -198,8 +198,8 @@ async fn a_stream_of_events_tells_changes_and_crossings() {
         "/api/v1/composites/queue_depth/watch?min_interval=1ms",
     )
     .await;
-    let (name, told) = stream.event().await;
-    assert_eq!((&*name, &told[0]["value"]), ("change", &json!(4.0)));
+    let (name, data) = stream.event().await;
+    assert_eq!((&*name, &data[0]["value"]), ("change", &json!(4.0)));
     bench.say("m", 11.0);
     let crossing = stream.event_named("threshold").await;
     assert_eq!(

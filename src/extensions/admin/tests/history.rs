@@ -65,7 +65,7 @@ async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() 
         why.contains("`level` has no past") && why.contains("disabled"),
         "{why}"
     );
-    // What has gone is not held on to, and not shown, though nobody samples.
+    // A removed table is released and no longer shown, even without samples.
     admin.base.shared.tables.remove(&table);
     assert_eq!(ask(&admin, "level").await.1["data"]["result"], json!([]));
     assert_eq!(admin.view.series_count(), 0);

@@ -63,7 +63,7 @@ async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
     assert_eq!(
         fetch(&admin.server.local(), "GET", "/-/ready").await.0,
         503,
-        "nobody said that all is started"
+        "the start is not reported as complete"
     );
 
     for (path, error) in [
@@ -259,9 +259,9 @@ async fn exemplars_are_of_series_that_queries_see_each_once_and_in_order() {
     };
     assert_eq!(series["seriesLabels"]["job"], "shop");
     let exemplars = series["exemplars"].as_array().unwrap().iter();
-    let told: Vec<_> = exemplars
+    let found: Vec<_> = exemplars
         .map(|one| (one["timestamp"].as_f64().unwrap(), one["value"].as_str().unwrap()))
         .collect();
-    assert_eq!(told, [(5.0, "2.5"), (6.0, "3.5"), (7.0, "1.5")]);
+    assert_eq!(found, [(5.0, "2.5"), (6.0, "3.5"), (7.0, "1.5")]);
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }

@@ -121,7 +121,7 @@ fn columns_of_unequal_length_refuse_the_batch_and_not_the_connection() {
 }
 
 #[test]
-fn sources_are_told_apart_known_again_and_ended_with_the_connection() {
+fn sources_are_distinct_recognised_and_end_with_the_connection() {
     let mut session = session();
     let named = |name: &str| {
         let mut batch = batch(&["a"], 0, &[0]);

@@ -85,7 +85,7 @@ impl Frames {
         // Unread, it stays with the sender. While one is copied into the other both are there.
         let waiting = *self.waiting.get_or_insert_with(Instant::now);
         make_room(&mut self.held, 2 * len + more, self.went_on, &self.stopping).await?;
-        // Nobody read the peer's data meanwhile.
+        // The peer's data was not read meanwhile.
         self.waiting = None;
         self.went_on += waiting.elapsed();
         self.silence.pardon(waiting.elapsed());

@@ -142,7 +142,7 @@ async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up_while_it_runs() {
+async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up() {
     let api = api();
     let query = format!("sum_over_time({WORK}[2h:1s])");
     let numbers = api.clone().numbers(query, None, Kind::Scaler);
@@ -152,7 +152,7 @@ async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up_while_it_run
 }
 
 #[tokio::test]
-async fn what_composites_say_is_written_where_queries_of_the_present_are_computed() {
+async fn the_list_of_composites_is_written_in_the_light_lane() {
     let api = api();
     let ask = || api.clone().answer(Request::of("/api/v1/composites", Vec::new()));
     let light = api.lanes.occupy(Kind::Light).await;
@@ -175,7 +175,7 @@ async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn what_fails_is_told_from_what_is_missing() {
+async fn failed_queries_and_missing_values_are_different_errors() {
     let api = api();
     let bench = Bench::new("queue_depth", Vec::new());
     api.shared().composites.add(bench.watched.clone());

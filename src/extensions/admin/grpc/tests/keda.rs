@@ -72,7 +72,7 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
     let path = "/externalscaler.ExternalScaler/StreamMetricSpec";
     let mut specs: Streaming<say::GetMetricSpecResponse> = gateway.stream(path, object(&both)).await.unwrap();
     assert_eq!(next(&mut specs).await.metric_specs[0], *spec);
-    // What nobody has declared has no target either.
+    // A composite that is not declared has no target either.
     let unknown = [("signals", "queue_depth/10, queue_dept/5")];
     let answer: Result<say::GetMetricSpecResponse, _> = gateway
         .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&unknown))
@@ -86,7 +86,7 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
 }
 
 #[tokio::test]
-async fn keda_is_told_when_activity_begins_and_ends() {
+async fn keda_gets_a_message_when_activity_begins_and_ends() {
     let mut gateway = Gateway::start().await;
     let trigger = [("composite", "queue_depth"), ("target", "10"), ("combine", "sum")];
     gateway.depth.say("m", 0.0);
