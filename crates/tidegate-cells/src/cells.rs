@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_shm::Pinned;
 use tidegate_model::ExponentialHistogram;
+use tidegate_shm::Pinned;
 
 use crate::error::Error;
 use crate::exponential;

@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn crates_of_one_level_do_not_depend_on_each_other() {
-        assert_eq!(found("tidegate-engine", &["tidegate-ring"]), ["tidegate-ring"]);
+        assert_eq!(found("tidegate-page", &["tidegate-ring"]), ["tidegate-ring"]);
     }
 
     #[test]
