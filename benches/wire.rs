@@ -77,7 +77,7 @@ fn requests(c: &mut Criterion) {
         b.iter(|| wire::check(Signal::Metrics, black_box(bytes.clone())));
     });
     group.bench_function("decode/points", |b| {
-        b.iter(|| convert::points(black_box(&encoded)))
+        b.iter(|| convert::points(black_box(&encoded)));
     });
     group.bench_function("decode/prost", |b| {
         b.iter(|| ExportMetricsServiceRequest::decode(black_box(bytes.clone())));

@@ -192,7 +192,7 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
     let endpoint = format!("endpoint=\"127.0.0.1:{port}\"");
     let turned_away =
         |gateway: &Gateway| gateway.own_metric("tidegate_connections_turned_away_total", &[&endpoint]);
-    let (first, second) = (Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2));
+    let (first, second) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
     let of_first: Vec<TcpStream> = (0..3).map(|_| connect_from(first, port)).collect();
     for stream in &of_first {
         assert_eq!(status_over(stream), Some(200));

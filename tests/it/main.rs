@@ -3,6 +3,8 @@
 //! One binary for all of them, so that they link once. `kit` holds what they share; the other
 //! modules are the tests, one module per subject.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod accepted;
 mod account;
 mod api;

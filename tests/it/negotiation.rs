@@ -68,9 +68,8 @@ fn servers_scrape_over_tls_and_only_with_the_password() {
     let scrape = rig.scrape;
     for release in Release::ALL {
         let target = format!(
-            "scheme: https, scrape_interval: 200ms, scrape_timeout: 200ms, tls_config: {{ca_file: {:?}}}, \
-             static_configs: [{{targets: [\"127.0.0.1:{scrape}\"]}}]",
-            certificate
+            "scheme: https, scrape_interval: 200ms, scrape_timeout: 200ms, tls_config: {{ca_file: {certificate:?}}}, \
+             static_configs: [{{targets: [\"127.0.0.1:{scrape}\"]}}]"
         );
         let server = Prometheus::start_release(
             release,

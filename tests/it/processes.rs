@@ -82,7 +82,7 @@ service:
                 let answer = http::post(input, "/v1/metrics", "application/json", body.as_bytes());
                 assert_eq!(answer.unwrap().status, 200);
             }
-            let wanted = counted as f64;
+            let wanted = f64::from(counted);
             assert_eq!(
                 shown(added, "requests_total"),
                 wanted,
@@ -93,10 +93,10 @@ service:
         // All have been heard beside each other.
         assert_eq!(
             shown(plain, "requests_total"),
-            counted as f64,
+            f64::from(counted),
             "{processes} processes"
         );
-        assert_eq!(shown(plain, "wait_count"), counted as f64);
+        assert_eq!(shown(plain, "wait_count"), f64::from(counted));
     }
     for component in [
         "processor=\"processors::aggregate@metrics/added\"",

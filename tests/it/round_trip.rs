@@ -125,7 +125,10 @@ fn every_kind_comes_back_as_it_was_sent() {
             let is_it = |point: &&Point| {
                 let found = point.series.attributes.get("http.route");
                 &*point.series.metric.name == name
-                    && found.and_then(|found| found.as_str()).unwrap_or_default() == route
+                    && found
+                        .and_then(tidegate_engine::AttributeRef::as_str)
+                        .unwrap_or_default()
+                        == route
             };
             points
                 .iter()
@@ -290,7 +293,7 @@ fn limit_counts(metric: &mut Metric) {
             histogram.data_points.iter_mut().for_each(|point| {
                 limit(&mut point.count);
                 point.bucket_counts.iter_mut().for_each(limit);
-            })
+            });
         }
         Some(otlp::metric::Data::ExponentialHistogram(histogram)) => {
             histogram.data_points.iter_mut().for_each(|point| {
@@ -298,7 +301,7 @@ fn limit_counts(metric: &mut Metric) {
                 limit(&mut point.zero_count);
                 let sides = [&mut point.positive, &mut point.negative].into_iter().flatten();
                 sides.flat_map(|side| &mut side.bucket_counts).for_each(limit);
-            })
+            });
         }
         Some(otlp::metric::Data::Summary(summary)) => summary
             .data_points

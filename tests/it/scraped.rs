@@ -165,7 +165,7 @@ fn exemplars(server: &Prometheus, selector: &str) -> Vec<(f64, BTreeMap<String, 
         .as_array()
         .into_iter()
         .flatten()
-        .flat_map(|series| series["exemplars"].as_array());
+        .filter_map(|series| series["exemplars"].as_array());
     let mut found: Vec<_> = all
         .flatten()
         .map(|exemplar| {

@@ -305,7 +305,7 @@ fn a_push_can_be_of_increments_and_logs_are_pushed_too() {
     }
     let accepted = |own: &OtlpSink| -> Vec<f64> {
         let points = own.points_of("otelcol_receiver_accepted_log_records");
-        points.iter().map(|point| point.number()).collect()
+        points.iter().map(super::kit::points::Point::number).collect()
     };
     own.wait_until("three records", |own| accepted(own).iter().sum::<f64>() == 3.0);
     let before = accepted(&own).len();

@@ -173,7 +173,9 @@ impl KindTexts {
 
 impl State {
     pub(crate) fn read(&mut self) -> Result<tg_ring_batch, Failure> {
-        use tg_ring_status::*;
+        use tg_ring_status::{
+            TG_RING_EVENTS, TG_RING_GONE, TG_RING_IDLE, TG_RING_RESET, TG_RING_SETTLING, TG_RING_UNREADABLE,
+        };
         let poll = self.reader.read(&mut self.batch)?;
         let (status, reason) = match &poll {
             Poll::Idle => (TG_RING_IDLE, String::new()),

@@ -43,7 +43,10 @@ pub enum tg_status {
     TG_INTERNAL = 11,
 }
 
-use tg_status::*;
+use tg_status::{
+    TG_CONFLICT, TG_INTERNAL, TG_INVALID, TG_IO, TG_NONE, TG_NULL_POINTER, TG_OK, TG_PERMISSION, TG_REFUSED,
+    TG_TIMEOUT,
+};
 
 /// A call that failed.
 #[derive(Debug)]

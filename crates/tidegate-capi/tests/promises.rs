@@ -1,5 +1,7 @@
 //! What the header and the wrapper promise, held by programs of `tests/c`.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod kit;
 
 use std::io::{BufRead, BufReader, Read, Write};

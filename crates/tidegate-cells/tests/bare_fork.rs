@@ -1,6 +1,8 @@
 //! `fork` without the C library, which calls no handlers. The test is alone in its binary: such a child holds the locks
 //! of all stores of its parent until it first records.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use common::{count, counter, scan};

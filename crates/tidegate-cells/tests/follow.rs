@@ -1,5 +1,7 @@
 //! A follower always has the same values as a new reader of the directory, and knows which of them have changed.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! `fork`: a child never counts in its parent's file, and no count of it is lost.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use std::path::Path;

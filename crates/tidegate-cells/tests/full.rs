@@ -1,5 +1,7 @@
 //! No room: an error or the overflow series, counted; never a signal.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use std::path::Path;
@@ -85,7 +87,10 @@ fn a_limit_to_the_size_of_files() {
             rlim_max: libc::RLIM_INFINITY,
         };
         // SAFETY: a valid structure.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+        assert_eq!(
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) },
+            0
+        );
         return fill(&path);
     }
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
 //! Processes that are killed at any moment: writers lose no acknowledged count, and the process that folds counts
 //! nothing twice.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use std::io::{Read, Write};

@@ -1,5 +1,7 @@
 //! Merging against a slow model: every mode of gauges, every instrument, processes dead or alive, folded or not.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Files of older builds.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use common::scan;

@@ -1,5 +1,7 @@
 //! Files without room wait for a later scan, and no value that was read falls meanwhile.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -126,7 +128,7 @@ fn new_series_without_room_wait_and_those_that_end_meanwhile_are_not_read() {
 fn totals_of_the_dead_do_not_fall_for_want_of_room() {
     let temporary = tempfile::tempdir().unwrap();
     let mut follower = follower(temporary.path());
-    let grace = Duration::from_secs(60);
+    let grace = Duration::from_mins(1);
     let die = |follower: &mut Follower, number: u64| {
         let (store, family) = store(temporary.path());
         count(&family, "a", number);
@@ -212,7 +214,7 @@ fn nothing_is_shown_before_there_is_room_for_what_dead_processes_counted() {
 #[test]
 fn a_folded_file_that_can_not_be_read_for_a_while_is_not_counted_twice() {
     let temporary = tempfile::tempdir().unwrap();
-    let grace = Duration::from_secs(60);
+    let grace = Duration::from_mins(1);
     let die = |number: u64| {
         let (store, family) = store(temporary.path());
         count(&family, "a", number);

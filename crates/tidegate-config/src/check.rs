@@ -212,9 +212,9 @@ impl<'a> Checker<'a> {
             return;
         }
         let composites = component.options.get("composites").and_then(Node::as_list);
-        let composites = composites.unwrap_or_default().iter();
+        let mut composites = composites.unwrap_or_default().iter();
         let expression = |composite: &Node| composite.get("expr").filter(|node| !node.is_null()).cloned();
-        if let Some(node) = composites.filter_map(expression).next() {
+        if let Some(node) = composites.find_map(expression) {
             let help = "add `admin: {}` to `extensions`, and `admin` to `service::extensions`";
             cx.at(&node)
                 .help(help)

@@ -124,7 +124,11 @@ fn env(name: &str) -> Option<String> {
 fn load(name: &str, text: &str) -> Loaded {
     let mut loaded = Loader::default().text(name, text).env(env).load(&Known);
     let cx = &mut loaded.problems;
-    for component in loaded.document.iter().flat_map(|d| d.components()) {
+    for component in loaded
+        .document
+        .iter()
+        .flat_map(super::document::Document::components)
+    {
         match component.id.kind.as_str() {
             "nixl" => drop(NixlOptions::decode(&component.options, cx)),
             "otlphttp" => drop(OtlpOptions::decode(&component.options, cx)),

@@ -1,6 +1,8 @@
 //! The cost of a NIXL event: folded into counters, gauges and histograms, and observed by composites. (`cargo xtask
 //! bench engine` measures many series.)
 
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by a panic")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +53,7 @@ fn source(number: usize) -> Arc<Source> {
         ]
         .into_iter()
         .collect(),
-        lease: Arc::new(Lease::new(Duration::from_secs(3600), NOW)),
+        lease: Arc::new(Lease::new(Duration::from_hours(1), NOW)),
     })
 }
 

@@ -128,7 +128,7 @@ impl<T> Chunks<T> {
     /// A chunk, by number; the first of its slots has the number of the chunk times `CHUNK`.
     pub(crate) fn lock(&self, chunk: u32) -> MutexGuard<'_, Chunk<T>> {
         let number = chunk + FIRST_CHUNKS;
-        let bit = 31 - number.leading_zeros();
+        let bit = number.ilog2();
         let size = 1 << bit;
         let segment = &self.segments[(bit - FIRST_CHUNKS.trailing_zeros()) as usize];
         let chunks = segment.get_or_init(|| (0..size).map(|_| Mutex::default()).collect());

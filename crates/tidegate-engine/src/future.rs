@@ -26,7 +26,7 @@ pub enum FutureAction {
 impl Default for Future {
     fn default() -> Self {
         Self {
-            tolerance: Duration::from_secs(600),
+            tolerance: Duration::from_mins(10),
             action: FutureAction::Refuse,
         }
     }

@@ -15,6 +15,7 @@ const PIECE: usize = 64 << 10;
 /// instructions only: `add` links a whole list, and `drain_to` unlinks all lists before it encodes them. The
 /// saving thread runs seldom; under a longer lock, writers wait for it.
 #[derive(Debug)]
+#[expect(clippy::linkedlist, reason = "an append moves no older buffer")]
 pub(crate) struct SnapshotBuffer<T>(Mutex<LinkedList<Vec<T>>>);
 
 impl<T> Default for SnapshotBuffer<T> {

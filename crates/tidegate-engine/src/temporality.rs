@@ -363,7 +363,7 @@ impl Converter {
         });
         // Otherwise a second restart would lose the positions whose streams have not reported since the first.
         self.restored.begin_snapshot(move |some| {
-            of_restored.add(some.map(|(id, restored)| (*id, restored.saved.clone())))
+            of_restored.add(some.map(|(id, restored)| (*id, restored.saved.clone())));
         });
         FrozenPlaces {
             streams: self.streams.clone(),

@@ -183,7 +183,7 @@ fn run(points: usize, seed: u64) {
     let limits = Limits {
         // Little room, so that those that left are forgotten before the end.
         streams: 16_000,
-        expiry: Duration::from_secs(60),
+        expiry: Duration::from_mins(1),
         lateness: Duration::from_secs(30),
         ..Limits::default()
     };

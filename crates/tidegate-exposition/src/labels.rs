@@ -55,9 +55,9 @@ impl Labels {
     fn put(&mut self, text: &str, escaped: bool) -> Range<usize> {
         let start = self.text.len();
         if escaped && text.contains('\\') {
-            unescape(text, true, &mut self.text)
+            unescape(text, true, &mut self.text);
         } else {
-            self.text.push_str(text)
+            self.text.push_str(text);
         }
         start..self.text.len()
     }

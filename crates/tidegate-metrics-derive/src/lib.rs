@@ -44,6 +44,6 @@ fn expand(
 ) -> TokenStream {
     syn::parse(input)
         .and_then(derive)
-        .unwrap_or_else(|error| error.into_compile_error())
+        .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

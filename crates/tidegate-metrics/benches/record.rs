@@ -56,7 +56,7 @@ impl Case {
         let one = || {
             let start = now();
             (self.run)(calls);
-            now() - start
+            now().checked_sub(start).unwrap()
         };
         let spent: Duration = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
@@ -273,7 +273,7 @@ fn gauges(files: &Shm) -> Vec<Case> {
         }),
         case(ADD, FACADE, move |_| facade_adding.increment(1.0)),
         case("gauge set, watched", TIDEGATE, move |at| {
-            watched.set((at % 8) as f64)
+            watched.set((at % 8) as f64);
         }),
     ]
 }
@@ -323,7 +323,7 @@ fn histograms(files: &Shm) -> Vec<Case> {
         }),
         case(OBSERVE, OTEL, move |at| otel.record(value(at), &[])),
         case("histogram observe, watched", TIDEGATE, move |at| {
-            watched.observe(value(at))
+            watched.observe(value(at));
         }),
         case(EXPONENTIAL, TIDEGATE, move |at| exponential.observe(value(at))),
         case(EXPONENTIAL, SHM, move |at| exponential_in_file.observe(value(at))),

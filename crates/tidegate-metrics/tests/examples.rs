@@ -1,5 +1,7 @@
 //! The examples do what they say.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 #[path = "../examples/five_minutes.rs"]
 mod five_minutes;
 #[path = "../examples/switch.rs"]

@@ -1,5 +1,7 @@
 //! `Shm` in real processes: several that record at once, children of `fork`, and some that are killed.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -102,7 +104,10 @@ fn fork(run: impl FnOnce()) -> i32 {
 fn join(pid: i32) {
     let mut status = 0;
     // SAFETY: a child of ours, and room for its status.
-    assert_eq!((unsafe { libc::waitpid(pid, &mut status, 0) }, status), (pid, 0));
+    assert_eq!(
+        (unsafe { libc::waitpid(pid, &raw mut status, 0) }, status),
+        (pid, 0)
+    );
 }
 
 struct Worker {

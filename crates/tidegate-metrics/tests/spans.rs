@@ -1,6 +1,8 @@
 //! Spans that reach a collector: from a program without a runtime, without those of the sending itself, with those of
 //! the last moment.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 #[path = "../examples/spans.rs"]
 mod guide;
 

@@ -1,5 +1,7 @@
 //! The reader in C: its layout is the same, and it reads correctly beside a live writer.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Readers against a writer that never rests.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

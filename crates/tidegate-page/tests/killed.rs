@@ -1,5 +1,7 @@
 //! A writer that is killed while it writes: readers do not wait, and the next writer takes over.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Finding, checking and loading: what is refused, and that the refusal says what to do about it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod kit;
 
 use std::path::{Path, PathBuf};

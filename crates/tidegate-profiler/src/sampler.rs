@@ -97,7 +97,7 @@ fn handle() -> Result<(), StartError> {
     // async-signal-safe: it reads its context and stores to statics.
     unsafe {
         let mut before = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-        if libc::sigaction(libc::SIGPROF, null(), &mut before) != 0 {
+        if libc::sigaction(libc::SIGPROF, null(), &raw mut before) != 0 {
             return Err(io::Error::last_os_error().into());
         }
         let free = [libc::SIG_DFL, libc::SIG_IGN, ours];
@@ -107,7 +107,7 @@ fn handle() -> Result<(), StartError> {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         action.sa_sigaction = ours;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        if libc::sigaction(libc::SIGPROF, &action, null_mut()) != 0 {
+        if libc::sigaction(libc::SIGPROF, &raw const action, null_mut()) != 0 {
             return Err(io::Error::last_os_error().into());
         }
     }
@@ -124,7 +124,7 @@ fn set_timer(period: Duration) -> io::Result<()> {
         it_value: interval,
     };
     // SAFETY: the kernel reads `timer`, which is live.
-    match unsafe { libc::setitimer(libc::ITIMER_PROF, &timer, null_mut()) } {
+    match unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

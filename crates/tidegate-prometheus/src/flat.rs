@@ -41,7 +41,7 @@ pub fn values<'a>(
         each("", None, Flat::Native(histogram));
     }
     numbers(reading.value, &mut |suffix, more, number| {
-        each(suffix, more, Flat::Number(number))
+        each(suffix, more, Flat::Number(number));
     });
 }
 

@@ -261,9 +261,9 @@ pub fn render(pairs: &[(String, String)]) -> String {
             text.push(',');
         }
         if is_legacy_label_name(name) {
-            text.push_str(name)
+            text.push_str(name);
         } else {
-            push_quoted(&mut text, name)
+            push_quoted(&mut text, name);
         }
         text.push('=');
         push_quoted(&mut text, value);

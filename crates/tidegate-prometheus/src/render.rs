@@ -200,9 +200,9 @@ impl Renderer {
     pub fn register_series(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         let walked_at = *self.walked_at.get_or_insert(now);
         if now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
-            self.look(tables, now, Look::Changes)
+            self.look(tables, now, Look::Changes);
         } else {
-            self.check(tables, now)
+            self.check(tables, now);
         }
     }
 

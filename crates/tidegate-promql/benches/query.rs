@@ -75,16 +75,16 @@ fn queries(c: &mut Criterion) {
         "histogram_quantile(0.99, sum by (x) (rate(wait_seconds[1m])))",
     ] {
         c.bench_function(&format!("parse/{text}"), |b| {
-            b.iter(|| Query::parse(black_box(text)))
+            b.iter(|| Query::parse(black_box(text)));
         });
         let query = Query::parse(text).expect("it is PromQL");
         c.bench_function(&format!("instant/{text}"), |b| {
-            b.iter(|| black_box(&query).instant(&store, NOW))
+            b.iter(|| black_box(&query).instant(&store, NOW));
         });
     }
     let query = Query::parse("sum by (x) (rate(hits_total[1m]))").expect("it is PromQL");
     c.bench_function("range/60 steps", |b| {
-        b.iter(|| black_box(&query).range(&store, NOW - 300_000, NOW, 5000))
+        b.iter(|| black_box(&query).range(&store, NOW - 300_000, NOW, 5000));
     });
 }
 

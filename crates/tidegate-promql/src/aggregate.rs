@@ -123,7 +123,10 @@ impl Eval {
 
     fn note_ranks(&self, node: &Aggregate, ranks: &[f64]) {
         for rank in ranks.iter().filter(|rank| !(0.0..=1.0).contains(*rank)) {
-            let span = node.parameter.as_ref().map_or(node.span, |expr| expr.span());
+            let span = node
+                .parameter
+                .as_ref()
+                .map_or(node.span, super::syntax::ast::Expr::span);
             self.notes.add(Note::InvalidQuantile(go_shortest(*rank)), span);
         }
     }

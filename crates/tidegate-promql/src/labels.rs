@@ -370,6 +370,6 @@ fn without_lone_braces(pattern: &str) -> String {
 
 /// The one metric name that these ask for, if they do.
 pub(super) fn name(matchers: &[Matcher]) -> Option<&str> {
-    let of_name = matchers.iter().filter(|matcher| matcher.name() == NAME);
-    of_name.filter_map(Matcher::equals).next()
+    let mut of_name = matchers.iter().filter(|matcher| matcher.name() == NAME);
+    of_name.find_map(Matcher::equals)
 }

@@ -1,6 +1,8 @@
 //! Every captured file of a real NIXL agent decodes to what an independent decoder listed in
 //! `DECODED.txt`, field by field.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,9 +36,9 @@ fn listing() -> Vec<Listed> {
         }
         let file = files.last_mut().unwrap();
         if line.trim_start().starts_with("slot") {
-            file.slots.push(line.trim().to_owned())
+            file.slots.push(line.trim().to_owned());
         } else {
-            file.facts.push(line.trim().to_owned())
+            file.facts.push(line.trim().to_owned());
         }
     }
     files
@@ -228,9 +230,9 @@ fn check_store(file: &Listed) {
         assert_eq!(snapshot.gauges[slot], number::<u64>(&values, "gauge"));
         assert_eq!(histogram.sum, number::<u64>(&values, "histsum"));
         if line.contains('(') {
-            assert_eq!(histogram.buckets, list::<u64>(line))
+            assert_eq!(histogram.buckets, list::<u64>(line));
         } else {
-            assert_eq!(histogram.count(), 0)
+            assert_eq!(histogram.count(), 0);
         }
     }
 }

@@ -66,7 +66,7 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    const INTERVAL: Duration = Duration::from_secs(3600);
+    const INTERVAL: Duration = Duration::from_hours(1);
 
     #[test]
     fn repeated_messages_are_held_back_and_counted() {

@@ -353,9 +353,9 @@ impl Log {
             self.unsynced.forget(done.first);
             // One that was never full saves little when it is written over.
             if done.weight() >= self.segment_bytes {
-                self.pool.keep(&done, ahead)
+                self.pool.keep(&done, ahead);
             } else {
-                segment_pool::delete(&done.path)
+                segment_pool::delete(&done.path);
             }
         }
     }

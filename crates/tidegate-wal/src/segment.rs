@@ -258,9 +258,9 @@ impl Segment {
         }
         self.open += 1;
         if claimed {
-            self.claimed.add(at)
+            self.claimed.add(at);
         } else {
-            self.count_unread(head.tag, |unread| *unread += u64::from(head.items))
+            self.count_unread(head.tag, |unread| *unread += u64::from(head.items));
         }
     }
 
@@ -367,7 +367,7 @@ impl Segment {
         }
         self.claimed.add(head.seq - self.first);
         self.count_unread(head.tag, |unread| {
-            *unread = unread.saturating_sub(u64::from(head.items))
+            *unread = unread.saturating_sub(u64::from(head.items));
         });
         let stored = Stored {
             seq: head.seq,

@@ -113,9 +113,10 @@ impl MetricsRegistry for Pushing {
     /// The second time there is nothing to do.
     fn shutdown(&self, within: Duration) -> Result<(), ExportError> {
         self.check()?;
-        match self.is_shut.swap(true, Relaxed) {
-            true => Ok(()),
-            false => self.otel.shutdown(within),
+        if self.is_shut.swap(true, Relaxed) {
+            Ok(())
+        } else {
+            self.otel.shutdown(within)
         }
     }
 }

@@ -159,9 +159,10 @@ impl Registry {
     /// All values as a page: Prometheus's text, or OpenMetrics.
     #[pyo3(signature = (openmetrics = false))]
     fn expose(&self, py: Python<'_>, openmetrics: bool) -> String {
-        let format = match openmetrics {
-            true => Format::OpenMetrics,
-            false => Format::Prometheus,
+        let format = if openmetrics {
+            Format::OpenMetrics
+        } else {
+            Format::Prometheus
         };
         py.detach(|| text::render(&self.scope.gather(), format))
     }

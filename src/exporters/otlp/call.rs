@@ -148,9 +148,8 @@ async fn read(body: &mut RecvStream, held: &mut Held) -> Result<Result<Bytes, St
 
 /// The status that the server sent.
 fn status(head: &Response<()>, trailers: Option<&HeaderMap>) -> Option<Status> {
-    let said = trailers.into_iter().chain([head.headers()]);
-    said.filter_map(Status::from_header_map)
-        .next()
+    let mut said = trailers.into_iter().chain([head.headers()]);
+    said.find_map(Status::from_header_map)
         .or_else(|| status_of_http(head.status()))
 }
 

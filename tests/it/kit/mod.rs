@@ -48,7 +48,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a thing that should happen soon may take on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// Short enough that polling adds nothing to see, long enough to leave the processor to others.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -211,7 +211,8 @@ impl Layout {
     fn offsets(&self, column: &[usize]) -> Vec<i32> {
         let (mut offset, mut offsets) = (0, vec![0]);
         for pair in column.windows(2) {
-            offset += (self.nodes[pair[0]].height + self.nodes[pair[1]].height) / 2 + GAP_BETWEEN_NODES;
+            offset +=
+                i32::midpoint(self.nodes[pair[0]].height, self.nodes[pair[1]].height) + GAP_BETWEEN_NODES;
             offsets.push(offset);
         }
         offsets

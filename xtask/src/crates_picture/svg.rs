@@ -45,7 +45,7 @@ fn path(layout: &Layout, arrow: &[usize]) -> String {
 fn curve(layout: &Layout, from: usize, to: usize) -> String {
     let (start, end) = (layout.right(from), layout.left(to));
     let (y, next_y) = (layout.middle(from), layout.middle(to));
-    let half = (start + end) / 2;
+    let half = i32::midpoint(start, end);
     format!("H{start}C{half} {y} {half} {next_y} {end} {next_y}")
 }
 

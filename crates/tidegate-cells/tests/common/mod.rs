@@ -59,7 +59,7 @@ impl Forked {
     pub(crate) fn join(self) {
         let mut status = 0;
         // SAFETY: a child of ours, and room for its status.
-        let waited = unsafe { libc::waitpid(self.0, &mut status, 0) };
+        let waited = unsafe { libc::waitpid(self.0, &raw mut status, 0) };
         assert_eq!((waited, status), (self.0, 0), "the child failed");
     }
 }

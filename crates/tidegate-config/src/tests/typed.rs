@@ -47,7 +47,7 @@ fn values_decode() {
     gives("|\n  a\n  b\n", "a\nb\n".to_owned());
     gives("/run", PathBuf::from("/run"));
     gives("0", Duration::ZERO);
-    gives("1h30m", Duration::from_secs(5400));
+    gives("1h30m", Duration::from_mins(90));
     gives("1.5s", Duration::from_millis(1500));
     gives("64 MiB", ByteSize::mib(64));
     gives("1GB", ByteSize(1_000_000_000));

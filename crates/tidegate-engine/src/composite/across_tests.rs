@@ -1,5 +1,7 @@
 //! Series of several sources: their common value, and the liveness of each source.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

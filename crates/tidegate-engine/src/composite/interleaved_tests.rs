@@ -1,5 +1,7 @@
 //! Levels of several processes under one identity: their sum, and the error of every other reduction.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -218,7 +218,7 @@ impl Answer {
 }
 
 /// A group whose sources are all overdue can still be read for this long (10 min).
-const MEMORY: Duration = Duration::from_secs(600);
+const MEMORY: Duration = Duration::from_mins(10);
 
 /// Streams of points that one composite follows; points of further ones are not seen (and counted).
 const MAX_STREAMS: usize = 100_000;

@@ -1,5 +1,7 @@
 //! Composites: windows compared with lists, groups, states.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

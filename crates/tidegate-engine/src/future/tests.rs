@@ -22,7 +22,7 @@ fn source() -> Arc<Source> {
         resource: Arc::new(Resource::default()),
         scope: Arc::new(Scope::default()),
         attributes: Attributes::default(),
-        lease: Arc::new(Lease::new(Duration::from_secs(60), NOW)),
+        lease: Arc::new(Lease::new(Duration::from_mins(1), NOW)),
     })
 }
 

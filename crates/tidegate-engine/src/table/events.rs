@@ -359,9 +359,9 @@ impl SourceState {
             return;
         }
         if all([Op::Last, Op::Member]) {
-            self.folds.keep_last(kind)
+            self.folds.keep_last(kind);
         } else {
-            self.folds.detail(kind.into())
+            self.folds.detail(kind.into());
         }
     }
 

@@ -40,9 +40,9 @@ impl Default for Limits {
             bytes: usize::MAX,
             streams: 1_000_000,
             sources: 10_000,
-            expiry: Duration::from_secs(300),
+            expiry: Duration::from_mins(5),
             lease: Duration::from_secs(90),
-            lateness: Duration::from_secs(60),
+            lateness: Duration::from_mins(1),
             future: Future::default(),
         }
     }

@@ -168,7 +168,7 @@ impl Table {
         self.flush();
         self.cells
             .each(|cell| lookup::reading(cell).into_iter().for_each(&mut *each));
-        for composite in self.composites().iter() {
+        for composite in &self.composites() {
             composite.show(now, each);
         }
     }

@@ -414,7 +414,7 @@ impl Table {
             };
             match (target.op, given) {
                 (Op::UpDown, Some(given)) => {
-                    cell.state.add(crate::Number::ZERO.minus(given), cell.state.time)
+                    cell.state.add(crate::Number::ZERO.minus(given), cell.state.time);
                 }
                 (Op::Member, _) => cell.state.leave(target.member),
                 _ => {}
@@ -427,7 +427,7 @@ impl Table {
     fn memory_ns(&self) -> u64 {
         /// While those that left and those that live take less than this share of the room.
         const ROOMY: usize = 16;
-        const LONG: Duration = Duration::from_secs(24 * 3600);
+        const LONG: Duration = Duration::from_hours(24);
         /// In expiry times, when there is less room.
         const SHORT: u64 = 4;
         let short = nanos(self.limits.expiry).saturating_mul(SHORT);

@@ -13,7 +13,7 @@ const LIMITS: ConverterLimits = ConverterLimits {
 };
 
 const FUTURE: Future = Future {
-    tolerance: std::time::Duration::from_secs(600),
+    tolerance: std::time::Duration::from_mins(10),
     action: FutureAction::Refuse,
 };
 

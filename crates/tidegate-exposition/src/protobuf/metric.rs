@@ -196,9 +196,9 @@ impl<'a> Metric<'a> {
         // So far all parts are buckets.
         let has_classic = !has_native || (which == NativeHistograms::Both && !self.parts.is_empty());
         if has_classic {
-            self.complete(count)
+            self.complete(count);
         } else {
-            self.parts.clear()
+            self.parts.clear();
         }
         let part = |role, value| Part {
             role,

@@ -313,14 +313,11 @@ impl CompositeBuilder {
             across: self.across,
             lease: Some(LEASE),
         };
-        let gauges = self
+        let mut gauges = self
             .sources
             .iter()
             .filter(|source| source.kind().is_some_and(|kind| kind.is_level()));
-        if let Some(why) = gauges
-            .filter_map(|gauge| declaration.refusal(&gauge.name()))
-            .next()
-        {
+        if let Some(why) = gauges.find_map(|gauge| declaration.refusal(&gauge.name())) {
             return Err(CompositeError::Gauges(why));
         }
         let is_of_increases = is_of_counters && !is_by_series;

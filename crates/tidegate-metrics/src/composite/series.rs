@@ -221,13 +221,13 @@ fn one(value: f64) -> Added<'static> {
 }
 
 /// What a histogram has counted since.
-fn observed<'a>(
+fn observed(
     count: u64,
     sum: Option<f64>,
     range: Option<(f64, f64)>,
     last: f64,
-    distribution: Distribution<'a>,
-) -> Option<Added<'a>> {
+    distribution: Distribution<'_>,
+) -> Option<Added<'_>> {
     let sum = sum.unwrap_or_default();
     match (count, range) {
         (0, None) => None,

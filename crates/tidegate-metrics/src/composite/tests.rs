@@ -17,7 +17,7 @@ fn told() -> (Told, impl Fn(&Change) + Send + Sync + 'static) {
     let told: Told = Arc::default();
     let heard = told.clone();
     (told, move |change: &Change| {
-        heard.lock().unwrap().push((change.value, change.is_crossed))
+        heard.lock().unwrap().push((change.value, change.is_crossed));
     })
 }
 

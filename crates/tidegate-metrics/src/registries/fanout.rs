@@ -76,7 +76,10 @@ impl MetricsRegistry for Fanout {
 
     /// That of the first registry with a way for spans.
     fn tracer(&self) -> Tracer {
-        let mut tracers = self.registries.iter().map(|registry| registry.tracer());
+        let mut tracers = self
+            .registries
+            .iter()
+            .map(super::super::registry::MetricsRegistry::tracer);
         tracers.find(Tracer::is_real).unwrap_or_default()
     }
 

@@ -69,7 +69,7 @@ fn a_page_has_names_with_units_and_types_and_labels_escaped() {
     let help = r#"A "help"\\\nof two lines"#;
     let labels = r#"model="a\"b\\c\nd""#;
     let expected = format!(
-        r##"# HELP latency_seconds {help}
+        r#"# HELP latency_seconds {help}
 # TYPE latency_seconds histogram
 latency_seconds_bucket{{{labels},le="0.5"}} 1
 latency_seconds_bucket{{{labels},le="1"}} 1
@@ -85,7 +85,7 @@ queue_depth NaN
 # HELP requests_total {help}
 # TYPE requests_total counter
 requests_total 3
-"##
+"#
     );
     assert_eq!(render(&families, Format::Prometheus), expected);
 }

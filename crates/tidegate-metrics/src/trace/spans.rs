@@ -185,10 +185,10 @@ impl Drop for Spans {
         let runtime = self.runtime.get_mut().ok().and_then(Option::take);
         if self.process == std::process::id() {
             // A runtime that waits for its threads panics where it is dropped within another one.
-            runtime.into_iter().for_each(Runtime::shutdown_background)
+            runtime.into_iter().for_each(Runtime::shutdown_background);
         } else {
             // Its threads are in another process.
-            std::mem::forget(runtime)
+            std::mem::forget(runtime);
         }
     }
 }

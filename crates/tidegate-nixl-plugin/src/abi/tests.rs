@@ -15,9 +15,7 @@ static PROBE: Shared = Shared::new::<Probe>(&PROBE);
 impl Drop for Probe {
     fn drop(&mut self) {
         note(format!("{} freed", self.agent));
-        if self.agent == "bad drop" {
-            panic!("in drop");
-        }
+        assert!(self.agent != "bad drop", "in drop");
     }
 }
 
@@ -27,9 +25,7 @@ fn note(call: String) {
 
 impl Exporter for Probe {
     fn new(agent: String) -> Self {
-        if agent == "bad new" {
-            panic!("in new");
-        }
+        assert!(agent != "bad new", "in new");
         Self { agent }
     }
 
@@ -45,9 +41,7 @@ impl Exporter for Probe {
 
     fn end(self, failed: u64) {
         note(format!("{} ends, {failed} failed", self.agent));
-        if self.agent == "bad end" {
-            panic!("in end");
-        }
+        assert!(self.agent != "bad end", "in end");
     }
 }
 

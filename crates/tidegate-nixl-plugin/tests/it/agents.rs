@@ -190,7 +190,7 @@ fn a_full_standard_error_blocks_no_agent() {
     let (wheel, obstacle) = (Wheel::new("1.5.1"), Obstacle::new());
     let mut command = wheel.agents("nixl_agents.py", &["rate", "--seconds", "0.1"], &obstacle.cells());
     let mut child = command.stderr(writer).spawn().expect("python3 starts");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let status = loop {
         match child.try_wait().expect("our child") {
             Some(status) => break status,

@@ -37,10 +37,10 @@ fn look_at(value: Option<&AnyValue>, give: &mut dyn FnMut(AttributeRef<'_>)) {
             for value in &array.values {
                 look_at(Some(value), &mut |value| list.push(value));
             }
-            give(AttributeRef::Array(list.view()))
+            give(AttributeRef::Array(list.view()));
         }
         Some(ProtoValue::KvlistValue(map)) => {
-            give(AttributeRef::Map(attributes_from_proto(&map.values).view()))
+            give(AttributeRef::Map(attributes_from_proto(&map.values).view()));
         }
         // Nothing, or references into a dictionary that export requests of these signals don't have.
         _ => give(AttributeRef::Empty),

@@ -70,9 +70,10 @@ impl Out<'_> {
     #[inline]
     fn make_room<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
         let wanted = self.wire.len().saturating_add(bytes).saturating_add(HEAD_BYTES);
-        match wanted <= self.wire.capacity() || self.grow_to(wanted) {
-            true => Ok(()),
-            false => Err(E::custom("no room")),
+        if wanted <= self.wire.capacity() || self.grow_to(wanted) {
+            Ok(())
+        } else {
+            Err(E::custom("no room"))
         }
     }
 
@@ -81,9 +82,10 @@ impl Out<'_> {
     fn grow_to(&mut self, wanted: usize) -> bool {
         let bytes = wanted.max(self.wire.capacity().saturating_mul(2));
         let has_room = (self.reserve)(bytes);
-        match has_room {
-            true => self.wire.reserve_exact(bytes - self.wire.len()),
-            false => self.short_of = Some(bytes),
+        if has_room {
+            self.wire.reserve_exact(bytes - self.wire.len());
+        } else {
+            self.short_of = Some(bytes);
         }
         has_room
     }
@@ -103,10 +105,7 @@ impl Out<'_> {
                 Step::Index(index) => path.push_str(&format!("[{index}]")),
             }
         }
-        match path.is_empty() {
-            true => "$".to_owned(),
-            false => path,
-        }
+        if path.is_empty() { "$".to_owned() } else { path }
     }
 
     /// Puts the length of all that was written since `start` before it.
@@ -253,9 +252,10 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         }
         if is_packed {
             self.out.make_room(0)?;
-            match self.out.wire.len() == start {
-                true => self.out.wire.truncate(before),
-                false => self.out.close(start),
+            if self.out.wire.len() == start {
+                self.out.wire.truncate(before);
+            } else {
+                self.out.close(start);
             }
         }
         Ok(())

@@ -217,7 +217,7 @@ impl Added {
                 // It came as text.
                 let key = String::from_utf8_lossy(&self.key);
                 editor.replace_by(self.range.clone(), |new| {
-                    value.view().put_attribute(new, number, &key)
+                    value.view().put_attribute(new, number, &key);
                 });
             }
         }

@@ -83,9 +83,12 @@ pub fn weigh(
     max_elements: usize,
     mut has_room: impl FnMut(usize) -> bool,
 ) -> Result<Checked, CheckError> {
-    let mut reserve = |weight| match has_room(weight) {
-        true => Ok(()),
-        false => Err(CheckError::NoRoom(weight)),
+    let mut reserve = |weight| {
+        if has_room(weight) {
+            Ok(())
+        } else {
+            Err(CheckError::NoRoom(weight))
+        }
     };
     let mut found = Found::of(signal, &bytes, max_elements)?;
     if found.in_pieces {

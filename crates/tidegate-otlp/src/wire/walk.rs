@@ -187,9 +187,12 @@ struct Walk<'a, 'v> {
 
 impl Walk<'_, '_> {
     fn request(&mut self, request: &[u8]) -> Result<(), WireError> {
-        self.children(request, 1, |walk, resource| match walk.resource(resource)? {
-            true => walk.children(resource, 2, Self::scope),
-            false => walk.remove(),
+        self.children(request, 1, |walk, resource| {
+            if walk.resource(resource)? {
+                walk.children(resource, 2, Self::scope)
+            } else {
+                walk.remove()
+            }
         })
     }
 
@@ -265,16 +268,18 @@ impl Walk<'_, '_> {
             })?;
         }
         self.empty = empty;
-        match (self.items, self.removed) == before {
-            true => self.empty_metric(name),
-            false => Ok(()),
+        if (self.items, self.removed) == before {
+            self.empty_metric(name)
+        } else {
+            Ok(())
         }
     }
 
     fn empty_metric(&mut self, name: &[u8]) -> Result<(), WireError> {
-        match self.visitor.empty_metric(name) {
-            true => Ok(()),
-            false => self.remove(),
+        if self.visitor.empty_metric(name) {
+            Ok(())
+        } else {
+            self.remove()
         }
     }
 
@@ -323,9 +328,10 @@ impl Walk<'_, '_> {
                 name: own_name,
                 message: item,
             };
-            match walk.visitor.item(&item, &mut walk.editor) {
-                true => walk.items += 1,
-                false => walk.removed += 1,
+            if walk.visitor.item(&item, &mut walk.editor) {
+                walk.items += 1;
+            } else {
+                walk.removed += 1;
             }
             Ok(())
         })

@@ -20,7 +20,7 @@ fn fixture(capacity: u32) -> Fixture {
     }
 }
 
-fn entry<'a>(name: &'a str, value: f64) -> Entry<'a> {
+fn entry(name: &str, value: f64) -> Entry<'_> {
     Entry {
         name,
         state: State::Fresh,

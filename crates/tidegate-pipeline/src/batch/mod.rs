@@ -92,9 +92,10 @@ impl Batch {
                 kind.map_or_else(String::new, |kind| kind.name.to_string())
             }
         };
-        match name.is_empty() {
-            true => self.signal().items().to_owned(),
-            false => name,
+        if name.is_empty() {
+            self.signal().items().to_owned()
+        } else {
+            name
         }
     }
 

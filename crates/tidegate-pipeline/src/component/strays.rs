@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tidegate_engine::{Series, TimestampAnomalies, TimestampAnomaly};
 
 /// The shortest interval between two log lines of one component.
-const PAUSE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_mins(1);
 
 /// Reports the stray streams of one component as a metric and in the log.
 #[derive(Debug, Default)]

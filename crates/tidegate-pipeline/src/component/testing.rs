@@ -1,5 +1,7 @@
 //! Test helpers for components: a sink that keeps its batches and refuses pushes on request.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};

@@ -135,9 +135,9 @@ pub fn shorten(said: &str) -> String {
     let mut quoted = String::new();
     for character in said.chars() {
         if character.is_control() {
-            quoted.extend(character.escape_default())
+            quoted.extend(character.escape_default());
         } else {
-            quoted.push(character)
+            quoted.push(character);
         }
         if quoted.len() >= MAX_BYTES {
             quoted.push_str("...");

@@ -9,10 +9,10 @@ use rand::rngs::SmallRng;
 const MIN_DELAY: Duration = Duration::from_millis(1);
 
 /// The longest delay, so that no sum of times overflows.
-const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
+const MAX_DELAY: Duration = Duration::from_hours(24);
 
 /// The longest delay that a peer can impose on a destination.
-const MAX_SERVER_DELAY: Duration = Duration::from_secs(3600);
+const MAX_SERVER_DELAY: Duration = Duration::from_hours(1);
 
 /// The retry schedule, with the Collector's parameters.
 #[derive(Clone, Debug, PartialEq)]

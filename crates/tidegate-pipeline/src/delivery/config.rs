@@ -208,7 +208,7 @@ impl RetryConfig {
 const MAX_MULTIPLIER: f64 = 1000.0;
 
 /// The default time limit of retries, as in the Collector.
-const MAX_ELAPSED_TIME: Duration = Duration::from_secs(300);
+const MAX_ELAPSED_TIME: Duration = Duration::from_mins(5);
 
 /// "Clients MUST NOT send larger ones" (OTLP, 1.11).
 const MAX_REQUEST_SIZE: ByteSize = ByteSize::mib(64);

@@ -154,14 +154,14 @@ impl<A: Attempt> Inner<A> {
     /// Does the work that is due. Returns the time of the next turn; `None` = the drain is complete.
     fn turn(self: &Arc<Self>, engine: &Engine) -> Option<Instant> {
         /// The longest pause between two turns.
-        const IDLE: Duration = Duration::from_secs(3600);
+        const IDLE: Duration = Duration::from_hours(1);
         /// The longest pause with data on disk, so that a failed disk is retried.
         const BACKLOG: Duration = Duration::from_secs(1);
         /// The longest pause with converted streams, which expire. Tests can't wait ten minutes.
         const STREAMS: Duration = if cfg!(test) {
             Duration::from_millis(20)
         } else {
-            Duration::from_secs(600)
+            Duration::from_mins(10)
         };
         let now = Instant::now();
         if let Some(outage) = self.standing.overdue(now) {
@@ -298,9 +298,9 @@ impl<A: Attempt> Inner<A> {
         let permits = [Arc::new(permit)].into_iter().collect();
         self.machine().enqueue(Instant::now(), export, permits);
         if self.ended.load(SeqCst) {
-            self.give_up()
+            self.give_up();
         } else {
-            self.go_on()
+            self.go_on();
         }
     }
 

@@ -172,7 +172,7 @@ mod tests {
                 .series
                 .attributes
                 .get("zone")
-                .and_then(|zone| zone.as_str()),
+                .and_then(tidegate_engine::AttributeRef::as_str),
             Some("a")
         );
         assert_eq!((shaped.items(), shaped.bytes()), (1, encoded.bytes()));

@@ -13,7 +13,7 @@ use crate::component::graph_metrics::NO_VALUE;
 pub(super) const OUTAGE: Duration = if cfg!(test) {
     Duration::from_millis(50)
 } else {
-    Duration::from_secs(60)
+    Duration::from_mins(1)
 };
 
 /// The kind of failure of a destination.
@@ -230,7 +230,7 @@ mod tests {
 
     fn of(shared: &Arc<Shared>) -> Standing {
         let (component, endpoint) = ("exporters::otlp".into(), "http://a:4317".into());
-        Standing::new(component, endpoint, shared.clone(), Duration::from_secs(60))
+        Standing::new(component, endpoint, shared.clone(), Duration::from_mins(1))
     }
 
     fn standing() -> (Standing, Arc<Shared>) {
@@ -271,7 +271,7 @@ mod tests {
         let now = Instant::now();
         standing.failed(now, Trouble::Denied, "401");
         standing.failed(now, Trouble::Unavailable, "401");
-        let later = now + Duration::from_secs(3600);
+        let later = now + Duration::from_hours(1);
         assert_eq!(
             (standing.due(), standing.overdue(later)),
             (None, None),

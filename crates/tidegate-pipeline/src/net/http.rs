@@ -69,13 +69,13 @@ const EXPENDABLE_AFTER: Duration = Duration::from_secs(2);
 /// The same for a reader with at most one request so far: health probes must be answered at once.
 const READER_UNUSED_AFTER: Duration = Duration::from_millis(50);
 /// The default idle time of a sender's connection. SDKs send once a minute.
-pub const SENDER_IDLE: Duration = Duration::from_secs(300);
+pub const SENDER_IDLE: Duration = Duration::from_mins(5);
 /// The default idle time of a reader's connection. Prometheus scrapes once a minute.
-pub const READER_IDLE: Duration = Duration::from_secs(120);
+pub const READER_IDLE: Duration = Duration::from_mins(2);
 /// The default time after which a reader that takes no byte of its answer is cut off.
 pub const READER_STALL: Duration = Duration::from_secs(30);
 /// The silence after which a reader is pinged, to detect streams whose readers have vanished.
-const READER_PING: Duration = Duration::from_secs(60);
+const READER_PING: Duration = Duration::from_mins(1);
 
 /// The options of connections.
 #[derive(Clone, Debug)]
@@ -130,8 +130,8 @@ impl Default for HttpConfig {
             // Most bytes belong to bodies, which are not decoded here.
             turn_bytes: 128 << 10,
             max_head_bytes: MAX_HEAD_BYTES,
-            header_timeout: Duration::from_secs(60),
-            ping_interval: Some(Duration::from_secs(7200)),
+            header_timeout: Duration::from_mins(1),
+            ping_interval: Some(Duration::from_hours(2)),
             ping_timeout: Duration::from_secs(20),
             max_idle: None,
             unused_after: EXPENDABLE_AFTER,

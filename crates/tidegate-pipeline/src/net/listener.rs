@@ -121,9 +121,8 @@ impl Listener {
                 };
                 if config.allows(peer) {
                     break Ok(stream);
-                } else {
-                    turn_away(file, peer)
                 }
+                turn_away(file, peer);
             },
         }
     }

@@ -193,7 +193,7 @@ impl PageServer {
     /// The bound address, with its port.
     #[cfg(any(test, feature = "testing"))]
     pub fn local(&self) -> Endpoint {
-        self.lock().as_ref().unwrap().local().clone()
+        self.lock().as_ref().expect("the server runs").local().clone()
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, Option<Server>> {

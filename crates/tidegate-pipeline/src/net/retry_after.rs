@@ -30,10 +30,10 @@ mod tests {
 
     #[test]
     fn seconds_and_dates_are_understood() {
-        assert_eq!(parsed("120"), Some(Duration::from_secs(120)));
+        assert_eq!(parsed("120"), Some(Duration::from_mins(2)));
         assert_eq!(
             parsed("Sun, 06 Nov 1994 08:50:37 GMT"),
-            Some(Duration::from_secs(60))
+            Some(Duration::from_mins(1))
         );
         assert_eq!(parsed("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!(parsed("soon"), None);

@@ -33,7 +33,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const CROWD_AGAIN: Duration = Duration::from_millis(50);
 
 /// The interval between log lines about one repeated problem.
-const COMPLAIN: Duration = Duration::from_secs(60);
+const COMPLAIN: Duration = Duration::from_mins(1);
 
 /// The default part of a listener's connections for one address.
 const SHARE_OF_A_PEER: usize = 4;

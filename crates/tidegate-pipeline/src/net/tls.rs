@@ -23,7 +23,7 @@ pub const ALPN_HTTP1: &[&[u8]] = &[b"http/1.1"];
 pub const ALPN_GRPC: &[&[u8]] = &[b"h2"];
 
 /// The default interval of checks. Certificates are renewed days before they expire.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
+const RELOAD_INTERVAL: Duration = Duration::from_mins(1);
 
 tidegate_config::choices! {
     /// A version of TLS. Older ones are broken.

@@ -39,7 +39,7 @@ pub fn declaration(name: &str) -> Declaration {
         grouping: Grouping::by(["model"]),
         max_groups: 10,
         across: None,
-        lease: Some(Duration::from_secs(60)),
+        lease: Some(Duration::from_mins(1)),
     }
 }
 
@@ -64,7 +64,7 @@ impl Bench {
             set: CompositeSet::new(vec![composite]),
             schema: Arc::new(Schema { kinds: vec![kind] }),
             sources: Vec::new(),
-            term: Duration::from_secs(60),
+            term: Duration::from_mins(1),
         }
     }
 

@@ -85,7 +85,7 @@ async fn changes_keep_their_distance_and_crossings_do_not_wait() {
     let mut bench = Bench::new("depth", vec![threshold(10.0, 8.0)]);
     bench.keep_looking();
     bench.say("a", 1.0);
-    let mut follow = bench.watched.follow().every(Duration::from_secs(3600));
+    let mut follow = bench.watched.follow().every(Duration::from_hours(1));
     assert_eq!(changed(next(&mut follow).await).len(), 1);
     for (value, is_crossed) in [(11.0, true), (7.0, false)] {
         bench.say("a", 9.0);
@@ -114,7 +114,7 @@ async fn a_watcher_with_a_threshold_of_its_own_hears_of_that_alone() {
     for step in 0..3 {
         match next(&mut follow).await {
             WatchEvent::Crossed(crossing) => {
-                told.push((crossing.group.answer.attributes.to_string(), crossing.is_crossed))
+                told.push((crossing.group.answer.attributes.to_string(), crossing.is_crossed));
             }
             other => panic!("{other:?}"),
         }

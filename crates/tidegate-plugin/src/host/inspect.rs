@@ -48,7 +48,7 @@ pub(super) fn inspect(path: &Path) -> Result<(), Refusal> {
             found,
         ));
     }
-    let mut defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    let mut defined = file.dynamic_symbols().filter(object::ObjectSymbol::is_definition);
     if defined.any(|symbol| symbol.name() == Ok(ENTRY)) {
         Ok(())
     } else {

@@ -36,7 +36,7 @@ impl Instance {
         let mut raw = ptr::null_mut();
         // SAFETY: a function of a checked table, called with structs of ours that live until it returns. The header
         // forbids it to unwind.
-        let answer = asked(|answer| unsafe { (functions.create)(&given, &mut raw, answer) });
+        let answer = asked(|answer| unsafe { (functions.create)(&raw const given, &raw mut raw, answer) });
         match answer {
             Answer::Ok => Ok(Self { functions, raw }),
             other => Err(Refusal::Create {
@@ -56,7 +56,7 @@ impl Instance {
         let given = view.batch();
         // SAFETY: as for `create`; `raw` is what it stored, and not destroyed before `drop`. `view` keeps what `given`
         // points to until after the call.
-        asked(|answer| unsafe { (self.functions.export)(self.raw, &given, answer) })
+        asked(|answer| unsafe { (self.functions.export)(self.raw, &raw const given, answer) })
     }
 
     /// Has it bring out what it holds.
@@ -100,9 +100,9 @@ pub(super) fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() {
-            printable.extend(c.escape_default())
+            printable.extend(c.escape_default());
         } else {
-            printable.push(c)
+            printable.push(c);
         }
     }
     printable

@@ -127,9 +127,6 @@ fn as_events(events: &Events, attributes: *const abi::Attribute, kinds: *const a
         values_u64,
         values_f64,
         times_ns: events.times_ns.as_ptr(),
-        weights: events
-            .weights
-            .as_ref()
-            .map_or(ptr::null(), |weights| weights.as_ptr()),
+        weights: events.weights.as_ref().map_or(ptr::null(), std::vec::Vec::as_ptr),
     }
 }

@@ -369,7 +369,7 @@ impl View {
             };
             let mut newcomers = Newcomers::default();
             *seen = table.arrivals(*seen, &mut |place, series| {
-                newcomers.note(&series.resource, place)
+                newcomers.note(&series.resource, place);
             });
             self.senders.record_all(&table, newcomers, now);
         }

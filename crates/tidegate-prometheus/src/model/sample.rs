@@ -52,7 +52,7 @@ pub fn exemplar<'a>(
     for (name, value) in labels {
         match name {
             "trace_id" if id::<16>(value).is_some() => {
-                exemplar.trace_id = id::<16>(value).unwrap_or_default()
+                exemplar.trace_id = id::<16>(value).unwrap_or_default();
             }
             "span_id" if id::<8>(value).is_some() => exemplar.span_id = id::<8>(value).unwrap_or_default(),
             _ => builder.push(name, AttributeRef::Str(value)),

@@ -91,9 +91,9 @@ impl<'a> SeriesIn<'a> {
     /// Shows it to a visitor, or what is wrong with it.
     fn show(&mut self, visitor: &mut dyn Visitor<'a>) {
         if self.extent.is_absurd() {
-            visitor.absurd(self)
+            visitor.absurd(self);
         } else {
-            visitor.series(self)
+            visitor.series(self);
         }
     }
 }

@@ -201,7 +201,7 @@ impl Encoder {
     fn packed(&mut self, field: u8, numbers: &[u32]) {
         if !numbers.is_empty() {
             self.message(field, |out| {
-                numbers.iter().for_each(|number| out.varint(u64::from(*number)))
+                numbers.iter().for_each(|number| out.varint(u64::from(*number)));
             });
         }
     }

@@ -243,7 +243,9 @@ impl Families {
         let (of_type, kind) = kind.map_err(|why| (LeftOut::NoTemporality, why))?;
         let is_openmetrics = self.format == Format::OpenMetrics;
         let own_name = metric.metadata.get(OPENMETRICS_NAME).filter(|_| is_openmetrics);
-        let raw = own_name.and_then(|name| name.as_str()).unwrap_or(&metric.name);
+        let raw = own_name
+            .and_then(tidegate_engine::AttributeRef::as_str)
+            .unwrap_or(&metric.name);
         let full = self.naming.spelt(Spelling::of(metric), raw, &metric.unit, kind);
         let full = full.ok_or((LeftOut::Nameless, "nothing of its name can be exposed"))?;
         let without = |suffix: &str| {

@@ -14,7 +14,9 @@ use crate::name::Kind;
 pub(super) fn of(metric: &Metric, format: Format) -> Result<(Type, Kind), &'static str> {
     let (kind, of_data) = kinds(metric.data)?;
     let before = metric.metadata.get(PROMETHEUS_TYPE);
-    let before = before.and_then(|before| before.as_str()).unwrap_or_default();
+    let before = before
+        .and_then(tidegate_engine::AttributeRef::as_str)
+        .unwrap_or_default();
     // Only OpenMetrics has a name for the latter two: elsewhere they are gauges.
     let is_openmetrics = format == Format::OpenMetrics;
     let of_name = match (of_data, before) {

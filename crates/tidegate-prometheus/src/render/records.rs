@@ -115,7 +115,7 @@ impl Records {
             && piece.capacity() > piece.len() + piece.len() / 8
         {
             // A copy, because a shrink to more than half keeps the allocation.
-            *piece = piece.to_vec();
+            *piece = piece.clone();
         }
         self.0.shrink_to_fit();
     }

@@ -358,7 +358,7 @@ fn labels_name_resource_and_scope() {
     assert_eq!(
         regions
             .iter()
-            .map(|region| region.and_then(|r| r.as_str()))
+            .map(|region| region.and_then(tidegate_engine::AttributeRef::as_str))
             .collect::<Vec<_>>(),
         [Some("r"), Some("q"), None]
     );

@@ -72,7 +72,7 @@ fn write(to: &mut String, expr: &Expr) {
 
 fn selector(to: &mut String, node: &Selector) {
     member(to, "name", |to| {
-        text(to, node.name.as_deref().unwrap_or_default())
+        text(to, node.name.as_deref().unwrap_or_default());
     });
     member(to, "matchers", |to| {
         list(to, &node.matchers, |to, matcher| {
@@ -143,7 +143,7 @@ fn matching(to: &mut String, link: &Link) {
     to.push_str("{\"card\":");
     text(to, card);
     member(to, "labels", |to| {
-        texts(to, labels.as_deref().unwrap_or_default())
+        texts(to, labels.as_deref().unwrap_or_default());
     });
     plain(to, "on", is_on);
     member(to, "include", |to| texts(to, include));

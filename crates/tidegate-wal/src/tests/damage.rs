@@ -238,9 +238,9 @@ fn the_numbers_of_a_file_that_cannot_be_read_are_not_those_of_the_file_before_it
         std::fs::write(segment::Segment::path(directory.path(), 1), &bytes).unwrap();
         let second = segment::Segment::path(directory.path(), 5);
         if is_file {
-            std::fs::write(second, [0; 200]).unwrap()
+            std::fs::write(second, [0; 200]).unwrap();
         } else {
-            std::fs::create_dir(second).unwrap()
+            std::fs::create_dir(second).unwrap();
         }
         segment(directory.path(), SEAL, &[(9, b"next")]);
         let (_, recovered) = open(directory.path(), 1 << 20);

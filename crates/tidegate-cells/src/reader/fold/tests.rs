@@ -51,7 +51,7 @@ fn counts_once_wherever_it_ends() {
         [10, 20].into_iter().for_each(dead);
         Directory::open(path, Limits::default())
             .unwrap()
-            .fold(Duration::from_secs(60))
+            .fold(Duration::from_mins(1))
             .unwrap();
         [300, 400].into_iter().for_each(dead);
         let stopped = fold_until(path, stop_before);

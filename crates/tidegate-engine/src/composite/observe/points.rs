@@ -85,9 +85,9 @@ impl Composite {
         });
         let Some(home) = home else {
             if has_room {
-                self.room.note_unseen(now)
+                self.room.note_unseen(now);
             } else {
-                self.room.note_point_without_room(now)
+                self.room.note_point_without_room(now);
             }
             return None;
         };

@@ -134,7 +134,7 @@ fn events(source: &Arc<Source>, schema: &Arc<Schema>, columns: &[(u16, u64)]) ->
     }
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 #[test]
 fn a_counter_of_several_sources_is_the_sum_of_what_each_has_counted() {

@@ -72,7 +72,7 @@ impl Default for OtelBuilder {
             is_full: false,
             protocol: Protocol::Grpc,
             temporality: Temporality::Cumulative,
-            interval: Duration::from_secs(60),
+            interval: Duration::from_mins(1),
             timeout: Duration::from_secs(10),
             headers: Vec::new(),
             resource: Vec::new(),

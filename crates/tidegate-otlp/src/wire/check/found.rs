@@ -99,9 +99,10 @@ impl Found {
 
     #[inline]
     pub(super) fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
-        match bytes.len() <= self.small_bytes {
-            true => self.look_at_fields(message, bytes, depth),
-            false => self.look_and_count(message, bytes, depth),
+        if bytes.len() <= self.small_bytes {
+            self.look_at_fields(message, bytes, depth)
+        } else {
+            self.look_and_count(message, bytes, depth)
         }
     }
 
@@ -111,11 +112,11 @@ impl Found {
         let before = self.tally.elements();
         self.look_at_fields(message, bytes, depth)?;
         let is_one = message.tally.items() > 0
-            || std::ptr::eq(message, &schema::RESOURCE)
-            || std::ptr::eq(message, &schema::SCOPE);
+            || std::ptr::eq(message, &raw const schema::RESOURCE)
+            || std::ptr::eq(message, &raw const schema::SCOPE);
         let has_many = self.tally.elements() - before > self.max_elements;
         self.is_heavy |= is_one && has_many;
-        self.is_heavy |= std::ptr::eq(message, &schema::METRIC) && self.describes_too_much(bytes);
+        self.is_heavy |= std::ptr::eq(message, &raw const schema::METRIC) && self.describes_too_much(bytes);
         Ok(())
     }
 

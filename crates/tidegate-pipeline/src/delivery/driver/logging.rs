@@ -13,7 +13,7 @@ use crate::delivery::standing::{Outage, Trouble};
 impl<A: Attempt> Inner<A> {
     pub(in crate::delivery) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
         /// The interval between log lines after the warning about an outage.
-        const KNOWN: Duration = Duration::from_secs(300);
+        const KNOWN: Duration = Duration::from_mins(5);
         let is_told = self.standing.is_told();
         self.standing.failed(now, Trouble::Unavailable, why);
         // The driver decides when this becomes an outage.

@@ -59,7 +59,7 @@ impl<A: Attempt> Inner<A> {
         }
         let Some(spill) = self.spill.get() else { return };
         if !acks.is_empty() && acks.len() == permits.len() {
-            acks.into_iter().for_each(|ack| ack.keep());
+            acks.into_iter().for_each(super::super::ack_guard::AckGuard::keep);
         } else {
             // The guards of joined batches are settled when the permits are dropped. The store writes these
             // records before.

@@ -263,9 +263,9 @@ impl<L: Load> Machine<L> {
         }
         let waiting = std::mem::take(&mut self.waiting).into_values();
         if self.rules.keeps {
-            waiting.for_each(|request| self.keep(request))
+            waiting.for_each(|request| self.keep(request));
         } else {
-            waiting.rev().for_each(|request| self.ready.push_front(request))
+            waiting.rev().for_each(|request| self.ready.push_front(request));
         }
         self.breaker.reset(self.next_id);
     }
@@ -291,9 +291,9 @@ impl<L: Load> Machine<L> {
     /// Gives up a request that is too late for this run.
     fn stop_trying(&mut self, request: Request<L>, why: String) {
         if self.rules.keeps {
-            self.keep(request)
+            self.keep(request);
         } else {
-            self.drop_request(&request, Reason::Shutdown, why)
+            self.drop_request(&request, Reason::Shutdown, why);
         }
     }
 

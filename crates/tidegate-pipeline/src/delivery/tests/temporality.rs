@@ -50,8 +50,8 @@ struct Side {
 
 async fn side(temporality: TemporalityChoice, queue: QueueConfig) -> Side {
     let delivery = Delivery {
-        temporality,
         queue,
+        temporality,
         ..delivery()
     };
     let cx = exporter_context("exporters::otlp/x");
@@ -242,7 +242,7 @@ async fn silent_streams_are_forgotten_while_nothing_comes() {
     let conversion = side.destination.inner().conversion.clone().expect("it converts");
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(conversion.streams(), 2, "the counter and the histogram");
-    let two_hours = Duration::from_secs(2 * 3600);
+    let two_hours = Duration::from_hours(2);
     conversion.ahead.store(two_hours.as_nanos() as u64, SeqCst);
     let forgotten = async {
         while conversion.streams() > 0 {
@@ -309,7 +309,7 @@ fn events(said: &[(u64, u64)]) -> Events {
         resource: Arc::default(),
         scope: Arc::default(),
         attributes: Attributes::default(),
-        lease: Arc::new(Lease::new(Duration::from_secs(60), now())),
+        lease: Arc::new(Lease::new(Duration::from_mins(1), now())),
     };
     Events {
         source: Arc::new(source),

@@ -93,7 +93,9 @@ pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
         Coding::SnappyFramed => {
             let mut encoder = snap::write::FrameEncoder::new(Vec::new());
             encoder.write_all(body)?;
-            encoder.into_inner().map_err(|error| error.into_error())
+            encoder
+                .into_inner()
+                .map_err(snap::write::IntoInnerError::into_error)
         }
         Coding::Lz4 => lz4::compress(body),
     }

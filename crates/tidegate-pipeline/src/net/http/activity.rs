@@ -139,21 +139,23 @@ impl Activity {
                 return IDLE_GRACE;
             }
             let is_expendable = idle >= expendable_after;
-            let left = limit.map(|limit| limit - idle);
+            let left = limit.map(|limit| limit.saturating_sub(idle));
             let again = if is_expendable {
                 left
             } else {
-                Some(left.unwrap_or(expendable_after).min(expendable_after - idle))
+                Some(
+                    left.unwrap_or(expendable_after)
+                        .min(expendable_after.saturating_sub(idle)),
+                )
             };
             tokio::select! {
                 () = sleep(again) => {}
                 () = crowd.notified(), if is_expendable => {
                     if self.idle_for() >= self.expendable_after(config) {
                         return CROWDED_GRACE;
-                    } else {
-                        // This connection has work again, so another one must close.
-                        crowd.notify_one()
                     }
+                    // This connection has work again, so another one must close.
+                    crowd.notify_one();
                 }
                 () = over_memory.notified() => if self.is_unused() { return IDLE_GRACE },
             }

@@ -226,12 +226,12 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
 
     fn is_end_stream(&self) -> bool {
         let rest = self.body.as_ref();
-        self.left.is_empty() && rest.is_none_or(|body| body.is_end_stream())
+        self.left.is_empty() && rest.is_none_or(http_body::Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let rest = self.body.as_ref();
-        let rest = rest.map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint());
+        let rest = rest.map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
         let left = self.left.len() as u64;
         let mut hint = SizeHint::new();
         rest.upper()

@@ -1,8 +1,10 @@
 //! For tests of servers: requests over plain sockets.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::*;
+use super::{Endpoint, ServiceExt};
 
 /// A stream of server-sent events.
 pub struct Lines(tokio::io::BufReader<tokio::net::TcpStream>);

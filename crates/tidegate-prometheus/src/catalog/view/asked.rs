@@ -165,7 +165,7 @@ impl View {
         let mut ended = Vec::new();
         for entry in state.named(name).filter(|entry| entry.may_be(name)) {
             if entry.numbers.is_empty() {
-                ended.push(entry)
+                ended.push(entry);
             } else {
                 return true;
             }

@@ -249,7 +249,7 @@ impl Entry {
             Data::ExponentialHistogram { .. } => &SUFFIXES,
             Data::Summary => &["", "_sum", "_count"],
         };
-        let names = suffixes.iter().flat_map(|suffix| {
+        let names = suffixes.iter().filter_map(|suffix| {
             let name = self.name.as_ref()?;
             Some(format!("{name}{suffix}"))
         });

@@ -154,8 +154,8 @@ impl View {
         Ok(SeriesStats {
             series,
             pairs,
-            metrics: largest(metrics, top, |name| name.to_string()),
-            labels: largest(by_label, top, |name| name.to_string()),
+            metrics: largest(metrics, top, std::string::ToString::to_string),
+            labels: largest(by_label, top, std::string::ToString::to_string),
             values: largest(by_value, top, |(label, value)| format!("{label}={value}")),
         })
     }

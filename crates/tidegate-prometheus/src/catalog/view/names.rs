@@ -195,7 +195,7 @@ impl Index {
         self.asked = self.asked.max(now);
         if self.sorted < self.rows.len() {
             // A stable sort is fast if most rows are in order.
-            self.rows.sort();
+            self.rows.sort_unstable();
             self.sorted = self.rows.len();
         }
     }

@@ -408,7 +408,7 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
             known,
             {
                 let mut names = [level, depth, "b_height"];
-                names.sort();
+                names.sort_unstable();
                 names
             },
             "{preferred:?}"

@@ -260,7 +260,7 @@ fn symbols_that_are_referred_to_again_and_again_are_not_copied() {
     const LABELS: usize = 49_000;
     let big = "y".repeat(16 << 20);
     let names = (0..LABELS).map(|number| format!("n{number}"));
-    let symbols: Vec<String> = ["".to_owned(), big].into_iter().chain(names).collect();
+    let symbols: Vec<String> = [String::new(), big].into_iter().chain(names).collect();
     let labels = (2..LABELS as u64 + 2).flat_map(|name| [name, 1]).collect();
     let decoded = RemoteWriteDecoder::default().decode(TWO, &referring(&symbols, &[labels]));
     let decoded = decoded.unwrap();

@@ -428,7 +428,7 @@ proptest! {
         prop_assert_eq!(sent + dropped, all);
         for version in [Version::One, Version::Two] {
             let series = translation.groups.iter().flat_map(|group| &group.series);
-            let estimated: usize = translation.groups.iter().map(|group| group.bytes()).sum();
+            let estimated: usize = translation.groups.iter().map(super::super::series::Group::bytes).sum();
             prop_assert!(write::encode(version, series, true).len() <= estimated + 16);
             request(version, &translation);
         }

@@ -25,7 +25,7 @@ fn loads(bench: &mut Bench) -> Vec<(u64, Run)> {
             Action::Send { id, load, .. } => sends.push((id, load)),
             Action::Delivered { items, .. } => bench.delivered += items,
             Action::Dropped { loss, .. } => {
-                *bench.dropped.entry(loss.reason.name()).or_default() += loss.items
+                *bench.dropped.entry(loss.reason.name()).or_default() += loss.items;
             }
             Action::Kept { load, .. } => bench.kept.extend(load.rest()),
             Action::Gathered { .. }
