@@ -25,6 +25,9 @@ pub struct BadPattern(String);
 
 impl Pattern {
     /// `regex:...` is a regular expression, a text with `*` or `?` a glob, anything else is meant exactly.
+    ///
+    /// # Errors
+    /// The text after `regex:` is not a regular expression, or the build lacks the feature `tables`.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         match text.strip_prefix("regex:") {
             Some(expression) => Self::regex(expression),
@@ -34,6 +37,9 @@ impl Pattern {
     }
 
     /// A regular expression that must match the whole text.
+    ///
+    /// # Errors
+    /// `expression` is not a regular expression.
     #[cfg(feature = "tables")]
     pub fn regex(expression: &str) -> Result<Self, BadPattern> {
         regex::Regex::new(&format!("^(?:{expression})$"))
