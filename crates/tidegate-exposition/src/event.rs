@@ -145,6 +145,9 @@ impl<'a> Series<'a> {
 
     /// Checks its labels and puts them into `into`, whatever that held before. A page with a series that fails this is
     /// a page that counts for nothing.
+    ///
+    /// # Errors
+    /// The name or a label breaks the syntax of the format; the error names the place.
     pub fn labels(&self, into: &mut Labels) -> Result<(), ParseError> {
         into.clear();
         match &self.0 {

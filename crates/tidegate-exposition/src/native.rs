@@ -106,6 +106,9 @@ impl NativeHistogram {
     }
 
     /// Whether Prometheus would store it.
+    ///
+    /// # Errors
+    /// Its spans, counts, custom bounds or fields are invalid; the variant names the first problem.
     pub fn check(&self) -> Result<(), BadHistogram> {
         match self.schema {
             Self::CUSTOM => self.check_custom()?,

@@ -75,6 +75,9 @@ impl<'a> Parser<'a> {
     ///
     /// `expected` are the bytes of a series that was on an earlier page of this format and had sound labels. If the next
     /// line begins with them, they are its series, which spares the search for its end. Empty where nothing is expected.
+    ///
+    /// # Errors
+    /// The page breaks the syntax of its format; the error names the place.
     pub fn next(&mut self, expected: &[u8]) -> Result<Option<Event<'_>>, ParseError> {
         match &mut self.0 {
             Inner::Text(text) => text.next(expected).map_err(|fault| fault.in_line(text.page())),
