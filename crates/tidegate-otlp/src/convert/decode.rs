@@ -16,6 +16,9 @@ use crate::wire::text;
 use crate::{Encoded, Signal, schema};
 
 /// All points of a batch of metrics; U+FFFD stands for what is no UTF-8.
+///
+/// # Errors
+/// A part of the batch is not an OTLP request of metrics.
 pub fn points(encoded: &Encoded) -> Result<Vec<Point>, ConvertError> {
     let schema = schema::request(Signal::Metrics);
     let mut points = Vec::with_capacity(encoded.items());
