@@ -52,7 +52,10 @@ impl Unauthenticated {
 /// Adds the gateway's credentials to the requests of an exporter.
 pub trait Credentials: Send + Sync {
     /// Adds credentials to the headers of one request. `client` is the metadata of the request that brought the
-    /// data. An error says why the credentials are not available now.
+    /// data.
+    ///
+    /// # Errors
+    /// The credentials are not available now; the message says why.
     fn apply(&self, headers: &mut HeaderMap, client: Option<&ClientMetadata>) -> Result<(), String>;
 
     /// Whether each request needs a signature over its whole content, from [`Self::sign`].
@@ -61,6 +64,9 @@ pub trait Credentials: Send + Sync {
     }
 
     /// Adds the headers of a signature to a request that is otherwise complete.
+    ///
+    /// # Errors
+    /// The signature can't be made now; the message says why.
     fn sign(&self, _method: &str, _uri: &Uri, _headers: &mut HeaderMap, _body: &[u8]) -> Result<(), String> {
         Ok(())
     }

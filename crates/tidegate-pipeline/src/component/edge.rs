@@ -274,8 +274,10 @@ impl Entry {
         self.signal
     }
 
-    /// Pushes a batch into every pipeline, for receivers whose peers wait for no answer. A refusal means that no
-    /// pipeline has it.
+    /// Pushes a batch into every pipeline, for receivers whose peers wait for no answer.
+    ///
+    /// # Errors
+    /// A destination refuses the batch. No pipeline has it then.
     pub fn push(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         let (items, started) = (batch.items(), self.start(&batch));
         let answer = self.target.push(batch);
@@ -283,15 +285,22 @@ impl Entry {
     }
 
     /// Pushes a batch into every pipeline and returns when the peer may be answered. It waits for writes to
-    /// storage, and for delivery if a destination asks for that. On an error the peer must keep the data.
+    /// storage, and for delivery if a destination asks for that.
     ///
     /// Dropping the future ends the wait only. The pipelines keep the batch.
+    ///
+    /// # Errors
+    /// A destination refuses the batch or fails to store or deliver it, or the gateway stops.
+    /// The peer must keep the data.
     pub async fn send(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         self.send_held(batch, None, None).await
     }
 
     /// Like [`Self::send`], with a reservation that lasts until the pipelines have taken the batch. With a slot,
     /// the pipelines decode the batch in that slot.
+    ///
+    /// # Errors
+    /// Those of [`Self::send`], and with a slot: the gateway has too much work waiting.
     pub async fn send_held(
         &self,
         mut batch: Batch,

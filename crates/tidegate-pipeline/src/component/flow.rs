@@ -170,6 +170,9 @@ impl Flow {
     }
 
     /// Waits for all answers and delays, then returns the outcome for the peer.
+    ///
+    /// # Errors
+    /// An answer is a refusal, or the gateway stops before it comes.
     pub async fn settled(mut self) -> Result<PushOutcome, Refused> {
         for wait in std::mem::take(&mut self.waits) {
             // The component that owes the answer has ended, because the gateway stops.
@@ -217,6 +220,9 @@ pub struct PushOutcome {
 pub trait Consumer: Send + Sync {
     /// Reserves capacity for `batch` in every destination below. The batch has its present size; later edits may
     /// shrink it. A refusal leaves nothing reserved and has no effect that a caller can observe.
+    ///
+    /// # Errors
+    /// A destination below has no capacity, or a component refuses the data itself.
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused>;
 
     /// Takes the batch. Callers call it only after `admit` succeeded in the same push. It can't refuse: items that
@@ -235,6 +241,9 @@ pub trait Consumer: Send + Sync {
     }
 
     /// Admits and consumes a batch, for callers that don't wait for its delivery.
+    ///
+    /// # Errors
+    /// Those of [`Self::admit`].
     fn push(&self, batch: Batch) -> Result<PushOutcome, Refused> {
         let mut flow = Flow::default();
         self.admit(&batch, &mut flow)?;

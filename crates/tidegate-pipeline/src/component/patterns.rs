@@ -26,6 +26,9 @@ pub fn check_filter(attributes: &Ordered<String>, at: &Node, cx: &mut Problems) 
 }
 
 /// Compiles a filter for the required attributes.
+///
+/// # Errors
+/// The pattern of an attribute is not a regular expression.
 pub fn filter(attributes: &Ordered<String>) -> Result<AttributeFilter, BadPattern> {
     let pairs = attributes
         .iter()
@@ -40,6 +43,9 @@ pub fn grouping(by: Option<&[String]>, without: Option<&[String]>) -> Option<Gro
 }
 
 /// Compiles a list of patterns. A name need match only one of them.
+///
+/// # Errors
+/// A pattern is not a regular expression.
 pub fn patterns(texts: &[String]) -> Result<Vec<Pattern>, BadPattern> {
     texts.iter().map(|text| Pattern::parse(text)).collect()
 }

@@ -99,6 +99,9 @@ pub fn context(section: &str, id: &str) -> Context {
 }
 
 /// Decodes options of type `C` from YAML, or returns the problems.
+///
+/// # Errors
+/// The text is not YAML, or its options are invalid for `C`.
 pub fn options<C: tidegate_config::Decode>(yaml: &str) -> Result<C, String> {
     let mut problems = tidegate_config::Problems::default();
     let node = tidegate_config::parse_text("test.yaml", yaml, &mut problems);

@@ -151,6 +151,10 @@ impl QueueCapacity {
     }
 
     /// Reserves capacity for a batch.
+    ///
+    /// # Errors
+    /// `Full`: other batches use the capacity now.
+    /// `TooLarge`: the batch exceeds the limit of the empty queue.
     pub fn reserve(self: &Arc<Self>, batch: &Batch) -> Result<QueuePermit, CapacityError> {
         let (size, bytes) = (size_of(self.sizer, batch), batch.bytes());
         self.size.take(size)?;

@@ -247,8 +247,10 @@ impl HttpClient {
         signed.map_err(Outcome::retry)
     }
 
-    /// Posts a body with these headers and credentials. An error means that there is no answer, or that the
-    /// credentials are not available now.
+    /// Posts a body with these headers and credentials.
+    ///
+    /// # Errors
+    /// The credentials or the signature are not available now, or there is no answer.
     pub async fn post(
         &self,
         url: &Uri,

@@ -24,7 +24,8 @@ pub const INLINE_BYTES: usize = 128 << 10;
 /// Runs work for an outgoing request: inline, or in a slot on another thread if it is long. It completes even if
 /// its caller no longer waits.
 ///
-/// # Errors The work has panicked, or the gateway stops.
+/// # Errors
+/// The work has panicked, or the gateway stops.
 pub async fn apart<T: Send + 'static>(
     is_long: bool,
     work: impl FnOnce() -> T + Send + 'static,
@@ -69,7 +70,8 @@ impl Making {
     /// Makes a form of the request, on another thread if the reservation is large. The reservation lasts until the
     /// work ends, even if the caller no longer waits, and then belongs to the result.
     ///
-    /// # Errors The work has panicked, or the gateway stops.
+    /// # Errors
+    /// The work has panicked, or the gateway stops.
     pub async fn make<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,

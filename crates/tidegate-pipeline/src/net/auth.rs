@@ -66,7 +66,10 @@ impl NotAdmitted {
 }
 
 impl AuthGate {
-    /// Creates the gate of a configuration. The error names a missing extension.
+    /// Creates the gate of a configuration.
+    ///
+    /// # Errors
+    /// The extension is not among `service::extensions`, or it can't check senders.
     pub fn of(config: Option<&AuthConfig>, base: &Context) -> Result<Self, ComponentError> {
         let authenticator = config.map(|config| config.authenticator(base)).transpose()?;
         Ok(Self(authenticator.map(|authenticator| ConfiguredAuth {
@@ -77,6 +80,9 @@ impl AuthGate {
 
     /// Checks a request's headers, and the address that [`super::http::serve`] adds. Returns the key of the
     /// sender: its proven identity, or else its address unless others share it.
+    ///
+    /// # Errors
+    /// The extension rejects the request. The error has its reason and the challenge for the answer.
     pub async fn admit<B>(&self, request: &Request<B>) -> Result<Option<SenderKey>, NotAdmitted> {
         let sender: Option<Sender> = request.extensions().get().copied();
         let Some(configured) = &self.0 else {
@@ -111,6 +117,9 @@ impl AuthConfig {
     }
 
     /// The credentials that identify the gateway to its peers.
+    ///
+    /// # Errors
+    /// The extension is not among `service::extensions`, or has no credentials of the gateway.
     pub fn credentials(&self, base: &Context) -> Result<Arc<dyn Credentials>, ComponentError> {
         let found = self.services(base)?.credentials;
         found.ok_or_else(|| self.wrong(base, "has no credentials of ours configured"))

@@ -148,7 +148,8 @@ where
 /// Each piece is copied into one buffer at once. A list of pieces would take 40 bytes for each, and would keep the
 /// read buffers of the connection.
 ///
-/// # Errors The connection breaks, or the body is larger than `limit_bytes`.
+/// # Errors
+/// The connection breaks, or the body is larger than `limit_bytes`.
 pub async fn read_answer<B>(mut body: B, limit_bytes: usize, held: &mut Held) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -297,6 +298,10 @@ where
     }
 
     /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// `TimedOut`: nothing arrives in time. `TooSlow`: memory is short, and the body arrives slowly.
+    /// `Broken`: the connection breaks, or the framing is wrong.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let since = Instant::now();
         let pauses = Pauses {

@@ -64,6 +64,9 @@ pub struct Connector {
 
 impl Connector {
     /// Creates a connector. With `unix`, every connection goes to that socket.
+    ///
+    /// # Errors
+    /// A certificate or key is unusable, or `server_name_override` is not a host name.
     pub fn new(
         unix: Option<PathBuf>,
         use_tls: UseTls,

@@ -70,6 +70,10 @@ const BACKLOG: i32 = 4096;
 
 impl Listener {
     /// Binds the endpoint. `file` applies to Unix sockets only.
+    ///
+    /// # Errors
+    /// `Bind`: the TCP address is in use, not local, or can't be resolved.
+    /// `InUse`, `NotASocket` and `SocketFile`: the socket file can't be created.
     pub async fn bind(endpoint: &Endpoint, file: &SocketFileConfig) -> Result<Self, ListenError> {
         match endpoint {
             Endpoint::Tcp { host, port } => {

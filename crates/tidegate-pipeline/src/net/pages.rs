@@ -163,6 +163,9 @@ pub struct PageServer {
 
 impl PageServer {
     /// Binds the endpoint and starts to serve.
+    ///
+    /// # Errors
+    /// The extension of `auth` or a TLS file is unusable, or the endpoint can't be bound.
     pub async fn start(
         &self,
         base: &Context,

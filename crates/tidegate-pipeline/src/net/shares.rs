@@ -58,7 +58,8 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     /// Takes an amount. A sender without a share may exceed the limit of one sender, so that a large request is
     /// not refused forever.
     ///
-    /// # Errors The rest is too small, or the sender has its maximum already.
+    /// # Errors
+    /// `Full`: the rest is too small. `OfSender`: the sender would exceed its maximum.
     pub fn take(self: &Arc<Self>, amount: usize, sender: Option<K>, most: Most) -> Result<Share<K>, NoShare> {
         let mut taken = self.0.lock();
         let all = taken.all.checked_add(amount).ok_or(NoShare::Full)?;

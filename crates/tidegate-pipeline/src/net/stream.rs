@@ -43,6 +43,9 @@ pub struct Credentials {
 
 impl Stream {
     /// The peer of the connection.
+    ///
+    /// # Errors
+    /// The system does not know the address, for example because the connection is closed.
     pub fn peer(&self) -> io::Result<Peer> {
         match self {
             Self::Tcp(stream) | Self::Proxied(stream) => stream.peer_addr().map(Peer::Tcp),

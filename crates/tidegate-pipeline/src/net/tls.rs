@@ -250,6 +250,9 @@ impl TlsClientConfig {
     }
 
     /// The expected name in the server's certificate, if it differs from the endpoint's host.
+    ///
+    /// # Errors
+    /// `ServerName`: `server_name_override` is not a host name.
     pub fn server_name(&self) -> Result<Option<rustls::pki_types::ServerName<'static>>, TlsError> {
         let Some(name) = &self.server_name_override else {
             return Ok(None);

@@ -144,7 +144,11 @@ impl SocketFile {
     /// Creates the socket file: binds a private name, sets mode and owner, then renames it to `path`. So no client
     /// can connect before the permissions are right.
     ///
-    /// A socket without a listener is replaced. A live socket, or another kind of file, is an error.
+    /// A socket without a listener is replaced.
+    ///
+    /// # Errors
+    /// `InUse`: another process listens on the socket. `NotASocket`: another kind of file has the path.
+    /// `SocketFile`: `bind` fails, or the mode, the owner or the name can't be set.
     pub fn place<T>(
         path: &Path,
         config: &SocketFileConfig,

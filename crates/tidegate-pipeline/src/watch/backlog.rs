@@ -204,7 +204,8 @@ impl<T> Backlog<T> {
     /// Reserves memory for a message of at most `bytes`. Waits until the reader has taken the earlier messages,
     /// and briefly for memory.
     ///
-    /// # Errors The stream has ended.
+    /// # Errors
+    /// The stream has ended, or ends now because memory is short.
     pub async fn place(&self, bytes: usize) -> Result<Place, Ended> {
         let State {
             messages,

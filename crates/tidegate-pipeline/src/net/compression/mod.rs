@@ -83,6 +83,9 @@ impl Coding {
 }
 
 /// Compresses a body with the default level.
+///
+/// # Errors
+/// The library of the coding fails; for example, snappy refuses a body of nearly 4 GiB.
 pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
     match coding {
         Coding::Identity => Ok(body.to_vec()),
@@ -102,6 +105,9 @@ pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Compresses a body with a level: 1 to 9 for gzip and deflate, 1 to 22 for zstd. Other codings have no levels.
+///
+/// # Errors
+/// The library of the coding fails, as for [`compress`].
 pub fn compress_at(coding: Coding, body: &[u8], level: u32) -> io::Result<Vec<u8>> {
     let effort = flate2::Compression::new(level.min(9));
     match coding {
@@ -177,7 +183,8 @@ pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Resu
 /// Decompresses a body with a reservation. The output replaces the body in `held`. A large body is decompressed
 /// outside of the runtime's threads, in a slot that the next step can use too.
 ///
-/// # Errors The body is corrupt, or its output is too large or does not fit into memory.
+/// # Errors
+/// The body is corrupt, its output is too large or does not fit into memory, or too much other work waits.
 pub async fn unpack(
     coding: Coding,
     body: Bytes,
@@ -206,6 +213,9 @@ pub async fn unpack(
 }
 
 /// Like [`unpack`], inline.
+///
+/// # Errors
+/// The body is corrupt, or its output is too large or does not fit into memory.
 pub fn unpack_now(
     coding: Coding,
     body: Bytes,
