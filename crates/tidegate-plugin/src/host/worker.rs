@@ -20,8 +20,14 @@ use crate::answer::Answer;
 /// What is called on the worker's thread: a plugin, or the process that has it. Made, called and closed there.
 pub trait Backend {
     /// Exports a batch.
+    ///
+    /// # Errors
+    /// The call has no answer; [`Trouble`] names the reason.
     fn export(&mut self, batch: &Batch) -> Reply;
     /// Brings out what is held.
+    ///
+    /// # Errors
+    /// The call has no answer; [`Trouble`] names the reason.
     fn flush(&mut self) -> Reply;
     /// Ends it.
     fn close(self: Box<Self>);
@@ -233,7 +239,9 @@ impl Worker {
     }
 
     /// Flushes and destroys the instance, as far as `deadline` allows; what is not over by then is left to itself.
-    /// `Err` says which call did not come to its end.
+    ///
+    /// # Errors
+    /// The instance does not close by `deadline`, an earlier call is stuck, or the worker is closed already.
     pub async fn close(&self, deadline: Instant) -> Result<(), Trouble> {
         let closing = async {
             // A flush that fails has been noted.
