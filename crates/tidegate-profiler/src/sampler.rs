@@ -43,6 +43,10 @@ pub struct Sampling {
 
 impl Sampling {
     /// Starts to sample.
+    ///
+    /// # Errors
+    /// `Busy`: another profile is in progress. `Taken`: a library handles SIGPROF.
+    /// `System`: the system refuses the handler or the timer.
     pub fn start() -> Result<Self, StartError> {
         if IS_SAMPLING.swap(true, SeqCst) {
             return Err(StartError::Busy);
