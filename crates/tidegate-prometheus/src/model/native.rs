@@ -59,6 +59,9 @@ impl Resolution {
 }
 
 /// Like [`native_within`], with `limit` as the most buckets.
+///
+/// # Errors
+/// The histogram has more than `limit` buckets, however wide they are.
 pub fn native(histogram: &NativeHistogram, limit: usize) -> Result<Option<(Value, Data)>, BucketLimit> {
     let resolution = Resolution {
         buckets: limit,
@@ -70,6 +73,9 @@ pub fn native(histogram: &NativeHistogram, limit: usize) -> Result<Option<(Value
 /// The value of a native histogram that has been checked, and its kind of data; nothing for one that may fall, that has
 /// fractions of observations or a schema that is unknown: OpenTelemetry does not have these. Buckets are made wider as
 /// the resolution demands.
+///
+/// # Errors
+/// The histogram has more buckets than the resolution allows, however wide they are.
 pub fn native_within(
     histogram: &NativeHistogram,
     resolution: Resolution,

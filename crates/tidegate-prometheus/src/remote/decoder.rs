@@ -111,6 +111,9 @@ impl RemoteWriteDecoder {
     }
 
     /// Decodes a request. On an error nothing of it is kept.
+    ///
+    /// # Errors
+    /// Those of [`read`].
     pub fn decode(&self, version: Version, request: &[u8]) -> Result<DecodedRequest, ReadError> {
         let now = unix_now();
         let mut request_decoder = RequestDecoder {

@@ -134,6 +134,9 @@ impl Native {
     }
 
     /// An exponential histogram; scales above 8 are made coarser.
+    ///
+    /// # Errors
+    /// `Broken`: its counts contradict each other. `Unsayable`: it has no sum, or its scale is below -4.
     pub fn of_exponential(histogram: &ExponentialHistogram) -> Result<Self, Unfit> {
         if !histogram.is_sound() {
             return Err(Unfit::Broken);
@@ -154,6 +157,10 @@ impl Native {
     }
 
     /// A histogram with explicit bounds, with its bounds as custom buckets.
+    ///
+    /// # Errors
+    /// `Broken`: its counts or bounds contradict each other, or a bound is infinite.
+    /// `Unsayable`: it has no sum.
     pub fn of_explicit(histogram: &Histogram) -> Result<Self, Unfit> {
         if !histogram.is_sound() || histogram.bounds.iter().any(|bound| bound.is_infinite()) {
             return Err(Unfit::Broken);
@@ -180,6 +187,9 @@ impl Native {
     }
 
     /// The OTLP value. The buckets are moved out.
+    ///
+    /// # Errors
+    /// `Float`, `Gauge`, `Schema` and `TooMany`: OTLP has no such histogram. `Bad`: it contradicts itself.
     pub fn read(&mut self) -> Result<(Value, Data), Unfit> {
         if matches!(self.count, Some(Count::Float(_))) || matches!(self.zero_count, Some(ZeroCount::Float(_)))
         {

@@ -111,6 +111,10 @@ pub trait Visitor<'a> {
 }
 
 /// Reads a whole request. An error returns before the visitor gets any wrong part.
+///
+/// # Errors
+/// `Malformed`: the bytes are not a request of this version.
+/// `Histogram`: a native histogram can't be decoded.
 pub fn read<'a>(version: Version, request: &'a [u8], visitor: &mut dyn Visitor<'a>) -> Result<(), ReadError> {
     match version {
         Version::One => one(request, visitor),

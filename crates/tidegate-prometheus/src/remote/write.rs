@@ -18,6 +18,9 @@ pub fn encode<'a>(version: Version, series: impl Iterator<Item = &'a Series>, me
 }
 
 /// The compressed request: a snappy block.
+///
+/// # Errors
+/// The request is too large for a snappy block (nearly 4 GiB).
 pub fn compress(request: &[u8]) -> Result<Vec<u8>, snap::Error> {
     snap::raw::Encoder::new().compress_vec(request)
 }

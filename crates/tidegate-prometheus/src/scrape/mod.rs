@@ -103,6 +103,9 @@ impl ScrapeDecoder {
     /// Decodes a page that was scraped at `time`. Appends its points to `points`, and a point without a value
     /// for each series that is missing. It appends none if the page fails. An empty page is valid and ends
     /// everything.
+    ///
+    /// # Errors
+    /// The page can't be parsed, exceeds a limit, or has labels or names that are not allowed.
     pub fn page(
         &mut self,
         format: Format,

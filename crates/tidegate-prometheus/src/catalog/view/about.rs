@@ -25,7 +25,8 @@ pub struct About {
 impl View {
     /// The metadata of all current metrics.
     ///
-    /// # Errors The reader no longer waits.
+    /// # Errors
+    /// The reader no longer waits, its time is over, or memory is short.
     pub fn about(&self, patience: &Patience) -> Result<BTreeSet<About>, QueryError> {
         let mut all = BTreeSet::new();
         self.each(&Selection::everything(), patience, &mut |_, entry| {
@@ -36,7 +37,8 @@ impl View {
 
     /// The metadata of all current metrics, each with the `job` and `instance` of its target.
     ///
-    /// # Errors The reader no longer waits.
+    /// # Errors
+    /// The reader no longer waits, its time is over, or memory is short.
     pub fn about_targets(
         &self,
         patience: &Patience,

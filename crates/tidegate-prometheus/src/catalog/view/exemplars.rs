@@ -35,7 +35,8 @@ fn address(series: &Arc<Series>) -> usize {
 impl View {
     /// The series that these selections accept now.
     ///
-    /// # Errors The reader no longer waits.
+    /// # Errors
+    /// The reader no longer waits, its time is over, or memory is short.
     pub fn accepted(
         &self,
         now: UnixNanos,

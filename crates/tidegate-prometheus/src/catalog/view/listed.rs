@@ -54,7 +54,8 @@ type Values = HashMap<Arc<str>, Counts<Arc<str>>, RandomState>;
 impl View {
     /// At most `most` series that one of these selections accepts, by the name of a number or of the metric.
     ///
-    /// # Errors The reader no longer waits.
+    /// # Errors
+    /// The reader no longer waits, its time is over, or memory is short.
     pub fn found(
         &self,
         now: UnixNanos,
@@ -110,7 +111,8 @@ impl View {
     /// Counts the series, with the `top` largest of everything; also of labels, if `counts_labels`. It reads all
     /// series in slices, so that queries continue meanwhile.
     ///
-    /// # Errors The reader no longer waits.
+    /// # Errors
+    /// The reader no longer waits, its time is over, or memory is short.
     pub fn series_stats(
         &self,
         now: UnixNanos,

@@ -15,7 +15,8 @@ impl View {
     /// Reads the current state of the series in the selections. A selection without a name reads all series in
     /// slices.
     ///
-    /// # Errors The reader no longer waits.
+    /// # Errors
+    /// The reader no longer waits, its time is over, or memory is short.
     pub fn refresh_for(
         &self,
         now: UnixNanos,
@@ -49,7 +50,8 @@ impl View {
     /// The sorted labels of every series that one of these selections accepts and that has a sample in its time
     /// range.
     ///
-    /// # Errors The reader no longer waits.
+    /// # Errors
+    /// The reader no longer waits, its time is over, or memory is short.
     pub fn labels(&self, selections: &[Selection], patience: &Patience) -> Result<Vec<Labels>, QueryError> {
         let mut all: HashSet<Labels> = HashSet::default();
         for selection in selections {
