@@ -134,6 +134,9 @@ impl Slot {
 
     /// The same for a limited number of callers: they wait without a time limit. At most as many of them as there are
     /// slots queue among the other requests. So other requests do not wait for all of them.
+    ///
+    /// # Errors
+    /// None in practice: the semaphores are never closed.
     pub async fn get_in_any_case() -> Result<Self, Overloaded> {
         static NEXT: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
         let _turn = NEXT.acquire().await.map_err(|_| Overloaded)?;
@@ -141,6 +144,9 @@ impl Slot {
     }
 
     /// The same for work on data to send: to write, compress or sign a large request. Senders wait only for each other.
+    ///
+    /// # Errors
+    /// None in practice: the semaphore is never closed.
     pub async fn to_send() -> Result<Self, Overloaded> {
         Self::of(&OUTGOING).await
     }
