@@ -145,6 +145,9 @@ impl Log {
     }
 
     /// Buffers data. Numbers go up. After an error nothing that was buffered is in the log.
+    ///
+    /// # Errors
+    /// The full segment can't be written, or a new one can't be created.
     pub fn append(&mut self, head: (u64, u8, u32), purpose: Purpose, payload: &[Bytes]) -> io::Result<()> {
         let (seq, tag, items) = head;
         let begun = self.begin(seq);
@@ -178,6 +181,9 @@ impl Log {
     }
 
     /// Writes the buffered records. After an error none of it is in the log; settled numbers stay noted.
+    ///
+    /// # Errors
+    /// A segment can't be created or written, for example because the disk is full.
     pub fn flush(&mut self) -> io::Result<()> {
         // Data can be settled before it is appended: a note of it must not precede it.
         let appended = |seq: &mut u64| *seq < self.next_seq;
@@ -199,12 +205,18 @@ impl Log {
     }
 
     /// Makes what is written survive a loss of power.
+    ///
+    /// # Errors
+    /// The directory can't be opened, or a file can't be synced.
     pub fn sync(&mut self) -> io::Result<()> {
         self.unsynced()?.iter().try_for_each(File::sync_data)
     }
 
     /// The files that a sync must force to the disk, in this order: the directory if it has new names, files closed
     /// since the last call with unsettled data, and the current file. The caller syncs them.
+    ///
+    /// # Errors
+    /// The directory can't be opened, or the system gives no further file descriptor.
     pub fn unsynced(&mut self) -> io::Result<Vec<File>> {
         self.unsynced.take(&self.directory, self.file.as_ref())
     }
@@ -218,6 +230,9 @@ impl Log {
     }
 
     /// Writes a snapshot of the owner's state as of `seq`, which is written. Data that it covers need not be kept.
+    ///
+    /// # Errors
+    /// `saving` fails, or the file can't be written, renamed or synced.
     pub fn keep_snapshot(&mut self, seq: u64, saving: Saving) -> io::Result<()> {
         let bytes = snapshot::write(&self.directory, seq, saving)?;
         self.kept_snapshot(seq, bytes, self.since_snapshot());

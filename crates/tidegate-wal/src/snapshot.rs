@@ -108,6 +108,9 @@ fn checksum_of(file: &File, seq: u64, length: u64) -> io::Result<u32> {
 }
 
 /// Writes a snapshot in place of the one before, as it is made. Gives the size of the state in bytes.
+///
+/// # Errors
+/// `saving` fails, or the file can't be written, renamed or synced.
 pub fn write(directory: &Path, seq: u64, saving: Saving) -> io::Result<u64> {
     write_at_leisure(directory, seq, saving, &AtomicBool::new(true))
 }

@@ -198,6 +198,9 @@ impl Store {
     }
 
     /// Reserves `bytes` of the quota. `Ok(None)`: not now. `Err`: never.
+    ///
+    /// # Errors
+    /// `bytes` exceeds the whole quota or the largest payload of a record.
     pub fn reserve(&self, bytes: u64) -> Result<Option<Share>, NeverFits> {
         if !self.quota.could_hold(bytes) || bytes > super::record::MAX_PAYLOAD as u64 {
             return Err(NeverFits);

@@ -28,12 +28,18 @@ pub struct ReadBack {
 
 impl Log {
     /// Reads on, about as much as `max_bytes`; an empty answer means that there is no more.
+    ///
+    /// # Errors
+    /// A segment can't be opened or read.
     pub fn read(&mut self, max_bytes: usize) -> io::Result<ReadBack> {
         self.read_within(max_bytes, &mut |_, _| true)
     }
 
     /// The same within a memory limit. Before each record, `has_room` gets the bytes read so far and those of the
     /// record.
+    ///
+    /// # Errors
+    /// A segment can't be opened or read.
     pub fn read_within(
         &mut self,
         max_bytes: usize,
