@@ -14,6 +14,9 @@ pub struct Args {
 }
 
 /// Writes the script to standard output.
+///
+/// # Errors
+/// None: failed writes to standard output are not reported.
 pub fn run(args: &Args) -> Result<(), Failure> {
     clap_complete::generate(
         args.shell,

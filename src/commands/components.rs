@@ -90,6 +90,9 @@ pub fn all() -> Vec<About> {
 }
 
 /// Prints YAML: classes, types, signals, and options where asked.
+///
+/// # Errors
+/// The first argument is neither a class nor a type of component.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let components = all();
     let named = |word: &String| components.iter().any(|about| about.kind == word);

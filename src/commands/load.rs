@@ -57,11 +57,17 @@ pub struct Loaded {
 }
 
 /// Loads; prints all problems when there are errors.
+///
+/// # Errors
+/// `Reported`: the configuration has errors.
 pub fn load(args: &ConfigArgs) -> Result<Loaded, Failure> {
     load_with(args.loader(), &args.feature_gates)
 }
 
 /// The same, from a loader.
+///
+/// # Errors
+/// `Reported`: the configuration has errors.
 pub fn load_from(loader: Loader<'_>) -> Result<Loaded, Failure> {
     load_with(loader, &[])
 }

@@ -13,6 +13,9 @@ pub struct Args {
 }
 
 /// Serves the gateway at the other end of standard input until it closes.
+///
+/// # Errors
+/// The runtime can't start, or the connection to the gateway fails.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

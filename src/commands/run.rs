@@ -29,6 +29,9 @@ pub struct Args {
 }
 
 /// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The configuration has errors, the runtime can't start, or a component can't be built or started.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let loaded = load::load(&args.config)?;
     let runtime = runtime()?;
@@ -39,6 +42,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The runtime of a gateway.
+///
+/// # Errors
+/// The system refuses the threads or the event queue of the runtime.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     super::broken_runtime::end_the_process();
     tokio::runtime::Builder::new_multi_thread()
@@ -49,6 +55,9 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Builds and starts what was loaded, waits for `until`, drains and stops.
+///
+/// # Errors
+/// A component or own telemetry can't be built or started, or the system refuses a signal handler.
 pub async fn serve(
     mut loaded: Loaded,
     shared: Arc<Shared>,
@@ -110,6 +119,9 @@ pub struct Signals {
 
 impl Signals {
     /// Listens from now on.
+    ///
+    /// # Errors
+    /// The system refuses a signal handler.
     pub fn listen() -> Result<Self, Failure> {
         Ok(Self {
             stopped: None,

@@ -17,6 +17,9 @@ pub struct Args {
 }
 
 /// Loads, checks and builds the graph; prints every problem found.
+///
+/// # Errors
+/// The configuration has errors, a component can't be built, or the runtime can't start.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut loaded = load::load(&args.config)?;
     let shared = std::sync::Arc::new(Shared::default());

@@ -5,6 +5,9 @@ use crate::built::{COMMIT, DATE, VERSION};
 use crate::say;
 
 /// Prints version, commit, target and the NIXL formats it reads.
+///
+/// # Errors
+/// None: failed writes to standard output are not reported.
 pub fn run() -> Result<(), Failure> {
     say!("tidegate {VERSION}");
     say!("commit: {COMMIT}, {DATE}");

@@ -71,6 +71,9 @@ pub struct BuildError {
 
 impl Graph {
     /// Builds every component that a pipeline or `service::extensions` names. Opens no files or sockets.
+    ///
+    /// # Errors
+    /// Components can't be built, or certainly make the same series twice. Each has an error.
     pub fn build(plan: &Plan, shared: &Arc<Shared>) -> Result<Self, Vec<BuildError>> {
         let mut builder = Builder::new(plan, shared.clone());
         builder.extensions();

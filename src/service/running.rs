@@ -20,6 +20,9 @@ pub struct Running {
 
 impl Running {
     /// Starts every member. If one fails, the started ones are stopped before the error returns.
+    ///
+    /// # Errors
+    /// A component can't start. The error is that of the first one.
     pub async fn start(graph: Graph, shared: Arc<Shared>, drain: Duration) -> Result<Self, ComponentError> {
         shared.health.enter(Phase::Starting);
         if let Some(bytes) = default_limit() {

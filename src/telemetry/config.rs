@@ -380,6 +380,9 @@ impl Metrics {
     }
 
     /// The pages to serve, with their endpoints.
+    ///
+    /// # Errors
+    /// `service::telemetry::metrics::address` is not an endpoint.
     pub fn pages(&self) -> Result<Vec<(Endpoint, Listen)>, String> {
         if self.level == Detail::None {
             return Ok(Vec::new());

@@ -57,6 +57,10 @@ pub struct Telemetry {
 impl Telemetry {
     /// Starts logging, and installs the recorder for the counts of components. Call it once a process, within a
     /// runtime, before any component is built: earlier counts are lost.
+    ///
+    /// # Errors
+    /// An exporter of own telemetry can't be built, an address is not an endpoint,
+    /// or a recorder exists already.
     pub fn prepare(config: &Config) -> Result<Prepared, ComponentError> {
         let attributes = attributes(config);
         let resource = resource(config, &attributes);
@@ -91,6 +95,9 @@ impl Telemetry {
 
 impl Prepared {
     /// Serves and pushes the counts of components and of `metrics`, and records slow batches, as configured.
+    ///
+    /// # Errors
+    /// A page of own metrics can't be served, or an exporter of spans can't be built.
     pub async fn start(
         self,
         config: &Config,

@@ -89,6 +89,9 @@ const LISTENS: [Listens; 6] = [
 ];
 
 /// Runs until Ctrl-C.
+///
+/// # Errors
+/// The system refuses the directory, a port or the simulation, or the gateway can't start.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let rings = Rings::make()?;
     let mut loader = Loader::default().text("quickstart.yaml", CONFIG);

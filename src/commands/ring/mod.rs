@@ -29,6 +29,9 @@ enum Command {
 }
 
 /// Runs the subcommand.
+///
+/// # Errors
+/// A file can't be read or made, or is not of NIXL, or the signal listener can't start.
 pub fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Ls(args) => list::run(args),

@@ -214,6 +214,9 @@ impl Config {
     }
 
     /// The rules in the form of the engine.
+    ///
+    /// # Errors
+    /// A pattern of a rule is not a regular expression.
     pub fn rules(&self) -> Result<Vec<Rule>, BadPattern> {
         let mut rules = Vec::new();
         for item in &self.rules.0 {

@@ -257,6 +257,9 @@ impl CompositeConfig {
     }
 
     /// The declaration in the form of the engine.
+    ///
+    /// # Errors
+    /// A pattern of `metric`, `attributes` or the names in `expr` is not a regular expression.
     pub fn declaration(&self, shared: &Shared) -> Result<Declaration, BadPattern> {
         let all_together = || Grouping::by::<&str>([]);
         let declaration = Declaration {
