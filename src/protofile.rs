@@ -49,7 +49,7 @@ fn of_proto(proto: &str) -> Declarations {
                     .find(|word| word == name)
                     .unwrap_or_default();
             }
-            [] | ["//", ..] | ["}"] | ["syntax" | "package" | "import" | "rpc", ..] => {}
+            [] | ["//" | "syntax" | "package" | "import" | "rpc", ..] | ["}"] => {}
             [value, "=", number] => {
                 let value = plain(value);
                 let value = value.strip_prefix(&plain(owner)).unwrap_or(&value);

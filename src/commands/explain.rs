@@ -67,9 +67,9 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
             say!("  hidden    by another series of the same name and labels");
         }
         if one["composite"].is_object() {
-            composite(&one["composite"])
+            composite(&one["composite"]);
         } else {
-            series(one)
+            series(one);
         }
     }
     Ok(())

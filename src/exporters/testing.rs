@@ -170,7 +170,9 @@ pub(super) fn grpc_ok() -> Response<Body> {
 
 /// An error as gRPC has it.
 pub(super) fn grpc_failure(status: tonic::Status) -> Response<Body> {
-    status.into_http::<Full<Bytes>>().map(|body| body.boxed_unsync())
+    status
+        .into_http::<Full<Bytes>>()
+        .map(http_body_util::BodyExt::boxed_unsync)
 }
 
 /// An exporter under test with its ledgers.

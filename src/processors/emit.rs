@@ -187,7 +187,7 @@ mod tests {
         };
         let (ticker, expire) = (Ticker::default(), expired.clone());
         ticker.start(Arc::new(emitter), Duration::from_millis(5), move |_| {
-            expire.note()
+            expire.note();
         });
         emitted.are_of_the_background().await;
         expired.are_of_the_background().await;

@@ -76,7 +76,7 @@ impl Instruments {
                     .with_description(help)
                     .with_callback(move |instrument| {
                         each(&read, |attributes, bits| {
-                            instrument.observe(f64::from_bits(bits), attributes)
+                            instrument.observe(f64::from_bits(bits), attributes);
                         });
                     })
                     .build();

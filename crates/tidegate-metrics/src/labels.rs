@@ -84,6 +84,7 @@ text_labels!(
 macro_rules! number_labels {
     ($($type:ty: $number:ident => $is_negative:expr, $size:expr;)*) => {$(
         impl LabelValue for $type {
+            #[allow(clippy::cast_lossless, reason = "the sizes of the types differ")]
             fn text<'a>(&'a self, scratch: &'a mut Scratch) -> &'a str {
                 let $number = *self;
                 scratch.decimal($is_negative, $size as u64)

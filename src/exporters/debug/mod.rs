@@ -198,10 +198,10 @@ impl Debug {
         if let Err(TrySendError::Full(queued)) = queue.try_send(queued) {
             self.printer.skip();
             if queued.batch.is_some() {
-                queued.lose(Reason::QueueFull)
+                queued.lose(Reason::QueueFull);
             } else {
                 // The items count like those of batches that the sampler skips.
-                queued.leave()
+                queued.leave();
             }
         }
     }

@@ -95,7 +95,7 @@ impl Keepalive {
 /// Reports a name that no request may carry as its authority.
 pub(in crate::exporters) fn check_authority(authority: Option<&String>, at: &Node, cx: &mut Problems) {
     let is_wrong = |authority: &&String| authority.parse::<http::uri::Authority>().is_err();
-    if authority.filter(is_wrong).is_some() {
+    if authority.as_ref().is_some_and(is_wrong) {
         cx.at(at.child("authority"))
             .error("expected a name such as otlp.example.com or otlp.example.com:443");
     }

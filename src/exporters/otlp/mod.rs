@@ -261,9 +261,9 @@ impl Attempt for Client {
             Err(error) => {
                 // A stream that the peer ended is an answer of it; else the connection has come to its end.
                 if error.is_reset() {
-                    call.answered()
+                    call.answered();
                 } else {
-                    call.ended()
+                    call.ended();
                 }
                 Outcome::retry(broken_off(&error))
             }

@@ -219,7 +219,11 @@ impl Attempt for Plugin {
             Ok(answer) => outcome(
                 answer,
                 unsupported,
-                export.batches().iter().map(|batch| batch.items()).sum(),
+                export
+                    .batches()
+                    .iter()
+                    .map(tidegate_pipeline::batch::Batch::items)
+                    .sum(),
             ),
             Err(trouble) => failed(&trouble, &export),
         }

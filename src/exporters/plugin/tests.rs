@@ -176,7 +176,7 @@ fn a_plugin_that_takes_only_events_gets_points_as_events() {
     for batch in [of_points(), encoded] {
         let Converted { batch, unsupported } = converted(batch, Takes::EVENTS);
         assert_eq!((batch.items, unsupported), (4, 3));
-        assert!(batch.events.iter().all(|events| events.is_sound()));
+        assert!(batch.events.iter().all(tidegate_plugin::host::Events::is_sound));
         let kinds: Vec<_> = batch.events.iter().flat_map(|events| &events.kinds).collect();
         let found: Vec<_> = kinds.iter().map(|kind| (&*kind.name, kind.instrument)).collect();
         let expected = [

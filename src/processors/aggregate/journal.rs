@@ -139,7 +139,7 @@ impl Journal {
             payload: to_bytes(&batch.payload, clock::wall(now)),
             purpose: Purpose::State,
             done: Some(Done(Box::new(move |kept| {
-                state.kept(kept, &payload, now, answer)
+                state.kept(kept, &payload, now, answer);
             }))),
             share,
         });

@@ -51,7 +51,7 @@ async fn everything_passes_and_is_seen_on_the_way() {
 
     let mut live = Vec::new();
     composites.table.read(unix_now(), &mut |reading| {
-        live.push((reading.series.metric.name.clone(), reading.value.clone()))
+        live.push((reading.series.metric.name.clone(), reading.value.clone()));
     });
     assert_eq!(
         live,

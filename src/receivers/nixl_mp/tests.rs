@@ -68,7 +68,7 @@ async fn totals_follow_the_store_and_end_with_the_agent() {
     );
     let sample = points(&sink).pop().unwrap();
     let rank = sample.series.attributes.get("local_rank");
-    assert_eq!(rank.and_then(|rank| rank.as_str()), Some("3"));
+    assert_eq!(rank.and_then(tidegate_engine::AttributeRef::as_str), Some("3"));
     assert!(sample.start == 0 || sample.start <= sample.time);
 
     let seen = sink.items();

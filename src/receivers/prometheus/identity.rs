@@ -34,7 +34,7 @@ impl scrape::Target for Identity {
                 labels.set_default(name, value);
             }
         } else {
-            override_labels(labels, &self.target.labels)
+            override_labels(labels, &self.target.labels);
         }
         let keep = relabel::apply(&job.metric_relabel, job.validation, labels);
         for (name, value) in job.external_labels.iter() {

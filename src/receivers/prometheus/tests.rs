@@ -279,7 +279,7 @@ async fn a_target_that_leaves_ends_later_and_one_that_returns_continues() {
     let before = exporter.asked.load(SeqCst);
     write(there);
     tokio::task::block_in_place(|| {
-        eventually("it is scraped again", || exporter.asked.load(SeqCst) > before + 1)
+        eventually("it is scraped again", || exporter.asked.load(SeqCst) > before + 1);
     });
     stop(receiver).await;
     // When the gateway stops nothing is ended: it may be back at once.
@@ -421,7 +421,7 @@ async fn the_state_of_targets_is_on_the_account_and_bounded() {
     assert_eq!(up[..3], [1.0, 0.0, 1.0].map(Value::Double));
     let is_of_first = |point: &&Point| {
         let page = point.series.attributes.get("page");
-        page.and_then(|page| page.as_str()) == Some("0")
+        page.and_then(tidegate_engine::AttributeRef::as_str) == Some("0")
     };
     let second = &points(&sink)[1];
     assert!(

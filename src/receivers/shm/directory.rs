@@ -117,9 +117,9 @@ impl Cells {
         let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
         if changes.all {
-            self.learn()
+            self.learn();
         } else {
-            self.due.extend(changes.series)
+            self.due.extend(changes.series);
         }
         self.retry = self.send(entry).err().map(|delay| now + delay);
     }

@@ -89,7 +89,10 @@ async fn totals_go_on_over_the_death_of_workers_and_of_the_gateway() {
     let all = points(&sink);
     let sample = all.first().unwrap();
     let service = sample.series.resource.attributes.get("service.name");
-    assert_eq!(service.and_then(|name| name.as_str()), Some("llm"));
+    assert_eq!(
+        service.and_then(tidegate_engine::AttributeRef::as_str),
+        Some("llm")
+    );
     assert!(sample.start > 0 && sample.start <= sample.time);
     let falls = all
         .windows(2)
@@ -146,7 +149,7 @@ async fn every_instrument_comes_as_what_it_is() {
 
 /// Whether OTLP's bucket of this number holds the value: above the lower bound, at most the upper one.
 fn lies_in(value: f64, scale: i32, bucket: i32) -> bool {
-    let bound = |number: i32| (f64::from(number) * (-scale as f64).exp2()).exp2();
+    let bound = |number: i32| (f64::from(number) * f64::from(-scale).exp2()).exp2();
     bound(bucket) < value * (1.0 + 1e-12) && value <= bound(bucket + 1) * (1.0 + 1e-12)
 }
 
@@ -170,7 +173,8 @@ async fn overflow_series_are_marked_and_ended_series_get_a_marker() {
     eventually("the end", || {
         points(&sink).iter().any(|point| {
             let model = point.series.attributes.get("model");
-            point.value == Value::NoRecordedValue && model.and_then(|model| model.as_str()) == Some("a")
+            point.value == Value::NoRecordedValue
+                && model.and_then(tidegate_engine::AttributeRef::as_str) == Some("a")
         })
     });
     receiver.stop(soon()).await;
@@ -303,7 +307,7 @@ fn a_large_file_leaves_room_to_others_and_is_counted() {
 fn of_model(sink: &Sink, model: &str) -> Option<Value> {
     let is = |point: &&Point| {
         let found = point.series.attributes.get("model");
-        found.and_then(|found| found.as_str()) == Some(model)
+        found.and_then(tidegate_engine::AttributeRef::as_str) == Some(model)
     };
     points(sink).iter().rfind(is).map(|point| point.value.clone())
 }

@@ -56,9 +56,9 @@ impl Silence {
         };
         let undeclared = async {
             if self.has_declared {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } else {
-                sleep_until(self.began + UNDECLARED).await
+                sleep_until(self.began + UNDECLARED).await;
             }
         };
         tokio::select! {

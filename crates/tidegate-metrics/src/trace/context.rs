@@ -45,7 +45,7 @@ impl TraceContext {
         let mut context: Self = header(TRACEPARENT)?.parse().ok()?;
         let state = header(TRACESTATE).unwrap_or_default().trim();
         if state.len() <= MAX_STATE && state.chars().all(|c| (' '..='~').contains(&c)) {
-            context.state = state.to_owned();
+            state.clone_into(&mut context.state);
         }
         Some(context)
     }

@@ -141,7 +141,7 @@ impl Sources {
 
     /// The sources that are readable now.
     pub(super) fn open(&self) -> Vec<Open<'_>> {
-        self.0.iter().map(Open::of).collect()
+        self.0.iter().map(|source| Open::of(source.as_ref())).collect()
     }
 }
 
@@ -222,7 +222,7 @@ pub(super) enum Open<'a> {
 }
 
 impl<'a> Open<'a> {
-    fn of(source: &'a Option<Source>) -> Self {
+    fn of(source: Option<&'a Source>) -> Self {
         match source {
             Some(Source::Table { table, .. }) => table.upgrade().map_or(Self::Gone, Self::Table),
             Some(Source::Composite { answers, .. }) => Self::Composite(answers),

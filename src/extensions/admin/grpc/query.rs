@@ -32,7 +32,7 @@ pub(super) async fn get(caller: Caller, request: say::GetRequest) -> Result<Repl
 }
 
 pub(super) async fn list(caller: Caller, _request: say::ListRequest) -> Result<Reply, Status> {
-    let all = caller.api.shared().composites.list().to_vec();
+    let all = caller.api.shared().composites.list().clone();
     let wants = Filter::default();
     reply(&caller, all, wants, |values| {
         Reply::of(&say::ListResponse { values })

@@ -229,7 +229,7 @@ fn stores_like_rings(last_time: &str) {
         let status = kind
             .attributes
             .get("status")
-            .and_then(|status| status.as_str())
+            .and_then(tidegate_engine::AttributeRef::as_str)
             .map(|status| ("status", status));
         let labels: Vec<_> = labels.into_iter().chain(status).collect();
         let total = Value::Int(values.iter().sum::<u64>() as i64);
@@ -393,7 +393,7 @@ async fn the_state_is_pushed_at_each_interval_and_at_the_end() {
     ));
     let mut values = BTreeMap::new();
     table.read(unix_now(), &mut |reading| {
-        drop(values.insert(reading.series.metric.name.clone(), reading.value.clone()))
+        drop(values.insert(reading.series.metric.name.clone(), reading.value.clone()));
     });
     assert_eq!(values["out"], Value::Int(5));
     while rig.sink.items() == 0 {

@@ -162,7 +162,7 @@ proptest! {
             .map(|(name, instrument)| proto::Kind { name, instrument, ..Default::default() })
             .collect();
         let batch = proto::EventBatch {
-            kinds, first_kind, events, doubles, integers, weights, ..Default::default()
+            kinds, events, doubles, integers, weights, first_kind, ..Default::default()
         };
         let sent = batch.events.len();
         if let Ok(taken) = session().take(batch, 1) {

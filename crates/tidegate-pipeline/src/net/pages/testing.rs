@@ -4,7 +4,7 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Endpoint, ServiceExt};
+use super::Endpoint;
 
 /// A stream of server-sent events.
 pub struct Lines(tokio::io::BufReader<tokio::net::TcpStream>);
