@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Says which commit and which day a build is of. Without Git, or outside a repository, both are unknown; a packager sets
 //! `TIDEGATE_COMMIT` and `SOURCE_DATE_EPOCH`.
 

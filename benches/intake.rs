@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a scraped page costs on its way to points, once its lines are known and at first:
 //! `cargo bench --bench intake`.
 

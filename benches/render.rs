@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a scrape costs: a table read and rendered, once its series are known.
 
 use std::hint::black_box;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a request of metrics costs on its way through: checked (all that a hop needs), decoded to points, turned
 //! from and to JSON, and compressed. prost's decoding of the same bytes stands beside it for comparison.
 

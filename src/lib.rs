@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! tidegate: a telemetry gateway for AI-inference clusters, in the shape of an OpenTelemetry Collector.
 //!
 //! `ARCHITECTURE.md` is the map. Dependencies point one way: commands -> service -> components

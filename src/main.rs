@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The `tidegate` binary: parses the command line, calls a command, exits with its code.
 
 use std::hint::black_box;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! For tests: hand-written messages held against the .proto file they stand for.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A page whose lines are known takes no memory but for the points that it becomes.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Floors: hops that know nothing of what they hand on. What any gateway adds to them is its own.
 
 #![expect(

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The gateway under test: the release binary, its configuration, and what the system says of it.
 
 use std::collections::HashSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A client: requests for one path over one kept connection.
 
 use std::io::{BufRead, BufReader, Read, Write};

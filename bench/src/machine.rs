@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The machine, as far as figures depend on it, and its cores.
 
 use std::io;

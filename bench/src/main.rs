@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Measures the release binary of tidegate from outside, as an operator would see it.
 //!
 //! `cargo xtask bench [GROUP...]` builds both and runs this. Each group starts gateways of its own, on a core of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Curves as an SVG picture: a logarithmic x axis, a linear y axis from zero, every line named at its end. Readable on
 //! light and on dark ground.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A process under measurement, on a core of its own, and what the system says of it.
 
 use std::collections::HashMap;

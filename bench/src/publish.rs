@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Figures as a page of the documentation: a section for each group or job, of which those that were measured now take
 //! the place of what was there, and the others stay.
 

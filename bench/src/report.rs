@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Rows of figures: printed as they come, kept as JSON and as a Markdown table.
 
 use std::fmt;

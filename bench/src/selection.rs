@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What of the groups was asked for. Set once, before the first runs.
 
 use std::path::PathBuf;

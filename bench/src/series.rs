@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! So many counter series as requests that are made once: values and times are set anew where they stand in the bytes.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;

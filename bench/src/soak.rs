@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A long run under everything at once, that looks for what short tests can't see: memory that grows, events that
 //! vanish, counters that fall.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! When the gateway's core stood still. The host of a shared machine stops its cores for milliseconds at a time, and
 //! wakes sleepers late; misses of that time are not the gateway's doing, and are counted separately.
 

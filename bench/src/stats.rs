@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is said of repeated measurements.
 
 /// Measurements in order of size, at least one.

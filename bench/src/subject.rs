@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Who is measured: folders with a `subject.json` and a configuration for each task, under `tidegate`, `floors` and
 //! `peers`. A new peer is a new folder.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The harness by itself, in tiny windows: floors between its own load and its own sinks.
 
 use std::process::Command;

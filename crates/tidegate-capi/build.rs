@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The library's name as programs remember it: its number changes with the ABI.
 
 const SOURCE: &str = "src/status.rs";

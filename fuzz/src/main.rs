@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Everything that reads bytes from outside, fed with whatever libFuzzer makes up. `TIDEGATE_FUZZ_TARGET` names which;
 //! a panic, a fault that AddressSanitizer sees, or an assertion here is a finding.
 #![no_main]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The targets by name, each a function of bytes that returns whatever the bytes are.
 
 use std::cell::RefCell;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What recording costs in Python: the drop-in next to prometheus_client, in one run.
 
     cargo xtask bench sdk

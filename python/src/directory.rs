@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The directory of all processes' cells for Python: their values as one.
 
 use std::path::PathBuf;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The instruments of the drop-in: classes whose recording methods are a check and an atomic operation on a cell.
 //!
 //! Python subclasses (`tidegate.compat.prometheus_client.metrics`) add constructors, names and samples. A parent of

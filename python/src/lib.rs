@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the Python package `tidegate` is built on: the parts that must be fast or that exist in Rust already.
 //!
 //! The package (`tidegate/`) gives these their public shape; nothing here is meant to be imported by programs.

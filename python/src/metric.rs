@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What all instruments of the drop-in share: label names, label values, and the children of a labelled metric.
 //!
 //! A child is found by its label values without running any Python code; only the first use of a label set takes the

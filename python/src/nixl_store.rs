@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! NIXL's multi-process stores for Python: `tidegate.ring.Store` builds on this.
 
 use std::path::PathBuf;

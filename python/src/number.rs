@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Numbers as `prometheus_client` writes them.
 
 use pyo3::prelude::*;

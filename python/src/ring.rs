@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! NIXL's rings for Python: `tidegate.ring` builds on this.
 //!
 //! Columns leave as `bytes` in native byte order, which Python casts to a `memoryview` without a copy.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Stores of cells for Python: a file of this process in a directory, or memory.
 
 use std::path::PathBuf;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Measuring a block: a context manager that hands its seconds to a method of a metric.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A component, and what it counts: it knows nothing of registries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that record metrics on command, with one client or the other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenTelemetry collectors to push to: gRPC or HTTP, made of OpenTelemetry's own Python packages."""
 
 from __future__ import annotations

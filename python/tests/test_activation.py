@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unmodified programs get the drop-in, with all their child processes: by an environment variable or a launcher."""
 
 from __future__ import annotations

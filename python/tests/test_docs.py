@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs in docs/python.md, as they stand there."""
 
 from __future__ import annotations

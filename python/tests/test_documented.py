@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What prometheus_client's documentation shows, on both clients."""
 
 from __future__ import annotations

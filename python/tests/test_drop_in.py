@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the drop-in does beyond prometheus_client."""
 
 from __future__ import annotations

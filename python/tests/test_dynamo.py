@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bridge into a real Dynamo worker: no GPU, no etcd, no NATS."""
 
 from __future__ import annotations

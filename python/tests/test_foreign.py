@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A registry in another language, played by `ctypes`: the same numbers behind the C table as here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recipe of docs/python.md for servers that fork, through the real gateway: totals are exact however it is set up.
 
 Each worker of gunicorn makes its own registry, which pushes OTLP. The gateway shows what they counted four times: by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instruments, registries and names: the same on prometheus_client and on the drop-in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many label sets: what lies beyond the bound ends in one series, and no count is lost or counted twice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of prometheus_client: what one library writes the other one reads."""
 
 from __future__ import annotations

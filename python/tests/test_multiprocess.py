@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The multi-process mode: the same scenarios on prometheus_client and on the drop-in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS in front of the page, and pushes to a real Pushgateway: with TLS, client certificates, passwords."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages read back: the same families from prometheus_client and from the drop-in."""
 
 from __future__ import annotations

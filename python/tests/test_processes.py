@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that fork, are spawned and are killed: no count gets lost, none counts twice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One component against every registry: equal numbers in each, and one line that chooses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings that a real NIXL agent writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SDK: sets, instruments, registries, composites, queries."""
 
 from __future__ import annotations

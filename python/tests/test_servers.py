@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A serving engine's use of prometheus_client, under servers with several processes: only the import is another one.
 
 An API server of several workers and an engine process of its own record; workers are killed and replaced; the scrape is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """W3C trace context in and out, and the exemplars that link metrics with spans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """prometheus_client's own tests against the drop-in: what differs is listed (`upstream.py`), nothing else does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plugin of pytest: prometheus_client's own tests import the drop-in, and those that ask for something else must fail.
 
 They are not part of this repository: `test_upstream.py` runs them where they were unpacked.

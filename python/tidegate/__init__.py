@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics on shared memory: recorded for the price of an atomic addition, shown by any registry, read at any instant.
 
     import tidegate

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instruments around code: as context managers and as decorators of functions, sync or async."""
 
 from __future__ import annotations

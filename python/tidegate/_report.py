@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the package has to say itself, through `logging`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The native part: what the package is built on. Programs use the package."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Composites: what instruments say over a window, asked for, waited for, or told by a callback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bridge into Dynamo: an endpoint's `/metrics` shows what a registry holds.
 
     from tidegate.dynamo import bridge

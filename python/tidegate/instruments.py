@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instruments of the SDK, and how they are declared.
 
 An instrument is declared with what it means and recorded with once it is registered: by a `MetricSet`, or by hand

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registries by a word, so that one setting of a program says where its metrics go."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registries of the SDK: who reads what is recorded. The same component code runs against each of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NIXL's telemetry in shared memory: rings of events of every version, and stores of totals.
 
     with Reader("/run/nixl/agent") as reader:

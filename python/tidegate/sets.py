@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets of metrics: declared once as a class, registered in one line.
 
     class Service(MetricSet, prefix="service", labels=("model",)):

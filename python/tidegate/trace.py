@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spans: W3C trace context in and out of requests, and observations that remember the span that they were made in.
 
     with trace.within(trace.extract(request.headers)):      # in

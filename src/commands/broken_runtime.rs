@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Ends the process when the async runtime itself fails, for example because a plugin closed its file descriptors.
 //!
 //! A panic in a task ends the task. A panic in the runtime's driver ends a worker thread: no socket is served any more,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `tidegate cardinality`: which metrics, labels and sources make the series of a running gateway.
 
 use serde_json::Value;

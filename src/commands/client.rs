@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the commands that ask a running gateway share: where it is, how it is asked, and how answers are shown.
 
 use std::path::PathBuf;

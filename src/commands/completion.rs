@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `completion`: scripts for shells, made from the command line's own description.
 
 use clap::CommandFactory;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `components`: what this binary can do, from the same lists that configuration is checked against.
 
 use super::Failure;

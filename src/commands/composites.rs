@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `tidegate composites`: the declared values of a running gateway, as they are and as they change.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

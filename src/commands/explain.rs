@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `tidegate explain`: where a series of a running gateway comes from.
 
 use serde_json::Value;

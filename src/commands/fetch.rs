@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A configuration from a web server: `--config https://...`.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What `run` and `validate` share: from `--config` and `--set` to a plan, with every problem on standard error.
 
 use super::{Failure, components, fetch};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The subcommands, one file each. A command prints for people; everything below it returns errors.
 
 mod broken_runtime;

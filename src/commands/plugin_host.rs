@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `plugin-host`: the process of a plugin with `isolation: process`. The gateway starts it; people have no use for it.
 
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `tidegate query`: PromQL over what a running gateway holds.
 
 use serde_json::Value;

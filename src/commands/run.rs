@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `run`: the gateway itself, until a signal ends it.
 
 use std::sync::Arc;

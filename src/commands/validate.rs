@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `validate`: everything that can be known about a configuration without opening anything.
 
 use super::run::runtime;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `version`: what this binary is.
 
 use super::Failure;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Connectors: exporters of some pipelines and receivers of others.
 
 pub mod forward;

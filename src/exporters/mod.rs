@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Exporters: components that send telemetry out of the gateway.
 
 pub mod debug;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A server for tests of the OTLP exporters: keeps what it is sent, answers as the test says.
 
 use std::sync::Arc;

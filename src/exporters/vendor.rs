@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Presets for vendors of observability services, one table row each. Options of the user override them.
 //!
 //! Sources: the vendors' public documentation of their OTLP endpoints, as of late 2026. A field that a vendor does

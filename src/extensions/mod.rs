@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Extensions: components that serve people, the cluster, and other components.
 
 pub mod admin;

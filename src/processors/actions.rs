@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The actions of `attributes` and `resource` on a set of attributes: the Collector's actions, in written order.
 
 use http::HeaderName;

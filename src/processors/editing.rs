@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Applies an edit of attributes to a batch in any form, for `attributes` and `resource`.
 
 use std::sync::Arc;

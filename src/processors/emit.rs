@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Emission of state: processors with a table push its contents on.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Processors: components that inspect or change passing data.
 
 mod actions;

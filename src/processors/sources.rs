@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A cache of edited sources of events, because a source sends many equal batches.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! For tests of processors: events, points and encoded requests of little content.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Globs in the options of receivers that follow files.
 
 use glob::Pattern;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory reservation for all files that a receiver follows.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Receivers: components that bring telemetry into the gateway.
 
 mod globs;

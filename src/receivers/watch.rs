@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The files of directories from globs. inotify watches the directories, and they are listed again after changes.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Builds the graph: exporters first, then pipelines from their end to their beginning, receivers last.
 //!
 //! One instance of a receiver, exporter or connector serves every pipeline that names it. Every pipeline has its

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The service: from a checked configuration to a running graph of components, and back to a clean stop.
 //!
 //! `plan` resolves a configuration to factories and settings. `graph` builds and connects the instances. `tables`

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A configuration resolved to factories and settings, from which `graph` builds the components.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A running graph: it starts from exporters to receivers, and stops in the opposite order.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Connects the tables of processors with the exporters that the contents of these tables reach unedited.
 
 use std::collections::{BTreeSet, HashMap};

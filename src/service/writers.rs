@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Finds duplicate writers: two processors that write the same series to one exporter. This check sees only the
 //! configuration. The exporter refuses duplicates that appear only in the data.
 

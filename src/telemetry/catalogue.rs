@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The catalogue of the gateway's own metrics: kind, unit, lowest level and help text.
 //!
 //! A metric that is missing here has no help text. A test searches the source for names and finds it.

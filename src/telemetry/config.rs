@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options under `service::telemetry`.
 
 use std::num::NonZeroUsize;

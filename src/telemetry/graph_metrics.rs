@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Publishes ledgers, receivers' counts and the process's usage to the recorder, before each read of the
 //! metrics.
 //!

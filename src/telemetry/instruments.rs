@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The recorder of a push: it keeps values in the form that OpenTelemetry's SDK needs.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Logs to standard error and to OTLP destinations.
 
 use std::io::IsTerminal;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! tidegate's own telemetry: logs, metrics with the Collector's names where possible, spans of slow batches.
 
 mod catalogue;

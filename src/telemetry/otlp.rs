@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The destination of own telemetry: the `otlp` block of a reader or processor. Its spelling is that of
 //! OpenTelemetry's declarative configuration, which the Collector uses too.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The resource usage of the process, read from `/proc/self` on demand.
 
 use std::fs;

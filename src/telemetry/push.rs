@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pushes metrics by OTLP. OpenTelemetry's SDK collects the counts of components.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The recorder for the counts of components. A fan-out passes them to one recorder for every reader. Each
 //! recorder has its own values, with the names for its reader.
 

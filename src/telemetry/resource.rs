@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The attributes of the gateway itself: a map, the Collector's older form, or the list of OpenTelemetry's
 //! declarative configuration.
 

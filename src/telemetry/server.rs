@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The pages of tidegate's own metrics. They are separate from every receiver, so that they answer if a receiver
 //! fails.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Spans of slow batches, exported by OpenTelemetry's SDK.
 
 use std::sync::Arc;

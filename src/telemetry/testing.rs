@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! For tests: what readers of the gateway's own metrics see.
 
 use metrics::Recorder;

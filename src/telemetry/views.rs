@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `service::telemetry::metrics::views`: metrics to drop, and attributes to omit.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sends the request of standard input to a gRPC method, several times over one channel:
 //
 //     grpc_push TARGET METHOD COUNT AUTHORITY

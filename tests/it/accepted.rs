@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Whatever OTLP metrics come, those who read expositions accept what the `prometheus` exporter makes of them.
 //!
 //! More cases than the usual ones: see [`super::kit::cases`].

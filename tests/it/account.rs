@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Peers that choose how much memory and time a small request costs: the gateway stays within its limit, answers its health
 //! check, and serves those who send what they say.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Prometheus's HTTP API beside a real Prometheus 3 that scrapes the same target: status, type of error and shape of
 //! every endpoint, in the forms that Grafana, Perses, prometheus-adapter and promtool send.
 

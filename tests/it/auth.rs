@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A gateway that sends to another which lets in only whom it knows.
 
 use std::io::{BufRead, BufReader, Read, Write};

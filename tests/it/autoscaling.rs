@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `config/autoscaling.yaml` as an autoscaler lives with it: two servers, one dies, both die, one comes back. Every
 //! face says the same at every step: KEDA, PromQL, the page of composites, the page of the Prometheus exporter.
 

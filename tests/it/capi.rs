@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Programs in C, through the whole gateway: cells, OTLP and spans.
 
 #[path = "../../crates/tidegate-capi/tests/kit/mod.rs"]

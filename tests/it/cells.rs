@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Cells of processes, through the whole gateway to a scrape.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Clocks that are set while a gateway runs: a sender's, and its own. Every value is right, or it is not called fresh.
 
 use super::kit::{Gateway, QueryApi, SOON, free_port, http, testenv, wait_until};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files in the shapes that users of the Collector have: what `validate` says of each, and that they run.
 
 use std::fs;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites of a running gateway by every way to them: commands, pages with authentication, a socket, shared memory.
 
 use super::kit::gateway::tidegate;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What was sent is delivered, dropped with its reason and counted, or still held: through refusals, broken
 //! connections, full and damaged disks, stops and kills. Every point carries a number of its own.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What exporters count, beside what the peer received, and what they say of a peer in trouble.
 
 use super::kit::go_sink::Counts;

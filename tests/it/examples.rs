@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Every example configuration is valid and runs; `quickstart` does what the README says.
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, gateway::tidegate, http, plugins, wait_until};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the `prometheus` exporter shows is what PromQL sees, under the same names: tables of processors, the exporter's
 //! own table, scrapes and `target_info`. The commands that ask the gateway see it too.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Sums of deltas that may fall: no reader of totals knows where they began. The page, the queries and the remote write
 //! leave them out, each counts them, and an `aggregate` makes totals of them.
 

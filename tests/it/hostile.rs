@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A gateway on a hostile network: it serves throughout, and its memory stays bounded.
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Whole-gateway tests: the real binary, real sockets, real peers.
 //!
 //! One binary for all of them, so that they link once. `kit` holds what they share; the other

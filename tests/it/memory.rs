@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a gateway took for a burst it gives back.
 
 use super::kit::{Gateway, SOON, free_port, wait_until};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Prometheus exporter scraped by real servers: over TLS, with passwords, names of any characters, every form of
 //! compression. What the samples are worth is tested elsewhere; here it is how they are asked for.
 

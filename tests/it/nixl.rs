@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Real NIXL agents, drained live: what Prometheus has scraped equals what the driving script did.
 
 use super::kit::script::{NIXL_WHEELS, parse_exposition};

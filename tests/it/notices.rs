@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What looks like a mistake in the configuration while data passes: one line in the log, at the API and in `explain`.
 
 use super::kit::gateway::tidegate;

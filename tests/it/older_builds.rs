@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Configurations of older builds, and the files that these builds left on disk: the present build takes all of them.
 //! `fixtures/README.md` says how the files were made.
 

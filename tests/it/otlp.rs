@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP through the gateway: the Python SDK pushes, and equal values come out of Prometheus and of an OTLP sink.
 
 use super::kit::points::points;

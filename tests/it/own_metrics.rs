@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The gateway's own metrics after traffic of known size: the page and the push say the same, and what the peer got.
 
 use super::kit::points::Value;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Of two processes that come to the same series the living one is seen: on the page, by queries and by KEDA.
 
 use super::kit::keda::Keda;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The peers themselves, without a gateway between: what the drivers say they did is what the
 //! rings, stores and requests hold. Whole-gateway tests rest on this.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Exporter plugins in the real gateway: the example in three languages, and plugins that misbehave in every way.
 
 mod refused;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Several processes that report as one series: gunicorn workers without `service.instance.id`, pods whose instance a
 //! processor removes. What the gateway shows is the sum of what each counted.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The counts of processors under the Collector's names: they match the sender's answers and the sink's data.
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The query language against a real Prometheus that was sent the same samples: values, warnings, infos, and errors with
 //! their places.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The query API of the gateway: what its clients ask, against what a real Prometheus says that scrapes the gateway.
 
 use super::kit::gateway::tidegate;

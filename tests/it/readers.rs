@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Readers that ask for much, hang up, read nothing or sleep: senders, autoscalers and probes do not feel them.
 
 use super::kit::http::Response;

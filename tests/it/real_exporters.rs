@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The `prometheus` receiver beside a real Prometheus: both scrape the same pages of real exporters by the same
 //! configuration, and have the same series with the same values.
 //!

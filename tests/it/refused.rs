@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Refused requests: the client gets the reason, and the gateway counts each of them once.
 
 use super::kit::{Gateway, SOON, free_port, http, wait_until};

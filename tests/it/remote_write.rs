@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Remote write, out and in: real servers hold what is written to them, and what they write comes out as it was.
 
 mod alternating;

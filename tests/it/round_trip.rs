@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP to an exposition, scraped back to OTLP: nothing changes on the way any more once it has been an exposition.
 
 use super::kit::any_metrics::{UNITS, any_request, bytes_of};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The `prometheus` receiver: what it makes of pages, beside a real Prometheus that scrapes the same; discovery,
 //! credentials, failures, and the end of series.
 

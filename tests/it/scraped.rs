@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a real Prometheus has after it scraped us is what we were sent: values, types, exemplars, in every format.
 
 use super::kit::fixture::{TRACE, every_kind};

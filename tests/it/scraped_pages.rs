@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pages of all formats, right and wrong, scraped by real Prometheus servers: what they store of a page, or that they
 //! refuse it, is what the parser says of it.
 //!

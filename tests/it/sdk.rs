@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The pages of the Rust SDK, scraped by a real Prometheus: what the server's API says of them is what was recorded.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The kit's gateway: it starts, says that it's well, shows its own metrics and stops cleanly.
 
 use tidegate::built::{COMMIT, DATE};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! gRPC clients that send the path of the socket as `:authority`: those of C-core, in Python and C++.
 
 use super::kit::{Gateway, OtlpSink, Script, testenv};

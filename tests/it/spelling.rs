@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Names and labels that came from Prometheus are spelt the same on the page, in queries and in what is written on, as a
 //! real Prometheus spells them that scrapes the same target.
 

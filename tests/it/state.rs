@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `aggregate` with `storage`: totals are those of everything that was acknowledged, through kills and restarts.
 
 use super::kit::points::Point;

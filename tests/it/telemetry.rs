@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The gateway's own telemetry: served, pushed, and spans of what takes long.
 
 use super::kit::{Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};

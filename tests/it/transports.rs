@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of servers and clients: what the peer sees of them.
 
 use super::kit::http_peer::Reply;

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Sends the request of standard input to a gRPC method, several times over one channel of grpcio, and prints how many
 calls succeeded.
 

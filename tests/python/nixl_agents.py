@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lets real NIXL agents do what agents of a busy or odd process do, and prints what they did as nixl_transfer.py does.
 
     nixl_agents.py rate --seconds 3      one agent writes to another so many times a second, or as fast as it can

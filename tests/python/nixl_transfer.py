@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lets two real NIXL agents of one process exchange memory and prints what they did.
 
 The caller sets NIXL_TELEMETRY_* (NIXL reads them when an agent is made) and PYTHONPATH (a NIXL

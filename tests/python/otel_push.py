@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Pushes known metrics, spans or log records with the OpenTelemetry SDK and prints what they were.
 
     otel_push.py --protocol grpc --endpoint 127.0.0.1:4317

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Parses a /metrics body from standard input with prometheus_client and prints it as JSON.
 
     parse_exposition.py [text|openmetrics]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the telemetry reader that a NIXL wheel ships on a ring file and prints what it printed.
 
 PYTHONPATH names the wheel. The reader consumes the ring: it moves read_pos. It never ends by

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask abuse`: peers that lie, against the release binary.
 
 use std::path::Path;

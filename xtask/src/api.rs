@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask api`: whether the libraries that other programs build with still have the API of the newest release.
 
 use std::process::Command;

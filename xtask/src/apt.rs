@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Debian packages for the test environment: downloaded and unpacked, never installed.
 //!
 //! Packages of the machine's own release come by its own lists. Those of the unstable release come by lists of their

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask bench` and `soak`: what the release binary does, measured from outside.
 
 use std::path::PathBuf;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The C and C++ library, installed as packages expect it: library, headers, pkg-config file.
 
 use std::fs;

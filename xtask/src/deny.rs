@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What crates are made of: `cargo xtask deny` checks licences, versions and sources by `deny.toml`, `cargo xtask
 //! notices` writes the notices that go with the binaries.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask fuzz`: libFuzzer and AddressSanitizer on everything that reads bytes from outside.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Go programs of the tests: built with the Go that the machine has, or with one from PyPI.
 //!
 //! Go keeps modules and what it has compiled in its own caches in the home directory, so a fresh checkout builds

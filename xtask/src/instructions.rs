@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask bench instructions`: what an item costs on each of the hottest paths, in instructions, held against
 //! `benches/instructions.txt`.
 //!

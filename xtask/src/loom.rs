@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask loom`: the arithmetic of the account under every interleaving of threads.
 
 use crate::{Outcome, process, test::workspace};

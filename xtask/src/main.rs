@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The project's own chores: `cargo xtask COMMAND`.
 //!
 //! A command is one row of [`COMMANDS`] and one function; it gets the arguments after its name.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The crates of a workspace and their dependencies, as `cargo metadata` lists them.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask pgo`: the gateway, built with a profile of what it does under load.
 //!
 //! Two builds of the release profile and a load between them: the first counts, the second lays out and inlines by the

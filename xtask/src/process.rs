@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Child processes: run to the end, with their output in the error when they fail.
 
 use std::ffi::OsStr;

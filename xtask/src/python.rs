@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Python package: built as a wheel, unpacked under `target/python`, and tested from there.
 
 use std::ffi::OsString;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask bench sdk`: what recording costs in Rust and in Python, beside the libraries that people use otherwise, as
 //! one table.
 

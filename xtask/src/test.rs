@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask test`: every test, with everything they need.
 
 use crate::{Outcome, abuse, bench, deny, instructions, loom, process, python, rules, testenv};

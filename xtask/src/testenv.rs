@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the whole-gateway tests need beyond cargo, under `target/testenv/`, installed by
 //! `cargo xtask setup`: nothing of it touches the system.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Other clients of a gateway under attack: an honest sender, probes, and an observer of its memory.
 
 use std::io::BufReader;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Where an attack takes place: a gateway with everything that may be attacked, its ports, and its configuration.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! HTTP/2 by its bytes: a request that needs no state.
 
 use super::proto::varint;

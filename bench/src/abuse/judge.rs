@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What must hold of a gateway that was attacked, and whether it did.
 
 use std::fmt::Write;

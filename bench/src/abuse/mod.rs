@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask abuse`: peers that lie, against the release binary.
 //!
 //! Each attack gets a gateway of its own, whose memory limiter allows 256 MiB. Beside it an honest sender pushes a

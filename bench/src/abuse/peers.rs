@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The attacks that are made with OTLP alone, on the gateway and on the OpenTelemetry Collector, where it is on PATH, in
 //! turn. Both have the same limits; the Collector is judged by what can be seen of it from outside.
 

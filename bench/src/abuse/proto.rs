@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Protobuf by its bytes: requests that no encoder would write.
 
 use tidegate_model::varint::{MAX_BYTES, push_varint};

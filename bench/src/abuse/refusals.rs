@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Where the gateway counts what it refuses, for each way in. A counter that is missing shows: those of other ways in
 //! don't count.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What attacks came to, as tables in Markdown.
 
 use std::fmt::Write;

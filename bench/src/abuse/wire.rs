@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Connections of attackers and of honest clients, and what was answered.
 
 use std::io::{BufRead, BufReader, Read, Write};

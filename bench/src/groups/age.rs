@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How old an event is when a scrape first shows it.
 //!
 //! A probe writes single events at random times, whatever the gateway does meanwhile; a scraper asks again and again

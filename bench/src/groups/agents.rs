@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Simulated NIXL agents, and the gateway that drains them.
 
 use std::path::Path;

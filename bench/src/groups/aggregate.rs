@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP in, attributes grouped away, Prometheus out: all processor time of the process a point, scraped once a second
 //! while it takes what it can. Counters of one source go on, each point later than the last and one more.
 

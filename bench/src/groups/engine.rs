@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The aggregation engine by itself: what an event and a point of a known series cost, what a series and a sample of the
 //! past take; and, of a gateway that holds so many series, how long a query takes.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a point and an event cost as series become more. Points come over OTLP/HTTP in requests of up to 5,000, each
 //! series in the same order every time, as exporters send them, into `aggregate`, whose table Prometheus's exporter
 //! shows. Events come out of rings of version 4, of which a thousand are as many as a node can have; with more series

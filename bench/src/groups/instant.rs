@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How soon a query, a reader of composites and a watcher know of an event.
 //!
 //! As for `age`, but asked in PromQL; then single reads of a composite beside 100,000 series; then crossings of a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is lost when agents flush as much as NIXL can at once: a whole ring.
 //!
 //! The next flush drops what does not fit, so every ring must be empty again within a flush interval. Losses

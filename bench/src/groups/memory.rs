@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a counter series takes that is held and exposed, in a whole gateway: fed over OTLP/HTTP, scraped as text, its
 //! values changed, scraped again. Resident memory against that of the same gateway before it knew any series. Then the
 //! same with `admin`, after a query that has looked at every series. Peers that take OTLP and show Prometheus's text are

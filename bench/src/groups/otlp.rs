@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP in, OTLP out, through tidegate, through hops that know nothing of it and through peers: processor time a point,
 //! points a second, memory, age and loss. Gateways have one core, the load and the sinks the other.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A healthy destination beside a dead one: what it gets, and how late, against when it is alone.
 
 use std::path::Path;

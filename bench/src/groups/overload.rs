@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! More than passes. First 512 requests of 1,000 points at a time, as fast as they are taken: more bytes than the memory
 //! limit allows. Then half of what passed, beside a destination that takes a tenth of that for a minute and recovers.
 //!

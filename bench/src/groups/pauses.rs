@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How long a small request waits at most while a million series are held, scraped, emitted, expired and snapshotted.
 //!
 //! A probe is due every millisecond, whatever became of those before, and its wait ends with its acknowledgement: a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Prometheus's formats by themselves: what a scrape costs a series, first and later, and what an exposed series takes.
 //! Whole gateways that scrape and are scraped are in [`super::scrape`].
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A queue on disk against one in memory, at requests of 1,000 points over gRPC. Then the queue that spills, beside a
 //! destination that stands still, and how fast it is read back when the destination comes back. Everything but the
 //! gateway shares the other core.

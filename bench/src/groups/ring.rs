@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Events a second and a core out of rings, through the whole gateway.
 
 use std::path::Path;

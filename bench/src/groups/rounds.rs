@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Runs that take turns, so that what else the machine does falls on all alike; the first is what the others are held
 //! against.
 

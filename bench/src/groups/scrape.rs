@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Programs that get series from a target or over OTLP and show them to a scraper: tidegate, and its peers as far as
 //! they are on PATH. Every series counts between two feeds, of which there is one a second; processor time by itself and
 //! with one scrape a second beside.

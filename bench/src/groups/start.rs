@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Start-up and idle memory.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Connections to a gateway, over which encoded requests go.
 
 use std::time::Duration;

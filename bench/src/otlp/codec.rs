@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Messages as bytes, for tonic.
 
 use std::convert::Infallible;

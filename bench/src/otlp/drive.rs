@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What drives a gateway: requests that were made once, as fast as they are taken or at the times when they are due.
 
 use std::sync::Arc;

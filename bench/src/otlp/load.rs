@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Load that goes on beside whatever else a group does: as fast as it is taken, or at a pace.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

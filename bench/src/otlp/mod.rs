@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP over gRPC and HTTP at both ends of a gateway, cheap enough that what is measured is the gateway: requests are
 //! made once and sent as bytes, and of what arrives the points are counted by their tags.
 

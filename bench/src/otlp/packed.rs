@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bodies as they travel: plain or compressed.
 
 use std::io::{Read, Write};

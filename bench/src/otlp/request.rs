@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests as SDKs send them: one resource, one scope, metrics of ten points with five attributes each.
 
 use std::str::FromStr;

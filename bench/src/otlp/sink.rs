@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The end of the line: counts requests and points, notes their age, answers.
 
 use std::sync::Arc;

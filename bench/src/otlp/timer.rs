@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Waiting more exactly than the runtime's timer does, whose milliseconds are longer than many requests take.
 
 use std::time::{Duration, Instant};

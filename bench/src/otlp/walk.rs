@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Counts the points of an encoded request by its tags, and finds its stamps: nothing is decoded.
 
 use tidegate_model::varint::take_varint;

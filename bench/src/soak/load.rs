@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What arrives: agents that come, restart and go, OTLP requests, StatsD lines.
 
 use std::io::{BufRead, BufReader, Read, Write};

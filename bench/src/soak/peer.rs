@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An OTLP/HTTP peer that is down now and then, and counts the points that it took.
 
 use std::io::{BufRead, BufReader, Read, Write};

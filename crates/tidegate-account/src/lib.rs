@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The arithmetic of the gateway's account of memory: what was measured, what has been reserved since, and who waits.
 //!
 //! No I/O, no clock, no runtime: `cargo xtask loom` runs it under every interleaving of threads (`src/tests.rs`).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The last measurement of the process, read without a lock.
 
 use crate::sync::{

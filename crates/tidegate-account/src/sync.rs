@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The standard library's atomics, or loom's where it runs the tests.
 
 #[cfg(all(test, loom))]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Every interleaving of a few threads, as far as their atomics allow it. Run by `cargo xtask loom`.
 
 use loom::model::Builder;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* What a record costs from C: nanoseconds a call, the median of 21 samples. */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* Processes that count together: fork DIRECTORY. */
 #include <stdio.h>
 #include <stdlib.h>

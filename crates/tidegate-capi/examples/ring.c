@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* Takes what waits in NIXL's rings of a directory: ring DIRECTORY. */
 #include <inttypes.h>
 #include <stdio.h>

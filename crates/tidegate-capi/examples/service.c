@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* A service with a counter, a gauge, a histogram and a value derived from it, and an alarm when that gets too high.
  *
  *   cc -std=c11 service.c $(pkg-config --cflags --libs tidegate) -o service

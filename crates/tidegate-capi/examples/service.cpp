@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // service.c in C++.
 //
 //   c++ -std=c++17 service.cpp $(pkg-config --cflags --libs tidegate) -o service

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* A service whose instruments are declared as a struct.
  *
  *   cc -std=c11 set.c $(pkg-config --cflags --libs tidegate) -o set

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // set.c in C++.
 //
 //   c++ -std=c++17 set.cpp $(pkg-config --cflags --libs tidegate) -o set

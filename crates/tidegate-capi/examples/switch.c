@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* One component against any registry: switch KIND [WHERE], where KIND is prometheus, shm DIRECTORY, otel URL, null, fanout
  * or foreign. The component does not know which.
  */

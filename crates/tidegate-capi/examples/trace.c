@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* A request that comes with a traceparent, and work within it: trace URL TRACEPARENT. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What C is given to read: texts and arrays that live as long as the handle that owns them.
 
 #![allow(unsafe_code)]

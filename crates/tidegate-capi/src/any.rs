@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Any handle that has a value, for calls that take all kinds.
 
 #![allow(unsafe_code)]

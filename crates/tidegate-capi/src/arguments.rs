@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What C hands over: texts, arrays and structs that may be NULL, and where answers go.
 //!
 //! All of it rests on the contract of the header: a pointer is NULL or leads to what its type and count say, for the

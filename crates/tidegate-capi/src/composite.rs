@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites: what instruments say over a window, asked for at any instant.
 
 #![allow(unsafe_code)]

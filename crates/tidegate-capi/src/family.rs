@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What instruments are called and mean, and families of them.
 
 #![allow(unsafe_code)]

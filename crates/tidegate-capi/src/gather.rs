@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is registered, and what it holds: names, kinds, units, descriptions, labels, values.
 
 #![allow(unsafe_code)]

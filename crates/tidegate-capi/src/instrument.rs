@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Instruments: what a program records with.
 //!
 //! Recording costs what it costs in Rust, a call and a look at the pointer: see `benches/record.rs`.

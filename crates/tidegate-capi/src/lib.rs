@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The C face of the metrics SDK and of ring reading: `include/tidegate.h`, made from this source, and
 //! `include/tidegate.hpp` on top of it. `docs/c.md` is the guide.
 //!

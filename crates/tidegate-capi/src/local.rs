@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is at work in the process that made it, and is left alone in others.
 
 #![allow(unsafe_code)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Registries by a word, so that one setting of a program says where its metrics go.
 
 #![allow(unsafe_code)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Registries: where instruments are registered, and what becomes of what they record.
 
 #![allow(unsafe_code)]

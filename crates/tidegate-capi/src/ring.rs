@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! NIXL's telemetry rings, of every version: what C sees of them. What it calls is in `ring_calls`.
 
 use std::ffi::{CString, c_char, c_void};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! NIXL's telemetry rings: finding, opening and reading them.
 
 #![allow(unsafe_code)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Instruments declared as a struct: a table says which member is which.
 
 #![allow(unsafe_code)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Spans, exported to an OpenTelemetry collector.
 
 #![allow(unsafe_code)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How a call went: a code for the program, a text for people, and nothing that unwinds.
 
 #![allow(unsafe_code)]

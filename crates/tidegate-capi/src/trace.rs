@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! W3C trace context: which span a request belongs to, in and out.
 
 #![allow(unsafe_code)]

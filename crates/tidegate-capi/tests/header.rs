@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The header is what the source says.
 
 use std::path::{Path, PathBuf};

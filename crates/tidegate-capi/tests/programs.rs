@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The examples, built against the installed library by the machine's compilers, and what they show.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the header and the wrapper promise, held by programs of `tests/c`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The cost of recording, compared with a bare atomic addition, and the cost of reading. Both are measured in processor
 //! time, so that other processes on the same machine matter less.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The segments of a store: the allocation of values, and the stream of records.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Cells: handles that record. A cell has a pointer to the words of its value, and one to the word that says whether
 //! they belong to this process. Recording never blocks and never allocates.
 

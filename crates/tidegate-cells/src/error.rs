@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The errors of stores, families and directories.
 
 use std::io;

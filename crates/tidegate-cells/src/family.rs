@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Families and series: the look-up of a series by label values.
 
 use std::sync::Arc;

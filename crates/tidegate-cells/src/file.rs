@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Creates files: their identity, their names, and the reservation of every byte before its use.
 
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The handling of `fork`. One lock of the process guards every change of a store's structure, and the process holds it
 //! while it forks. So a child never inherits a partial change, nor a lock that no thread will release. Recording and
 //! looking up known series take no lock.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files for fuzzing: their checksums are right, so that the reader goes on.
 
 use crate::layout::{HEADER_SIZE, Header, Identity, RECORD_HEAD, Role, SEGMENT_SIZE, SegmentKind, header};

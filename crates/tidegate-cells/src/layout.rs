@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The bytes of a file: the header page, the table of segments, and the limits of a record's content. `docs/cells.md`
 //! has the same as tables.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Metric values in memory-mapped files. Each process writes its own file with one atomic addition a value. Any reader
 //! can expose the values, and they stay when the process dies.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The default directory of cells: one rule for all writers and readers.
 
 use std::ffi::OsString;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Records: the resource, families and series of a file. A record is its length, the CRC-32 of the rest, its kind and
 //! its payload. A string is a `u16` length and its bytes.
 

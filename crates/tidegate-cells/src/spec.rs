@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The specification of a family of series: name, instrument, labels.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Series by their label values, found without a lock. It is an open-addressed table whose entries are written once. A
 //! full table is replaced by a larger one without the ended series.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values, and the merge of those of several processes.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `fork` without the C library, which calls no handlers. The test is alone in its binary: such a child holds the locks
 //! of all stores of its parent until it first records.
 

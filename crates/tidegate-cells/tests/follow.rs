@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A follower always has the same values as a new reader of the directory, and knows which of them have changed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

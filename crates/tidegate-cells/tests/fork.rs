@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `fork`: a child never counts in its parent's file, and no count of it is lost.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

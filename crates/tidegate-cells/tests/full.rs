@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! No room: an error or the overflow series, counted; never a signal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Damaged and hostile files: no panic, no allocation without a bound, and the rest is read as ever.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Processes that are killed at any moment: writers lose no acknowledged count, and the process that folds counts
 //! nothing twice.
 

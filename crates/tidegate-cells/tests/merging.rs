@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Merging against a slow model: every mode of gauges, every instrument, processes dead or alive, folded or not.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files without room wait for a later scan, and no value that was read falls meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Writers and a reader in one process: the reader sees each recorded value.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

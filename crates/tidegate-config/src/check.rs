@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Checks whether the parts of a configuration fit together, as far as no component is needed
 //! for it: everything named exists, everything defined is used, nothing goes in circles.
 

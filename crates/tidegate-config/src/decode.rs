@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! From [`Node`] to typed options: the [`Decode`] trait and its implementations for plain types.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The configuration as a whole: sections of components, and the service that wires them.
 
 use std::time::Duration;

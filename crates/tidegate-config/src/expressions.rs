@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the regular expressions of a configuration take. A few characters (`\pL{1000}`) can ask for megabytes and for
 //! seconds of work, and a file has room for many of them.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Components that the Collector has and tidegate has not: what to use instead.
 //!
 //! A near name is the wrong cure for them: `resourcedetection` is not a mistyped `resource`.

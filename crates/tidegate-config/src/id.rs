@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Names of things in the configuration: classes, component ids and pipeline ids.
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! YAML to checked configuration, with the file, line and column of everything that is wrong.
 //!
 //! Texts become [`Node`] trees, `${...}` is substituted, files and `--set` are merged, and the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! From command-line arguments to one merged, substituted and checked tree.
 
 use std::path::{Path as FilePath, PathBuf};

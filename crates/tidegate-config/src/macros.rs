@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! [`options!`](crate::options) and [`choices!`](crate::choices): configuration types declared as one
 //! table, from which come the type, its decoder, its defaults and its documentation.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Several configurations into one: maps are merged deeply, everything else is replaced.
 
 use std::collections::HashMap;

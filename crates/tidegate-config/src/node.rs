@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The spanned YAML tree that every part of the configuration is decoded from.
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The effective configuration as YAML with all secrets masked.
 
 use super::node::{Kind, Node, Scalar, Value};

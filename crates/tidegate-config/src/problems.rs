@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Everything that is wrong with a configuration, collected in one run and shown with its place.
 
 use std::collections::HashSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The types of YAML scalars.
 
 use granit_parser::Tag;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Which values are secrets, by type ([`Secret`]) and by the name of their key.
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Where configuration text came from: files, inline YAML and `--set` arguments, and places in them.
 
 use std::ops::Range;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `${env:VAR}`, `${VAR:-default}`, `${file:path}` and `${yaml:...}` in values.
 //!
 //! What comes out is never shown in messages: places stay those of the `${...}` in the text.

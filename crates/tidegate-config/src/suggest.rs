@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! "Did you mean": the known word nearest to a mistyped one.
 
 /// Longer words are not compared; the distance costs the product of the lengths.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Rows of an option table, and the functions that [`options!`](crate::options) and
 //! [`choices!`](crate::choices) call to read maps and words.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Whole files: what is accepted, and the exact text for what is not.
 
 mod golden;

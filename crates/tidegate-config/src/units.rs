@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Value types that configuration has and Rust has not: sizes in bytes, maps in written order.
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! From YAML text to a [`Node`] tree, with every duplicate key found and every size bounded.
 //!
 //! Works on the event parser below serde-saphyr, since events carry exact byte spans and quoting.

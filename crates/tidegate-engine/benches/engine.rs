@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The cost of a NIXL event: folded into counters, gauges and histograms, and observed by composites. (`cargo xtask
 //! bench engine` measures many series.)
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory budget of states outside tables: streams of conversions, streams and groups of composites.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

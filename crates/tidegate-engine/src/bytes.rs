@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads state from bytes; `None` at their end.
 
 /// The next bytes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The interval at which a source reports, and the silence after which it counts as quiet.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Slots that never move, in chunks with a lock each: writers and readers of many items share short locks.
 
 use std::fmt;

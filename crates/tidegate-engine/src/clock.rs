@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The single clock of a process: monotonic, and anchored to the wall clock.
 //!
 //! Windows, leases and expiry use [`now`], which never jumps. Times in output are those of the wall clock: [`wall`]

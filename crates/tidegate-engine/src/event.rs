@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Events: single measurements of one source, in columns.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Folding: one pass over the columns of a batch gives a few numbers per kind, so that state is updated once per kind.
 
 mod buckets;

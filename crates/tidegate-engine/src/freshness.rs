@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The freshness of a value, derived from its sources.
 
 /// The freshness of a value: whether all its sources are alive, some, or none.

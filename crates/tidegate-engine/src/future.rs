@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Points and events from the future: their times are further ahead of the gateway's clock than clock errors explain.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Grouping: the attributes that stay when several series become one.
 //!
 //! `job` and `instance` are Prometheus's names for parts of the OpenTelemetry resource. If no attribute has the name

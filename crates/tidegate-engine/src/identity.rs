@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The identity of a series: resource + scope + metric + attributes (OpenTelemetry metrics data model, "stream
 //! identity").
 

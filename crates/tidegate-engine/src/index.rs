@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An index from keys to slots, of about 10 bytes per entry: the slots have the keys.
 
 use std::array;

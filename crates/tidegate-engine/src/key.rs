@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Keys: 96-bit keyed hashes of a series, or of the bytes in which its sender encodes it.
 
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Leases: whether a source is still alive, independent of its measurements.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

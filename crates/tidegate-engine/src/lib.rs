@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The aggregation engine: identities, values, events, points, and the tables and composites that hold state.
 //!
 //! The engine does no I/O and has no async code. Callers pass the time in, from [`clock::now`]. The gateway, the SDK

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The match tracker of a rule or composite: a name that matches nothing is usually a mistake.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Partials: the counts of many producers for one series, in a form that tolerates repetition, delay and any order.
 //!
 //! A producer sends its running total, its epoch (the time of its start) and a sequence number. The partial with the

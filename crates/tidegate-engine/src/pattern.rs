@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Patterns that select metrics by name and attributes by value: exact text, globs, regular expressions.
 
 use std::borrow::Cow;

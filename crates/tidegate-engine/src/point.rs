@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A point: the value of a series at a time.
 
 use std::sync::Arc;

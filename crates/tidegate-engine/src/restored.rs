@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The stream states of a previous process, kept until their streams report again.
 
 use std::collections::HashMap;

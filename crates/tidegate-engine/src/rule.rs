@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Rules: the selection of a table's input, and the output series made of it.
 
 use std::sync::Arc;

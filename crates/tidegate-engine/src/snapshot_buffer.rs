@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The buffer between the threads that copy state for a snapshot and the thread that writes the snapshot.
 
 use std::collections::LinkedList;

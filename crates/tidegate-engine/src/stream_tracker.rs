@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Trackers of input streams: the increase that each point adds, across resets, repetitions and points out
 //! of order.
 //!

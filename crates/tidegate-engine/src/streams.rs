@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The state of each input stream, found by the hash of the bytes that its sender spells it with.
 //!
 //! Two indexes lead to a slot: `homes` by the key of the bytes, `identities` by the key of the decoded

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Conversion to one temporality: a reader that wants deltas, or totals, gets them from every stream.
 //!
 //! A converter is the position of one reader in all streams. For deltas it keeps the last value passed on; for totals

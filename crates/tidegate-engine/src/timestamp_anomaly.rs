@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Timestamp anomalies: streams whose points are older than their newest, or too far ahead of the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

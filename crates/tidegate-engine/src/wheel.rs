@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A timer wheel: it finds due items without a look at the others.
 //!
 //! It is lazy. A deadline that moves does not move here, and a deadline beyond the wheel's term comes up early. The

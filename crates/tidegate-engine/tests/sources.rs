@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A thousand realistic sources: they restart, some under new names, and their clocks are wrong. Their points arrive
 //! late, in another order and sometimes twice. Every counter must equal their true count, and the state must not grow.
 

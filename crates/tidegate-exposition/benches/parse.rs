@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a sample costs, per format and by what is known of it: `cargo bench -p tidegate-exposition`.
 
 use std::fmt::Write;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is wrong with a page, and where.
 
 use crate::native::BadHistogram;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a page says, one thing at a time.
 
 use std::borrow::Cow;

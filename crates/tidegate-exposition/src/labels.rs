@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Labels of a series or exemplar, checked, without escapes.
 
 use std::ops::Range;

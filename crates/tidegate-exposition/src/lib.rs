@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a Prometheus scrape target answers, read as a stream: text 0.0.4 and 1.0.0, OpenMetrics 0.0.1 and 1.0.0,
 //! delimited protobuf.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Native histograms, as protobuf pages and remote writes have them.
 
 /// Buckets next to each other.

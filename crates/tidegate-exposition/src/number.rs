@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Numbers as Go's `strconv.ParseFloat` reads them, less what Prometheus forbids (hexadecimal, underscores).
 
 /// Powers of ten that a double holds exactly.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OpenMetrics, 0.0.1 and 1.0.0.
 //!
 //! Rules are those of Prometheus' lexer: single spaces, no blank lines, no comments but metadata, `# EOF` at the end.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Where a name, a quoted string, a list of labels ends. Shared by the text formats.
 
 use memchr::{memchr, memchr2};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pages of all formats, right and wrong. The rules are Prometheus'; `tests/it` holds them against a real one.
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Prometheus text, 0.0.4 and 1.0.0.
 //!
 //! Rules are those of Prometheus' lexer: blanks may stand nearly everywhere, label values may hold line feeds, a NUL

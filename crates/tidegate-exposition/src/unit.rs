@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Units of OTLP (UCUM) as the words that Prometheus names have, and names with such words and a type behind them.
 
 /// Units as words, as prometheus/otlptranslator 1.0.0 has them: a fleet must call a metric the same everywhere. Newer

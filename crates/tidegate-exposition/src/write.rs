@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Numbers as Prometheus text: shortest form that reads back equal, whole numbers without a point.
 
 /// Whole doubles below this are written without a point.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the attributes say.
 
 use proc_macro2::{TokenStream, TokenTree};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `#[derive(MetricSet)]` and `#[derive(LabelSet)]` of `tidegate-metrics`, where they are documented.
 
 #![deny(missing_docs)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How long after a crossing its callback runs, while two threads record as fast as they can.
 //!
 //! `cargo bench -p tidegate-metrics --bench reaction`

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What it costs to record, next to the crates that people use otherwise: nanoseconds a call of the processor, the median
 //! of rounds in which all take turns, and what a tenth of the rounds were below and above.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A declared set of metrics, served over HTTP, and a composite of them.
 
 use std::{sync::Arc, time::Duration};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values and spans of one program, by one way to one collector.
 
 use tidegate_metrics::{Histogram, MetricSet, MetricsRegistry, Otel, TraceContext, Tracer};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The same component against any registry: the argument chooses.
 //!
 //! `cargo run -p tidegate-metrics --example switch -- shm /dev/shm/metrics`

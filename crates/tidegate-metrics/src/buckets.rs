@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bounds of classic histograms, by what they measure.
 
 use std::sync::Arc;

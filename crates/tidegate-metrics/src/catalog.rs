@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The families of a registry: each there once, and none that a reader would take for another.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Registries whose values are cells: what the Prometheus, OTLP and shared-memory ones have in common.
 
 use std::sync::{Arc, OnceLock};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What an instrument is called and means, and what of that is valid.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What can go wrong: at registration, loudly; at run time only what reaches the outside.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Families: the series of one name, told apart by the values of their labels.
 
 use std::hash::{Hash, Hasher};

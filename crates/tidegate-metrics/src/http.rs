@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `/metrics`, `/health` and `/live` over HTTP, on a thread of their own.
 
 mod answer;

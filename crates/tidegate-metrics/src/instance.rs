@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Who reports: a name for this process that no other process has.
 
 use std::fmt::Write;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Label sets with types: names fixed when the program is compiled, values without allocation.
 
 use std::fmt::Write;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A metrics SDK: declared once, recorded for the price of an atomic addition, shown by any registry.
 //!
 //! ```

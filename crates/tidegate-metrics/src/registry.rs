@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The trait that all registries have in common.
 
 use std::time::Duration;

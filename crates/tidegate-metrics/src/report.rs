@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What we have to say ourselves.
 
 use std::sync::OnceLock;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Scopes: a prefix and constant labels for everything that is registered through them.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Metric sets: instruments declared as a struct.
 
 use crate::RegisterError;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a series keeps beside its cell: who it is, extremes for those who watch it, exemplars.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The span that an observation is made in, as an exemplar remembers it.
 
 use std::fmt;

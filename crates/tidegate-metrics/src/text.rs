@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values as pages that Prometheus reads: text 0.0.4 and OpenMetrics 1.0.0.
 //!
 //! A page lists every family once, under a name that no other family on it has; labels are escaped. Exponential

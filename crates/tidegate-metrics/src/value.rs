@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values as they are read back: what an exposition, an export or a test looks at.
 
 use std::sync::Arc;

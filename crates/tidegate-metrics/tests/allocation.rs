@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Recording takes no memory once a label set was used.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The examples do what they say.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The same component through OTLP, received by a server that speaks the protocol; other libraries' front ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

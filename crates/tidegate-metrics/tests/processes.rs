@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `Shm` in real processes: several that record at once, children of `fork`, and some that are killed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

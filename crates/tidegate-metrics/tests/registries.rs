@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One component, every registry: the same numbers in each.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Spans that reach a collector: from a program without a runtime, without those of the sending itself, with those of
 //! the last moment.
 

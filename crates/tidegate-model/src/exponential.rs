@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Exponential histograms: lower resolution, adding, differences, explicit bounds.
 //!
 //! Bucket `i` holds (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry metrics data model).

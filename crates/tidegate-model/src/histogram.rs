@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Explicit-bounds histograms: observations, sums, differences, and other bounds.
 
 use std::sync::Arc;

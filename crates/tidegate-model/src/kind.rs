@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Kinds of metrics: of an instrument, of OTLP's data, and of a family of Prometheus; and how they convert.
 //!
 //! Wire formats and interfaces of plugins have kinds of their own, with their own numbers.

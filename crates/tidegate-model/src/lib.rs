@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The data model that the other crates share: [kinds](mod@kind) of metrics, their [values](mod@value) and
 //! [numbers as varints](mod@varint).
 //!

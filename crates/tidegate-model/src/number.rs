@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Numbers that stay integers as long as they can.
 
 use crate::Value;

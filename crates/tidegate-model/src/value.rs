@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values of points: numbers, histograms, exponential histograms, summaries.
 
 use std::sync::Arc;

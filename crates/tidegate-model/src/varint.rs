@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Variable-length integers of protobuf: seven bits a byte, the lowest first. A byte below 0x80 ends the number.
 //!
 //! Readers refuse numbers beyond 64 bits. They accept numbers with more bytes than necessary, as protobuf does.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What an event costs NIXL's export thread: called as C++ calls it.
 
 use std::ffi::{c_int, c_void};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! NIXL's plugin interface (API version 2) as it lies in memory: C++ objects that a C++ host calls through.
 //!
 //! All of it is what the Itanium C++ ABI and libstdc++ make of NIXL's classes on 64-bit machines:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One agent: its events into its cells, or counted as lost while there are none.
 
 use std::sync::OnceLock;

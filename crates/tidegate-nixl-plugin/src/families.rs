@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The metrics of an agent: what NIXL's own exporter (1.5) makes of its events, by the table that the gateway's
 //! receivers share, and what this exporter itself has lost.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Which NIXL has loaded us: its version decides how an event lies in memory, and the plugin interface doesn't say.
 //!
 //! NIXL 1.1 and 1.2 accept a plugin as 1.3 and later do, but hand over other events (the layouts 2a and 2b of rings).

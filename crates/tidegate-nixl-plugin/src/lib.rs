@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A telemetry exporter for NIXL (`NIXL_TELEMETRY_EXPORTER=tidegate`): each event becomes additions to cells in shared
 //! memory, which outlive the agent and which tidegate reads.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The store that all agents of this process share, made when the first agent is.
 
 use std::fmt;

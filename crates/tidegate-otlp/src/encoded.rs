@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests as wire bytes, and cuts between and in them.
 
 use bytes::Bytes;

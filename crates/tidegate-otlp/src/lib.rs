@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP requests as bytes: checked, counted, walked and edited without trees of messages.
 //!
 //! [`Encoded`] is a request of one signal on the wire. [`wire::check()`] says whether bytes are one, and counts its items.

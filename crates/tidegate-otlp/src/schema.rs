@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP's messages as tables: field number, JSON name, type (opentelemetry-proto 1.10). What checks requests, repairs
 //! text and transcodes JSON is written once, over these.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a stream is called where it must mean the same to another process.
 
 use std::sync::Arc;

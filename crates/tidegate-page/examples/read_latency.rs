@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Measures the cost of a read while a writer rewrites the page a thousand times a second:
 //!
 //! `read_latency [DIRECTORY]` (by default /dev/shm)

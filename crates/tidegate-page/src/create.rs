@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Creates the file of a page: it is locked, complete before readers can see it, and never replaces another kind of
 //! file.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Entries for writers, snapshots for readers, and their words in a slot.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The errors of making, opening, writing and reading a page.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The layout: all offsets, and the check of a header and file size before a page is read.
 //!
 //! The documentation of the crate has the table. Fields in one cache line change together: the constants, the

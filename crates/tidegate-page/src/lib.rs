@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A page of composites in shared memory: the gateway rewrites it in place, and any number of
 //! processes of the same node read it in well under a microsecond, without a system call.
 //!

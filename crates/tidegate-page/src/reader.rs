@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A reader of a page: it maps the page read-only, and then reads without system calls.
 
 use std::fs::OpenOptions;

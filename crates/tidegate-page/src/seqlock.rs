@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The sequence lock of a slot: one writer, readers that write nothing.
 //!
 //! A reader that sees any word of a write sees, by the two fences that meet over that word, also

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The identity of an entry: name and labels, as text and as the words of a slot.
 
 use crate::error::SetError;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Once every entry has its slot, neither writing nor reading allocates.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

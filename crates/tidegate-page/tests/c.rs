@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The reader in C: its layout is the same, and it reads correctly beside a live writer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

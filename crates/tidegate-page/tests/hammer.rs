@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Readers against a writer that never rests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

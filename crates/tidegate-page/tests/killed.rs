@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A writer that is killed while it writes: readers do not wait, and the next writer takes over.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What receivers, processors, exporters, connectors and extensions are built on.
 //!
 //! [`batch`] is the data on an edge of the graph. [`component`] has the traits, the edges and the ledgers of all

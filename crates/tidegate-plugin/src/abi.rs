@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `include/tidegate_plugin.h` in Rust, member by member. A test compiles both and compares every offset.
 
 use std::ffi::{c_char, c_void};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a call to a plugin answers, on both sides of the ABI.
 
 use std::fmt;

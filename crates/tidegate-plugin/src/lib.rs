@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Exporter plugins of tidegate: a versioned C ABI, a helper to write plugins in Rust, and the host that loads them.
 //!
 //! - `include/tidegate_plugin.h` is the contract, [`abi`] the same in Rust.

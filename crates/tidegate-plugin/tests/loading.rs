@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Finding, checking and loading: what is refused, and that the refusal says what to do about it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

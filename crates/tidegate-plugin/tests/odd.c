@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* A plugin that does what its configuration says: one word, perhaps with a file behind it. What it is can be spoilt with -D. */
 #include "tidegate_plugin.h"
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Calls that overrun, in the process and in one of their own, and processes that end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A profile of processor time: which functions run while the process uses the processor.
 //!
 //! The kernel's profiling timer sends SIGPROF once in 10 ms of processor time of the process. The handler notes the

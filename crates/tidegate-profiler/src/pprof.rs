@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! pprof's `profile.proto`, as far as a flat profile needs it.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The timer and its handler: the unsafe part.
 
 use std::collections::BTreeMap;

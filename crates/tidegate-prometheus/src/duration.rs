@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Durations in Prometheus's format, in configurations, queries and answers.
 
 use std::time::Duration;

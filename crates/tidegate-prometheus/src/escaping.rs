@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Escaping of names that only newer scrapers accept (prometheus/common, "escaping schemes").
 
 use std::fmt::Write;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A series in Prometheus's data model: a name, labels, and one value, or several that differ by suffix and one
 //! more label.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The formats of an exposition, and the format-dependent parts of a metric's name.
 
 /// Metadata key under which a metric may name its OpenMetrics family: there a counter `x_total` has the family `x`,

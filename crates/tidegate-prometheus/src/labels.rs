@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Labels from attributes: names, collisions, escaping; `job`, `instance` and the scope's labels.
 
 use std::collections::BTreeMap;

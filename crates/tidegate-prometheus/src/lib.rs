@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Prometheus translation and text formats, shared by components that expose, scrape and write remotely.
 //!
 //! The rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics), with the

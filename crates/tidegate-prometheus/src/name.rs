@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Metric names: characters, units as words, type suffixes, namespace, and escaping for scrapers.
 //!
 //! The result equals that of prometheus/otlptranslator byte for byte. `docs/prometheus.md` lists the few

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Renders tables to an exposition that is always valid: each name has one family, each identity has one sample.
 //!
 //! The family and the label text of a series are computed once, when the table reports its arrival, with or without

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What Prometheus named keeps its names: on pages, in queries and in remote writes.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Attribute values as text (OpenTelemetry, "AnyValue": mapping to strings).
 
 use base64::Engine;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Names held against those that prometheus/otlptranslator 1.0.0 and prometheus/common 0.73 gave for the same: a line a
 //! case, `tests/data/prometheus/otlptranslator.jsonl`. Differences are the deliberate ones of `docs/prometheus.md`.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The cost of a query: its parsing, and its evaluation over series in memory, of numbers and of native histograms.
 
 use std::hint::black_box;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Aggregations: `sum by (...)`, `topk`, `quantile` and so on. Those for numbers alone ignore native histograms.
 
 use std::collections::BinaryHeap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Binary operators: arithmetic, comparisons and sets, with vector matching. Native histograms can be added,
 //! subtracted, compared for equality and scaled. A pair drops out if the operator is undefined for it.
 

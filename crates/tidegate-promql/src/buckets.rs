@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `histogram_quantile` and `histogram_fraction` over classic buckets and native histograms.
 
 use super::QueryError;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Function calls.
 
 use super::eval::{Eval, Ranges, Value, execution, of_scalars};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Parts of dates: `hour()`, `day_of_week()` and so on, of seconds since 1970 in UTC.
 
 /// The date function of this name, of a time in seconds; `None`: no function has this name.

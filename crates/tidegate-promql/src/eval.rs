@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Evaluation: `fetch` gets the samples of every selector once. Then each part of the expression is computed for all
 //! steps at once (`rows`).
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Fetches the samples of an expression's selectors, once.
 
 use super::eval::Eval;

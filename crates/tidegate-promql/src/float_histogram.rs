@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Native histograms in queries, and their arithmetic. They have filled buckets only, and counts may be fractions.
 //!
 //! Bucket `i` of a side holds (base^(i-1), base^i] with base = 2^(2^-schema), as in Prometheus. Its index is one more

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Functions of single values, of labels and of orders. Functions of values ignore native histograms.
 
 use super::binary::named;

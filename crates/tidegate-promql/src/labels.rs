@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Label sets of the query language, and matchers over them.
 
 use std::cell::{Cell, RefCell};

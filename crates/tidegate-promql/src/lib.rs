@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! PromQL over samples: a parsed query, and its value at an instant or over a range.
 //!
 //! It follows Prometheus 3: ranges and the look-back are open on the left, and a stale marker ends a series. It refuses

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Functions of single native histograms.
 
 use super::float_histogram::{Boundary, Bucket, FloatHistogram};

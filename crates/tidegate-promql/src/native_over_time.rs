@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Functions of a range that contains native histograms.
 
 use std::sync::Arc;

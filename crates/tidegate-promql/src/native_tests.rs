@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Native histograms: results of the rules of Prometheus 3, computed by hand, and properties that hold for all of them.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The times of a query's evaluation, and the samples that it needs.
 
 use super::Millis;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A selector answers the same from the samples that its steps see as from all samples.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Warnings and infos about an answer, in Prometheus's words.
 
 use std::cell::RefCell;

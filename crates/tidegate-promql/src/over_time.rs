@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Functions of a range of numbers: `rate` and similar ones, `*_over_time`.
 
 use super::{Millis, Sample};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The limits of the wait for an answer: a deadline, the caller's departure, or short memory.
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Instant vectors over all steps of a query: each series is a row, each step is a cell.
 
 use std::hash::{BuildHasher, Hasher};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Samples: numbers and native histograms at a time, and series of them.
 
 use std::sync::Arc;

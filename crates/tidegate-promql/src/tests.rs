@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Single rules of the language. The tests of the gateway compare whole queries with a real Prometheus.
 
 mod limits;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The samples of a series that instants and ranges see, step by step. Times only rise, so each sample is passed once.
 
 use std::borrow::Cow;

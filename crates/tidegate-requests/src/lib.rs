@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP requests of metrics for tests and benches, said in few words. What else a message may have is left at its default:
 //! `Metric { unit: "s".into(), ..counter("x", points) }`.
 

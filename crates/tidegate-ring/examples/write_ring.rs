@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Writes a NIXL ring file, so that a script can hand it to any reader:
 //!
 //! `write_ring FILE VERSION CAPACITY [EVENT=VALUE[@TIMESTAMP_US] ...]`

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Slots to columns: tight loops over bytes that are already in our own memory.
 //!
 //! Version 3 to 5 slots carry four bytes of stack garbage after the type, so the type is read as

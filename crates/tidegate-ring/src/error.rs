@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What can go wrong when a ring or a store is opened or read.
 
 use std::io;

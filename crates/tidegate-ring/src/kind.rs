@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Event kinds: the table of NIXL's event types, their names, units and categories, and the bounded
 //! table of names that only come up at run time (versions 1 and 2a carry names as strings).
 //!

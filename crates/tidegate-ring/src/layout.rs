@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Byte layouts of NIXL ring files: where the header fields are, how large a slot is, and which
 //! header and file size together make a ring that may be read.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! NIXL telemetry in shared memory: ring files (versions 1, 2a, 2b, 3, 4 and the proposed 5) and
 //! multi-process stores (`nixl.*.mmap`), read and written byte for byte. No async, no gateway types.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Multi-process stores: one file `nixl.<pid>.<ns>.<instance>.mmap` per agent, holding cumulative
 //! totals (schema 1, NIXL 1.5 and later). Reading disturbs no process, and any number may read.
 //!

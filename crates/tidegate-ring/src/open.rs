@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Opening files that others own: without following links, blocking on pipes, or changing anything.
 
 use std::fs::{File, OpenOptions};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The consumer of a ring file.
 //!
 //! A drain costs one `fstat`, a few loads from the mapped header and one or two `pread`s. The

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A producer of ring files of any version, byte-compatible with NIXL's: for simulation, tests and benches.
 //!
 //! NIXL publishes `write_pos` after every event. Here [`Writer::push`] stages and [`Writer::flush`]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Every captured file of a real NIXL agent decodes to what an independent decoder listed in
 //! `DECODED.txt`, field by field.
 

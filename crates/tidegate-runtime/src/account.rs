@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The account of the gateway's memory: the last measurement, plus all bytes reserved or received since.
 //!
 //! A reservation ([`Held`]) says how many bytes its owner may allocate, and how many of them are allocated. A

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The clock of the gateway, see [`tidegate_engine::clock`]. State uses `unix_now`; output uses `wall_now`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A rate limit for repeated messages.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

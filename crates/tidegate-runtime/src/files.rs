@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Opens files that others may write or replace: passwords, tokens, keys, certificates, targets and stored data.
 
 use std::fs::{File, OpenOptions};

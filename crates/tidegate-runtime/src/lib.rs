@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The base of all parts of the gateway: the memory account, threads and slots for long work, and the clock. Helpers
 //! open files that others may replace, and limit the rate of repeated log lines.
 //!

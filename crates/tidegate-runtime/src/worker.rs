@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Threads beside the runtime's. A component has one for work that blocks or needs finer timing. Background threads of
 //! low priority do work that grows with the number of series.
 

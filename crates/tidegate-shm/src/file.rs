@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files: their checks at opening, their identity, their locks and their memory.
 
 use std::fs::{File, OpenOptions};

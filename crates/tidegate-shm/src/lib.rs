@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files in shared memory: open, check, lock, reserve and map them.
 //!
 //! - [`open`] refuses all but regular files. [`FileId`], [`try_lock`] and [`is_locked`] say whose file it is.

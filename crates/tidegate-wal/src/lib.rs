@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Data on disk that must outlive the process: a segmented, append-only log with a checksum for each record.
 //!
 //! [`record`] is the layout of bytes in a segment, and `segment` is one file. [`log`] orders segments and tracks which

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The order of segments: the log appends, settles and reads data. It blocks, and runs on one thread.
 //!
 //! Data has numbers that count up from 1. The oldest segment is deleted once all its data is settled. Notes of settled

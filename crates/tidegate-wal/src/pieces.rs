@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bytes for one write: large pieces stay in place, small ones are copied together.
 
 use std::fs::File;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The layout of bytes in a segment. All numbers are little-endian.
 //!
 //! | segment head | bytes | | record | bytes |

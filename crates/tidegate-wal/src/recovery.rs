@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Recovers the files that an earlier run left in a directory.
 
 use std::collections::VecDeque;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads segments whose head is damaged: the rest of the head and the first records give the salt. It reads little for
 //! that, and keeps only a piece of the file in memory.
 

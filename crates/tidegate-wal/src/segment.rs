@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One file of a log and the state of its records.
 
 use std::fs::{File, OpenOptions};

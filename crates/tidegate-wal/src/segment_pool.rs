@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Recycled segment files. Their disk blocks are allocated and their pages are cached, so that overwriting one costs less
 //! than creating a file.
 

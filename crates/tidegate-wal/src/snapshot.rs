@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A snapshot of the state that the data of a log adds up to. Its file is beside the segments, and complete or absent.
 //!
 //! | bytes | |

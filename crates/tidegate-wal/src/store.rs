@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A log on a thread of its own. The thread reports to each caller when its data is written (and synced, if the rules
 //! say so). All data that waits at one time shares one write and one `fsync`.
 

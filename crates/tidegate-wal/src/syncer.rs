@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Forces files to the disk on a thread of its own: a slow disk blocks no writer.
 
 use std::fs::File;

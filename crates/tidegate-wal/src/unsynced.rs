@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The files that a sync must cover so that written data survives a loss of power.
 
 use std::fs::File;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads a file piece by piece: only one piece is in memory. No length is trusted before its checksum matches.
 
 use std::fs::File;

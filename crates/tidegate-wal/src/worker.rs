@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The thread of a store: it writes all waiting data at once, notifies those who wait, reads back, and syncs in time.
 
 use std::io;

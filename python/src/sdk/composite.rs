@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites: what instruments say over a window, asked for or told when it changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

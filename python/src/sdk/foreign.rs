@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The registry behind a C table of functions, which another extension hands over as a capsule.
 
 #![allow(unsafe_code)]

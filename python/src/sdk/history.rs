@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The recent past of a registry, for PromQL: samples taken by a thread of its own, and the newest at the time of a
 //! query.
 

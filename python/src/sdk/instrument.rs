@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Instruments of the SDK: a handle that records, or with labels of its own the family of such handles.
 
 use std::sync::OnceLock;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The metrics SDK (`tidegate-metrics`) for Python: registries, instruments, composites, queries.
 
 pub(crate) mod composite;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The registry that pushes OTLP, for programs that may fork: the thread that pushes is its maker's only.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Registries of the SDK: each is a scope (a prefix, constant labels) of one.
 
 use std::path::PathBuf;

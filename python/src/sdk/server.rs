@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `/metrics`, `/health` and `/live` of a registry over HTTP.
 
 use std::net::SocketAddr;

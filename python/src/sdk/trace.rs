@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! W3C trace context, and the span that an observation remembers.
 
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stand-ins for other metrics libraries, on tidegate's cells.
 
 Code that can't be edited uses them in one of three ways:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m tidegate.compat PROGRAM [ARGUMENT...]``: runs a program with the stand-in for prometheus_client.
 
 The program and all its child processes import it, however they are started (fork, spawn, subprocess, Ray workers).

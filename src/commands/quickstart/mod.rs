@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `quickstart`: the main job at work with no set-up. A child process writes the rings of a simulated 8-rank NIXL node;
 //! the gateway drains, aggregates and serves them; the terminal shows where to look, and the composites as they change.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites as a table: a row a group, a column a composite.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `ring inspect`: everything in a file, without moving anything in it.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `ring ls`: one line a file.
 
 use std::path::{Path, PathBuf};

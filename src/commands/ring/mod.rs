@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `ring`: looks into NIXL ring files and multi-process stores, and writes them like agents do.
 
 mod inspect;

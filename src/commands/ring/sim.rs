@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `ring sim`: agents that transfer nothing but write rings as real ones do.
 //!
 //! Events come in the order in which NIXL emits them (post time, transfer time, bytes, request), are staged and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `ring tail`: events as they come.
 
 use std::path::PathBuf;

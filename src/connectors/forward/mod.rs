@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `forward`: hands every batch of the pipelines that export to it to the pipelines that receive from it,
 //! signal by signal and unchanged. Joins or splits pipelines of the same signal.
 

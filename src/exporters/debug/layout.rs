@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The layout of printed data. Text is written piece by piece: neither the text nor a JSON tree is kept in memory.
 
 use std::io::{self, Write};

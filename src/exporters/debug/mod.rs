@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `debug`: prints data to standard error in three levels of detail, for people at a terminal.
 
 mod layout;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Formats and writes batches one by one, outside of the runtime's threads. Standard error may be a paused terminal,
 //! which blocks.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The encodings of a batch in a file.
 
 use std::fmt::Write;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The file: it is appended in whole pieces, rotated, and never left with a torn line.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `file`: writes OTLP as JSON lines or framed protobuf, or raw events as CSV. It rotates, and survives a full
 //! disk.
 //!

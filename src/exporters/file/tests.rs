@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files in every format, rotation, and a disk that is full for a while.
 
 use std::io;

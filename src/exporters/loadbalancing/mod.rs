@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `loadbalancing`: distributes data over several endpoints, and keeps related items together.
 //!
 //! Each endpoint has its own queue and retries, so a failed share is retried separately. When an endpoint

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The current endpoints. Each has a destination, which follows the changes of host names.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

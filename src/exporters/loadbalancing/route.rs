@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The endpoint of an item: the one with the highest score for its key (rendezvous hashing). When an endpoint
 //! appears or vanishes, only its own share moves. Every gateway of a tier gets the same result.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Several endpoints: the routing, the cost of a failure, and the data of an endpoint that disappears.
 
 use std::collections::{BTreeMap, BTreeSet};

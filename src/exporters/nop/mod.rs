@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `nop`: accepts all data and discards it.
 
 use std::sync::Arc;

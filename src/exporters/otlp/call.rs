@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A unary gRPC call: its request as bytes, and the meaning of its answer.
 
 use std::io::IoSlice;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A gRPC channel: one HTTP/2 connection to a peer that all requests share. The channel reconnects when the
 //! connection ends or answers stop.
 //!

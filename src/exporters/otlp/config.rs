@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `otlp` exporter, as in the Collector.
 
 use std::time::Duration;

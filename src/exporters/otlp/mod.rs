@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `otlp`: sends metrics, traces and logs by OTLP/gRPC. Payloads that were not decoded go out unchanged.
 
 mod call;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The `endpoint` of a gRPC client.
 
 use std::fmt;

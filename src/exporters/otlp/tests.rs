@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Against a gRPC server made by hand: what goes over the wire, and what every kind of answer leads to.
 
 use http::Response;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bodies: the encoding and compression of telemetry, and the meaning of answers.
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `otlphttp`: sends metrics, traces and logs by OTLP/HTTP, protobuf or JSON.
 
 mod body;

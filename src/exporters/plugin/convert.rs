@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Converts an export request to the arguments of one call of a plugin.
 
 use std::sync::Arc;

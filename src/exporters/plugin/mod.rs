@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `plugin`: exports with a shared object from a third party, in the gateway or in a separate process.
 //!
 //! The destination has the queue, the retries and the splitting. The plugin gets one request at a time, on its own

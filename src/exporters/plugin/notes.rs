@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The reports about a plugin: metrics, health, the log.
 
 use std::sync::Arc;

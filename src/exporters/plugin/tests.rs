@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options, and what a plugin is given of every kind of payload.
 
 use std::sync::Arc;

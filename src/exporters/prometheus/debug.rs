@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `/debug`: the series that the exposition omits, the reason, their rival, and the time since then. It also lists
 //! metrics with the metadata of another sender.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `prometheus`: answers scrapes from live tables of earlier processors, or from its own table.
 //!
 //! The graph builder attaches the tables of earlier processors, unless a processor in between edits. A scrape reads

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Content negotiation of a scrape: the supported format that its `Accept` header prefers.
 
 use crate::net::accept::{Wish, wishes};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The pages for scrapes: one snapshot of all tables in the requested format.
 //!
 //! A page is rendered and compressed once for all concurrent scrapers. New series are registered on arrival, so

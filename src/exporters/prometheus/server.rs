@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The content of the exporter's server: the scrape, and the list of omitted series.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Singleflight: concurrent callers share one run of an expensive function.
 //!
 //! At most one run is in progress. A caller never gets the result of a run that began before its call.

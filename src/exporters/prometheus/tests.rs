@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The exporter scraped over a socket, fed with each kind of payload.
 
 use std::io::Read;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The answers of receivers, and their meaning for the request (Remote-Write 2.0, "Response").
 
 use std::time::Duration;

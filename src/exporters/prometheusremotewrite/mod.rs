@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `prometheusremotewrite`: writes metrics to Prometheus and other remote write receivers, 1.0 and 2.0.
 //!
 //! Requests go in parallel, but the samples of a series stay in order. The queue hands out one batch at a time,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The progress of writing a batch: its chunks by shard, and its losses. The task that writes a chunk removes it
 //! only after the result is known. So an attempt may end anywhere, and the next one continues there.
 

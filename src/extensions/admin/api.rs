@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Prometheus's HTTP API over the data of the gateway.
 
 mod exemplars;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites as JSON: their current values, their next change (`?wait=5s&seq=N`), and all changes (`/watch`).
 
 use std::sync::Arc;

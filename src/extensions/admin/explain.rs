@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The sources of series, and the reasons for their number.
 
 use std::sync::Arc;

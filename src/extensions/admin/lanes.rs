@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Lanes of queries: each kind of query has its own places, so that heavy ones never delay the others. Within a
 //! lane, clients take turns, so a client with many queries waits only for itself.
 

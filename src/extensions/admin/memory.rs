@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Memory for heavy queries. Grants are not part of the account, so senders are not refused for memory that a
 //! query has not used yet. Its used memory is measured like all other. While a query runs, this memory counts
 //! twice: as used, and as granted.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `admin`: the current data of the gateway.
 //!
 //! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Keeps the past: samples every series at an interval, on its own low-priority thread. Once a second the thread
 //! also records the reports of resources, whether or not a past is kept.
 //!

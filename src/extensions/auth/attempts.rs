@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Limits the password checks that an address may cause. Each takes a core for a tenth of a second.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `basicauth`: names and passwords (RFC 7617).
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `bearertokenauth`: tokens (RFC 6750), in any header and with any scheme.
 
 use std::collections::HashSet;

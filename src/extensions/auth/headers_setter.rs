@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `headers_setter`: headers of our requests, fixed or copied from the request that brought the data.
 
 use std::sync::Arc;

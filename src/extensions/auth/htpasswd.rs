@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `htpasswd` lines: `name:password`, with a bcrypt hash or a plain password.
 
 use std::collections::HashMap;

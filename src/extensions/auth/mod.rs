@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Authenticators: `basicauth` (RFC 7617) and `bearertokenauth` (RFC 6750) for receivers and for exporters,
 //! `headers_setter` and `sigv4auth` for exporters.
 

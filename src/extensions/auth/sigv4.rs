@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `sigv4auth`: signs requests to Amazon's services (Signature Version 4).
 //!
 //! Keys come from a credentials file, the environment (`AWS_ACCESS_KEY_ID` and its siblings) or

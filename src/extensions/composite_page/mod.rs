@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `composite_page`: composites in a page of shared memory. Processes of this node, such as a router, read them in
 //! less than a microsecond. The crate `tidegate-page` has the layout and the readers for Rust and C.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The page as a reader of this node sees it.
 
 use super::*;

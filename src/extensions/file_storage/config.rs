@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `file_storage` extension.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `file_storage`: a directory for component data that must survive the process.
 
 mod config;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `health_check`: shows the cluster whether the gateway accepts data: 200 while it runs, 503 before and after.
 
 pub mod v2;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `healthcheckv2`: `health_check` with the options and the answers of the Collector's second extension, over HTTP.
 
 use std::num::NonZeroUsize;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `memory_ballast`: accepted from old configurations of the Collector, without effect.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `pprof`: a processor-time profile over HTTP, in the format and at the path of Go's `net/http/pprof`. So `go
 //! tool pprof http://localhost:1777/debug/pprof/profile` reads it. Nothing is sampled without a request.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `zpages`: plain HTML tables about the gateway itself, at the paths of the Collector's extension. They show the
 //! service, its pipelines with their item counts, extensions, feature gates and the last slow batches.
 

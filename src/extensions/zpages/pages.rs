@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The contents of the pages.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Splits a batch into the part that the rules take and the part that passes.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `aggregate` processor, and the rules they declare.
 
 use std::sync::Arc;

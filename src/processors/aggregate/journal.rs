@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `storage`: the input of the state, on disk before the state is shown or acknowledged.
 //!
 //! Every batch with points for a rule is appended unchanged. The log's thread absorbs it when the write is done. A

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `aggregate`: turns events and points into counters, gauges and histograms by declared rules.
 //!
 //! Data that a rule takes ends here. It is part of the state before the push returns, or with `storage` when it is

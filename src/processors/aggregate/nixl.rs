@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The built-in rules `nixl`: the metrics of NIXL's own Prometheus exporter (1.5) by agent, and sums by node.
 //!
 //! Both inputs yield the same series: events out of rings (one measurement each), and the cumulative points of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Detects from the environment whether this gateway is one of several replicas.
 
 use crate::component::Context;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `attributes`: changes the attributes of points, spans and log records, in place on the wire.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `batch`: larger requests for the destinations below. It only marks batches with its limits. The queues of the
 //! destinations join and cut them. So it holds nothing, and nothing is acknowledged before a destination has it.
 

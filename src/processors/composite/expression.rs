@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites that are PromQL expressions: their computation, their input, and the sources that determine their
 //! quality.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `composite`: declared values of passing data. A value is a function over a window of each series, combined
 //! across series.
 //!

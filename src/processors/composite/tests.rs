@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What composites see, and that they change nothing.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of a threshold of a composite.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Posts an HTTP request when a threshold is crossed. It has the queue, retries and drain of every exporter.
 
 use std::sync::Arc;

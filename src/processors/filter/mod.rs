@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `filter`: drops points, spans and log records by name, attributes and resource attributes; drops are counted.
 //!
 //! Wire bytes stay wire bytes: what goes is cut out, and messages that have nothing left go with it.

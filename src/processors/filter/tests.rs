@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What stays and what goes, of every signal and in every form.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;

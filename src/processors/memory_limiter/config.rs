@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `memory_limiter` processor, as in the Collector.
 
 use std::time::Duration;

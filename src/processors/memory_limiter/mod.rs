@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `memory_limiter`: refuses data while the process uses too much memory, so that senders keep it and retry.
 //!
 //! Above the soft limit, components that keep data in memory refuse it, and tables accept no new series. Points of

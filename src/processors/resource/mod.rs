@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `resource`: changes the attributes of resources, in place on the wire.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The same actions on resources in every form.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Matches the items of a batch against a selection, with as few comparisons as possible: a resource, a scope
 //! and a metric's name are each matched once.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Selection of items: the Collector's `include` and `exclude`.
 //!
 //! An item must satisfy every configured list: one of the names, a high enough severity, and all of the

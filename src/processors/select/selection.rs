@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Selectors, compiled for a signal.
 
 use std::collections::HashSet;

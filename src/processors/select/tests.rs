@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Severities by name, and what a selector's check says.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The loop over all rings of a receiver.
 
 use std::collections::BTreeMap;

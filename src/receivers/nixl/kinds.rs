@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Maps NIXL's event kinds to the gateway's: name, unit, instrument, and the attributes `category` and `status`.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The gateway's own metrics of each ring.
 
 use std::collections::HashSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `nixl`: drains the shared-memory rings of NVIDIA NIXL agents, in all versions, as they appear, vanish and
 //! restart.
 //!

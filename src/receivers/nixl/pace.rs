@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The polling interval of a ring: about the configured interval while it is quiet, and shorter while it fills.
 //!
 //! The configured interval is the longest wait of an event. Timers fire late and the other rings take time, so a

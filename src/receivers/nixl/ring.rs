@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One ring: drained into batches of events, with its metrics.
 
 use std::path::Path;

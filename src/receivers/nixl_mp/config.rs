@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `nixl_mp` receiver.
 
 use std::time::Duration;

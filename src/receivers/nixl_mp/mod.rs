@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `nixl_mp`: reads the multi-process stores of NIXL's `prometheus_mp` exporter (`nixl.*.mmap`). They contain
 //! cumulative totals, and any number of readers may read them.
 //!

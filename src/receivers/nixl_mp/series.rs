@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The series of a store, with the names and labels of NIXL's `prometheus_mp` exporter.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One store: it is read, compared with the last reading, and its changes are sent.
 
 use std::path::Path;

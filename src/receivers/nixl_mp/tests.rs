@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The receiver with real store files of our own writer.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `nop`: receives nothing. It fills the required place of a receiver in a pipeline.
 
 use std::sync::Arc;

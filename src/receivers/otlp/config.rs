@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `otlp` receiver, with the Collector's names.
 
 use std::num::{NonZeroU32, NonZeroUsize};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The refusal of a request, in the form of each protocol: gRPC status, HTTP status, `google.rpc.Status`.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Passes request bodies to the pipelines, for both protocols.
 
 use std::sync::Arc;

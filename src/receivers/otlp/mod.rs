@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `otlp`: accepts OTLP over gRPC and HTTP (protobuf and JSON), on TCP or Unix sockets, for all three signals.
 //!
 //! Bodies are checked and counted, not decoded: the bytes of the sender pass unchanged. This module frames gRPC

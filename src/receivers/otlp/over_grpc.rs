@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP/gRPC: the three unary `Export` calls.
 
 use std::convert::Infallible;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP/HTTP: a POST to the path of a signal, protobuf or JSON by `Content-Type`. The answer has the encoding of
 //! the request. Errors are a `google.rpc.Status`.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The HTTP client for targets and discovery services: GET, credentials, redirects, and a limit on answers.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Credentials from the configuration, or from files that are read again after changes.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The identity that a target adds to the series of its page: labels, rules, a resource.
 
 use std::net::IpAddr;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A running job: the combination of its own options and `global`.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Limits the concurrent scrapes of a receiver, and the memory of their pages.
 
 use std::sync::Arc;

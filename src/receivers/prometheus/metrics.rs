@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The metrics and log lines of a scrape job: its targets by state, its scrapes, and its failures by reason.
 
 use std::collections::HashMap;

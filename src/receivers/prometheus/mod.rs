@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `prometheus`: scrapes targets like Prometheus, with its own `scrape_configs`.
 //!
 //! The discoveries of a job send the targets to its pool, which keeps a loop for each target. A loop fetches its

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A running job: discovered targets get a loop each. Loops of vanished targets end by themselves.
 
 use std::collections::{HashMap, HashSet};

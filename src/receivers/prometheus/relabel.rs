@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Relabelling as in Prometheus: ordered rules that change or drop a label set.
 
 mod pattern;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The series that every scrape adds about itself, such as `up`.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The loop of one target. It scrapes at every tick of its interval, never concurrently, and reports the result.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Targets: discovered labels after relabelling, the URL to scrape, and the offset in the interval.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The due times of scrapes, which are also the times of their points.
 
 use std::time::Duration;

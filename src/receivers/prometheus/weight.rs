@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory of a decoded page: its points, and the state of their series. It is estimated before the decoding,
 //! in the format that the target declares.
 

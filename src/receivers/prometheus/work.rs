@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The work on a page: decompress, decode, report, push. It takes long, so it runs on a background thread.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `prometheusremotewrite` receiver, those of the Collector's HTTP servers.
 
 use std::num::NonZeroUsize;

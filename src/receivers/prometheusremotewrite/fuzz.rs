@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests of both versions, for fuzz targets and for tests that damage requests.
 
 use std::sync::LazyLock;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `prometheusremotewrite`: accepts Prometheus remote write, 1.0 and 2.0, selected by the content type.
 
 mod answer;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests against a real socket, into a sink that refuses on request.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One directory: it is read, compared with the sent values, and its changes are sent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `shm`: reads the cells in which processes keep their metrics (`crates/tidegate-cells`), for any number of
 //! processes, without disturbing the writers.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The OTLP form of the series of cells.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The receiver with real cells.
 
 use std::sync::Arc;

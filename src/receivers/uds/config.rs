@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `uds` receiver.
 
 use std::num::{NonZeroU16, NonZeroUsize};

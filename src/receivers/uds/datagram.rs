@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The datagram socket: it drains all datagrams, into one batch of events for each sender and wake-up.
 
 use std::io::{self, IoSliceMut};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The parsers of both sockets, for fuzz targets only.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The kinds of a StatsD sender: every combination of name, type and tags gets an index once and keeps it.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `uds`: events over Unix sockets. A stream socket accepts length-delimited `tidegate.v1.EventBatch` messages
 //! with optional acknowledgements. A datagram socket accepts StatsD and DogStatsD lines.
 //!

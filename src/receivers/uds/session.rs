@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The declarations of a connection, and the events of its batches. Without I/O.
 
 use std::sync::Arc;

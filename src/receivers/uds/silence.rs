@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The limits on the silence of a stream connection.
 
 use std::sync::Arc;

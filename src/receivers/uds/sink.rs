@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The sink of both sockets: it pushes events into the pipelines, and counts those that they refuse.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Sources of events: the declarations of a peer, and the kernel's information about it.
 
 use std::sync::Arc;

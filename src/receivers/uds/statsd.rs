@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! StatsD and DogStatsD lines: `name:value[:value...]|type[|@rate][|#key:value,...][|c:container][|T seconds]`.
 //!
 //! Pure: bytes in, borrowed fields out.

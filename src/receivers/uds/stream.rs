@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A connection of the stream socket: messages in, acknowledgements out.
 
 mod frames;

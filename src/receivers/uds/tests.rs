@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Both sockets with real peers, into a sink that refuses on request.
 
 mod datagrams;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory of a decoded event stream message, estimated from its bytes before the decoding.
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};

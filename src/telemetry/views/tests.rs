@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What views select, and what becomes of it.
 
 use super::*;

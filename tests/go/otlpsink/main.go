@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A real grpc-go OTLP server for the gateway's tests. It keeps nothing and counts what comes.
 //
 // It answers as every grpc-go server does: in the compression of the request. Beside grpc-go's own gzip it knows

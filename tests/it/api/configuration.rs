@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The running configuration, as every permitted client may read it.
 
 use super::super::kit::{Gateway, QueryApi, free_port};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Every endpoint, asked as clients ask it.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Gateways that are killed again and again.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Arbitrary OTLP metrics: every kind, from names and numbers that make trouble.
 //!
 //! Names come from small pools most of the time, so that they collide: with each other once they are translated, with

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Property tests of whole components: arbitrary cases, a usual number of them or as many as asked for.
 //!
 //! `TIDEGATE_CASES` sets how many cases are tried instead of the usual few, `TIDEGATE_SEED` which ones.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Real exporters that the gateway scrapes: node exporter, pushgateway.
 
 use super::process::Process;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The `prometheus` exporter inside the test's own process, behind a Unix socket: starting one takes no process, so
 //! that a property test can have one a case.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One metric of every kind, with exemplars and a start, as a service would send them.
 
 use super::any_metrics::{pair, text};

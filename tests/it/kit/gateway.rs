@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The gateway under test: the real binary with a configuration of the test's own.
 
 use super::http::{self, Response};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A real grpc-go OTLP server (`tests/go/otlpsink`): it answers in the compression of the request, as every Go server
 //! does, and counts what comes.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A small HTTP/1.1 client over a blocking socket: one request per connection, to this machine.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};

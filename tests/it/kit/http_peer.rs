@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An HTTP/1.1 server without comforts, which notes what clients do with their connections.
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! KEDA's side of the external scaler: the calls that its operator makes.
 
 use std::collections::HashMap;

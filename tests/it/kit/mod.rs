@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What whole-gateway tests are written with.
 //!
 //! Everything here blocks, panics with what went wrong, and cleans up when dropped, so a test is a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An OTLP endpoint in the test's own process that keeps requests and can be set to refuse them.
 //!
 //! gRPC and HTTP (`/v1/metrics`, `/v1/traces`, `/v1/logs`, protobuf) share one port.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A server of recorded pages: every scraper gets the same bytes.
 
 use super::http::Response;

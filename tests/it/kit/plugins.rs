@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Exporter plugins, built once by the compilers of their languages.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A child process whose output is kept, shown if the test fails, and that never outlives the test.
 
 use super::{SOON, wait_for, wait_until};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Real Prometheus servers that scrape the gateway or take its writes, and promtool.
 
 use super::process::Process;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A TCP proxy in front of an endpoint that breaks connections in the ways networks and peers do.
 
 use std::io::{Read, Write};

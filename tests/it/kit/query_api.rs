@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Prometheus's HTTP API, as Prometheus, VictoriaMetrics and the gateway's `admin` extension serve it.
 
 use super::{SOON, http};

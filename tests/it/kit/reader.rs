@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The way of a scraped page into the gateway, without a socket: what the `prometheus` receiver does with a body.
 
 use super::http::Response;

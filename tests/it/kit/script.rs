@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Python drivers of `tests/python`, each in its own process.
 
 use super::process::Process;

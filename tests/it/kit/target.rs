@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A scrape target, or a service that lists targets, in the test's own process: it answers what a test tells it to.
 
 use axum::body::Body;

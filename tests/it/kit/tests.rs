@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The kit tried on itself: what it awaits, sends and keeps.
 
 use super::points::Value;

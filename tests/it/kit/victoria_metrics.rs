@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A real VictoriaMetrics, a peer for remote write and for queries.
 
 use super::process::Process;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Plugins that the gateway refuses at its start.
 
 use super::super::kit::gateway::tidegate;

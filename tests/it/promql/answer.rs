@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Answers of both, and what differs between them.
 
 use serde_json::Value as Json;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The samples that both are asked about.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A recording as a remote write.
 
 use super::recording::{Recording, Value};

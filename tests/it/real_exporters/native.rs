@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Native histograms, which only protobuf can say: of another gateway, which was pushed exponential ones, and of a
 //! Prometheus server itself.
 

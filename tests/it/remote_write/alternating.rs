@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Processes that report one series side by side: writer and taker of remote write notice it by their start times.
 
 use super::{Otlp, nanos, now_ms};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the exporter writes, as Prometheus and VictoriaMetrics answer for it.
 
 use super::{Otlp, every_kind, nanos, no_recorded_values, now_ms};

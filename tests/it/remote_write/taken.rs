@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the receiver makes of the writes of real Prometheus servers, and of our own exporter.
 
 use super::{Otlp, every_kind, now_ms};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What targets may answer: formats, codings, redirects, and every way to fail.
 
 use super::{config, into_sink, job};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Targets that come and go.
 
 use super::into_sink;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Targets from DNS, whose answers come over real sockets.
 
 use super::into_sink;

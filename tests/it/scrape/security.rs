@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Targets that let in only whom they know, and prove who they are.
 
 use super::{into_sink, job};

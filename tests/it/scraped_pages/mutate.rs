@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pages like those of the list, with something wrong or unusual in them.
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The places of boxes and arrows: a column for each level, with the highest level on the left.
 //!
 //! An arrow that passes a column has a node there, so that it does not cross a box. All numbers are integers, so that the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask crates`: a picture of the dependencies between the crates of the workspace.
 //!
 //! [`layout`] chooses the places of boxes and arrows, [`svg`] writes them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The layout as text. Readers with a dark page see it on white.
 
 use super::layout::{LINE_HEIGHT, Layout, MARGIN, WIDTH};

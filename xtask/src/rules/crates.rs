@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Levels: which crate of the workspace may depend on which other.
 
 use super::Breach;

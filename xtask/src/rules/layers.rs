@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Layers: which folder of the gateway and which component may import which other.
 
 use std::path::Path;

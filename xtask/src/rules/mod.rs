@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cargo xtask rules`: rules about the source that neither the compiler nor clippy knows.
 //!
 //! [`layers`] holds the directions of imports, [`words`] the names that are not used.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The imports of a source file: each path that starts at `crate` or at `super`.
 
 use super::tokens::{Token, tokens};

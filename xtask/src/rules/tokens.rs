@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Rust source as names and signs, without comments and literals.
 
 /// A name, `::`, or a single sign.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Words: those that no file, type or function has in its name, and how tests are named.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bodies that are promised, that come late, in part or not at all, or are not what they should be.
 
 use std::io::{BufReader, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Times that are not those of the gateway's clock.
 
 use std::io::Write;

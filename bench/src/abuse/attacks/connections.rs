@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Connections that take a place and do nothing.
 
 use std::io::{ErrorKind, Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests whose elements take a byte or two on the wire and many in memory.
 
 use std::time::Duration;

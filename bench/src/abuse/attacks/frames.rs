@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Frames and heads of which the last byte does not come, and those that keep buffers in use.
 
 use std::io::{Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Too many of everything: series, sources, long names.
 
 use std::time::Duration;

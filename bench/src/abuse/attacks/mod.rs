@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Every attack: what it is, against which configuration, and the function that makes it.
 
 mod bodies;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bodies that are small on the wire and large when they are unpacked.
 
 use std::time::Duration;

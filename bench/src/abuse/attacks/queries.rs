@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Queries without end, and clients that do not wait for, or do not read, what they asked for.
 
 use std::io::{BufReader, Write};

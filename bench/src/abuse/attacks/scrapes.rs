@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Targets that answer with too much, beside a good one.
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Attackers around the honest sender: those who guess its password, its destination, and two attacks at once.
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Floods of local processes.
 
 use std::io::{ErrorKind, Read, Write};

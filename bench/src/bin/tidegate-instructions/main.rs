@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One of the hottest paths, a few times over, for a simulator that counts instructions: those of [`counted`] alone.
 //!
 //! `cargo xtask bench instructions` runs it below valgrind's callgrind, once a path, and holds what an item cost against

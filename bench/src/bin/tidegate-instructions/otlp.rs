@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests of OTLP: checked, taken into a table, edited.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pages of Prometheus: written from a table, and read into points.
 
 use std::fmt::Write;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Rings of NIXL: read, made a batch, taken into the table of `aggregate` by the built-in rules.
 
 use std::sync::Arc;

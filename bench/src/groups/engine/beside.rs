@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Queries beside a Prometheus 3 that is sent the same samples: 50,000 counters and some histograms a second to both, by
 //! OTLP to us and by remote write to it, and between two requests the same queries to both in turns. Both must give the
 //! same answers.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is asked of gateways over OTLP, and what tidegate may take for it.
 
 use crate::otlp::request::{Kind, name};

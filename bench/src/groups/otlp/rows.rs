@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Figures of a job: those of each subject, and tidegate against each of the others.
 
 use super::jobs::{Job, Limit};

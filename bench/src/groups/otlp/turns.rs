@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Subjects of a job run beside one another and take turns: load comes to one at a time, in windows, over several
 //! rounds, so that what the machine does meanwhile falls on all alike.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Many concurrent senders that obey the answers: a refused sender waits for the delay of the answer. The answers are
 //! counted by kind.
 

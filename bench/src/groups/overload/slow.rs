@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An end of the line that takes what it is given at a pace of its own: who is too fast waits for the answer.
 
 use std::sync::Arc;

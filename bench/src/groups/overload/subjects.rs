@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Who is measured: tidegate with its queue in memory and with room for more on disk, and its peers as far as they are
 //! on PATH.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests of one point, each due at its time.
 
 use std::sync::Arc;

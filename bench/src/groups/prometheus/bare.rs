@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What no text exposition can do without: each series' name and labels copied, its value formatted behind them. Taken in
 //! turn with scrapes, so that both see the machine as it is at that moment.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is fed: counters of agents with two labels, all of which count between two feeds.
 
 use std::fmt::Write as _;

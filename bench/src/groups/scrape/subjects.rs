@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The subjects, and the configurations by which they all do the same.
 
 use std::path::Path;

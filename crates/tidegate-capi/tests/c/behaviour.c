@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* What handles, callbacks, watchers and lists promise: behaviour DIRECTORY. */
 #define _DEFAULT_SOURCE
 #include "heard.h"

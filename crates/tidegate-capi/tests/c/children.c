@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* What a forked child can do with what it inherited: children DIRECTORY. */
 #define _DEFAULT_SOURCE
 #include "heard.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* What tests in C expect. */
 #ifndef EXPECT_H
 #define EXPECT_H

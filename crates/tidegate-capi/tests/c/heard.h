@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* A callback that notes that it was called. */
 #ifndef HEARD_H
 #define HEARD_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* Every function with NULL, with text that is no UTF-8, and with what makes no sense: answers, no crash. */
 #include "expect.h"
 

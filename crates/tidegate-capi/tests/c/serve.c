@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* Serves until told to stop: each line of input is a step. */
 #include "expect.h"
 

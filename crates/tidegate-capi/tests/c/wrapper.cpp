@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What tidegate.hpp adds: owners, exceptions, functions, a registry of one's own. wrapper RINGS
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The library as a package would install it, and programs built with it.
 
 #![allow(dead_code, reason = "a kit offers more than each of its users needs")]

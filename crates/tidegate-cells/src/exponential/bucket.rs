@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The bucket of a value.
 
 const MANTISSA_BITS: u32 = 52;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Exponential histograms: the words of a value have two buffers of buckets, and any number of threads count in them
 //! without a lock.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The switch to the other buffer, with a lower scale or another range, without a lock.
 //!
 //! A writer that needs a switch makes it. A writer that meets a closed word makes it too instead of waiting.

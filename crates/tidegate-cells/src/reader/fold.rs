@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The counts of dead processes in one file: `retained.cells`.
 //!
 //! The file lists the processes that it contains, and readers leave out the files of these. One rename puts it in place

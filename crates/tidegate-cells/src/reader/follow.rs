@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Repeated reads of a directory: each costs a few system calls a file, plus the changes.
 
 use std::collections::{HashMap, HashSet};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Merges the values of many processes.
 
 use std::collections::HashMap;

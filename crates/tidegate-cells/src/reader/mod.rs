@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The reader: it merges all files of a directory.
 
 mod fold;

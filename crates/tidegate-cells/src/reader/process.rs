@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads one file: its records once, its values repeatedly. All of it is untrusted input.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A directory for all threads of a process and of its forked children.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The bytes kept of files: high estimates, rounded up as the allocator does.
 
 use std::sync::Arc;

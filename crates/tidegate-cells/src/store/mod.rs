@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The writer: a store and its families. [`register`] makes and ends series. [`replace`] puts a file or memory under
 //! the existing cells, for a new store and in a child of `fork`.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Adds and removes families and series: it allocates their values and writes their records.
 
 use std::fs::File;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory under the cells of a store: its file, or plain memory without one.
 
 use std::fs::File;

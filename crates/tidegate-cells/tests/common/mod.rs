@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Helpers for tests of several processes.
 #![allow(dead_code)] // each test binary uses some of it
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Every file in `tests/data/bad` renders to the text beside it; those in `good` to nothing.
 
 use std::fs;

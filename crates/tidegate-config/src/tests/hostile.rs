@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Texts that want to crash the parser or keep it busy.
 
 use std::time::{Duration, Instant};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `${...}` in values.
 
 use std::io::Write;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Typed options: what values decode to, and the tables that documentation is made of.
 
 use std::collections::BTreeMap;

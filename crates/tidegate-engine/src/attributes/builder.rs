@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Builds attribute sets from entries in any order, with one allocation for the set alone.
 
 use std::ops::Range;

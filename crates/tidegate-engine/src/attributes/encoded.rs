@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Attributes as bytes: OTLP's own messages, always written in the same one way, so that equal sets are equal bytes.
 //!
 //! | message | its fields |

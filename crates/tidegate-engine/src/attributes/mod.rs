@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Attribute sets in canonical form: sorted by key, one value per key, encoded once. A set is one small allocation that
 //! is cheap to clone and to compare.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Compares encoded sets with sorted maps.
 
 use std::collections::BTreeMap;

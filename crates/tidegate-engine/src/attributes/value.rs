@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Owned values: of configurations, of edits, of exemplars.
 
 use std::cmp::Ordering;

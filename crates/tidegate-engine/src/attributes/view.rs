@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Borrowed values, from encoded sets and from owned values alike. This module alone defines their order and their
 //! text.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The reduction of the series of a group to one value.
 
 /// Puts the values of the series of a group together, after the function has reduced each series over the window.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Series of several sources: their common value, and the liveness of each source.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

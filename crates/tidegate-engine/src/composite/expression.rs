@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites whose value is an expression: another component computes it, and the composite tracks its sources.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Feeds: series of this process, which report their own increases.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One group of a composite: its sources, its series, and the values in its window.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The groups of a composite: each has a place of its own, or shares the overflow group.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Levels of several processes under one identity: their sum, and the error of every other reduction.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

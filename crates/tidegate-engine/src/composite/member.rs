@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One series of a group.
 
 use std::sync::Arc;

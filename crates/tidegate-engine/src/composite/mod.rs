@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites: declared derived values over a window, readable at any instant.
 //!
 //! A value counts at its arrival: the gateway's clock divides windows, so that they compare across sources with

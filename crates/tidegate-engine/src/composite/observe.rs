@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Input of composites: events folded once for all composites, and the increases of points' streams.
 
 mod events;

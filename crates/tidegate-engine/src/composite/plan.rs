@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How a series feeds its group.
 
 use std::sync::Arc;

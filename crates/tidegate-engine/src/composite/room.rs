@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The room of a composite, and counters of the data without room.
 
 use std::sync::Arc;

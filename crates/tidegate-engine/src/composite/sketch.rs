@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A sketch of a distribution, which gives any quantile within a known error.
 //!
 //! Single values count in powers of a base: an exponential histogram without empty buckets. The base is 2^(1/32), so

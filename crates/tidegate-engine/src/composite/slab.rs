@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Items at fixed places.
 
 /// Places of things that go are given to the next ones.

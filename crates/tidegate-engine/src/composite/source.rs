@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Liveness of sources of points (OTLP resources, scrape targets, remote writers).
 //!
 //! A source of points has no connection that could end. It lives by its own [`Cadence`]. A target also reports itself:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites: windows compared with lists, groups, states.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Thresholds: the crossing of one by a value, and the end of the crossing.
 
 use std::sync::Arc;

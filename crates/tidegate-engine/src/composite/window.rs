@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A sliding window made of sub-windows, each with the statistics of its values.
 
 use std::time::Duration;

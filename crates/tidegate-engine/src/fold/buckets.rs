@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Observations of events by bucket.
 
 use std::hint::black_box;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Doubles and weighted values of one kind.
 
 use super::Folded;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Events with times of their own: a wrong time blocks nothing, and counts.
 
 use std::sync::Arc;

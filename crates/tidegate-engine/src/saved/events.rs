@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Batches of events as bytes, and back.
 
 use std::collections::HashMap;

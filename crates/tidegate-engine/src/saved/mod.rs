@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Identities (and `events`) as bytes that another process can read back.
 //!
 //! Numbers are little-endian. A list or a text is its length (4 bytes) and its content. A resource, scope or metric is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Written bytes can be read, and other bytes cannot.
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The change by a point: the increase over the last value of its stream.
 
 use super::{LastValue, Rejection, StreamTracker};

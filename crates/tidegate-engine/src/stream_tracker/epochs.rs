@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The epochs of one cumulative stream that began before its newest one.
 //!
 //! Several epochs are alive at the same time where several processes report as one series. Each has its own

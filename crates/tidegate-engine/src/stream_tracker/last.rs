@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The last value of a stream, or the sum of its values, and its bytes in saved state.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The rare state of a stream: gaps between deltas, epochs beside the newest, and refused points.
 
 use smallvec::SmallVec;

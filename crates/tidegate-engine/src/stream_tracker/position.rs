@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The position of a point in its stream: after the newest, in a gap, in another epoch, or nowhere.
 
 use super::out_of_order::OutOfOrder;

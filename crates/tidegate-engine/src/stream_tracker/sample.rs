@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A point as input of a stream tracker, and the reasons for a refusal.
 
 use crate::{Exemplar, UnixNanos, Value};

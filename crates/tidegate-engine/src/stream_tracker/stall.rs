@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Streams whose points are refused because of their times: when a stream is stalled, and when its sender's
 //! clock was set back.
 //!

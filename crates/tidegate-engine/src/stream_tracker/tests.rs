@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The increase of each point of a stream: in order, out of order, repeated, across restarts.
 
 use proptest::prelude::*;

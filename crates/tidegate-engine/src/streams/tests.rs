@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Streams are found by every spelling, and leave no memory.
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Cells: the state of one output series each, found by its identity, read and written by its slot.
 //!
 //! A slot is used again when its cell leaves. A [`CellRef`] has the generation of the slot, which each

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Input of events: each source folds them by kind into arrays, and reads add the sums to the cells.
 
 use std::sync::atomic::Ordering::Relaxed;

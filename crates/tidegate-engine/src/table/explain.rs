@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The explanation of a series: its rule, its sources, the time of its last restart, and its freshness.
 
 use std::collections::HashMap;

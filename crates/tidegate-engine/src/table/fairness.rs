@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The share of a table that one source of points may take if no number of streams is set: half of its bytes.
 //!
 //! The bytes of a source are estimated from its streams and the mean size of all streams.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The retained state of counters whose streams have expired. The output series has their counts; this names the last
 //! epoch of each, so that a late or repeated point of it adds nothing.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory that tables take, and the sources that feed them.
 
 use std::cmp::Reverse;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The limits of a table, and its statistics.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads of a table without a walk: the series that arrived since an earlier read, and single series by their slot.
 
 use std::collections::VecDeque;

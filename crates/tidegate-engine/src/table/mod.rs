@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Tables: the store of all series.
 //!
 //! A table takes in events and points by its rules, and has one cell per output series. For each source it tracks the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Input streams of points: their positions, and the cells that they change.
 
 use std::sync::Arc;

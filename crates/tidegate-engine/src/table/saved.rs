@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A table as bytes, and back: the state that must survive a restart.
 //!
 //! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time (0: nothing

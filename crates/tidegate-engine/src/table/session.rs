@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Sessions: a table takes in points one after the other, and keeps its locks from point to point.
 //!
 //! A point is a look-up of its stream, a step of the stream, and a change of the cells that the stream feeds.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Attribute sets, interned: the metrics of an agent have the same attributes, in any order.
 
 use std::hash::BuildHasher;

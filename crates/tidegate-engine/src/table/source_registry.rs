@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The registry of the sources of points: the resources of streams, and the number of streams of each.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The state of one output series: its value, and the data that keeps it right.
 
 use std::sync::Arc;

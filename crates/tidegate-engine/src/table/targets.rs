@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The cells that an input changes: for most inputs, one.
 
 use std::ops::{Deref, DerefMut};

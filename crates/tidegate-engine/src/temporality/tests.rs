@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Compares conversions with sums of the input, through restarts of the producer and of the reader.
 
 use proptest::prelude::*;

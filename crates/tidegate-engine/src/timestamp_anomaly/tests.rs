@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A sender whose clock steps: every value is right, or is not called fresh.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One `Metric` message: its labels as part of a key, its value as parts that are samples.
 
 use tidegate_model::varint::{push_varint, unzigzag};

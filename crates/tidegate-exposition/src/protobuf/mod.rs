@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Delimited protobuf: `io.prometheus.client.MetricFamily`, one message after another.
 //!
 //! A summary or classic histogram is given as the samples that it would be in a text format, so that code that reads

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Fields of protobuf messages.
 
 use tidegate_model::varint::take_varint;

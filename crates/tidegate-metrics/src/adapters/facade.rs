@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The `metrics` facade: its macros record here.
 
 use std::borrow::Cow;

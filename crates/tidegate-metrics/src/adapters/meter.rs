@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The meter of OpenTelemetry: its instruments record here.
 
 use std::borrow::Cow;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Adapters: what was written for other libraries records here.
 
 #[cfg(feature = "metrics-facade")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Names of other libraries as ours, and labels that come with each call.
 
 use std::borrow::Cow;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How a composite is put together.
 
 use std::sync::Arc;

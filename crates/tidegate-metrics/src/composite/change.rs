@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Callbacks on plain instruments.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A composite at work.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites and callbacks: values derived from instruments, asked for at any instant or told when they change.
 //!
 //! Recording pays for none of it but extremes (two comparisons a value, of instruments that are watched). A thread of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What watching a series finds out: what is new since the last look, told to all who watch.
 
 use std::sync::{Arc, MutexGuard, PoisonError};

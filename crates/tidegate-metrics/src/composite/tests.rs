@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites in virtual time, which begins with the real one.
 
 use std::sync::{Arc, Mutex};

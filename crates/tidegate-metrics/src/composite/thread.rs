@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The two threads of a process that watches: they look and call back.
 
 use std::any::Any;

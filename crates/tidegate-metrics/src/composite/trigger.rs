@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! When a callback is due.
 
 use std::time::Duration;

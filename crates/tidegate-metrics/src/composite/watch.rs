@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Watching: the newest that a composite says, whenever it says something new.
 
 use std::future::Future;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Histograms: with fixed buckets and with exponential ones.
 
 use std::sync::Arc;

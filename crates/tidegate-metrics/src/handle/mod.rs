@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Handles: what a component records with.
 //!
 //! A handle is a cell and what its series keeps beside it. Only where a registry is more than cells (it passes on to

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Counters: whole, fractional, and up and down.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Measures how long something takes.
 
 use std::time::{Duration, Instant};

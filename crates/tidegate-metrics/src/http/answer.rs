@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is answered.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Whether the program is ready.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Passes everything on to several registries.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A registry behind a C table of functions.
 
 #![allow(unsafe_code)]

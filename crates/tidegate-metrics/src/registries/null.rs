@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Keeps nothing.
 
 use crate::catalog::Catalog;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values of one process for Prometheus to scrape.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values in files of a directory, where all processes that use it see each other's.
 
 use std::path::Path;

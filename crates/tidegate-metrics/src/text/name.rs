@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Names as Prometheus shows them.
 
 use tidegate_exposition::unit::name_with_suffixes;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The page, line by line.
 
 use std::collections::HashSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Spans and their context: W3C trace context in and out, and exemplars that link metrics with spans.
 
 mod context;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Spans of `tracing`, exported by OpenTelemetry.
 
 use std::sync::Mutex;

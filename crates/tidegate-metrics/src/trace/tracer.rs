@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Spans that belong to a registry, as its instruments do.
 
 use std::marker::PhantomData;

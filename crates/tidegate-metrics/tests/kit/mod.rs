@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A component that knows nothing of registries, and how to read a page back.
 
 #![allow(

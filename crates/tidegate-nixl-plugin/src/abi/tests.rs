@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A host in Rust that knows of the plugin what NIXL does: addresses and offsets.
 
 use std::sync::Mutex;

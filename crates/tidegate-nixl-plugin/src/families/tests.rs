@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use tidegate_cells::{Options, Value};
 use tidegate_ring::kind::FIRST_OWN;
 

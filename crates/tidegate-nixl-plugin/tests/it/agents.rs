@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The plugin in unmodified NIXL processes of every wheel that takes it.
 
 use std::fs;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Real NIXL processes with the plugin, and what is in the cells.
 
 use std::fs;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An agent that transfers 25,000 times a second, or as often as it can: every event is received or counted as dropped.
 //! Beside it NIXL's own ring, with a reader that is quick enough; `--nocapture` shows the two.
 

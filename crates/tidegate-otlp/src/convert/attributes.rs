@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Attributes: from OTLP's types to canonical sets.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as ProtoValue;

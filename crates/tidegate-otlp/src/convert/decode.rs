@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Encoded metrics to points. Series of one request share their resource, scope and metric.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Points to OTLP metrics. Points that share resource, scope and metric share the messages, wherever they stand.
 
 use std::collections::HashMap;

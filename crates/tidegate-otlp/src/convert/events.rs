@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Events without aggregation, as points: one a kind and batch.
 //!
 //! Counters become delta sums, observations delta histograms, gauges their last value.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Conversions: the one place where OTLP becomes points, and points and events become OTLP.
 
 mod attributes;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What goes to OTLP and back is what it was.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP/JSON to and from protobuf bytes, by tables: one generic transcoder, no trees of messages in between.
 //!
 //! The mapping is ProtoJSON with OTLP's exceptions (OTLP specification, "JSON Protobuf Encoding"): ids are hexadecimal,

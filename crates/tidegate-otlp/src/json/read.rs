@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! JSON to protobuf bytes in one pass: no tree stands between. A digit may be a double of eight bytes, so room is asked for
 //! as the bytes grow.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What one JSON value that is neither list nor object says, as protobuf writes it.
 
 use base64::Engine;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP/JSON: the rules of the specification one by one, and round trips against prost's trees.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;

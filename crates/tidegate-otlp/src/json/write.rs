@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Protobuf bytes to JSON.
 
 use base64::Engine;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The attributes of one message on the wire: looked at and edited in place.
 
 use std::ops::Range;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Whether bytes are an export request, and how many items it holds: one pass over tags and lengths.
 //!
 //! What is taken here can be decoded later by anyone who needs to, so a wrong request costs its sender an answer and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Edits of a request without re-encoding it: splices, and the lengths of every message around them.
 //!
 //! A walk opens and closes the messages on its way; edits are noted as ranges of the original bytes with what stands

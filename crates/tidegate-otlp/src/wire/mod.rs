@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! OTLP on the wire: checked, counted and walked without building trees.
 
 pub mod attributes;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Metric points out of wire bytes, each with the key of the bytes that identify it.
 //!
 //! Numbers cost a walk over their fields and a hash; what identifies a series is decoded only on request,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The protobuf wire format: tags, varints, lengths (protobuf encoding guide). Nothing is copied.
 
 pub use tidegate_model::varint::varint;

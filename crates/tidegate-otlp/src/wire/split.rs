@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Cutting a request in two, at any repeated level: what stands above the cut (resources, scopes, metrics) is copied to
 //! both sides, what stands beside it goes with its items.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Checking and counting, held against prost's trees.
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Decoding requests whose strings may be no UTF-8.
 //!
 //! Protobuf demands UTF-8, but the Collector neither checks it nor refuses what isn't, so senders that cut names in

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A walk over a request: resources, scopes, metrics and items, without building trees.
 //!
 //! The header of each message (name, attributes) is looked at before its items, wherever it stands among the fields,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A publication: it sets entries one by one, then frees the others and updates the heartbeat.
 
 use crate::entry::Entry;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use super::*;
 use crate::entry::State;
 use crate::error::{FindError, ReadError};

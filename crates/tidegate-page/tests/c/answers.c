@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* answers PAGE NAME LABELS: finds the entry once, then answers each line of its input with what a read, the
  * heart and the path say now. */
 #include "tidegate_page.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* hammer PAGE NAME LABELS SNAPSHOTS DISTINCT: reads until it has so many snapshots, so many of them different
  * ones, and checks that each is all of one moment: the same rule as in common/mod.rs. Prints what it saw. */
 #include "tidegate_page.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* Prints where the header has every field, for the Rust side to compare. */
 #include "tidegate_page.h"
 

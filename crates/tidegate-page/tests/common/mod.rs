@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Entries made of one counter: a snapshot of two moments is inconsistent.
 
 use std::time::Duration;

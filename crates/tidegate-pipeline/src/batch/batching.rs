@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! How a destination's queue should join and cut what it sends: a wish that travels with the batches.
 
 use std::fmt;

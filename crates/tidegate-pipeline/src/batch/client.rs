@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a batch keeps of the request that brought it.
 
 use std::fmt;

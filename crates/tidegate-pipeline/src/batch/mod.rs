@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What travels on an edge of the graph: wire bytes before decoding, events, or points. Immutable, cheap to clone.
 
 mod batching;

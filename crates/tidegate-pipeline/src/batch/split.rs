@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Cutting a batch in two. Both halves together are the batch: no item is lost, repeated or moved.
 
 use std::sync::Arc;

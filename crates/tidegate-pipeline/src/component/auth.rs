@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Authenticator extensions: they authenticate the senders of receivers, and the requests of exporters.
 
 use std::net::IpAddr;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Series that several processes report under one identity. Each component that can detect them counts them and
 //! logs their names.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The edge between two components, which keeps the ledgers, and the fan-out to several consumers.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Factories: statics that describe a component type and build it from its configuration.
 
 use std::any::Any;

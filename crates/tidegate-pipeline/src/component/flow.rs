@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The protocol of a push: every destination on the path of a batch admits it, and only then do all of them
 //! consume it (DESIGN: all or none).
 

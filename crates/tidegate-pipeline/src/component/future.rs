@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `future`: the options for points with a time too far ahead, in components that keep state.
 
 use std::time::Duration;

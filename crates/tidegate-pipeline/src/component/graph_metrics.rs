@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The counters of a whole graph, with the names of their components, for tidegate's own telemetry.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The item counts of a component: in + made + restored = out + absorbed + dropped by reason + held, always.
 //!
 //! Edges count what enters and leaves. The component counts what it absorbs, makes and drops.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The common parts of all components: their traits, edges, factories and ledgers.
 
 pub mod auth;

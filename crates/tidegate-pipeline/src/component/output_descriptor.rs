@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Descriptors of the metrics that processors produce, for the check that each series has one writer.
 
 use std::sync::Arc;

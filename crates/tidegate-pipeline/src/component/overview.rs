@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An overview of the components of a gateway, for pages about the gateway itself.
 
 use std::time::SystemTime;

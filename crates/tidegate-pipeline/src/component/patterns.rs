@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Patterns, attribute filters and groupings from the configuration, for components that select metrics.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The services that extensions offer to components that name them.
 
 use std::collections::HashMap;

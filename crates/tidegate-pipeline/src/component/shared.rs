@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The state that the components of one gateway share: tables, composites, and the memory in use.
 
 use std::any::{Any, TypeId};

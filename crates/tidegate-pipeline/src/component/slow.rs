@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Slow batches, for observers that trace them. Without observers, nothing is timed.
 
 use std::sync::{Arc, OnceLock};

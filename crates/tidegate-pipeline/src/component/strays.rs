@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Streams whose points a component does not take because of their times. Each component that keeps state counts
 //! them, and logs one at most once a minute.
 

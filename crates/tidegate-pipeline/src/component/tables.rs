@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The access of exporters to the tables of processors.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Scrape targets, for pages that show them. Each job is a pool of targets, with their labels and last scrapes.
 
 use std::collections::BTreeMap;

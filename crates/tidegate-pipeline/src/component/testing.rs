@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Test helpers for components: a sink that keeps its batches and refuses pushes on request.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

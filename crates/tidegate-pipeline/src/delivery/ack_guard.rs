@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The guard that settles a record on disk when the memory copy of its batch is dropped.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The meaning of the answers of OTLP servers, for exporters and webhooks.
 
 use std::time::Duration;

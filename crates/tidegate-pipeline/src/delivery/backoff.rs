@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The times of retries: growing, jittered delays for a request, and a circuit breaker for the whole destination.
 
 use std::time::{Duration, Instant};

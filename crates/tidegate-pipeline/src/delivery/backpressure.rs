@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Backpressure: answers to senders wait briefly while a destination is slow.
 //!
 //! A queue bridges the time in which a destination can't take data. If a receiver answers as soon as a batch is

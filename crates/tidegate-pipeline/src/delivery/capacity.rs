@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The capacity of a sending queue, and the permits that batches hold on it.
 //!
 //! A destination reserves capacity on admission, before any component commits to the push. The permit moves

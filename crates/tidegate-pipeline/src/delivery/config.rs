@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `sending_queue` and `retry_on_failure`: the options of every pushing exporter, with the Collector's names.
 
 use std::num::NonZeroUsize;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The pushing exporter in the graph. It reserves capacity on admission, and queues consumed batches in memory, on
 //! disk, or both.
 

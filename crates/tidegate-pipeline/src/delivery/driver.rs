@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The driver runs the machine on tokio: it makes attempts, updates ledgers, and moves data between memory and
 //! disk.
 

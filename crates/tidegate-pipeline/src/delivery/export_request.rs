@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The content of one export request: batches of one signal and one batch key, in the order of their arrival.
 
 use std::any::Any;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The gauges of a destination's queue, which exist as long as the destination.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! POST requests and their answers, for exporters over HTTP.
 
 use std::borrow::Cow;

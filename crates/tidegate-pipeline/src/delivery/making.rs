@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Memory reservations for the forms of an export request: decoded, as text, and compressed. Large forms are made
 //! on a thread outside of the runtime.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Delivery: the common part of all pushing exporters. An exporter implements [`Attempt`], one try of its
 //! protocol. [`Destination`] adds a queue, batching, retries, splitting, a drain and ledgers.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Log lines about loss and failure: the first one at once, then at most one of each kind in an interval.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The outcome of one attempt to deliver, and of the items of a request.
 
 use std::time::Duration;

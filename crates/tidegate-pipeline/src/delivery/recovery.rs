@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The progress on the items that a previous run left on disk, for the log.
 
 use std::time::{Duration, Instant};

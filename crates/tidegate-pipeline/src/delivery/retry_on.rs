@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `retry_on_failure::retry_on_status`: retries for answers that are final by the protocol.
 
 use http::StatusCode;

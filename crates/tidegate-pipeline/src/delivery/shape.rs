@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Changes to metrics for destinations with restrictions on names and on the number of histogram buckets.
 
 use std::sync::Arc;

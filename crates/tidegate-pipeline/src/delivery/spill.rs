@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The part of a queue that is on disk.
 //!
 //! A batch has one of three placements. *Memory*: it is not written. *Both*: it is written, and in memory at once.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The standing of a destination, for the log, the health check and a gauge: the start and reason of its failure.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The format of batches on disk.
 //!
 //! | bytes | |

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `temporality`: the temporality of sums and histograms that a destination wants.
 //!
 //! A batch is converted when it is committed to the destination's queue. So data that a full queue drops stays

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What tests of exporters share: contexts and batches.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Content negotiation: the members of `Accept` and `Accept-Encoding`, best first (RFC 9110, 12.4.2).
 
 use http::{HeaderMap, HeaderName};

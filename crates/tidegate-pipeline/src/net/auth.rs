@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `auth: {authenticator: ID}`: the option of receivers and exporters that names their authenticator extension.
 
 use std::net::IpAddr;

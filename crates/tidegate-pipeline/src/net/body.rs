@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reading bodies. A request body has limits on its size, its time and its memory. The body of an answer to our
 //! request has a limit on its size.
 //!

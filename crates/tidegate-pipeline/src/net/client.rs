@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Connections of clients: TCP or Unix sockets, optionally with TLS. gRPC and HTTP share one connector.
 
 use std::future::Future;

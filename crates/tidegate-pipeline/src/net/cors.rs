@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `cors`: the pages of other origins that a browser allows to use a server (Fetch standard, "CORS protocol").
 
 use std::time::Duration;

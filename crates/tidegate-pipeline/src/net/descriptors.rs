@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! File descriptors: all listeners share the limit of the system, so that none takes the last descriptors.
 
 use std::sync::{Arc, LazyLock};

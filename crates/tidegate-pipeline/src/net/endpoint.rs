@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Addresses for listening and connecting: `host:port`, or the path of a Unix socket.
 
 use std::fmt;

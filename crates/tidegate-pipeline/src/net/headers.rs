@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Configured request headers: checked names and values, which are never printed.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! HTTP on accepted connections: HTTP/1.1 and HTTP/2 on one port, or HTTP/2 only for gRPC.
 
 mod activity;

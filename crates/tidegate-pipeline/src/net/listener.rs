@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Listening sockets, TCP or Unix. A [`Server`](super::Server) accepts their connections.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Durations and sizes of calls, with the names of OpenTelemetry's HTTP and gRPC instrumentation. They are
 //! measured only at level `detailed` of the gateway's own metrics.
 

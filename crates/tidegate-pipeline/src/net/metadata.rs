@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `include_metadata`: the headers of a request that stay with its data.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The network, shared by servers and clients: endpoints, listeners, TLS, limits, decompression.
 //!
 //! A server takes three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers use [`http::serve`]

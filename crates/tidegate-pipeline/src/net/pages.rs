@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The HTTP server for readers: health, the API, scrapes, the gateway's own metrics. It serves pages by GET, HEAD
 //! or a posted form, event streams, and gRPC if the component supports it. TLS, authentication and CORS are
 //! optional.

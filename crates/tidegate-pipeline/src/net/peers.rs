@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Limits the connections of each address, so that none takes all connections of a listener.
 
 use std::net::{IpAddr, Ipv6Addr};

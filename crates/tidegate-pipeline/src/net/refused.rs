@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Refused requests. Their answers carry the reason, and [`super::http::serve`] counts them.
 
 use std::sync::Arc;

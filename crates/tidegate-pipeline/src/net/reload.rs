@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values from files that may change at run time, such as mounted Kubernetes secrets and certificates.
 
 use std::fmt::Display;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `Retry-After` (RFC 9110, 10.2.3): seconds, or a date.
 
 use std::time::{Duration, SystemTime};

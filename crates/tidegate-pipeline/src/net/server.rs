@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The accept loop: one task a connection, a limit of connections, and a stop with a deadline.
 
 use std::future::Future;

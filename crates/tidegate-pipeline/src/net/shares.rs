@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A limited amount that senders share. A sender with a large share leaves a part to others.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The stream of an accepted connection, over any transport, and its peer.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Real sockets: what a server does with its connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

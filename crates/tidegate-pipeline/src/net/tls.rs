@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! TLS with rustls and the Collector's option names, for servers and clients.
 
 mod pem;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Socket files: mode, owner, stale files of earlier processes, and the identity of peers.
 
 use std::fmt;

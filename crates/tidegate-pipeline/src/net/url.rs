@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Endpoints of an HTTP client: URLs that are checked when the configuration is read.
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Connections through an HTTP proxy: `proxy_url`.
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Write coalescing: small writes to a stream go out together.
 //!
 //! HTTP/2 libraries write and flush every frame separately, and most servers accept only frames of 16 KiB. A

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A connection task that yields to other ready tasks before it runs.
 //!
 //! A task with an answer or a request wakes the task of its connection, and the scheduler runs a woken task next.

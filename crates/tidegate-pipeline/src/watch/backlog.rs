@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The backlog of a watcher: a few pending messages, with a memory reservation. A reader that does not take them
 //! loses its stream after a while, or earlier if memory is short.
 

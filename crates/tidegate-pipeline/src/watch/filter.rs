@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Filters for the groups of a composite.
 
 use tidegate_engine::Attributes;

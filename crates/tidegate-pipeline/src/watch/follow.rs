@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One watcher of a composite.
 
 use std::collections::HashMap;

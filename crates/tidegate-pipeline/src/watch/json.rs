@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The JSON of composites: on the admin pages, in event streams and in webhooks.
 
 use serde_json::{Map, Value, json};

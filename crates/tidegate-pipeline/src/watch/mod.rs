@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Watchable composites. Their answers are numbered, so that a reader knows what it has not seen. Crossings of
 //! thresholds are reported.
 //!

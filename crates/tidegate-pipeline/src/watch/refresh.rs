@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Computes expressions for their readers. A query locks data that other queries need, so it can take long. It
 //! runs on a background thread, never on one of the runtime.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! For tests: composites that can be fed and watched.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Numbers, waiting, thresholds.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is exported, as the gateway owns it.
 
 use std::sync::Arc;

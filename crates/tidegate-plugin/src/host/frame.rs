@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What goes over the socket between the gateway and a plugin's process.
 //!
 //! A frame is its length (u32, little-endian, of what follows), a byte that says what it is, and its fields: numbers

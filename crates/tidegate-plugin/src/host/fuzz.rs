@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Frames of both directions, for fuzz targets only.
 
 use super::frame::{self, MAX_ANSWER_BYTES, Request, Told};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A look into the file of a plugin, without loading it.
 
 use std::fs::{File, Metadata};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Calling a plugin. The one place where functions of a plugin's table are called.
 
 use std::ffi::c_void;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Loading a plugin and checking its table. The one place where a shared object is loaded.
 
 use std::error::Error;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The gateway's side: finding, checking, loading and calling plugins.
 //!
 //! [`Wanted::find`] and [`Wanted::inspect`] run no code of the plugin. [`Library::open`] does (a shared object has

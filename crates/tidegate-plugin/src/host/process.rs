@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A plugin in a process of its own: what it does to its memory it does to itself, and a call can be broken off.
 
 use std::io::{self, Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Which file a plugin is.
 
 use std::path::{Path, PathBuf};

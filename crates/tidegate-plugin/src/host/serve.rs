@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The plugin's process: the same loader and the same calls, asked over a Unix socket.
 
 use std::fs::File;

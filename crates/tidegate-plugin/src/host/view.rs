@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An owned batch as the structs of the ABI: columns are pointed to, only the tables of texts are built.
 
 use std::ops::Range;

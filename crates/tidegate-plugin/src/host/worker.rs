@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A thread of its own for every instance, and a limit on every call.
 //!
 //! A call can't be cancelled, so a caller that waits for it gives up and the thread stays where it is. Until the call

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! From the functions of the table to a type that implements [`Exporter`]: pointers are checked, panics are answers.
 
 use std::any::Any;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a plugin in Rust is written with: a trait, a macro, and views of what the gateway gives.
 
 #[allow(unsafe_code)]

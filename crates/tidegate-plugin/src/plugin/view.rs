@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Views of what the gateway gives a plugin: borrowed for the time of a call, nothing is copied.
 //!
 //! Every view is made from a reference to a struct of the ABI. The contract of the header makes its pointers good:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the tests of this crate share: a plugin that obeys its configuration, built by the C compiler.
 
 #![allow(dead_code, reason = "no test uses all of it")]

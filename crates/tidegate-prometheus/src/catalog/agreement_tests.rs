@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A page and a query of one moment show the same, whatever series do and whichever looks first.
 
 use std::collections::{BTreeMap, BTreeSet};

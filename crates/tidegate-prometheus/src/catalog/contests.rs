@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Which of several series of the same name and labels is shown.
 //!
 //! Pages and queries keep their own lists of series, and each asks the same rule here, which depends only on facts that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Prometheus series of tables and composites, for all readers of one gateway.
 //!
 //! Queries read the view (`view`); `render` writes pages. If two series have the same name and labels, one of them

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The difference between two series with the same name and labels.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The resources that send series: their report intervals, whether they still report, and their order.
 //!
 //! Two resources may have the same name and labels, most often because one has replaced the other. Readers see the

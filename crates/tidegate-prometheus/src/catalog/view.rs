@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Prometheus view of all series of all tables, with their recent past. Each gateway has one view.
 //!
 //! Series have the names and labels of the `prometheus` exporter that shows their table; other tables use its

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One test a rule of the translation of attributes, resources and scopes to labels.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The lines of a classic histogram, merged into one value.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The resource and scope from the labels of a series, and the remaining labels of its points.
 
 use tidegate_engine::{AttributeRef, Attributes, AttributesBuilder, Scope};

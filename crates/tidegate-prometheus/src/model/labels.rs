@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The labels of a series.
 
 /// The most bytes of names, values and other text of a series. Prometheus's own limits are far lower (names and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Converts a family's metadata to a metric.
 
 use tidegate_engine::{Attributes, Data, Metric};

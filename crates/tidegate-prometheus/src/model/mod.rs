@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The meaning of Prometheus data in OpenTelemetry, from a scraped page or a remote write.
 //!
 //! - [`LabelSet`]: the labels of a series, including `__name__`.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Native histograms: exponential ones, and ones with custom bounds.
 
 use tidegate_engine::{Buckets, Data, ExponentialHistogram, Histogram, Temporality, Value};

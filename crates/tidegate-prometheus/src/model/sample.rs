@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Samples, times, exemplars.
 
 use tidegate_engine::AttributeRef;

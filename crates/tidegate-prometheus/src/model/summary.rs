@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The lines of a summary, merged into one value.
 
 use tidegate_engine::{Quantile, Summary, Value};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What data of Prometheus means.
 
 use tidegate_engine::{AttributesBuilder, Data, Temporality, Value};

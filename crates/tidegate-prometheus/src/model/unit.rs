@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Unit words as UCUM: the reverse of making names.
 
 use std::borrow::Cow;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One test a rule of the translation; what prometheus/otlptranslator gives, unless a test says otherwise.
 
 use proptest::prelude::*;

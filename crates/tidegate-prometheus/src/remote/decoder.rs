@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Decodes remote write requests to points. A series is translated to OTLP once, and cached by the bytes of
 //! its labels.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A cache in two generations: values not used while the younger one filled are dropped with the older one.
 
 use std::collections::HashMap;

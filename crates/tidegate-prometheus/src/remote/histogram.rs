@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Native histograms of both versions, and their OTLP forms: exponential histograms, or histograms with explicit
 //! bounds for custom buckets (schema -53).
 

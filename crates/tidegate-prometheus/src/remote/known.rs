@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Prometheus names of an OTLP stream, made once and cached while the stream is in use.
 
 use std::collections::HashMap;

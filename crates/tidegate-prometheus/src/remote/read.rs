@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads requests one series after another, without keeping earlier ones. A request takes the memory of its bytes
 //! and of one series, whatever it contains. A series with too much text or too many labels is removed before its
 //! strings are copied or hashed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An outgoing series: labels that are made once, and samples in the order of their time.
 
 use std::hash::{Hash, Hasher};

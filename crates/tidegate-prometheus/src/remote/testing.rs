@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! For tests: requests as plain values.
 
 use std::collections::BTreeMap;

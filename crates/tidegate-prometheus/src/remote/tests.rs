@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Points to bytes and what they say, in both versions.
 
 mod decoder;

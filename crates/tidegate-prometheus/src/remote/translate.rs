@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Points to series: names and labels as the exposition has them, values as the protocol wants them.
 //!
 //! | OTLP | series |

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory of a decoded request. It is estimated before anything is copied: a reference to a symbol has a byte
 //! or two, but the symbol may be as long as the request.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests: series as bytes of either message, then snappy.
 
 use std::collections::HashMap;

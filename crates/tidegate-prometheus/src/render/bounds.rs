@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bounds of buckets and quantiles as text.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The numbers of a table at one moment, read once in the order of the table.
 //!
 //! An exposition is ordered by family, a table by arrival. Reading the table in the order of the exposition would

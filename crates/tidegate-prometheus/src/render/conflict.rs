@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The series that an exposition omits, and the reasons.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The interface of the format encoders. They write families one after the other, series by series.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Reading, UnixNanos, Value};

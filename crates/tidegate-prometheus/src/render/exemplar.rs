@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Exemplars in the forms of the formats.
 
 use tidegate_engine::{AttributeValue, Exemplar};

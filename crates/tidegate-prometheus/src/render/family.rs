@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Families of an exposition: each name has one type, and no sample name belongs to two of them.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Histograms and summaries in Prometheus's form: running buckets, ordered quantiles. Exponential histograms
 //! become native ones, or classic ones if a format has no native form.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Interns the encoded labels of series. The metrics of an agent have the same labels, so each text is stored
 //! once.
 //!

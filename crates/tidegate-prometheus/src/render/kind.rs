@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Prometheus type of a metric, and its name in each format.
 
 use tidegate_engine::{Data, Metric, Temporality};

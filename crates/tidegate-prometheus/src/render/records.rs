@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The series of one family: the place of each value, and the text of its labels.
 
 /// One series.

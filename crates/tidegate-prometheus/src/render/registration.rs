@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Registers series: finds their family, interns their labels and inserts them.
 
 use std::collections::{BTreeSet, HashMap};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The sources of a renderer: tables, and their composites.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The origin of each series: its table, and the target (`job`, `instance`) of its resource.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Expositions of readings, and a checker that knows what an exposition may look like.
 
 mod history;

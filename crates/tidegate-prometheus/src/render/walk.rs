@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Writes all series of a page.
 
 use tidegate_engine::{LookupResult, UnixNanos, Value};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Families: the content of the metadata lines, and the role of samples in a family.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Lines by their bytes, and their order.
 
 use std::hash::BuildHasher;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Decodes a scraped page directly to points, without intermediate families.
 //!
 //! A [`ScrapeDecoder`] keeps the state of one target. It knows a line by the bytes of its name and labels on the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Resolves an unknown line: its labels, whether it is kept, and its role.
 
 use tidegate_engine::{Data, Series};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Resources: one for each job and instance, with the attributes that `target_info` adds.
 
 use std::collections::HashMap;

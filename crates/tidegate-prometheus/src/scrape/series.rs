@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The series of a target: the values from the lines of this page, and the points that they become.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The settings of a receiver for a target, and its results of a page.
 
 use std::sync::Arc;

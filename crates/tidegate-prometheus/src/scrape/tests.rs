@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pages and what becomes of them.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Sums and means of many histograms.
 
 use super::{FloatHistogram, Side, merged};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Samples in few bits: most follow the last one by one tick, and most values are equal or differ by a whole number.
 //!
 //! | bits | a sample |

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Native histograms in few bytes: a sample has only the changes of its buckets, as varints.
 //!
 //! | bytes | a sample |

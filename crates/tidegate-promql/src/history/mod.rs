@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The recent past of series for range queries, at a fixed interval and in bounded memory.
 //!
 //! Earlier series have priority. When the memory is used up, new series get no past, and are counted. Older series then

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Samples come out as they went in, take few bytes, and expire in time.
 
 use proptest::prelude::*;

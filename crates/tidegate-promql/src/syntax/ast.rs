@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Expressions with their positions in the text.
 
 use super::functions::Function;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Durations and numbers of the language.
 
 use super::text::quoted;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The functions of the language: their arguments and results.
 
 use super::ast::Type;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Converts text to tokens, one at a time: text after a syntax error is never read.
 
 use super::Wrong;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The language: it converts text to a checked expression. Words and positions of errors are those of Prometheus.
 
 pub(super) mod ast;

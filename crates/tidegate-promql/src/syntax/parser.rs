@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Converts tokens to expressions, by precedence climbing. The first error ends it.
 
 mod modifiers;

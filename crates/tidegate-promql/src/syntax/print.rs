@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Expressions as text, each on one line.
 
 use std::fmt::{Display, Formatter, Result, Write as _};

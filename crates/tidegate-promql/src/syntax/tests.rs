@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Errors with their positions, and string literals as Go reads them. The tests of the gateway compare whole queries
 //! with a real Prometheus.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! String literals as Go writes and reads them.
 
 use std::fmt::Write as _;

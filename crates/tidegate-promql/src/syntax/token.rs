@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Tokens, and their names in error messages.
 
 use super::ast::{Aggregation, Operator, Span};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Expressions as JSON: the tree in the answer of Prometheus's `parse_query`. Text is written in sequence, so that a
 //! chain of any length needs no stack.
 

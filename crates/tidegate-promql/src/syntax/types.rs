@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Checks that every part of an expression has operands of the right types.
 
 use super::Wrong;

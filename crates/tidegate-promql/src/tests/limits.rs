@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bounds of queries, and what ends an evaluation.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Queries at random.
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The table itself: a row for every event type of NIXL (version 4), with the metrics that its own exporter (1.5) makes
 //! of the events.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The agent's side of a multi-process store, for simulation and tests.
 
 use std::fs::{File, OpenOptions};

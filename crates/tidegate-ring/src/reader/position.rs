@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Where a reader stands in its ring, and what a new header says about that. No I/O.
 
 use crate::layout::{Geometry, RawHeader};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a reader receives and what it answers.
 
 use crate::layout::Reject;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use super::*;
 
 fn bytes_of(layout: Layout, write: impl FnOnce(&mut Writer)) -> Vec<u8> {

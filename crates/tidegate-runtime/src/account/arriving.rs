@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bodies and messages that are being received. A slow one loses its room to others while memory is short.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The memory that a request has reserved.
 
 use std::sync::Arc;

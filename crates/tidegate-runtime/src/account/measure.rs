@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Measures the memory of the process and of the machine.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The share of each sender in the memory. A sender that fills it is refused before small senders are.
 
 use std::collections::HashMap;

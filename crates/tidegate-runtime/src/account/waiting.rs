@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests that wait for room.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

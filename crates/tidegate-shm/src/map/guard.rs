@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The guard of mappings: they survive the truncation of their file.
 //!
 //! Touching a page beyond the end of a mapped file raises SIGBUS, and any process that may write the

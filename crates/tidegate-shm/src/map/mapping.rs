@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Mappings of files that other processes may truncate.
 
 use std::fs::File;

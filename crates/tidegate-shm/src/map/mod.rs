@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Mapped memory, and the hooks into signals and `fork` that keep it valid: the only `unsafe` of the crate.
 
 #![allow(unsafe_code)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Memory as arrays of 64-bit atomics, for files of this process.
 //!
 //! A [`Region`] is mapped once and keeps its address. What is mapped there can be replaced in place

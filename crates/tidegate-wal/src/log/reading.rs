@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads records back, from the oldest segment on.
 
 use std::io;

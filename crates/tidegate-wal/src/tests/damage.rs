@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Lengths and marks that damage or a sender made up: what they cost.
 
 use std::fs::File;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files in the directory of a log that it has not written.
 
 use std::fs::File;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The log against damage, crashes and a full disk; the store against many who wait.
 
 use std::collections::BTreeSet;

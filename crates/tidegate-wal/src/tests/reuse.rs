@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Files that are written over, and what is left in them.
 
 use std::io::{Read, Seek, SeekFrom};

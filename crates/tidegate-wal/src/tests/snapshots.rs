@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Snapshots that are written piece by piece, and what becomes of those that are not whole.
 
 use std::fs::File;

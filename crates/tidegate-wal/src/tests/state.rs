@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A log that keeps what a state is made of.
 
 use std::sync::mpsc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A store, and the answers of its thread.
 
 use super::*;

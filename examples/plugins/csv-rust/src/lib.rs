@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An exporter plugin of tidegate: events as CSV, in Rust. Its configuration is the path of the file.
 //!
 //! `cargo build --release` makes `libtidegate_exporter_csv_rust.so`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python runs this at its start when ``python -m tidegate.compat`` has put its folder on `PYTHONPATH`.
 
 Another `sitecustomize` further down the path runs after it, as it would without this one.

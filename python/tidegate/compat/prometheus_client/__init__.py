@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A drop-in for `prometheus_client` whose values live in tidegate's cells.
 
 Change ``from prometheus_client import ...`` to ``from tidegate.compat.prometheus_client import ...``. With

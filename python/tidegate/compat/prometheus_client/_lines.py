@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lines of both text formats, cut into names, labels and numbers."""
 
 from __future__ import annotations

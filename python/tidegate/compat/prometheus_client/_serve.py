@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics over HTTP (WSGI, a thread of its own, a handler to build on) and into files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all instruments share: names, labels, children, samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics as an ASGI application."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything a custom collector needs, under its old name."""
 
 from .metrics import Counter, Enum, Gauge, Histogram, Info, Summary

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decorating functions so that they keep their name, documentation and signature."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics as text, and the ways they leave the process: HTTP, files, a push gateway."""
 
 from __future__ import annotations

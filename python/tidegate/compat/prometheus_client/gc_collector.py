@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Python's garbage collector did."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instruments: constructors, names and samples on top of native recording."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metric families: what collectors make, by hand or from instruments."""
 
 from __future__ import annotations

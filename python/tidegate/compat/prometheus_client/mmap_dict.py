@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of prometheus_client (`*.db`), for programs that read or write them by hand.
 
 The drop-in itself keeps values in cells. A file begins with its length in use (4 bytes, little endian, then 4 unused);

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics of all processes that share a directory, as one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader of Prometheus's text format. It forgives more than Prometheus does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the process uses: processor time, memory, file descriptors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registries: which collectors are asked, and that no name is made twice."""
 
 from __future__ import annotations

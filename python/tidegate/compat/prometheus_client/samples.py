@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a collector hands over: samples and what hangs on them."""
 
 from __future__ import annotations

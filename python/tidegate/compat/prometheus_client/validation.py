@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names that are allowed: any UTF-8, or Prometheus's old character set when asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where values live: a file of this process when a directory is set in the environment, else memory."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Against an HTTP server: what goes over the wire, and what every kind of answer leads to.
 
 mod vendors;

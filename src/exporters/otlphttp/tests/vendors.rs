@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Every preset against a sink that keeps the vendor's published rules, with metrics that break all of them.
 
 use http::Response;

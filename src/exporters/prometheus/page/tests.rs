@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Tests of sharing, compressing and forgetting pages.
 
 use tidegate_engine::{Limits, Rule, Table};

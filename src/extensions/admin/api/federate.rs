@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `/federate`: the newest values of the series that `match[]` selects, for a Prometheus that scrapes them.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Answers to queries in the JSON of Prometheus's API.
 
 use serde_json::Value;

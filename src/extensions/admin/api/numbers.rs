@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The numbers of a query for an autoscaler, or the reason why it must not act on them.
 
 use std::sync::Arc;

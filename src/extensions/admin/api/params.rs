@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Parameters of requests, read as Prometheus reads them.
 
 use tidegate_promql::Millis;

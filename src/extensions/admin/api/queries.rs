@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! PromQL at an instant and over a range.
 
 use std::time::{Duration, Instant as Clock};

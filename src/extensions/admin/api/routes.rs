@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The pages of the API, and which of them cost much.
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The series, their labels, and the metadata of their metrics.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The targets of the `prometheus` receivers.
 
 use std::collections::BTreeSet;

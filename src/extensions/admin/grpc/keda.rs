@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! KEDA's external scaler. The metadata of a trigger is the question (`trigger`). A null, stale or absent value is
 //! the error FAILED_PRECONDITION, never 0. Then KEDA's own `fallback` decides.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The messages of `proto/tidegate/v1/query.proto` and `proto/externalscaler/externalscaler.proto`, written by
 //! hand so that the build needs no protobuf compiler. A test compares them with the .proto files.
 

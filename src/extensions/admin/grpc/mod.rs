@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! gRPC on the admin port: composites for programs (`query`), and KEDA's contract with external scalers (`keda`).
 
 mod keda;

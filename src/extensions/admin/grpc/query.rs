@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `tidegate.v1.Query`.
 
 use std::sync::Arc;

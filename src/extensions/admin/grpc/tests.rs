@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Over real connections, as a router and as KEDA would ask.
 
 mod keda;

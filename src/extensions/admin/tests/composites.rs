@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Composites: their label sets, and clients that wait for changes.
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Queries, and what Prometheus' API says of series.
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Against the signatures that Amazon publishes for implementers (its `aws-sig-v4-test-suite`).
 
 use std::time::Duration;

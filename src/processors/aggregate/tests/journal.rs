@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! With `storage`: output and shown values are the same, a restart changes nothing, and a failed write is reported.
 
 use tempfile::TempDir;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The rule set `nixl`, the output, the state and the counts.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The sources of the series that an expression selects, including missing ones.
 //!
 //! The tables know a source only by its series. So selected sources are remembered: a source is still expected if

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Senders are authenticated before their body is read.
 
 use std::net::IpAddr;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Real clients against real sockets, into a sink that refuses on request.
 
 use std::io::Write;

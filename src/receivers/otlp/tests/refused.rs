@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is refused, and how each protocol says so.
 
 use super::*;

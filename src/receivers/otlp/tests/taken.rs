@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is taken: every signal, protocol, coding and transport.
 
 use super::*;

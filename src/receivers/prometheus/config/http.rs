@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The HTTP client options of targets and discovery services, in Prometheus's spelling.
 
 use std::path::PathBuf;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of the `prometheus` receiver. `config` is the scraping part of Prometheus's own configuration.
 
 pub mod discovery;

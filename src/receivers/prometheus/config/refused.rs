@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Options of Prometheus and the Collector's receiver that are refused, each with the reason.
 
 use crate::config::WithoutEffect;

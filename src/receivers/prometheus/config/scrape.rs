@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A job of `scrape_configs`, and the common options of jobs, `global`.
 
 use super::discovery::{DnsSdConfig, FileSdConfig, HttpSdConfig, StaticConfig};

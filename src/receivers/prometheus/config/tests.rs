@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use super::*;
 use crate::component::testing::settings;
 use crate::config::{Decode, parse_text};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values in Prometheus's spelling: `10MB`, and scalars of any kind as text.
 
 use crate::config::{ByteSize, Decode, Node, Problems, TypeHelp, wrong_type};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `file_sd_configs`: files of targets, read when they change.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Groups of targets in JSON or YAML, from files and services.
 
 use std::collections::BTreeMap;

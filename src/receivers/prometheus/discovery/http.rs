@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `http_sd_configs`: targets that a service lists.
 
 use std::sync::Arc;

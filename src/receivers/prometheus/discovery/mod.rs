@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Target discoveries. Each one runs as a task and sends its complete result to the job. After a failure, the
 //! previous result stays in use.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Regular expressions and templates with the meaning of Go.
 
 use std::borrow::Cow;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Splits the bytes of a connection into messages.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Messages of a stream, and the room for them.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Points of every kind, with numbers that no sane source would send.
 
 use super::any_attributes;

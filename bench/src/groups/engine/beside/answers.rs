@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Whether two programs that hold the same samples give the same answer to a query.
 
 use std::collections::BTreeMap;

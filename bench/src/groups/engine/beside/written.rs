@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Samples as they are written remotely, version 1.0.
 
 use prost::Message;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Events of a source: folded once for all composites, then added to the groups of their kinds.
 
 use std::sync::Arc;

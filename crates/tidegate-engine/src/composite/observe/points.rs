@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Points: the increase of a series since its last point, or its level.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Removed cells free their memory, and old references find no new cell.
 
 use super::*;

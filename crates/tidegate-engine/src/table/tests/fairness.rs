@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A source that floods a table reaches its bound, and other sources still get series.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A frozen state stays as it was at one moment while the table changes.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Single rules of resets, leases, caps and groupings; `model` compares tables with a slow, simple model.
 
 mod events;

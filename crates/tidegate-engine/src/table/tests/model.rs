@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Compares tables with a slow, simple model: any order of reports, restarts, repetitions and silence.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A table that is saved and restored at times shows the same as one that runs on.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What came since the last push that was taken.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values as messages of OTLP.
 
 use std::time::{SystemTime, UNIX_EPOCH};

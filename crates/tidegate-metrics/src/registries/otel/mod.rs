@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Values pushed to an OpenTelemetry collector, over OTLP.
 //!
 //! The SDK of OpenTelemetry has no door through which a value that is kept elsewhere could enter as a histogram, and its

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The way to the collector: gRPC or HTTP.
 
 use std::time::Duration;

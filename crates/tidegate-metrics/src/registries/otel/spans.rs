@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The spans of the registry that pushes: by the same way to the same collector, of the same resource.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The thread that pushes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

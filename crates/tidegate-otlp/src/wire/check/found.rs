@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One pass over a request: its items and elements, and whether it is sound.
 
 use opentelemetry_proto::tonic::common::v1 as common;

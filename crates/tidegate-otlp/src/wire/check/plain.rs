@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Plain attributes, seen without a look at each field.
 
 use crate::schema::Tally;

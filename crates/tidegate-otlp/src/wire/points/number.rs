@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A number point read off the wire.
 
 use tidegate_engine::{KeyHasher, Sample, Value};

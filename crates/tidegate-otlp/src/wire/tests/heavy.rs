@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What has too many elements, or comes in pieces.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests at random, sound and damaged: prost and the check agree on them.
 
 use opentelemetry_proto::tonic::common::v1::{ArrayValue, KeyValueList};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Log lines of a destination: retries, refused credentials, outages, and data that was found on disk.
 
 use std::time::{Duration, Instant};

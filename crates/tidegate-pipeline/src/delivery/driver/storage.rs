@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Batches between memory and disk: those that are read back, kept for the next run, or lost.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The actions that the machine wants from its driver.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Joining loads into requests: the options of the `batch` processor, applied after the queue's admission.
 
 use std::sync::Arc;

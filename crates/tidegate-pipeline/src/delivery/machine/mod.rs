@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The delivery state machine: queue, batching, retries, splitting. It has no clock, socket or task. Callers pass
 //! the time in, carry out the [`Action`]s, and report the outcomes of attempts.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Ordered requests: one is sent at a time, and none overtakes one that waits for its retry. Concurrency then
 //! exists only within a request: an attempt sends its parts, for example series, side by side.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Cutting requests that are too large for the peer, or that contain items that it refuses.
 
 use std::sync::Arc;

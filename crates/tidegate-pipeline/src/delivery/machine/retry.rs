@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Retries after a delay, up to the end of the schedule or of the drain.
 
 use std::time::{Duration, Instant};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A destination on tokio, with an attempt that answers as the test says.
 
 mod storage;

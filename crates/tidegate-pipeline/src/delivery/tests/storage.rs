@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A destination whose queue has storage, and senders that wait for what becomes of their data.
 
 use std::path::Path;

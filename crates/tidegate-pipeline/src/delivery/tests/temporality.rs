@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One pipeline feeds destinations that want different temporalities; what a full queue drops is in the next delta.
 
 use opentelemetry_proto::tonic::metrics::v1 as otlp;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! One header block (RFC 7541): the position of its `:authority`, and a replacement that h2 can read.
 //!
 //! Only the value of a literal `:authority` is replaced, by one of the same length. An entry of HPACK's dynamic

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Follows the frames of one HTTP/2 client as far as necessary to find header blocks (RFC 9113). No I/O.
 
 use std::borrow::Cow;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The Huffman code of HPACK strings (RFC 7541, appendix B).
 //!
 //! The code is canonical: codes of one length are consecutive numbers, so the symbols in order and a count for each

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests over a Unix socket whose `:authority` is the path of the socket.
 //!
 //! gRPC's C-core (Python, C++, Ruby, PHP), Java and Swift send the path, percent-encoded or raw. RFC 3986 allows

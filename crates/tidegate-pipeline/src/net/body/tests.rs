@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Bodies that come whole, in pieces, slowly, too large or never, with and without room.
 
 use std::convert::Infallible;

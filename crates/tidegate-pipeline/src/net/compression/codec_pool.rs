@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pools of codecs. Creating a codec costs as much as compressing a small body.
 
 use std::io;

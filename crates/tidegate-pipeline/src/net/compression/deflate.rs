@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Deflate streams: RFC 1951, raw or wrapped as in RFC 1950.
 
 use std::io;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Gzip (RFC 1952) around raw streams. `crc32fast` computes the checksum in a tenth of the time that the deflate
 //! library needs for it. That library would spend as much time on it as on decompression.
 

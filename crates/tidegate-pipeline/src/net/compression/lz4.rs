@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! LZ4's frame format. A decoder holds at most two of the largest blocks (8 MiB) besides what it returns.
 
 use std::io::{self, BufRead, Read, Write};

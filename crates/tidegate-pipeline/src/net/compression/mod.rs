@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Content codings. Decompression has a size limit and reserves memory, because the sender controls the size of
 //! the output.
 

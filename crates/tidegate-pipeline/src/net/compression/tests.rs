@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Codings there and back, under limits and damaged.
 
 use std::io::{Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Zstandard (RFC 8878).
 
 use std::io;

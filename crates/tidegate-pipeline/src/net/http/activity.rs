@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The requests of a connection, and its idle time.
 
 use std::sync::Arc;

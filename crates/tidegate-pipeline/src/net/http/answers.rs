@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Sending answers on a connection. Answers yield to other work, and a connection is cut off if its peer stops
 //! reading.
 //!

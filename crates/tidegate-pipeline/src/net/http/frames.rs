@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Memory for HTTP/2 frames. h2 reads a whole frame before it reports it, and header fields keep the buffers of
 //! their frames. Both are reserved, so that many connections cannot fill the memory.
 

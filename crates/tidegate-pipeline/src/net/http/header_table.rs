@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Follows the header blocks of HTTP/2 to find the memory that the dynamic table of HPACK keeps in use.
 //!
 //! h2 copies the value of an ordinary field. The value of a pseudo-header field such as `:path` stays a slice of the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Memory for request heads. HTTP/2 has no window for them, and they stay until their requests are answered.
 //! Without a limit, many heads without bodies would fill the memory.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The host of a request: HTTP/1.1 requires exactly one, and a loopback listener accepts few names.
 
 use std::net::IpAddr;

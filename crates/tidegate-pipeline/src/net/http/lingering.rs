@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A stream that closes only after its peer has stopped sending, or after a limit.
 //!
 //! An answer may precede the end of its request, for example if the request is too large or not authenticated. A

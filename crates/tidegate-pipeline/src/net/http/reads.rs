@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A stream with an observer of its reads.
 
 use std::io::{self, IoSlice};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Servers as peers see them that are idle, early, late or strange.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A connection that yields to others after a number of bytes. The runtime lets it yield after 128 reads of any
 //! length. The heads in them may take tens of milliseconds to decode, while a health check waits.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Answers of the server: pages, refusals, downloads, event streams. Whole bodies are compressed on demand.
 
 use std::sync::Arc;

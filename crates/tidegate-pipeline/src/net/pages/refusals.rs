@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Answers to requests that are refused, and the reasons.
 
 use http::StatusCode;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests for pages, and the methods that a path accepts.
 
 use std::time::Instant;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Memory for unsent answers. A client that reads none of its answers takes memory from other readers, not from
 //! senders. Only a single answer of that size can take all of it.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! For tests of servers: requests over plain sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

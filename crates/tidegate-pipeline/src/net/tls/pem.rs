@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Certificates and keys as PEM, from files or from the configuration.
 
 use std::borrow::Cow;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Readers of expressions that take long.
 
 use std::time::Duration;

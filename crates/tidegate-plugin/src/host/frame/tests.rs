@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is written is read back, and what is not a frame is an error.
 
 use proptest::collection::vec;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A query in progress over the view, and the warnings for its readers.
 
 use std::collections::{BTreeMap, BTreeSet};

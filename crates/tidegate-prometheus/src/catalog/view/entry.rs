@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A series of a table, with its numbers and native histograms. Each of them is a Prometheus series.
 
 use std::borrow::Cow;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The query names of table series, for data beside the values, such as exemplars.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Interns label names and values: series share the names of their labels and most of the values.
 
 use std::collections::HashSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Lists of the series of a selection and their places, and statistics of all series.
 
 use std::collections::{HashMap, HashSet};

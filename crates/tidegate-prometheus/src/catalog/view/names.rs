@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! An index of series by metric name, and by the values of labels that queries use.
 //!
 //! The first query for a label value of a large metric builds an index of that label. Arrivals are added to it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The owner of a name and labels that several series have.
 
 use std::sync::Arc;

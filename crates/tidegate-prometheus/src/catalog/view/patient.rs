@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads many series for a waiting reader, in slices, so that others get the state in between. It ends when the
 //! reader no longer waits.
 

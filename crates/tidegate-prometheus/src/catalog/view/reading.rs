@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reads the current state of series: those of a query, some of them in turn, or all.
 
 use std::sync::{Arc, Weak};

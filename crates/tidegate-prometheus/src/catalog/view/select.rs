@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The results of selectors: the present and the past of series.
 
 use std::collections::HashMap;

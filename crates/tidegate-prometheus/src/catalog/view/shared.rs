@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The state that the series of a view share: their history, their strings, and the owners of names.
 
 use std::collections::{BTreeSet, HashMap};

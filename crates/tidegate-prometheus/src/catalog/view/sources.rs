@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The sources of the series that a query selects.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The known series by metric name, with their current state.
 
 use std::collections::HashMap;

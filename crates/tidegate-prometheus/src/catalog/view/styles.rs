@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The naming styles of exporters, for comparisons of names before a series exists.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `target_info`: the further attributes of resources, one series a target.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What queries see of tables whose series come, go and hide each other.
 
 mod indexed;

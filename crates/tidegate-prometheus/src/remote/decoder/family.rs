@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The metadata of metrics in 1.0, which is separate from their series.
 
 use std::collections::HashMap;

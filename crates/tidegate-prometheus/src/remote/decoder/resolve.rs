@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Resolves an unknown series: its labels, and its OTLP form.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Resources: one for each job and instance, with the attributes from `target_info`.
 
 use std::collections::HashMap;

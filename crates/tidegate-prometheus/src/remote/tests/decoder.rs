@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Which points requests become (rules I), and that what we write is what we read.
 
 mod memory;

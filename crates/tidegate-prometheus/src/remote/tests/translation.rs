@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Which series points become (rules N, L, R, P).
 
 use proptest::prelude::*;

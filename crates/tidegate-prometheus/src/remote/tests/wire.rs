@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What is written is what is read, and histograms come back as they were.
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The names of a stream, and the contributions of its points to series.
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a renderer has come to after many pages, against one that has seen nothing before.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The protobuf format, read back with a decoder that is not ours.
 
 use prost::Message;

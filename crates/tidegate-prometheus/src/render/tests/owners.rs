@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Of two resources that come to the same labels the living one is shown.
 
 use super::*;

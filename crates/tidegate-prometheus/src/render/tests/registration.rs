@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The state of a renderer without requests of pages.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The rules of the translation as they are numbered in the specification's checklist, one test a rule.
 
 mod deltas;

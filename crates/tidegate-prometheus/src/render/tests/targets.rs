@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `target_info`: of whom it speaks, and who may have its name.
 
 use super::*;

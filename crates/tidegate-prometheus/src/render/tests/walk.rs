@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What a page holds while it is written.
 
 use std::sync::mpsc;

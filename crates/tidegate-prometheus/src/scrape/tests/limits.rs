@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Limits of a page, and what the decoder keeps.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What holds of all pages.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Pages in protobuf.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Ranges, subqueries, `offset` and `@`, which follow an operand.
 
 use super::{Parsed, Parser};

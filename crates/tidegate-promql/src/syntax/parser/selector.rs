@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Selectors: names of metrics and matchers of labels.
 
 use super::{Parsed, Parser, text_of};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Reservations in any order: allocated bytes are counted, limits hold, and nothing is left at the end.
 
 use proptest::prelude::*;

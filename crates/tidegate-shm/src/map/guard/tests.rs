@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};

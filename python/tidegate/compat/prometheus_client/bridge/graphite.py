@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics pushed to Graphite."""
 
 from __future__ import annotations

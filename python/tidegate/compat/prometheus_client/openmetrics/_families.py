@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What OpenMetrics demands of the samples of a family."""
 
 from __future__ import annotations

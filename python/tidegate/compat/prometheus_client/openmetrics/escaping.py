@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names beyond Prometheus's old character set: quoted, or written with what that set has."""
 
 from __future__ import annotations

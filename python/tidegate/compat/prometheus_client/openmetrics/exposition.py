@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics as OpenMetrics text, version 1.0 or 2.0 (which adds native histograms)."""
 
 from __future__ import annotations

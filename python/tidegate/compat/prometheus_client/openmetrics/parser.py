@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader of OpenMetrics' text format, which checks what the format demands."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics as a resource of Twisted's web server."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use super::*;
 use http_body_util::BodyExt;
 use tidegate_engine::{Data, Limits, Rule, Table, Temporality, Value};

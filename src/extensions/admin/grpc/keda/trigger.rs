@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The metadata of a trigger.
 //!
 //! A single value has a target: `composite: queue_depth` with `labels: model=m`, or `query: PROMQL`. `target:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Scaling by KEDA.
 
 use std::sync::Arc;

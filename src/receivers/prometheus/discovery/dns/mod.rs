@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! `dns_sd_configs`: targets from SRV, A, AAAA, MX or NS records.
 
 mod resolver;

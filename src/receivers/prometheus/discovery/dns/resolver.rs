@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Asks DNS servers: UDP first, TCP after a truncated answer, each server and each search domain in turn.
 //!
 //! `hickory-net` writes and reads the messages. The pool of servers of `hickory-resolver` does not fit. It has one time limit

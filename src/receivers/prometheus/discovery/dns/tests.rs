@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use std::net::{Ipv4Addr, SocketAddr};
 
 use hickory_net::proto::op::DnsResponse;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Plain attributes: the short way sees what the long one sees.
 
 use proptest::prelude::*;

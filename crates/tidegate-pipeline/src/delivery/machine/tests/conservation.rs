@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Nothing is lost and nothing happens too early, whatever the peer does.
 
 use std::collections::HashSet;

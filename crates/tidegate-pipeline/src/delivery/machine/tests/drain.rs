@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The end: what is sent, dropped or kept.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! When what is gathered goes out.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! The machine in virtual time, with loads whose every item has a number.
 
 mod conservation;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! In order: nothing overtakes, whatever the peer does.
 
 use super::*;

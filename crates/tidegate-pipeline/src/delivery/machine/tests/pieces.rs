@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Requests that are too large, or refused in part.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Back-off, throttling, and an outage.
 
 use super::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Sources of what a query selects, in time that passes as count_sources.
 
 use std::sync::Arc;

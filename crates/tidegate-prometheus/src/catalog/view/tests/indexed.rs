@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Selecting by labels: with indexes it gives what a scan gives, and looks at few series.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What makes the series so many is counted some at a time.
 
 use std::sync::atomic::AtomicBool;

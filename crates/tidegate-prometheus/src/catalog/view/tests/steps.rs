@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! A range query reads of the past what its steps see.
 
 use tidegate_promql::{Millis, Need, Query, QueryError, QuerySeries, Samples, Selection, Steps};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What the decoder remembers of series and resources.
 
 use super::*;

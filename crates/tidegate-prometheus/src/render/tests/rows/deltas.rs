@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! Deltas, which are added up.
 
 use tidegate_engine::Outcome;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //! What only OpenMetrics says: exemplars and times of creation.
 
 use tidegate_engine::{AttributeValue, Exemplar};
