@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["watch"],
     &["component"],
     &["batch"],
-    &["built", "protofile"],
+    &["allocator", "built", "protofile"],
 ];
 
 /// The folders of `src` that have a folder per component. All components of the class share the files beside these.
