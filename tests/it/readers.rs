@@ -94,7 +94,7 @@ fn is_answered_or_refused(answer: &Response) {
     match (answer.status, json["errorType"].as_str()) {
         // At first the series have no past, and a subquery sees nothing of them.
         (200, None) => assert!(json["data"]["result"].is_array(), "{why}"),
-        (422, Some("execution")) => assert!(why.contains("looks at more than 2000000 samples"), "{why}"),
+        (422, Some("execution")) => assert!(why.contains("reads more than 2000000 samples"), "{why}"),
         (503, Some("timeout")) => {}
         (503, Some("unavailable")) => assert!(answer.header("retry-after").is_some(), "{why}"),
         _ => panic!("{}: {why}", answer.status),

@@ -194,11 +194,15 @@ impl Cursor<'_> {
                 self.take(b',');
                 continue;
             }
+            let start = name.start;
             // Prometheus looks at the names of an exemplar's labels less closely.
-            if name.is_empty() && metric.is_some() {
-                return Err(Fault::new(name.start, Problem::EmptyName));
-            }
+            let is_unnamed = name.is_empty() && metric.is_some();
             self.pair(name, is_quoted, into)?;
+            // Like every label without a value, one without a name as well does not exist.
+            let has_value = into.pairs.last().is_some_and(|(_, value)| !value.is_empty());
+            if is_unnamed && has_value {
+                return Err(Fault::new(start, Problem::EmptyName));
+            }
         }
     }
 

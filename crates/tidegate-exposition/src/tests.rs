@@ -129,6 +129,7 @@ fn what_is_wrong_is_named() {
         (Format::Text, "a{\"b\"} 1\n", 1, 4, SecondName),
         (Format::Text, "{b=\"c\"} 1\n", 1, 1, NoName),
         (Format::Text, "{\"\"} 1\n", 1, 1, EmptyName),
+        (Format::Text, "a{\"\"=\"x\"} 1\n", 1, 4, EmptyName),
         (Format::Text, "a\n", 1, 2, ExpectedValue),
         (Format::Text, "a 1 x\n", 1, 5, ExpectedTimestamp),
         (Format::Text, "a 1 -1\n", 1, 5, ExpectedTimestamp),

@@ -2,6 +2,11 @@
 
 //! What an event costs NIXL's export thread: called as C++ calls it.
 
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "structures of C++ lie in aligned memory"
+)]
+
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 use std::ptr;

@@ -43,8 +43,9 @@ const SEARCHES: u32 = 8;
 /// `is_alive` makes no system call, `is_current` one. Handles of the old file are answered with
 /// [`ReadError::Moved`] by the new reader.
 ///
-/// The owner of the file can truncate it. The reader then finds its entries gone and no heartbeat, as of a closed page.
-/// For this it installs a handler of SIGBUS, which hands all other faults to the handler before it.
+/// The owner of the file can truncate it. A read beyond the end then finds zeros: all entries are gone, there is no
+/// heartbeat, and [`Self::is_current`] is false. For this the reader installs a handler of SIGBUS, which hands all other
+/// faults to the handler before it. A read before the end finds what is left there.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -164,9 +165,9 @@ impl Reader {
         self.heartbeat().is_some_and(near)
     }
 
-    /// Whether the open file is still the one at the path. One system call.
+    /// Whether the open file is still the one at the path, and no read found it truncated. One system call.
     pub fn is_current(&self) -> bool {
-        self.id.is_at(&self.path)
+        !self.map.faulted() && self.id.is_at(&self.path)
     }
 
     /// Changes whenever an entry gets or loses a slot.

@@ -320,6 +320,8 @@ fn the_first_of_two_counts_unless_they_have_times() {
 fn a_label_that_is_empty_once_is_none() {
     let points = text(&mut decoder(), "a{b=\"\",c=\"d\",b=\"e\"} 1\n", 0);
     assert_eq!(show(&points), ["a{c=d} 1"]);
+    let points = text(&mut decoder(), "a{\"\"=\"\"} 1\n", 0);
+    assert_eq!(show(&points), ["a{} 1"]);
 }
 
 #[test]

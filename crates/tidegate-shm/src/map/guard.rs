@@ -16,9 +16,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use rustix::mm::MapFlags;
+use rustix::mm::{MapFlags, ProtFlags};
 
 use super::region::Backing;
 use super::{READ_WRITE, map};
@@ -67,12 +66,16 @@ struct Entry {
     /// A [`Range`], [`Range::FREE`] or [`Range::RESERVED`].
     range: AtomicU64,
     faulted: AtomicBool,
+    /// Whether the mapping takes writes. The zero pages of one that takes none cost no promised memory, so the system
+    /// gives them even where it promises no more than it has.
+    writable: AtomicBool,
 }
 
 static TABLE: [Entry; MAX_MAPPINGS] = [const {
     Entry {
         range: AtomicU64::new(Range::FREE),
         faulted: AtomicBool::new(false),
+        writable: AtomicBool::new(false),
     }
 }; MAX_MAPPINGS];
 
@@ -105,9 +108,10 @@ impl Guard {
     }
 
     /// Guards the range from now on.
-    pub(super) fn arm(&self, start: usize, len: usize) -> io::Result<()> {
+    pub(super) fn arm(&self, start: usize, len: usize, writable: bool) -> io::Result<()> {
         let range = Range::new(start, len)?;
         self.0.faulted.store(false, Ordering::Relaxed);
+        self.0.writable.store(writable, Ordering::Relaxed);
         self.0.range.store(range.0, Ordering::Release);
         Ok(())
     }
@@ -131,8 +135,10 @@ impl Entry {
         if !addresses.contains(&address) {
             return false;
         }
-        // SAFETY: the faulting thread borrows the `Mapping` that holds `address`, which can't be dropped meanwhile. The range is that mapping's: one load gave both ends of it, and an entry that held the address
-        // before was released before its range was unmapped, so before the system gave the range to this mapping. The
+        let is_writable = self.writable.load(Ordering::Relaxed);
+        let protection = if is_writable { READ_WRITE } else { ProtFlags::READ };
+        // SAFETY: the faulting thread borrows the `Mapping` that holds `address`, which can't be dropped meanwhile. The
+        // range is that mapping's: one load gave both ends of it, and an entry that held the address before was released before its range was unmapped, so before the system gave the range to this mapping. The
         // kernel maps whole pages, so the last page is this mapping's too. A bare system call, allowed here.
         let replaced = unsafe {
             let start = ptr::without_provenance_mut(addresses.start);
@@ -140,7 +146,7 @@ impl Entry {
                 start,
                 addresses.len(),
                 Backing::Anonymous,
-                READ_WRITE,
+                protection,
                 MapFlags::FIXED,
             )
         };
@@ -158,9 +164,9 @@ static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 /// go round for ever.
 static CHAINING_THREAD: AtomicI32 = AtomicI32::new(0);
 
+/// Takes no lock: a fork may copy it while it is held, and the child would wait for ever. Threads that meet here note the
+/// same handler before ours.
 fn install_handler() -> io::Result<()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _installing = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let current = sigaction(None)?;
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_sigbus;
     if current.sa_sigaction == handler as usize {

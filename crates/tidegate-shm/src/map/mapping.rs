@@ -33,7 +33,7 @@ impl Mapping {
         let guard = Guard::reserve()?;
         let protection = if writable { READ_WRITE } else { ProtFlags::READ };
         let map = Map::new(Backing::File(file, 0), len, protection, !writable)?;
-        guard.arm(map.start.addr().get(), len)?;
+        guard.arm(map.start.addr().get(), len, writable)?;
         Ok(Mapping { guard, map, writable })
     }
 
@@ -99,14 +99,16 @@ impl Mapping {
     }
 
     fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= self.map.bytes);
+        let last = self.map.bytes.checked_sub(8);
+        assert!(offset.is_multiple_of(8) && last.is_some_and(|last| offset <= last));
         // SAFETY: in bounds and aligned (asserted; mappings start on a page); valid as long as self;
         // this process accesses the field through atomics only.
         unsafe { AtomicU64::from_ptr(self.map.start.add(offset).as_ptr().cast()) }
     }
 
     fn atomic_i32(&self, offset: usize) -> &AtomicI32 {
-        assert!(offset.is_multiple_of(4) && offset + 4 <= self.map.bytes);
+        let last = self.map.bytes.checked_sub(4);
+        assert!(offset.is_multiple_of(4) && last.is_some_and(|last| offset <= last));
         // SAFETY: as in `atomic_u64`.
         unsafe { AtomicI32::from_ptr(self.map.start.add(offset).as_ptr().cast()) }
     }

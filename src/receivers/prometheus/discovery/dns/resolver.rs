@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const PORT: u16 = 53;
 
 /// The most memory that a byte of an answer takes. A record with two compressed names has 14 bytes. The record, its names
-/// and their text take 3.5 KiB at most. An answer over UDP has at most 1,232 bytes. The 308 KiB that it takes are not on
+/// and their text take 3.5 KiB at most. An answer over UDP has at most 512 bytes. The 128 KiB that it takes are not on
 /// the account.
 const MEMORY_PER_BYTE: usize = 256;
 
@@ -207,7 +207,10 @@ pub(super) fn question(name: &str, record_type: RecordType) -> Result<DnsRequest
         RecordType::Ns => rr::RecordType::NS,
     };
     let query = Query::query(asked, wanted);
-    Ok(DnsRequest::from_query(query, DnsRequestOptions::default()))
+    let mut options = DnsRequestOptions::default();
+    // Old servers refuse questions with EDNS. A long answer comes over TCP.
+    options.use_edns = false;
+    Ok(DnsRequest::from_query(query, options))
 }
 
 /// The records of the type that was asked for.
@@ -226,11 +229,13 @@ async fn ask(server: SocketAddr, question: &DnsRequest, held: &mut Held) -> Resu
     let mut udp = UdpClientStream::builder(server, TokioRuntimeProvider::new())
         .with_os_port_selection(true)
         .build();
-    let answer = udp.send_message(question.clone()).first_answer().await?;
-    if answer.truncation {
-        return over_tcp(server, question, held).await;
+    let answer = udp.send_message(question.clone()).first_answer().await;
+    match answer {
+        Ok(answer) if !answer.truncation => Ok(answer),
+        // A server may cut an answer inside a record. Such a part can't be read, and says no more that it is one.
+        Ok(_) | Err(NetError::Proto(_)) => over_tcp(server, question, held).await,
+        Err(error) => Err(error),
     }
-    Ok(answer)
 }
 
 /// Asks over a connection for this question alone. It reads one answer, which has at most 64 KiB. The multiplexer of

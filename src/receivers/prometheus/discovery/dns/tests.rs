@@ -38,8 +38,19 @@ fn srv(port: u16, target: &str) -> (u16, Vec<u8>) {
     (33, data)
 }
 
-/// The answer to a question. With `cut`, all that fits is a note that there is more.
-fn respond(question: &[u8], zone: Zone, cut: bool) -> Vec<u8> {
+/// The part of its answers that a server sends over UDP.
+#[derive(Clone, Copy, PartialEq)]
+enum Udp {
+    Whole,
+    /// A note that there is more, without records.
+    Note,
+    /// A note, and records of which the last one lacks its end.
+    Part,
+}
+
+/// The answer to a question.
+fn respond(question: &[u8], zone: Zone, udp: Udp) -> Vec<u8> {
+    let cut = udp != Udp::Whole;
     let mut at = 12;
     let mut name = String::new();
     while question[at] != 0 {
@@ -50,7 +61,7 @@ fn respond(question: &[u8], zone: Zone, cut: bool) -> Vec<u8> {
     }
     let records = zone(&name);
     let code = if records.is_some() { OK } else { NO_SUCH_NAME };
-    let records = records.filter(|_| !cut).unwrap_or_default();
+    let records = records.filter(|_| udp != Udp::Note).unwrap_or_default();
     let mut message = question[..2].to_vec();
     message.extend([0x81 | u8::from(cut) << 1, 0x80 | code, 0, 1]);
     message.extend(u16::try_from(records.len()).unwrap().to_be_bytes());
@@ -64,11 +75,14 @@ fn respond(question: &[u8], zone: Zone, cut: bool) -> Vec<u8> {
         message.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
         message.extend(data);
     }
+    if udp == Udp::Part {
+        message.pop();
+    }
     message
 }
 
 /// A server on one port of UDP and TCP.
-async fn serve(zone: Zone, cut: bool) -> SocketAddr {
+async fn serve(zone: Zone, over_udp: Udp) -> SocketAddr {
     let (udp, tcp) = loop {
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
@@ -79,7 +93,7 @@ async fn serve(zone: Zone, cut: bool) -> SocketAddr {
     tokio::spawn(async move {
         let mut buffer = [0; 512];
         while let Ok((length, peer)) = udp.recv_from(&mut buffer).await {
-            let response = respond(&buffer[..length], zone, cut);
+            let response = respond(&buffer[..length], zone, over_udp);
             // A foreign answer comes first: with another id, it is not ours.
             let foreign: Vec<u8> = [&[!response[0]], &response[1..]].concat();
             let _ = udp.send_to(&foreign, peer).await;
@@ -91,7 +105,7 @@ async fn serve(zone: Zone, cut: bool) -> SocketAddr {
             let length = stream.read_u16().await.unwrap();
             let mut question = vec![0; usize::from(length)];
             stream.read_exact(&mut question).await.unwrap();
-            let response = respond(&question, zone, false);
+            let response = respond(&question, zone, Udp::Whole);
             stream
                 .write_u16(u16::try_from(response.len()).unwrap())
                 .await
@@ -109,7 +123,7 @@ async fn fail() -> SocketAddr {
     tokio::spawn(async move {
         let mut buffer = [0; 512];
         while let Ok((length, peer)) = udp.recv_from(&mut buffer).await {
-            let mut response = respond(&buffer[..length], |_| Some(Vec::new()), false);
+            let mut response = respond(&buffer[..length], |_| Some(Vec::new()), Udp::Whole);
             response[3] |= SERVER_FAILURE;
             let _ = udp.send_to(&response, peer).await;
         }
@@ -134,10 +148,10 @@ fn zone(name: &str) -> Option<Vec<(u16, Vec<u8>)>> {
 }
 
 /// A resolver whose first server fails.
-async fn resolver(zone: Zone, cut: bool, search: &str) -> (Resolver, tempfile::NamedTempFile) {
+async fn resolver(zone: Zone, over_udp: Udp, search: &str) -> (Resolver, tempfile::NamedTempFile) {
     let conf = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(conf.path(), format!("search {search}\n")).unwrap();
-    let servers = vec![fail().await, serve(zone, cut).await];
+    let servers = vec![fail().await, serve(zone, over_udp).await];
     (Resolver::new(conf.path().to_owned(), servers), conf)
 }
 
@@ -147,7 +161,7 @@ fn held() -> Held {
 
 #[tokio::test]
 async fn every_type_of_record_becomes_targets() {
-    let (resolver, _conf) = resolver(zone, false, "example").await;
+    let (resolver, _conf) = resolver(zone, Udp::Whole, "example").await;
     let table = [
         (
             "_m._tcp.example",
@@ -191,7 +205,7 @@ const TARGET_BYTES: usize = 8 << 10;
 
 #[tokio::test]
 async fn the_targets_of_a_name_are_on_the_account_while_they_are_in_force() {
-    let (resolver, _conf) = resolver(zone, false, "").await;
+    let (resolver, _conf) = resolver(zone, Udp::Whole, "").await;
     let discovery = DnsDiscovery {
         names: vec!["hosts.example".to_owned()],
         record_type: RecordType::A,
@@ -282,11 +296,14 @@ fn no_record_has_labels_of_more_than_its_weight() {
 
 #[tokio::test]
 async fn what_is_cut_off_is_asked_for_over_tcp_with_room_for_the_answer() {
-    let (resolver, _conf) = resolver(zone, true, "").await;
-    let mut held = held();
-    let found = resolver.look_up("hosts.example", RecordType::A, &mut held).await;
-    assert_eq!(found.unwrap().len(), 2);
-    assert!(held.bytes() > 0);
+    for over_udp in [Udp::Note, Udp::Part] {
+        let (resolver, _conf) = resolver(zone, over_udp, "").await;
+        let mut held = held();
+        let found = resolver.look_up("hosts.example", RecordType::A, &mut held).await;
+        assert_eq!(found.unwrap().len(), 2);
+        assert!(held.bytes() > 0);
+    }
+    let (resolver, _conf) = resolver(zone, Udp::Note, "").await;
     let memory = Arc::<Account>::default();
     memory.add_limit(Limit::of(4 << 10));
     let mut held = Held::new(memory);
@@ -299,7 +316,7 @@ async fn what_is_cut_off_is_asked_for_over_tcp_with_room_for_the_answer() {
 async fn a_server_that_does_not_answer_is_passed_over() {
     let conf = tempfile::NamedTempFile::new().unwrap();
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let servers = vec![silent.local_addr().unwrap(), serve(zone, false).await];
+    let servers = vec![silent.local_addr().unwrap(), serve(zone, Udp::Whole).await];
     let resolver = Resolver::new(conf.path().to_owned(), servers);
     let found = resolver
         .look_up("hosts.example", RecordType::A, &mut held())
@@ -331,7 +348,7 @@ fn names_that_dns_can_not_have_are_not_asked_for() {
 /// The answer of a server to a question.
 fn response(name: &str, record_type: RecordType) -> Vec<u8> {
     let question = question(name, record_type).unwrap();
-    respond(&question.to_vec().unwrap(), zone, false)
+    respond(&question.to_vec().unwrap(), zone, Udp::Whole)
 }
 
 #[test]
