@@ -199,8 +199,7 @@ impl Cursor<'_> {
             let is_unnamed = name.is_empty() && metric.is_some();
             self.pair(name, is_quoted, into)?;
             // Like every label without a value, one without a name as well does not exist.
-            let has_value = into.pairs.last().is_some_and(|(_, value)| !value.is_empty());
-            if is_unnamed && has_value {
+            if is_unnamed && into.pairs.last().is_some_and(|(_, value)| !value.is_empty()) {
                 return Err(Fault::new(start, Problem::EmptyName));
             }
         }
