@@ -41,7 +41,7 @@ def test_errors_come_at_registration() -> None:
             registry.register(wrong)
     with pytest.raises(ValueError, match="the set declares the labels"):
         Service(registry, other="x")
-    with pytest.raises(ValueError, match="buckets called `none`"):
+    with pytest.raises(ValueError, match="unknown buckets `none`"):
         registry.register(Histogram("help", name="h", buckets="none"))
 
 
