@@ -11,12 +11,12 @@ mod switch;
 
 use tidegate_metrics::{MetricsRegistry, Prometheus};
 
-/// A program of the guide is the example of this name without its first line: what is written there compiles and runs.
+/// A program of the guide is the example of this name without its licence and its first line, so it compiles and runs.
 fn is_in_the_guide(name: &str) {
     let root = env!("CARGO_MANIFEST_DIR");
     let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
     let (guide, example) = (read("../../docs/sdk.md"), read(&format!("examples/{name}.rs")));
-    let (_, program) = example.split_once("\n\n").unwrap();
+    let program = example.splitn(3, "\n\n").nth(2).unwrap();
     let program = program.replace("pub(crate) fn main", "fn main");
     assert!(
         guide.contains(&format!("```rust\n{program}```\n")),
