@@ -49,7 +49,7 @@ const MAX_POINTS: usize = 1_000_000;
 
 /// Decodes remote write requests, and keeps the translations of series between them.
 ///
-/// Requests decode concurrently: the cache has [`SHARDS`] locks, and a request holds one of them at a time.
+/// Requests decode concurrently: the cache has `SHARDS` locks, and a request holds one of them at a time.
 #[derive(Default)]
 pub struct RemoteWriteDecoder {
     /// The limit of this account bounds the cache.

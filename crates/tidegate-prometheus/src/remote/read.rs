@@ -33,7 +33,7 @@ pub struct SeriesIn<'a> {
     pub samples: Vec<Sample>,
     /// The native histograms.
     pub histograms: Vec<Native>,
-    /// The exemplars, with value, time and their share of [`Self::exemplar_labels`].
+    /// The exemplars, with value, time and their share of `exemplar_labels`.
     pub exemplars: Vec<ExemplarIn>,
     exemplar_labels: Vec<(&'a str, &'a str)>,
     /// Room for references that are resolved.
