@@ -12,7 +12,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 crate::options! {
     /// Options of the `nixl` receiver.
-    pub struct Config {
+    pub struct NixlConfig {
         /// Directories of ring files (`NIXL_TELEMETRY_DIR` of the agents). Globs are allowed, and directories may
         /// appear later.
         pub directories: Vec<String> = required,
@@ -35,7 +35,7 @@ crate::options! {
         /// Value of the attribute `hostname`. Empty: the name of this host.
         pub hostname: String = String::new(),
     }
-    check = Config::check
+    check = NixlConfig::check
 }
 
 crate::choices! {
@@ -60,7 +60,7 @@ crate::choices! {
     }
 }
 
-impl Config {
+impl NixlConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.directories.is_empty() {
             cx.at(at.child("directories"))

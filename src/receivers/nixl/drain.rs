@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use tidegate_ring::Batch as Columns;
 
-use super::config::Config;
+use super::config::NixlConfig;
 use super::kinds::Selection;
 use super::metrics::Names;
-use super::ring::{self, DrainContext, Look, Ring};
+use super::ring::{self, DrainContext, PollOutcome, Ring};
 use crate::component::worker::Pause;
 use crate::component::{Context, Entry, Shared};
 use crate::receivers::kept::{self, Kept};
@@ -49,7 +49,7 @@ struct Refusal {
 }
 
 impl Drain {
-    pub(super) fn new(config: &Config, base: &Context, entry: Entry) -> Self {
+    pub(super) fn new(config: &NixlConfig, base: &Context, entry: Entry) -> Self {
         let hostname: Arc<str> = match config.hostname.as_str() {
             "" => rustix::system::uname().nodename().to_string_lossy().into(),
             configured => configured.into(),
@@ -95,7 +95,7 @@ impl Drain {
     fn look(&mut self, now: Instant, due: impl Fn(&Ring, Instant) -> bool) {
         let (columns, context) = (&mut self.columns, &self.context);
         self.rings
-            .retain(|_, ring| !due(ring, now) || ring.look(columns, context, now) == Look::Stays);
+            .retain(|_, ring| !due(ring, now) || ring.look(columns, context, now) == PollOutcome::Stays);
         self.kept.settle(bytes(&self.rings, &self.refusals));
     }
 
@@ -175,7 +175,7 @@ mod tests {
 
     fn drain(directory: &Path, sink: &Arc<Sink>) -> Drain {
         let yaml = format!("{{directories: [{}]}}", directory.display());
-        let config = settings::<Config>(&yaml).get::<Config>();
+        let config = settings::<NixlConfig>(&yaml).get::<NixlConfig>();
         Drain::new(
             &config,
             &context("receivers", "nixl"),

@@ -8,7 +8,7 @@ use glob::Pattern;
 use tidegate_engine::{Attributes, Instrument, Kind, Schema};
 use tidegate_ring::{Category, Names};
 
-use super::config::{self, Config};
+use super::config::{self, NixlConfig};
 use crate::receivers::globs;
 
 /// Descriptions of the NIXL events, from the table of event types (NIXL telemetry, version 4).
@@ -37,7 +37,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &NixlConfig) -> Self {
         Self {
             categories: config
                 .categories

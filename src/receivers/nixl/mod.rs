@@ -25,7 +25,7 @@ use crate::component::worker::Worker;
 use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
-use config::Config;
+use config::NixlConfig;
 
 /// The factory of `nixl`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -33,7 +33,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "drains NVIDIA NIXL telemetry rings (versions 1 to 5) out of shared memory",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<NixlConfig>(),
     build: |settings, cx| {
         let entry = cx.entry(Signal::Metrics).cloned();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
@@ -48,7 +48,7 @@ pub static FACTORY: ReceiverFactory = Factory {
 };
 
 struct Nixl {
-    config: Arc<Config>,
+    config: Arc<NixlConfig>,
     base: Context,
     entry: Entry,
     worker: Worker,

@@ -59,7 +59,7 @@ pub(super) struct Ring {
 
 /// The result of a poll.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum PollOutcome {
     /// Keep looking.
     Stays,
     /// The file is gone and everything in it was taken: forget the ring.
@@ -106,7 +106,12 @@ impl Ring {
     }
 
     /// Drains the ring and determines the next poll.
-    pub(super) fn look(&mut self, columns: &mut Columns, context: &DrainContext, now: Instant) -> Look {
+    pub(super) fn look(
+        &mut self,
+        columns: &mut Columns,
+        context: &DrainContext,
+        now: Instant,
+    ) -> PollOutcome {
         self.ask_for_lock(now);
         let poll = match self.reader.read(columns) {
             Ok(poll) => {
@@ -116,7 +121,7 @@ impl Ring {
             Err(error) => {
                 self.metrics.failed(&error);
                 self.due = now + LOCK_RETRY;
-                return Look::Stays;
+                return PollOutcome::Stays;
             }
         };
         let (mut fill, mut more) = (0.0, false);
@@ -132,7 +137,7 @@ impl Ring {
                     // The delay of the refusal is ignored: asking costs almost nothing, and the ring fills
                     // meanwhile.
                     self.due = now + REFUSED_RETRY;
-                    return Look::Stays;
+                    return PollOutcome::Stays;
                 }
             }
             Poll::Idle => self.metrics.filled(0.0, false),
@@ -142,13 +147,13 @@ impl Ring {
                 tracing::info!(ring = %self.reader.path().display(), reason = reason.reason(), "ring closed");
                 self.metrics.closed(reason);
                 self.source.lease.end();
-                return Look::Gone;
+                return PollOutcome::Gone;
             }
         }
         let pause = self.pace.after(fill);
         // The other rings have their turn before the rest of this one.
         self.due = if more { now } else { now + pause };
-        Look::Stays
+        PollOutcome::Stays
     }
 
     /// Pushes the columns, and removes them from the ring after acceptance. Returns false after a refusal.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tidegate_ring::{Category, Event, Layout, Writer, inspect};
 
 use super::FACTORY;
-use super::config::Config;
+use super::config::NixlConfig;
 use crate::component::Receiver;
 use crate::component::testing::{Sink, eventually, settings};
 
@@ -31,7 +31,7 @@ async fn start(directory: &Path, options: &str, sink: &Arc<Sink>) -> Arc<dyn Rec
         "{{directories: [{}], poll_interval: 1ms{options}}}",
         directory.display()
     );
-    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("nixl")).unwrap();
+    let receiver = (FACTORY.build)(&settings::<NixlConfig>(&yaml), sink.receiver_context("nixl")).unwrap();
     receiver.start().await.unwrap();
     receiver
 }
