@@ -9,7 +9,7 @@ use crate::receivers::globs::check_globs;
 
 crate::options! {
     /// Options of the `nixl_mp` receiver.
-    pub struct Config {
+    pub struct NixlMpConfig {
         /// Directories of stores (`NIXL_TELEMETRY_MULTIPROC_DIR` of the agents). Globs are allowed.
         pub directories: Vec<String> = required,
         /// Globs of file names to read.
@@ -23,10 +23,10 @@ crate::options! {
         /// Time without change after which the receiver checks whether the agent of a store still holds its lock.
         pub liveness_interval: Duration = Duration::from_secs(1),
     }
-    check = Config::check
+    check = NixlMpConfig::check
 }
 
-impl Config {
+impl NixlMpConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.directories.is_empty() {
             cx.at(at.child("directories"))

@@ -25,8 +25,8 @@ use crate::component::{
 };
 use crate::receivers::kept::{self, Kept};
 use crate::receivers::watch::{FileNames, Watch};
-use config::Config;
-use store::{Look, Store};
+use config::NixlMpConfig;
+use store::{ReadOutcome, Store};
 
 /// The factory of `nixl_mp`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -34,7 +34,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "reads NVIDIA NIXL's multi-process stores (nixl.*.mmap)",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<NixlMpConfig>(),
     build: |settings, cx| {
         let entry = cx.entry(Signal::Metrics).cloned();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
@@ -49,7 +49,7 @@ pub static FACTORY: ReceiverFactory = Factory {
 };
 
 struct NixlMp {
-    config: Arc<Config>,
+    config: Arc<NixlMpConfig>,
     base: Context,
     entry: Entry,
     worker: Worker,
@@ -74,7 +74,7 @@ impl Lifecycle for NixlMp {
 
 /// All stores of a receiver.
 struct Stores {
-    config: Arc<Config>,
+    config: Arc<NixlMpConfig>,
     receiver: Arc<str>,
     base: Context,
     entry: Entry,
@@ -87,7 +87,7 @@ struct Stores {
 }
 
 impl Stores {
-    fn new(config: Arc<Config>, base: Context, entry: Entry) -> Self {
+    fn new(config: Arc<NixlMpConfig>, base: Context, entry: Entry) -> Self {
         let names = FileNames::new(&config.include, &config.exclude);
         let watch = Watch::new(config.directories.clone(), names, config.scan_interval);
         Self {
@@ -124,8 +124,8 @@ impl Stores {
         let (entry, liveness, refused) = (&self.entry, self.config.liveness_interval, &mut self.refused);
         self.stores
             .retain(|path, store| match store.look(entry, now, liveness) {
-                Look::Stays => true,
-                Look::Ended(reason) => {
+                ReadOutcome::Stays => true,
+                ReadOutcome::Ended(reason) => {
                     tracing::info!(store = %path.display(), reason, "store closed");
                     refused.insert(path.clone(), reason);
                     false

@@ -24,7 +24,7 @@ pub(super) const BYTES: usize = 40 << 10;
 
 /// The result of a reading.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ReadOutcome {
     Stays,
     /// The store has ended, for this reason.
     Ended(&'static str),
@@ -63,9 +63,9 @@ impl Store {
     }
 
     /// Sends the changes. If nothing changes, it checks every `liveness` whether the agent lives.
-    pub(super) fn look(&mut self, entry: &Entry, now: Instant, liveness: Duration) -> Look {
+    pub(super) fn look(&mut self, entry: &Entry, now: Instant, liveness: Duration) -> ReadOutcome {
         if now < self.due {
-            return Look::Stays;
+            return ReadOutcome::Stays;
         }
         let snapshot = match self.store.snapshot() {
             Ok(snapshot) => snapshot,
@@ -85,16 +85,16 @@ impl Store {
                 return self.end(entry, ENDED);
             }
         }
-        Look::Stays
+        ReadOutcome::Stays
     }
 
-    fn send(&mut self, entry: &Entry, snapshot: Snapshot, now: Instant) -> Look {
+    fn send(&mut self, entry: &Entry, snapshot: Snapshot, now: Instant) -> ReadOutcome {
         let points = self.changes(&snapshot);
         match push(entry, points) {
             Ok(()) => self.sent = Some(snapshot),
             Err(delay) => self.due = now + delay,
         }
-        Look::Stays
+        ReadOutcome::Stays
     }
 
     /// Points for every number that is not what was sent last; all of them the first time.
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Ends every series. Aggregated counts stay, and gauges disappear.
-    fn end(&mut self, entry: &Entry, reason: &'static str) -> Look {
+    fn end(&mut self, entry: &Entry, reason: &'static str) -> ReadOutcome {
         let time = wall_now();
         let all = self.series.iter().flat_map(|kind| {
             [Some(&kind.total), kind.last.as_ref(), kind.distribution.as_ref()]
@@ -148,10 +148,10 @@ impl Store {
             })
             .collect();
         match push(entry, points) {
-            Ok(()) => Look::Ended(reason),
+            Ok(()) => ReadOutcome::Ended(reason),
             Err(delay) => {
                 self.due = Instant::now() + delay;
-                Look::Stays
+                ReadOutcome::Stays
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate_engine::{Point, Value};
 use tidegate_ring::{DEFAULT_BOUNDS_US, MpStoreWriter, StoreIdentity};
 
-use super::config::Config;
+use super::config::NixlMpConfig;
 use super::{FACTORY, Stores, store};
 use crate::batch::{Payload, Signal};
 use crate::component::Limit;
@@ -41,7 +41,8 @@ async fn totals_follow_the_store_and_end_with_the_agent() {
         "{{directories: [{}], poll_interval: 1ms, liveness_interval: 20ms}}",
         directory.path().display()
     );
-    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("nixl_mp")).unwrap();
+    let receiver =
+        (FACTORY.build)(&settings::<NixlMpConfig>(&yaml), sink.receiver_context("nixl_mp")).unwrap();
     receiver.start().await.unwrap();
 
     let identity = StoreIdentity {
@@ -95,7 +96,8 @@ async fn a_refused_total_is_offered_again() {
         "{{directories: [{}], poll_interval: 1ms}}",
         directory.path().display()
     );
-    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("nixl_mp")).unwrap();
+    let receiver =
+        (FACTORY.build)(&settings::<NixlMpConfig>(&yaml), sink.receiver_context("nixl_mp")).unwrap();
     receiver.start().await.unwrap();
     let identity = StoreIdentity {
         pid: 7,
@@ -119,7 +121,7 @@ fn stores_without_room_wait_and_those_that_are_open_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let sink = Sink::new();
         let yaml = format!("{{directories: [{}]}}", directory.path().display());
-        let config = settings::<Config>(&yaml).get::<Config>();
+        let config = settings::<NixlMpConfig>(&yaml).get::<NixlMpConfig>();
         let base = context("receivers", "nixl_mp");
         let memory = base.shared.memory.clone();
         let mut stores = Stores::new(config, base, sink.entry(Signal::Metrics));
