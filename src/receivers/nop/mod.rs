@@ -9,7 +9,7 @@ use crate::component::{ConfigType, Factory, Lifecycle, Receiver, ReceiverFactory
 
 crate::options! {
     /// The `nop` receiver has no options.
-    pub struct Config {}
+    pub struct NopReceiverConfig {}
 }
 
 /// The factory of `nop`.
@@ -22,7 +22,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "produces no data",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<NopReceiverConfig>(),
     build: |_, _| Ok(Arc::new(Nop)),
 };
 
