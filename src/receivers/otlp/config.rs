@@ -31,14 +31,14 @@ const HTTP_PORT: u16 = 4318;
 
 crate::options! {
     /// Options of the `otlp` receiver.
-    pub struct Config {
+    pub struct OtlpReceiverConfig {
         /// Protocols of the receiver, at least one.
         pub protocols: Protocols = Protocols::default(),
         /// Most attributes and other elements of a point, span, log record, resource, scope or metric's metadata.
         /// The receiver rejects larger ones and takes the rest of the request.
         pub max_elements_per_item: NonZeroUsize = MAX_ELEMENTS,
     }
-    check = Config::check
+    check = OtlpReceiverConfig::check
 }
 
 crate::options! {
@@ -177,7 +177,7 @@ impl Protocols {
     }
 }
 
-impl Config {
+impl OtlpReceiverConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if let Some((grpc, http)) = self.protocols.shared()
             && (grpc.tls != http.tls || grpc.socket != http.socket)
@@ -310,7 +310,8 @@ mod tests {
 
     #[test]
     fn messages_and_bodies_are_small_where_memory_is_short() {
-        let config = settings::<Config>("protocols: {grpc: {}, http: {}}").get::<Config>();
+        let config =
+            settings::<OtlpReceiverConfig>("protocols: {grpc: {}, http: {}}").get::<OtlpReceiverConfig>();
         let (grpc, http) = (
             config.protocols.grpc.clone().unwrap(),
             config.protocols.http.clone().unwrap(),
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(limits((1 << 30) - 1), (4, 20));
         assert_eq!(limits(1 << 30), (64, 64));
         let set = "protocols: {grpc: {max_recv_msg_size_mib: 7}, http: {max_request_body_size: 9MiB}}";
-        let config = settings::<Config>(set).get::<Config>();
+        let config = settings::<OtlpReceiverConfig>(set).get::<OtlpReceiverConfig>();
         let (grpc, http) = (
             config.protocols.grpc.clone().unwrap(),
             config.protocols.http.clone().unwrap(),
@@ -340,7 +341,7 @@ mod tests {
         use crate::component::testing::options;
         let of = |grpc: &str, http: &str| {
             let grpc = format!("grpc: {{endpoint: 'localhost:4317', {grpc}}}");
-            options::<Config>(&format!(
+            options::<OtlpReceiverConfig>(&format!(
                 "{{protocols: {{{grpc}, http: {{endpoint: 'localhost:4317', {http}}}}}}}"
             ))
         };
@@ -360,11 +361,13 @@ mod tests {
 
     #[test]
     fn a_client_that_reads_no_answer_is_cut_off_by_default() {
-        let config = settings::<Config>("protocols: {grpc: {}, http: {}}").get::<Config>();
+        let config =
+            settings::<OtlpReceiverConfig>("protocols: {grpc: {}, http: {}}").get::<OtlpReceiverConfig>();
         let (grpc, http) = (&config.protocols.grpc, &config.protocols.http);
         assert_eq!(grpc.as_ref().unwrap().serving().max_stall, Some(READER_STALL));
         assert_eq!(http.as_ref().unwrap().serving().max_stall, Some(READER_STALL));
-        let never = settings::<Config>("protocols: {http: {write_timeout: 0s}}").get::<Config>();
+        let never = settings::<OtlpReceiverConfig>("protocols: {http: {write_timeout: 0s}}")
+            .get::<OtlpReceiverConfig>();
         assert_eq!(never.protocols.http.as_ref().unwrap().serving().max_stall, None);
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Request;
 use prost::Message;
 
-use super::config::Config;
+use super::config::OtlpReceiverConfig;
 use super::failure::Failure;
 use crate::batch::json::{self, Unread};
 use crate::batch::wire::{CheckError, Checked, MAX_NAME_BYTES};
@@ -60,7 +60,7 @@ pub(super) struct Ingest {
 }
 
 impl Ingest {
-    pub(super) fn new(config: &Config, cx: &ReceiverContext) -> Self {
+    pub(super) fn new(config: &OtlpReceiverConfig, cx: &ReceiverContext) -> Self {
         Self {
             max_elements: config.max_elements_per_item.get(),
             entries: cx.entries.clone(),

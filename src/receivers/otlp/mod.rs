@@ -38,7 +38,7 @@ use crate::net::http::HttpConfig;
 use crate::net::{
     self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServer, TlsServerConfig, tls,
 };
-use config::{Config, GrpcConfig, HttpProtocolConfig};
+use config::{GrpcConfig, HttpProtocolConfig, OtlpReceiverConfig};
 use ingest::Ingest;
 
 /// The factory of `otlp`.
@@ -51,9 +51,9 @@ pub static FACTORY: ReceiverFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "takes OTLP over gRPC and HTTP, on TCP or Unix sockets",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<OtlpReceiverConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<OtlpReceiverConfig>();
         let otlp = Otlp {
             ingest: Ingest::new(&config, &cx),
             config,
@@ -86,7 +86,7 @@ where
 }
 
 struct Otlp {
-    config: Arc<Config>,
+    config: Arc<OtlpReceiverConfig>,
     base: Context,
     ingest: Ingest,
     servers: Mutex<Vec<Server>>,

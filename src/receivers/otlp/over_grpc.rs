@@ -28,7 +28,7 @@ use crate::net::metadata::IncludeMetadata;
 use crate::net::refused::Why;
 use crate::net::{BodyError, BodyLimits, Coding, unpack};
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type GrpcResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// The gRPC server.
 pub(super) struct Grpc {
@@ -47,7 +47,7 @@ impl Grpc {
         }
     }
 
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> GrpcResponse {
         if !is_call(&request) {
             // "If Content-Type does not begin with application/grpc, gRPC servers SHOULD respond with 415."
             let mut answer = Response::new(Empty::new().boxed_unsync());
@@ -176,7 +176,7 @@ fn message_end(whole: &[u8], limit_bytes: usize) -> Result<Option<usize>, Failur
     }
 }
 
-fn success(outcome: PushOutcome) -> Answer {
+fn success(outcome: PushOutcome) -> GrpcResponse {
     let message = ExportResponse::from(outcome).encode_to_vec();
     let prefix = Prefix {
         flag: 0,

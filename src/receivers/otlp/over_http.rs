@@ -33,7 +33,7 @@ const CONTENT_TYPES: [(&str, Encoding); 2] = [
     ("application/json", Encoding::Json),
 ];
 
-type Answer = Response<Full<Bytes>>;
+type HttpResponse = Response<Full<Bytes>>;
 
 /// The HTTP server.
 pub(super) struct Http {
@@ -65,7 +65,7 @@ impl Http {
         }
     }
 
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> HttpResponse {
         let encoding = encoding(request.headers());
         let signal = self.signal_of(request.uri().path());
         let mut answer = match self.export(request, signal, encoding).await {
@@ -173,7 +173,7 @@ fn unsupported(why: Why, message: String) -> Failure {
     failure.counted(why)
 }
 
-fn success(signal: Option<Signal>, encoding: Option<Encoding>, outcome: PushOutcome) -> Answer {
+fn success(signal: Option<Signal>, encoding: Option<Encoding>, outcome: PushOutcome) -> HttpResponse {
     let response = ExportResponse::from(outcome);
     let body = match encoding {
         Some(Encoding::Json) => response
@@ -185,7 +185,7 @@ fn success(signal: Option<Signal>, encoding: Option<Encoding>, outcome: PushOutc
     answer(StatusCode::OK, encoding, body)
 }
 
-fn refusal(encoding: Option<Encoding>, failure: &Failure) -> Answer {
+fn refusal(encoding: Option<Encoding>, failure: &Failure) -> HttpResponse {
     let body = match encoding {
         Some(Encoding::Json) => failure.json().to_string().into_bytes(),
         _ => failure.status().details().to_vec(),
@@ -213,7 +213,7 @@ fn refusal(encoding: Option<Encoding>, failure: &Failure) -> Answer {
 }
 
 /// The answer in the encoding of the request, or in protobuf if that is not supported.
-fn answer(status: StatusCode, encoding: Option<Encoding>, body: Vec<u8>) -> Answer {
+fn answer(status: StatusCode, encoding: Option<Encoding>, body: Vec<u8>) -> HttpResponse {
     let content_type = match encoding {
         Some(Encoding::Json) => "application/json",
         _ => "application/x-protobuf",

@@ -86,7 +86,9 @@ fn a_missing_authenticator_fails_the_build_of_the_receiver() {
         base: context("receivers", "otlp"),
         entries: [const { None }; 3],
     };
-    let error = (FACTORY.build)(&settings::<Config>(GUARDED), cx).err().unwrap();
+    let error = (FACTORY.build)(&settings::<OtlpReceiverConfig>(GUARDED), cx)
+        .err()
+        .unwrap();
     assert!(
         error
             .to_string()

@@ -83,7 +83,7 @@ fn otlp(yaml: &str, entries: [Option<Entry>; 3]) -> Otlp {
         base: context("receivers", "otlp"),
         entries,
     };
-    let config = settings::<Config>(yaml).get::<Config>();
+    let config = settings::<OtlpReceiverConfig>(yaml).get::<OtlpReceiverConfig>();
     Otlp {
         ingest: Ingest::new(&config, &cx),
         config,

@@ -216,7 +216,7 @@ fn configuration_mistakes_are_reported() {
 
 #[test]
 fn null_protocols_mean_the_standard_ports_and_paths() {
-    let config = settings::<Config>("protocols: {grpc: , http: }").get::<Config>();
+    let config = settings::<OtlpReceiverConfig>("protocols: {grpc: , http: }").get::<OtlpReceiverConfig>();
     assert_eq!(config.protocols.grpc, Some(GrpcConfig::default()));
     assert_eq!(
         config.protocols.http.as_ref().unwrap().endpoint.to_string(),
@@ -311,7 +311,7 @@ fn protocols_that_share_a_port_share_its_tls() {
     let yaml = "protocols: {grpc: {endpoint: 'localhost:1', tls: {cert_file: a, key_file: b}}, http: {endpoint: 'localhost:1'}}";
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("test.yaml", yaml, &mut problems).unwrap();
-    let _ = (ConfigType::of::<Config>().decode)(&node, &mut problems);
+    let _ = (ConfigType::of::<OtlpReceiverConfig>().decode)(&node, &mut problems);
     assert!(problems.to_string().contains("share this endpoint"), "{problems}");
 }
 
