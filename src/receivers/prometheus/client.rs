@@ -11,7 +11,7 @@ use http_body_util::Empty;
 use hyper::body::Incoming;
 
 use super::config::http::HttpOptions;
-use super::credentials::{Credentials, Value, header_value};
+use super::credentials::{Credentials, TextSource, header_value};
 use crate::component::{Account, Ceiling, Held, NoRoom};
 use crate::config::Secret;
 use crate::delivery::answer::shorten;
@@ -31,13 +31,13 @@ const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
 /// A target is one host and is asked one question at a time; several may share a host.
 const MAX_IDLE_PER_HOST: usize = 4;
 
-type Http = hyper_util::client::legacy::Client<Connector, Empty<Bytes>>;
+type HyperClient = hyper_util::client::legacy::Client<Connector, Empty<Bytes>>;
 
 /// Makes requests with the credentials of one job or one discovery.
 pub(super) struct Client {
-    http: Http,
+    http: HyperClient,
     credentials: Option<Credentials>,
-    headers: Vec<(HeaderName, Value)>,
+    headers: Vec<(HeaderName, TextSource)>,
     follow_redirects: bool,
 }
 
@@ -111,9 +111,9 @@ impl Client {
             let plain = values
                 .values
                 .iter()
-                .map(|text| Value::Fixed(Secret::new(text.as_str())));
-            let secret = values.secrets.iter().map(|text| Value::Fixed(text.clone()));
-            let files = values.files.iter().map(|path| Value::file(path));
+                .map(|text| TextSource::Fixed(Secret::new(text.as_str())));
+            let secret = values.secrets.iter().map(|text| TextSource::Fixed(text.clone()));
+            let files = values.files.iter().map(|path| TextSource::file(path));
             headers.extend(
                 plain
                     .chain(secret)
@@ -391,9 +391,10 @@ mod tests {
 
     /// The client of a job with these options.
     fn client(yaml: &str) -> Client {
-        use crate::receivers::prometheus::config::Config;
+        use crate::receivers::prometheus::config::PrometheusReceiverConfig;
         let yaml = format!("config: {{scrape_configs: [{{job_name: j, {yaml}}}]}}");
-        let config = crate::component::testing::settings::<Config>(&yaml).get::<Config>();
+        let config = crate::component::testing::settings::<PrometheusReceiverConfig>(&yaml)
+            .get::<PrometheusReceiverConfig>();
         Client::new(&config.config.scrape_configs[0].http()).unwrap()
     }
 

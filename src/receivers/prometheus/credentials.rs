@@ -14,12 +14,12 @@ use crate::config::Secret;
 use crate::net::reload::Reloading;
 
 /// A text from the configuration or from a file that may change.
-pub(super) enum Value {
+pub(super) enum TextSource {
     Fixed(Secret),
     File(Reloading<Arc<str>, String>),
 }
 
-impl Value {
+impl TextSource {
     pub(super) fn file(path: &Path) -> Self {
         Self::File(Reloading::text(path, SECRET_FILE_INTERVAL))
     }
@@ -43,12 +43,12 @@ impl Value {
 /// The source of the `Authorization` header.
 pub(super) enum Credentials {
     Basic {
-        user: Option<Value>,
-        password: Option<Value>,
+        user: Option<TextSource>,
+        password: Option<TextSource>,
     },
     Word {
         word: String,
-        credentials: Option<Value>,
+        credentials: Option<TextSource>,
     },
 }
 
@@ -57,18 +57,18 @@ impl Credentials {
         if let Some(basic) = &options.basic_auth {
             let user = Secret::new(basic.username.as_str());
             return Some(Self::Basic {
-                user: Value::of(
+                user: TextSource::of(
                     Some(&user).filter(|user| !user.expose().is_empty()),
                     basic.username_file.as_ref(),
                 ),
-                password: Value::of(basic.password.as_ref(), basic.password_file.as_ref()),
+                password: TextSource::of(basic.password.as_ref(), basic.password_file.as_ref()),
             });
         }
         let authorization = options.authorization.as_ref()?;
         let word = authorization.r#type.trim();
         Some(Self::Word {
             word: if word.is_empty() { "Bearer" } else { word }.to_owned(),
-            credentials: Value::of(
+            credentials: TextSource::of(
                 authorization.credentials.as_ref(),
                 authorization.credentials_file.as_ref(),
             ),
@@ -76,7 +76,7 @@ impl Credentials {
     }
 
     pub(super) fn header(&self) -> Result<HeaderValue, FetchError> {
-        let current = |value: &Option<Value>| match value {
+        let current = |value: &Option<TextSource>| match value {
             Some(value) => value.current(),
             None => Ok(Secret::default()),
         };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::config::Config;
+use super::config::PrometheusReceiverConfig;
 use super::config::http::HttpOptions;
 use super::config::scrape::{Escaping, GlobalConfig, Protocol, ScrapeConfig};
 use super::labels::Labels;
@@ -86,7 +86,7 @@ impl Limits {
 
 impl Job {
     /// Creates a job from its options.
-    pub(super) fn new(job: &ScrapeConfig, config: &Config) -> Self {
+    pub(super) fn new(job: &ScrapeConfig, config: &PrometheusReceiverConfig) -> Self {
         let global = &config.config.global;
         let or_global = |job: Option<bool>, global| job.unwrap_or(global);
         Self {

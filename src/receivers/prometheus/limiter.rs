@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::Semaphore;
 
 use super::client::{self, FetchError};
-use super::config::Config;
+use super::config::PrometheusReceiverConfig;
 use crate::component::{Ceiling, Held, Shared};
 
 /// Limits concurrent scrapes and the bytes that they buffer. All jobs of a receiver share it.
@@ -25,7 +25,7 @@ pub(super) struct ScrapeLimiter {
 }
 
 impl ScrapeLimiter {
-    pub(super) fn new(config: &Config, shared: Arc<Shared>, ceiling: Ceiling) -> Self {
+    pub(super) fn new(config: &PrometheusReceiverConfig, shared: Arc<Shared>, ceiling: Ceiling) -> Self {
         Self {
             scrapes: Semaphore::new(config.max_concurrent_scrapes.get().min(Semaphore::MAX_PERMITS)),
             max_buffered_bytes: config.max_buffered_size.as_usize(),

@@ -17,7 +17,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state of a target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum TargetState {
     /// The target is not scraped yet.
     Unknown,
     /// The last scrape gave something.
@@ -26,10 +26,10 @@ enum State {
     Down,
 }
 
-const STATES: [(State, &str); 3] = [
-    (State::Unknown, "unknown"),
-    (State::Up, "up"),
-    (State::Down, "down"),
+const STATES: [(TargetState, &str); 3] = [
+    (TargetState::Unknown, "unknown"),
+    (TargetState::Up, "up"),
+    (TargetState::Down, "down"),
 ];
 
 /// The metrics of a job. Log lines of one kind are rate-limited; the counters have every event.
@@ -67,7 +67,7 @@ impl ScrapeMetrics {
     }
 
     /// A target is in a state, or has left one.
-    fn count_target(&self, state: State, change: i64) {
+    fn count_target(&self, state: TargetState, change: i64) {
         let at = state as usize;
         let (count, (_, name)) = (&self.targets[at], STATES[at]);
         let now = count.fetch_add(change, Relaxed) + change;
@@ -225,7 +225,7 @@ fn remedy(reason: &str) -> &'static str {
 /// The health of one target. The target counts in the metrics until this is dropped.
 pub(super) struct TargetHealth {
     metrics: Arc<ScrapeMetrics>,
-    state: State,
+    state: TargetState,
     /// The time since which its scrapes fail.
     down_since: Option<Instant>,
 }
@@ -233,17 +233,17 @@ pub(super) struct TargetHealth {
 impl TargetHealth {
     /// A target that has not been scraped yet.
     pub(super) fn new(metrics: Arc<ScrapeMetrics>) -> Self {
-        metrics.count_target(State::Unknown, 1);
+        metrics.count_target(TargetState::Unknown, 1);
         Self {
             metrics,
-            state: State::Unknown,
+            state: TargetState::Unknown,
             down_since: None,
         }
     }
 
     /// A scrape gave something.
     pub(super) fn up(&mut self, target: &dyn Display) {
-        self.set(State::Up);
+        self.set(TargetState::Up);
         if let Some(since) = self.down_since.take() {
             self.metrics.back(target, since.elapsed());
         }
@@ -251,11 +251,11 @@ impl TargetHealth {
 
     /// A scrape failed.
     pub(super) fn down(&mut self) {
-        self.set(State::Down);
+        self.set(TargetState::Down);
         self.down_since.get_or_insert_with(Instant::now);
     }
 
-    fn set(&mut self, state: State) {
+    fn set(&mut self, state: TargetState) {
         if state != self.state {
             self.metrics.count_target(self.state, -1);
             self.metrics.count_target(state, 1);

@@ -41,7 +41,7 @@ use crate::component::{
     Stability,
 };
 use client::Client;
-use config::Config;
+use config::PrometheusReceiverConfig;
 use config::scrape::ScrapeConfig;
 use discovery::Discoveries;
 use job::Job;
@@ -55,8 +55,13 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "scrapes targets as Prometheus does, by its own scrape_configs",
-    config: ConfigType::of::<Config>(),
-    build: |settings, cx| Ok(Arc::new(Prometheus::new(&settings.get::<Config>(), &cx)?)),
+    config: ConfigType::of::<PrometheusReceiverConfig>(),
+    build: |settings, cx| {
+        Ok(Arc::new(Prometheus::new(
+            &settings.get::<PrometheusReceiverConfig>(),
+            &cx,
+        )?))
+    },
 };
 
 struct Prometheus {
@@ -67,7 +72,7 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn new(config: &Config, cx: &ReceiverContext) -> Result<Self, ComponentError> {
+    fn new(config: &PrometheusReceiverConfig, cx: &ReceiverContext) -> Result<Self, ComponentError> {
         let entry = cx.entry(Signal::Metrics);
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let limiter = Arc::new(ScrapeLimiter::new(

@@ -10,7 +10,7 @@ use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::discovery::{Discoveries, Found, Room};
+use super::discovery::{DiscoveredTargets, Discoveries, Room};
 use super::labels::Labels;
 use super::metrics::ScrapeMetrics;
 use super::scrape::{Order, Scraper, Workshop};
@@ -29,10 +29,10 @@ struct Handle {
     orders: watch::Sender<Order>,
 }
 
-struct Running {
+struct RunningPool {
     workshop: Arc<Workshop>,
     stopping: CancellationToken,
-    found: Vec<Found>,
+    found: Vec<DiscoveredTargets>,
     loops: JoinSet<()>,
     /// By the target's hash.
     handles: HashMap<u64, Handle>,
@@ -52,7 +52,7 @@ impl Pool {
     pub(super) fn start(self, stopping: &CancellationToken, tasks: &TaskTracker) {
         let (metrics, memory) = (&self.workshop.metrics, &self.workshop.limiter.shared.memory);
         let findings = self.discoveries.start(metrics, memory, stopping, tasks);
-        let running = Running {
+        let running = RunningPool {
             workshop: self.workshop,
             stopping: stopping.clone(),
             found: Vec::new(),
@@ -64,8 +64,8 @@ impl Pool {
     }
 }
 
-impl Running {
-    async fn run(mut self, mut findings: mpsc::Receiver<(usize, Found)>) {
+impl RunningPool {
+    async fn run(mut self, mut findings: mpsc::Receiver<(usize, DiscoveredTargets)>) {
         let stopping = self.stopping.clone();
         loop {
             tokio::select! {
@@ -86,9 +86,9 @@ impl Running {
         while self.loops.join_next().await.is_some() {}
     }
 
-    fn note(&mut self, source: usize, found: Found) {
+    fn note(&mut self, source: usize, found: DiscoveredTargets) {
         if self.found.len() <= source {
-            self.found.resize(source + 1, Found::default());
+            self.found.resize(source + 1, DiscoveredTargets::default());
         }
         self.found[source] = found;
     }
@@ -190,7 +190,7 @@ struct Targets {
 }
 
 impl Targets {
-    fn of(found: &[Found], workshop: &Workshop) -> Self {
+    fn of(found: &[DiscoveredTargets], workshop: &Workshop) -> Self {
         let mut all = Self {
             targets: HashMap::new(),
             dropped: Vec::new(),

@@ -6,7 +6,7 @@ mod pattern;
 
 use md5::{Digest, Md5};
 
-use super::config::units::Text;
+use super::config::units::ScalarText;
 use super::labels::Labels;
 use crate::config::{Decode, Node, Problems, TypeHelp, nearest, wrong_type};
 use crate::prom::escaping::is_legacy_label_name;
@@ -116,15 +116,15 @@ crate::options! {
         /// Labels whose joined values are the input.
         pub source_labels: Vec<String> = Vec::new(),
         /// Text between the joined values.
-        pub separator: Text = Text(DEFAULT_SEPARATOR.to_owned()),
+        pub separator: ScalarText = ScalarText(DEFAULT_SEPARATOR.to_owned()),
         /// Regular expression that the whole input, or a label name, must match.
         pub regex: Pattern = Pattern::default(),
         /// Modulus of the hash.
         pub modulus: u64 = 0,
         /// Label to set or to compare.
-        pub target_label: Text = Text::default(),
+        pub target_label: ScalarText = ScalarText::default(),
         /// New value. `$$1` and `$${name}` are groups of the regex.
-        pub replacement: Text = Text(DEFAULT_REPLACEMENT.to_owned()),
+        pub replacement: ScalarText = ScalarText(DEFAULT_REPLACEMENT.to_owned()),
         /// Action of the rule.
         pub action: Action = Action::Replace,
     }

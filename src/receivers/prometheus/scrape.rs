@@ -22,7 +22,7 @@ use super::metrics::{ScrapeMetrics, TargetHealth};
 use super::target::{Target, pairs};
 use super::ticks::{MILLISECOND, aligned, nanos, now};
 use super::weight::weight;
-use super::work::{Done, Failure, Pending, Work};
+use super::work::{Done, Pending, ScrapeFailure, Work};
 use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, Held, unix_now};
@@ -67,7 +67,7 @@ enum Step {
 }
 
 /// A page as it came.
-pub(super) struct Page {
+pub(super) struct ScrapedPage {
     pub(super) packed: Packed,
     pub(super) content_type: Option<String>,
     pub(super) reservation: PageReservation,
@@ -211,12 +211,12 @@ impl Scraper {
         metrics.scrape();
         let started = Instant::now();
         let fetched = match forced {
-            Some(why) => Err(Failure::Forced(why)),
+            Some(why) => Err(ScrapeFailure::Forced(why)),
             None => match stopping
                 .run_until_cancelled(fetch(&workshop, &self.target, &self.headers))
                 .await
             {
-                Some(fetched) => fetched.map_err(Failure::Fetch),
+                Some(fetched) => fetched.map_err(ScrapeFailure::Fetch),
                 None => return,
             },
         };
@@ -307,7 +307,7 @@ impl Workshop {
 }
 
 /// A target's page, in time.
-async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Result<Page, FetchError> {
+async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Result<ScrapedPage, FetchError> {
     let timeout = target.timeout;
     let fetched = tokio::time::timeout(timeout, async {
         let response = workshop.client.get(&target.url, headers).await?;
@@ -326,7 +326,7 @@ async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Res
         })
         .await?;
         reservation.has_arrived();
-        Ok(Page {
+        Ok(ScrapedPage {
             packed,
             content_type,
             reservation,
@@ -375,7 +375,7 @@ impl Unpacked {
     }
 }
 
-impl Page {
+impl ScrapedPage {
     /// Unpacks it, within the job's limit and the room that there is.
     pub(super) fn unpack(self, limit_bytes: usize, format: Option<Format>) -> Result<Unpacked, FetchError> {
         let mut reservation = self.reservation;

@@ -52,7 +52,7 @@ fn text(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
 }
 
 fn receiver(sink: &Arc<Sink>, yaml: &str) -> Prometheus {
-    let config = settings::<Config>(yaml).get::<Config>();
+    let config = settings::<PrometheusReceiverConfig>(yaml).get::<PrometheusReceiverConfig>();
     Prometheus::new(&config, &sink.receiver_context("prometheus")).unwrap()
 }
 
@@ -226,7 +226,8 @@ async fn points_that_wait_to_be_taken_stay_on_the_account() {
     .await;
     let sink = Sink::new();
     sink.refuse(1_000_000);
-    let config = settings::<Config>(&job(exporter.port, "scrape_interval: 4s")).get::<Config>();
+    let config = settings::<PrometheusReceiverConfig>(&job(exporter.port, "scrape_interval: 4s"))
+        .get::<PrometheusReceiverConfig>();
     let cx = sink.receiver_context("prometheus");
     let memory = cx.base.shared.memory.clone();
     let receiver = Prometheus::new(&config, &cx).unwrap();

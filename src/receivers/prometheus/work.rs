@@ -14,7 +14,7 @@ use super::job::Job;
 use super::limiter::RetainedMemory;
 use super::relabel::Validation;
 use super::report::{Report, Scraped};
-use super::scrape::{Page, Workshop};
+use super::scrape::{ScrapedPage, Workshop};
 use super::target::Target;
 use crate::batch::{Batch, Points};
 use crate::component::{Held, Refused};
@@ -26,7 +26,7 @@ const SCOPE: &str = "tidegate/receiver/prometheus";
 
 /// The reason why a scrape failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ScrapeFailure {
     /// The scrape was skipped.
     #[error("{0}")]
     Forced(Arc<str>),
@@ -46,7 +46,7 @@ pub(super) enum Failure {
     Series,
 }
 
-impl Failure {
+impl ScrapeFailure {
     /// The `reason` of a counter.
     fn reason(&self) -> &'static str {
         match self {
@@ -112,7 +112,12 @@ impl Work {
     }
 
     /// Takes a page; one that did not come ends what the target had.
-    pub(super) fn page(&mut self, fetched: Result<Page, Failure>, time: UnixNanos, started: Instant) -> Done {
+    pub(super) fn page(
+        &mut self,
+        fetched: Result<ScrapedPage, ScrapeFailure>,
+        time: UnixNanos,
+        started: Instant,
+    ) -> Done {
         let mut points = Vec::with_capacity(self.expected);
         let mut scraped = Scraped {
             body_bytes: Some(0),
@@ -131,8 +136,8 @@ impl Work {
                 points.retain(|point| point.value == Value::NoRecordedValue);
                 self.decoder.end(time, &mut points);
                 match failure {
-                    Failure::Page(failed) => failed.counts,
-                    Failure::Series => {
+                    ScrapeFailure::Page(failed) => failed.counts,
+                    ScrapeFailure::Series => {
                         self.decoder.forget();
                         // An empty size always fits.
                         let _ = self.kept.settle(0);
@@ -147,7 +152,7 @@ impl Work {
             .as_ref()
             .err()
             .map(|failure| (failure.reason(), failure.to_string()));
-        if let Err(Failure::Fetch(FetchError::TooLarge(_))) = read {
+        if let Err(ScrapeFailure::Fetch(FetchError::TooLarge(_))) = read {
             scraped.body_bytes = None;
         }
         if failure.is_none() {
@@ -188,11 +193,11 @@ impl Work {
 
     fn read(
         &mut self,
-        page: Page,
+        page: ScrapedPage,
         time: UnixNanos,
         points: &mut Vec<Point>,
         scraped: &mut Scraped,
-    ) -> Result<(Counts, Held), Failure> {
+    ) -> Result<(Counts, Held), ScrapeFailure> {
         let format = self.workshop.format(page.content_type.as_deref());
         let said = page.content_type.clone().unwrap_or_default();
         let page = page.unpack(self.workshop.body_bytes(), format)?;
@@ -200,7 +205,7 @@ impl Work {
         // A page of nothing is a sound one, whatever it says that it is.
         let format = match format {
             None if page.bytes.is_empty() => tidegate_exposition::Format::Text,
-            None => return Err(Failure::ContentType(said)),
+            None => return Err(ScrapeFailure::ContentType(said)),
             Some(format) => format,
         };
         let read = self.decoder.page(format, &page.bytes, time, points);
@@ -208,7 +213,7 @@ impl Work {
         if self.kept.settle(self.decoder.bytes()) {
             Ok((read?, page.into_points()))
         } else {
-            Err(Failure::Series)
+            Err(ScrapeFailure::Series)
         }
     }
 

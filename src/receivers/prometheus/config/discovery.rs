@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use super::http::{self, http_options};
-use super::units::Text;
+use super::units::ScalarText;
 use crate::config::{Node, Ordered, Problems};
 use crate::prom::duration::PromDuration;
 
@@ -16,7 +16,7 @@ crate::options! {
         /// Addresses of targets: `host:port`.
         pub targets: Vec<String> = Vec::new(),
         /// Labels of all these targets.
-        pub labels: Ordered<Text> = Ordered::default(),
+        pub labels: Ordered<ScalarText> = Ordered::default(),
     }
 }
 

@@ -18,7 +18,7 @@ const MAX_CONCURRENT_SCRAPES: NonZeroUsize = NonZeroUsize::new(1024).expect("not
 
 crate::options! {
     /// Options of the `prometheus` receiver.
-    pub struct Config {
+    pub struct PrometheusReceiverConfig {
         /// Configuration of Prometheus: `global` and `scrape_configs`.
         pub config: PrometheusConfig = required,
         /// Whether all jobs have `extra_scrape_metrics`.

@@ -5,7 +5,7 @@
 use super::discovery::{DnsSdConfig, FileSdConfig, HttpSdConfig, StaticConfig};
 use super::http::http_options;
 use super::refused;
-use super::units::{PromBytes, Text};
+use super::units::{PromBytes, ScalarText};
 use crate::config::{Node, Ordered, Problems};
 use crate::prom::duration::PromDuration;
 use crate::receivers::prometheus::relabel::{Rule, Validation};
@@ -50,7 +50,7 @@ crate::options! {
         /// Accepted formats, in order of preference.
         pub scrape_protocols: Option<Vec<Protocol>> = None,
         /// Labels for every point. A point keeps its own label of the same name.
-        pub external_labels: Ordered<Text> = Ordered::default(),
+        pub external_labels: Ordered<ScalarText> = Ordered::default(),
         /// Default of the job option of the same name.
         pub body_size_limit: PromBytes = PromBytes::default(),
         /// Default of the job option of the same name.

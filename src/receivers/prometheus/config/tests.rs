@@ -10,13 +10,13 @@ use std::time::Duration;
 fn problems(yaml: &str) -> String {
     let mut problems = Problems::default();
     let node = parse_text("test.yaml", yaml, &mut problems).unwrap();
-    Config::decode(&node, &mut problems);
+    PrometheusReceiverConfig::decode(&node, &mut problems);
     assert!(problems.has_errors());
     problems.to_string()
 }
 
 fn jobs(yaml: &str) -> Vec<Job> {
-    let config = settings::<Config>(yaml).get::<Config>();
+    let config = settings::<PrometheusReceiverConfig>(yaml).get::<PrometheusReceiverConfig>();
     config
         .config
         .scrape_configs
@@ -118,7 +118,7 @@ fn a_timeout_is_never_longer_than_the_interval() {
 
 #[test]
 fn discoveries_are_read_in_prometheus_spelling() {
-    let config = settings::<Config>("
+    let config = settings::<PrometheusReceiverConfig>("
 config:
   scrape_configs:
     - job_name: all
@@ -128,7 +128,7 @@ config:
       http_headers: {X-Tenant: {values: [a], secrets: [b]}}
       basic_auth: {username: u, password: p}
 ");
-    let config = config.get::<Config>();
+    let config = config.get::<PrometheusReceiverConfig>();
     let job = &config.config.scrape_configs[0];
     assert_eq!(job.file_sd_configs[0].refresh_interval.to_string(), "1m");
     assert_eq!(job.dns_sd_configs[0].r#type, RecordType::A);

@@ -58,9 +58,9 @@ impl Decode for PromBytes {
 
 /// A scalar as text, because Prometheus accepts `regex: true` and `replacement: 1`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Text(pub String);
+pub struct ScalarText(pub String);
 
-impl Decode for Text {
+impl Decode for ScalarText {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         match node.as_text() {
             Some(text) => Some(Self(text.to_owned())),

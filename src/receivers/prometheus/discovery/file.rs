@@ -53,7 +53,7 @@ fn version(metadata: &Metadata) -> Version {
 }
 
 /// The result of a check.
-struct Look {
+struct CheckOutcome {
     discovery: FileDiscovery,
     changed: bool,
     errors: Vec<String>,
@@ -94,7 +94,7 @@ impl FileDiscovery {
     }
 
     /// Lists the files and reads those that have changed; all of them when it is time.
-    fn look(mut self, memory: &Arc<Account>) -> Look {
+    fn look(mut self, memory: &Arc<Account>) -> CheckOutcome {
         let now = Instant::now();
         let all = self.read.is_none_or(|read| now >= read + self.refresh_interval);
         if all {
@@ -131,7 +131,7 @@ impl FileDiscovery {
             self.files.insert(path, file);
         }
         changed |= !before.is_empty();
-        Look {
+        CheckOutcome {
             discovery: self,
             changed,
             errors,

@@ -24,7 +24,7 @@ use group::{Group, META_FILE, META_URL};
 
 /// The result of one discovery.
 #[derive(Clone, Default)]
-pub(super) struct Found {
+pub(super) struct DiscoveredTargets {
     /// The labels of each target.
     pub(super) labels: Arc<[Labels]>,
     /// The room of those that others list.
@@ -40,7 +40,7 @@ const QUEUED_FINDINGS: usize = 4;
 /// The channel of a discovery to its job, and its log.
 struct Reporter {
     source: usize,
-    found: mpsc::Sender<(usize, Found)>,
+    found: mpsc::Sender<(usize, DiscoveredTargets)>,
     metrics: Arc<ScrapeMetrics>,
     /// The account that answers are on.
     memory: Arc<Account>,
@@ -54,7 +54,7 @@ impl Reporter {
 
     /// Like [`Self::report`], with a reservation that lasts while the targets are in use.
     async fn report_with(&self, labels: impl IntoIterator<Item = Labels>, rooms: Vec<Room>) -> bool {
-        let found = Found {
+        let found = DiscoveredTargets {
             labels: labels.into_iter().collect(),
             rooms,
         };
@@ -111,7 +111,7 @@ impl Discoveries {
         memory: &Arc<Account>,
         stopping: &CancellationToken,
         tasks: &TaskTracker,
-    ) -> mpsc::Receiver<(usize, Found)> {
+    ) -> mpsc::Receiver<(usize, DiscoveredTargets)> {
         let (found, findings) = mpsc::channel(QUEUED_FINDINGS);
         let mut sources = 0;
         let mut reporter = || {

@@ -7,11 +7,11 @@ use super::*;
 use crate::batch::Signal;
 use crate::component::testing::{Sink, settings};
 use crate::component::{Ceiling, Held};
-use crate::receivers::prometheus::config::Config;
+use crate::receivers::prometheus::config::PrometheusReceiverConfig;
 
 /// The discoveries of a job, running.
 struct Running {
-    findings: mpsc::Receiver<(usize, Found)>,
+    findings: mpsc::Receiver<(usize, DiscoveredTargets)>,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
@@ -19,7 +19,7 @@ struct Running {
 impl Running {
     fn start(yaml: &str) -> Self {
         let yaml = format!("config: {{scrape_configs: [{{job_name: j, {yaml}}}]}}");
-        let config = settings::<Config>(&yaml).get::<Config>();
+        let config = settings::<PrometheusReceiverConfig>(&yaml).get::<PrometheusReceiverConfig>();
         let discoveries = Discoveries::new(&config.config.scrape_configs[0]).unwrap();
         let metrics = ScrapeMetrics::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -156,7 +156,7 @@ async fn an_answer_of_a_service_is_on_the_account_of_the_gateway() {
     let yaml = format!(
         "config: {{scrape_configs: [{{job_name: j, http_sd_configs: [{{url: 'http://127.0.0.1:{port}/'}}]}}]}}"
     );
-    let config = settings::<Config>(&yaml).get::<Config>();
+    let config = settings::<PrometheusReceiverConfig>(&yaml).get::<PrometheusReceiverConfig>();
     let service = http::HttpDiscovery::new(&config.config.scrape_configs[0].http_sd_configs[0]).unwrap();
     let memory = Arc::<Account>::default();
     let timeout = Duration::from_secs(20);

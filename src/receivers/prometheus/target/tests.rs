@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::component::testing::settings;
-use crate::receivers::prometheus::config::Config;
+use crate::receivers::prometheus::config::PrometheusReceiverConfig;
 
 /// The only job of a configuration.
 fn job(yaml: &str) -> Job {
     let yaml = format!("config: {{scrape_configs: [{{job_name: j, {yaml}}}]}}");
-    let config = settings::<Config>(&yaml).get::<Config>();
+    let config = settings::<PrometheusReceiverConfig>(&yaml).get::<PrometheusReceiverConfig>();
     Job::new(&config.config.scrape_configs[0], &config)
 }
 
