@@ -22,7 +22,7 @@ const MAX_BODY_BYTES: usize = 64 << 20;
 
 crate::options! {
     /// Options of the `prometheusremotewrite` receiver.
-    pub struct Config {
+    pub struct RemoteWriteReceiverConfig {
         /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = required,
         /// `tcp` or `unix`. The endpoint determines it, so this option is optional.
@@ -54,10 +54,10 @@ crate::options! {
         /// Authentication of clients by an extension. Unset: every client that can connect is admitted.
         pub auth: Option<AuthConfig> = None,
     }
-    check = Config::check
+    check = RemoteWriteReceiverConfig::check
 }
 
-impl Config {
+impl RemoteWriteReceiverConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.response_headers, at.child("response_headers"), cx);
         self.endpoint.check_transport(self.transport, at, cx);
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn bodies_may_be_as_large_as_those_of_otlp() {
-        let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get::<Config>();
+        let config = settings::<RemoteWriteReceiverConfig>("{endpoint: '127.0.0.1:0'}")
+            .get::<RemoteWriteReceiverConfig>();
         let of = |memory| config.max_body_bytes(memory) >> 20;
         assert_eq!((of((1 << 30) - 1), of(1 << 30)), (20, 64));
     }

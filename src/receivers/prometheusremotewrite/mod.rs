@@ -37,7 +37,7 @@ use crate::prom::remote::decoder::{DecodedRequest, RemoteWriteDecoder};
 use crate::prom::remote::read::ReadError;
 use crate::prom::remote::{Version, count_evicted};
 use answer::{Refusal, Written};
-use config::Config;
+use config::RemoteWriteReceiverConfig;
 
 /// The factory of `prometheusremotewrite`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -45,9 +45,9 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &["prometheus_remote_write"],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "takes Prometheus remote write, 1.0 and 2.0",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<RemoteWriteReceiverConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<RemoteWriteReceiverConfig>();
         let entry = cx.entries[Signal::Metrics as usize].clone();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let auth_gate = AuthGate::of(config.auth.as_ref(), &cx.base)?;
@@ -86,7 +86,7 @@ struct RemoteWrite {
 
 /// Takes requests.
 struct Taker {
-    config: Arc<Config>,
+    config: Arc<RemoteWriteReceiverConfig>,
     base: Context,
     entry: Entry,
     auth_gate: AuthGate,

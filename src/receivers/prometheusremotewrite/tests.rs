@@ -33,7 +33,7 @@ impl Gateway {
         let yaml = format!("{{endpoint: \"127.0.0.1:{port}\"{more}}}");
         let cx = sink.receiver_context("prometheusremotewrite");
         let memory = cx.base.shared.memory.clone();
-        let receiver = (FACTORY.build)(&settings::<Config>(&yaml), cx).unwrap();
+        let receiver = (FACTORY.build)(&settings::<RemoteWriteReceiverConfig>(&yaml), cx).unwrap();
         receiver.start().await.unwrap();
         let options = HttpOptions {
             endpoint: None,
