@@ -12,7 +12,7 @@ use crate::receivers::globs::check_globs;
 
 crate::options! {
     /// Options of the `shm` receiver.
-    pub struct Config {
+    pub struct ShmConfig {
         /// Directories of cells. Globs are allowed. The receiver merges all processes of a directory, so each
         /// service needs its own. Empty: the default of the writers (`TIDEGATE_CELLS_DIR`, or else the user's
         /// directory).
@@ -31,10 +31,10 @@ crate::options! {
         /// Most series of a process. The receiver does not read a process with more.
         pub max_series: usize = 200_000,
     }
-    check = Config::check
+    check = ShmConfig::check
 }
 
-impl Config {
+impl ShmConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         for (key, interval) in [
             ("poll_interval", self.poll_interval),

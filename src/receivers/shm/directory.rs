@@ -29,7 +29,7 @@ pub(super) struct Cells {
     receiver: Arc<str>,
     follower: Follower,
     /// By the numbers of families and series in what the follower has merged.
-    known: Vec<Vec<Known>>,
+    known: Vec<Vec<KnownSeries>>,
     /// The series to send.
     due: BTreeSet<(usize, usize)>,
     /// Series that have gone, of which that is still to be said.
@@ -46,7 +46,7 @@ pub(super) struct Cells {
 }
 
 /// A series, and what the pipelines have accepted of it.
-struct Known {
+struct KnownSeries {
     series: Arc<Series>,
     sent: Option<Cell>,
 }
@@ -180,8 +180,8 @@ impl Cells {
             self.start = oldest.unwrap_or_else(wall_now).min(wall_now());
         }
         let resource = series::resource(self.follower.resource());
-        let is_same_resource = |known: &Known| known.series.resource.attributes == resource.attributes;
-        let mut before: HashMap<_, Known> = HashMap::new();
+        let is_same_resource = |known: &KnownSeries| known.series.resource.attributes == resource.attributes;
+        let mut before: HashMap<_, KnownSeries> = HashMap::new();
         for known in std::mem::take(&mut self.known).into_iter().flatten() {
             if is_same_resource(&known) {
                 _ = before.insert(key(&known.series), known);
@@ -198,7 +198,7 @@ impl Cells {
                 let series = series::series(&resource, &metric, &found.labels);
                 let known = before
                     .remove(&key(&series))
-                    .unwrap_or(Known { series, sent: None });
+                    .unwrap_or(KnownSeries { series, sent: None });
                 if known.sent.as_ref() != Some(&found.value) {
                     self.due.insert((family_at, series_at));
                 }

@@ -24,7 +24,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
 use crate::receivers::kept::{self, Kept};
-use config::Config;
+use config::ShmConfig;
 use directory::Cells;
 
 /// The factory of `shm`.
@@ -33,7 +33,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "reads the shared-memory cells of processes that use tidegate's SDK",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<ShmConfig>(),
     build: |settings, cx| {
         let entry = cx.entry(Signal::Metrics).cloned();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
@@ -50,7 +50,7 @@ pub static FACTORY: ReceiverFactory = Factory {
 const REST: u32 = 3;
 
 struct Shm {
-    config: Arc<Config>,
+    config: Arc<ShmConfig>,
     base: Context,
     entry: Entry,
     worker: Worker,
@@ -85,7 +85,7 @@ fn default_pattern() -> Result<String, tidegate_cells::Error> {
 
 /// All directories of a receiver.
 struct Directories {
-    config: Arc<Config>,
+    config: Arc<ShmConfig>,
     patterns: Vec<String>,
     receiver: Arc<str>,
     entry: Entry,
@@ -98,7 +98,7 @@ struct Directories {
 }
 
 impl Directories {
-    fn new(config: Arc<Config>, patterns: Vec<String>, base: &Context, entry: Entry) -> Self {
+    fn new(config: Arc<ShmConfig>, patterns: Vec<String>, base: &Context, entry: Entry) -> Self {
         Self {
             config,
             patterns,

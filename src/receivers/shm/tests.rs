@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate_cells::{FamilySpec, GaugeMode, Kind, Options, Store};
 use tidegate_engine::{AttributeRef, Point, Value};
 
-use super::config::Config;
+use super::config::ShmConfig;
 use super::{Directories, FACTORY};
 use crate::batch::{Payload, Signal};
 use crate::component::testing::{Sink, context, eventually, settings};
@@ -34,7 +34,7 @@ async fn start(sink: &Arc<Sink>, directory: &std::path::Path, more: &str) -> Arc
         "{{directories: [{}], poll_interval: 1ms, scan_interval: 5ms{more}}}",
         directory.display()
     );
-    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("shm")).unwrap();
+    let receiver = (FACTORY.build)(&settings::<ShmConfig>(&yaml), sink.receiver_context("shm")).unwrap();
     receiver.start().await.unwrap();
     receiver
 }
@@ -220,7 +220,7 @@ fn files_and_series_without_room_wait_and_known_ones_are_read() {
     metrics::with_local_recorder(&recorder, || {
         let directory = tempfile::tempdir().unwrap();
         let sink = Sink::new();
-        let config = settings::<Config>("{fold: false}").get::<Config>();
+        let config = settings::<ShmConfig>("{fold: false}").get::<ShmConfig>();
         let base = context("receivers", "shm");
         let memory = base.shared.memory.clone();
         let patterns = vec![directory.path().display().to_string()];
@@ -277,7 +277,7 @@ fn a_large_file_leaves_room_to_others_and_is_counted() {
     metrics::with_local_recorder(&recorder, || {
         let directory = tempfile::tempdir().unwrap();
         let sink = Sink::new();
-        let config = settings::<Config>("{fold: false}").get::<Config>();
+        let config = settings::<ShmConfig>("{fold: false}").get::<ShmConfig>();
         let base = context("receivers", "shm");
         // One file may take a mebibyte of it.
         base.shared.memory.add_limit(Limit::of(16 << 20));
