@@ -18,7 +18,7 @@ const MAX_DATAGRAM: ByteSize = ByteSize::kib(64);
 
 crate::options! {
     /// Options of the `uds` receiver.
-    pub struct Config {
+    pub struct UdsConfig {
         /// Stream socket for `tidegate.v1.EventBatch` messages.
         pub stream: Option<StreamConfig> = None,
         /// Datagram socket for StatsD and DogStatsD lines.
@@ -26,7 +26,7 @@ crate::options! {
         /// Time after which a silent datagram sender counts as gone. An open connection always counts as alive.
         pub source_timeout: Duration = Duration::from_secs(300),
     }
-    check = Config::check
+    check = UdsConfig::check
 }
 
 crate::options! {
@@ -82,7 +82,7 @@ crate::options! {
     }
 }
 
-impl Config {
+impl UdsConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.stream.is_none() && self.datagram.is_none() {
             cx.at(at)

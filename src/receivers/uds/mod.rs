@@ -31,7 +31,7 @@ use crate::component::{
     Stability,
 };
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server};
-use config::{Config, DatagramConfig, StreamConfig};
+use config::{DatagramConfig, StreamConfig, UdsConfig};
 use sink::EventSink;
 
 /// The factory of `uds`.
@@ -40,26 +40,26 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "takes event batches and StatsD lines over Unix sockets",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<UdsConfig>(),
     build: |settings, cx| Ok(Arc::new(Uds::new(settings.get(), &cx)?)),
 };
 
 struct Uds {
-    config: Arc<Config>,
+    config: Arc<UdsConfig>,
     base: Context,
     sink: Arc<EventSink>,
-    running: Mutex<Running>,
+    running: Mutex<RunningTasks>,
 }
 
 /// The running tasks from `start`, for `stop`.
 #[derive(Default)]
-struct Running {
+struct RunningTasks {
     stream: Option<Server>,
     datagram: Option<datagram::Task>,
 }
 
 impl Uds {
-    fn new(config: Arc<Config>, cx: &ReceiverContext) -> Result<Self, ComponentError> {
+    fn new(config: Arc<UdsConfig>, cx: &ReceiverContext) -> Result<Self, ComponentError> {
         let entry = cx.entry(Signal::Metrics).cloned();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         Ok(Self {
@@ -91,7 +91,7 @@ impl Receiver for Uds {}
 #[async_trait]
 impl Lifecycle for Uds {
     async fn start(&self) -> Result<(), ComponentError> {
-        let mut running = Running::default();
+        let mut running = RunningTasks::default();
         if let Some(stream) = &self.config.stream {
             running.stream = Some(self.start_stream(stream).await?);
         }

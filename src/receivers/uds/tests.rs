@@ -44,7 +44,7 @@ impl Gateway {
         let sink = Sink::new();
         let (cx, counts) = counted(&sink);
         let memory = cx.base.shared.memory.clone();
-        let receiver = (FACTORY.build)(&settings::<Config>(&yaml), cx).unwrap();
+        let receiver = (FACTORY.build)(&settings::<UdsConfig>(&yaml), cx).unwrap();
         receiver.start().await.unwrap();
         Self {
             sink,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::io::AsyncReadExt;
 
 use super::super::FACTORY;
-use super::super::config::Config;
+use super::super::config::UdsConfig;
 use super::super::proto::Kind;
 use super::super::silence::{CROWDED, CROWDED_DECLARED, UNDECLARED};
 use super::frames::{READ_BYTES, split};
@@ -220,7 +220,7 @@ async fn senders_find_a_place_although_others_connect_and_are_silent() {
     let path = dir.path().join("events.sock");
     let yaml = format!("stream: {{path: {}, max_connections: 4}}", path.display());
     let sink = Sink::new();
-    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("uds")).unwrap();
+    let receiver = (FACTORY.build)(&settings::<UdsConfig>(&yaml), sink.receiver_context("uds")).unwrap();
     receiver.start().await.unwrap();
     let mut silent = Vec::new();
     for _ in 0..4 {

@@ -117,7 +117,7 @@ async fn a_datagram_beyond_the_limit_keeps_its_whole_lines() {
         cx.entry(Signal::Metrics).unwrap().clone(),
         Duration::from_secs(9),
     ));
-    let config = settings::<Config>(&yaml).get::<Config>();
+    let config = settings::<UdsConfig>(&yaml).get::<UdsConfig>();
     let task = datagram::Task::start(config.datagram.as_ref().unwrap(), event_sink).unwrap();
     let socket = sender(&path);
     socket.send(b"a:1|c\nb:2|c\nlong.name:3|c").unwrap();
