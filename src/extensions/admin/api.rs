@@ -27,7 +27,7 @@ pub(super) use self::numbers::{NoNumbers, Partial};
 pub(super) use self::routes::takes;
 use self::routes::{Cost, Route};
 use super::composites::{self, COMPOSITES};
-use super::lanes::{Kind, Lanes, NotComputed};
+use super::lanes::{Lanes, NotComputed, QueryKind};
 use super::memory::{QueryMemory, SAMPLE_BYTES};
 use super::{QueryConfig, explain};
 use crate::component::shared::Phase;
@@ -62,7 +62,7 @@ pub(super) struct Api {
 }
 
 /// The failure of a request, in the form of Prometheus.
-struct Failure {
+struct ApiFailure {
     status: StatusCode,
     kind: &'static str,
     why: String,
@@ -70,7 +70,7 @@ struct Failure {
     is_too_much: bool,
 }
 
-impl From<QueryError> for Failure {
+impl From<QueryError> for ApiFailure {
     fn from(error: QueryError) -> Self {
         let (status, kind) = match &error {
             QueryError::Syntax(_) | QueryError::Unsupported(_) => (StatusCode::BAD_REQUEST, "bad_data"),
@@ -90,7 +90,7 @@ impl From<QueryError> for Failure {
     }
 }
 
-impl Failure {
+impl ApiFailure {
     /// The request is wrong.
     fn bad(why: impl Into<String>) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Failure {
 }
 
 /// The content of a page.
-enum Page {
+enum PageContent {
     /// Data, and what is to be said beside them.
     Data(Said),
     /// Text for a scraper.
@@ -144,7 +144,7 @@ struct Said {
     infos: Vec<String>,
 }
 
-impl From<Value> for Page {
+impl From<Value> for PageContent {
     fn from(data: Value) -> Self {
         Self::Data(Said {
             data: data.to_string().into_bytes(),
@@ -261,15 +261,15 @@ impl Api {
         let deadline = request.came + self.time_for(&request);
         request.patience = Patience::until(deadline);
         let kind = route.kind(&request);
-        let is_refusable = kind == Kind::Heavy && route.cost != Cost::Diagnosis;
+        let is_refusable = kind == QueryKind::Heavy && route.cost != Cost::Diagnosis;
         if is_refusable && self.shared.memory.is_over(Ceiling::Soft) {
             return pages::busy(&self.lanes.refused(NotComputed::Memory).to_string());
         }
         let (api, client, patience) = (self.clone(), request.client, request.patience.clone());
         let computed = async move {
             let most = match kind {
-                Kind::Heavy => usize::MAX,
-                Kind::Light | Kind::Scaler | Kind::Stream => MAX_LIGHT,
+                QueryKind::Heavy => usize::MAX,
+                QueryKind::Light | QueryKind::Scaler | QueryKind::Stream => MAX_LIGHT,
             };
             let (light, lanes) = (api.clone(), &api.lanes);
             let request = Arc::new(request);
@@ -287,7 +287,7 @@ impl Api {
                         ..(*request).clone()
                     };
                     let work = move || heavy.page(route, &again, usize::MAX);
-                    let page = lanes.compute(Kind::Heavy, client, patience, work).await?;
+                    let page = lanes.compute(QueryKind::Heavy, client, patience, work).await?;
                     page.ok_or(NotComputed::Bug)
                 }
             }
@@ -314,7 +314,7 @@ impl Api {
 
     /// The answer that says why there is no page. It counts a query that took too long or has no memory; it is called once
     /// for each request, on the side of the client.
-    fn refusal(&self, failure: &Failure) -> Answer {
+    fn refusal(&self, failure: &ApiFailure) -> Answer {
         if failure.kind == MEMORY {
             return pages::busy(&self.lanes.refused(NotComputed::Memory).to_string());
         }
@@ -331,11 +331,11 @@ impl Api {
     }
 
     /// The page; `None`: it is a query that looks at `most` series or samples, or more.
-    fn page(&self, route: &Route, request: &Request, most: usize) -> Option<Result<Answer, Failure>> {
+    fn page(&self, route: &Route, request: &Request, most: usize) -> Option<Result<Answer, ApiFailure>> {
         let is_heavy = most == usize::MAX && route.cost != Cost::Diagnosis;
         let wanted = if is_heavy { self.max_bytes() } else { 0 };
         let Some(grant) = self.memory.take(wanted) else {
-            return Some(Err(Failure::memory()));
+            return Some(Err(ApiFailure::memory()));
         };
         let is_limited = grant.bytes() < wanted;
         let max_bytes = if is_limited {
@@ -356,18 +356,18 @@ impl Api {
             (Ok(()), Cost::Much | Cost::Diagnosis | Cost::Little) => (route.page)(self, request),
         };
         let page = match page {
-            Err(failure) if failure.is_too_much && is_limited => Err(Failure::memory()),
+            Err(failure) if failure.is_too_much && is_limited => Err(ApiFailure::memory()),
             page => page,
         };
         Some(page.map(|page| match page {
-            Page::Data(said) => pages::bytes("application/json", said.page().into()),
-            Page::Text(text) => pages::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
-            Page::Empty => pages::empty(),
+            PageContent::Data(said) => pages::bytes("application/json", said.page().into()),
+            PageContent::Text(text) => pages::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
+            PageContent::Empty => pages::empty(),
         }))
     }
 
     /// An empty answer for a time near `now` is an error if a composite has no value.
-    fn check_presence(&self, query: &Query, value: &Instant, now: UnixNanos) -> Result<(), Failure> {
+    fn check_presence(&self, query: &Query, value: &Instant, now: UnixNanos) -> Result<(), ApiFailure> {
         match value {
             Instant::Vector(vector) if vector.is_empty() => self.check_composites(query, now),
             _ => Ok(()),
@@ -375,7 +375,7 @@ impl Api {
     }
 
     /// An empty answer about a composite without a value is an error, because no program may act on it.
-    fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), Failure> {
+    fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), ApiFailure> {
         if query.handles_absence() {
             return Ok(());
         }
@@ -383,7 +383,7 @@ impl Api {
             let name = &composite.declaration().name;
             let answers = composite.composite().read(now);
             if let Some(error) = answers.iter().find_map(|answer| answer.error.as_deref()) {
-                return Err(Failure {
+                return Err(ApiFailure {
                     status: StatusCode::UNPROCESSABLE_ENTITY,
                     kind: "execution",
                     why: format!("the composite `{name}` has no value: {error}"),
@@ -394,7 +394,7 @@ impl Api {
             if composite.declaration().on_stale == OnStale::Error
                 && answers.iter().all(|answer| answer.state.says_nothing())
             {
-                return Err(Failure {
+                return Err(ApiFailure {
                     status: StatusCode::UNPROCESSABLE_ENTITY,
                     kind: "execution",
                     why: format!(
@@ -410,11 +410,11 @@ impl Api {
 }
 
 /// The texts of `match[]`, each once.
-fn selectors(request: &Request) -> Result<impl Iterator<Item = &str>, Failure> {
+fn selectors(request: &Request) -> Result<impl Iterator<Item = &str>, ApiFailure> {
     /// Each of them looks through series.
     const MOST: usize = 200;
     match request.all("match[]").count() {
-        count if count > MOST => Err(Failure::bad(format!(
+        count if count > MOST => Err(ApiFailure::bad(format!(
             "{count} parameters match[]: {MOST} are allowed"
         ))),
         _ => Ok(request.all("match[]").collect::<BTreeSet<_>>().into_iter()),
@@ -422,11 +422,11 @@ fn selectors(request: &Request) -> Result<impl Iterator<Item = &str>, Failure> {
 }
 
 /// The selector that a text is.
-fn parse_selector(text: &str) -> Result<Query, Failure> {
+fn parse_selector(text: &str) -> Result<Query, ApiFailure> {
     let query = Query::parse(text)?;
     match query.selection() {
         Some(_) => Ok(query),
-        None => Err(Failure::bad(format!(
+        None => Err(ApiFailure::bad(format!(
             "{text:?} is an expression, not a selector of series"
         ))),
     }

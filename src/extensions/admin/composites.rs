@@ -11,7 +11,7 @@ use tidegate_engine::{Direction, Threshold};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::lanes::{Kind, Lanes};
+use super::lanes::{Lanes, QueryKind};
 use crate::component::{Shared, unix_now};
 use crate::config::nearest;
 use crate::net::pages::{self, Answer, Event, Request};
@@ -97,7 +97,7 @@ async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Reques
         body.push(b']');
         pages::bytes("application/json", body.into())
     };
-    let written = lanes.compute_in_time(Kind::Light, request.client, write);
+    let written = lanes.compute_in_time(QueryKind::Light, request.client, write);
     match written.await {
         Ok(answer) => answer,
         Err(why) => pages::busy(&why.to_string()),

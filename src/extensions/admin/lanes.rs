@@ -52,7 +52,7 @@ pub(super) type Place = Share;
 
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum QueryKind {
     /// A query over a range, a subquery or every series.
     Heavy,
     /// A query of the current values of its series.
@@ -93,11 +93,11 @@ struct Lane {
     /// The most waiting queries.
     most: Most,
     waiting: Arc<Shares>,
-    turns: Mutex<HashMap<Client, InTurn>>,
+    turns: Mutex<HashMap<ClientKey, InTurn>>,
 }
 
 /// A client. All clients that the gateway can't identify count as one.
-type Client = Option<SenderKey>;
+type ClientKey = Option<SenderKey>;
 
 /// The queries of a client that wait.
 struct InTurn {
@@ -180,24 +180,24 @@ impl Lanes {
     /// patience, by which the work ends soon; its place is free only then.
     pub(super) async fn compute<T: Send + 'static>(
         &self,
-        kind: Kind,
-        client: Client,
+        kind: QueryKind,
+        client: ClientKey,
         patience: Patience,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotComputed> {
         let lane = match kind {
-            Kind::Heavy => &self.heavy,
-            Kind::Light => &self.light,
-            Kind::Scaler => &self.scalers,
-            Kind::Stream => &self.streams,
+            QueryKind::Heavy => &self.heavy,
+            QueryKind::Light => &self.light,
+            QueryKind::Scaler => &self.scalers,
+            QueryKind::Stream => &self.streams,
         };
         let _waits = WhoWaits(patience);
-        let urgent = (kind != Kind::Heavy).then(|| {
+        let urgent = (kind != QueryKind::Heavy).then(|| {
             self.urgent.fetch_add(1, Relaxed);
             Urgent(self.urgent.clone())
         });
         let place = lane.enter(client).await.map_err(|why| self.refused(why))?;
-        if kind == Kind::Heavy {
+        if kind == QueryKind::Heavy {
             self.let_pass().await;
         }
         let computed = in_background(move || {
@@ -210,8 +210,8 @@ impl Lanes {
     /// Does work that ends soon in the background, as [`Lanes::compute`] does, within the time of a query.
     pub(super) async fn compute_in_time<T: Send + 'static>(
         &self,
-        kind: Kind,
-        client: Client,
+        kind: QueryKind,
+        client: ClientKey,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotComputed> {
         let computed = self.compute(kind, client, Patience::default(), work);
@@ -220,16 +220,16 @@ impl Lanes {
     }
 
     /// The place of a reader that waits for changes on a connection of its own, until it is dropped.
-    pub(super) fn watch(&self, client: Client) -> Result<Arc<Place>, NotComputed> {
+    pub(super) fn watch(&self, client: ClientKey) -> Result<Arc<Place>, NotComputed> {
         self.place(&self.watching, client, WATCHING)
     }
 
     /// The place of a stream of gRPC, which has its connection together with others, until it is dropped.
-    pub(super) fn follow(&self, client: Client) -> Result<Arc<Place>, NotComputed> {
+    pub(super) fn follow(&self, client: ClientKey) -> Result<Arc<Place>, NotComputed> {
         self.place(&self.following, client, FOLLOWING)
     }
 
-    fn place(&self, of: &Arc<Shares>, client: Client, most: Most) -> Result<Arc<Place>, NotComputed> {
+    fn place(&self, of: &Arc<Shares>, client: ClientKey, most: Most) -> Result<Arc<Place>, NotComputed> {
         let place = of.take(1, client, most).map_err(|why| {
             self.refused(match why {
                 NoShare::Full => NotComputed::Watched(most.of_all),
@@ -252,12 +252,12 @@ impl Lanes {
     }
 
     #[cfg(test)]
-    pub(super) async fn occupy(&self, kind: Kind) -> OwnedSemaphorePermit {
+    pub(super) async fn occupy(&self, kind: QueryKind) -> OwnedSemaphorePermit {
         let (lane, places) = match kind {
-            Kind::Heavy => (&self.heavy, HEAVY),
-            Kind::Light => (&self.light, LIGHT),
-            Kind::Scaler => (&self.scalers, SCALERS),
-            Kind::Stream => (&self.streams, STREAMS),
+            QueryKind::Heavy => (&self.heavy, HEAVY),
+            QueryKind::Light => (&self.light, LIGHT),
+            QueryKind::Scaler => (&self.scalers, SCALERS),
+            QueryKind::Stream => (&self.streams, STREAMS),
         };
         let places = u32::try_from(places).unwrap();
         lane.places.clone().acquire_many_owned(places).await.unwrap()
@@ -276,7 +276,7 @@ impl Drop for WhoWaits {
 /// A query that waits for the turn of its client, or has it.
 struct InLine<'a> {
     lane: &'a Lane,
-    client: Client,
+    client: ClientKey,
     turn: Arc<Semaphore>,
 }
 
@@ -303,7 +303,7 @@ impl Lane {
     }
 
     /// One query of each client waits for a place, the others of the client for that one.
-    async fn enter(&self, client: Client) -> Result<OwnedSemaphorePermit, NotComputed> {
+    async fn enter(&self, client: ClientKey) -> Result<OwnedSemaphorePermit, NotComputed> {
         let _waits = self.waiting.take(1, client, self.most).map_err(|why| match why {
             NoShare::Full => NotComputed::Crowded(self.most.of_all),
             NoShare::OfSender => NotComputed::CrowdedByClient(self.most.of_one),
@@ -315,7 +315,7 @@ impl Lane {
         place.map_err(|_| NotComputed::Crowded(self.most.of_all))
     }
 
-    fn wait_for_turn(&self, client: Client) -> InLine<'_> {
+    fn wait_for_turn(&self, client: ClientKey) -> InLine<'_> {
         let mut turns = self.turns.lock();
         let in_turn = turns.entry(client).or_insert_with(|| InTurn {
             waiting: 0,

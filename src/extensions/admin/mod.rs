@@ -45,7 +45,7 @@ const PORT: u16 = 8080;
 
 crate::options! {
     /// Options of the `admin` extension.
-    pub struct Config {
+    pub struct AdminConfig {
         /// Address to listen on: `host:port` or `unix:/path`. Every client that can connect can read.
         pub endpoint: Endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: PORT },
         /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
@@ -187,12 +187,12 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "answers PromQL and serves the current values of composites",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<AdminConfig>(),
     build: |settings, cx| Ok(Arc::new(Admin::new(settings.get(), cx)?)),
 };
 
 pub(super) struct Admin {
-    config: Arc<Config>,
+    config: Arc<AdminConfig>,
     base: Context,
     view: Arc<View>,
     evaluator: Arc<Evaluator>,
@@ -204,7 +204,7 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    fn new(config: Arc<Config>, base: Context) -> Result<Self, ComponentError> {
+    fn new(config: Arc<AdminConfig>, base: Context) -> Result<Self, ComponentError> {
         let rules = config.history.rules.iter().map(HistoryRuleConfig::rule);
         let rules: Result<Vec<_>, BadPattern> = rules.collect();
         let rules = rules.map_err(|error| base.error(error.to_string()))?;

@@ -52,7 +52,7 @@ pub(super) fn point(name: &str, data: Data, job: &str, value: i64) -> Point {
 
 /// A started extension and a table that it can see.
 async fn with_table(options: &str) -> (Admin, Arc<Table>) {
-    let config = settings::<Config>(&format!("{{endpoint: 127.0.0.1:0, {options}}}")).get();
+    let config = settings::<AdminConfig>(&format!("{{endpoint: 127.0.0.1:0, {options}}}")).get();
     let admin = Admin::new(config, context("extensions", "admin")).unwrap();
     let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
     admin.base.shared.tables.add(table.clone());
@@ -94,7 +94,11 @@ async fn unauthorised_clients_are_refused_in_their_own_protocol() {
         }
     }
     let config = "endpoint: 127.0.0.1:0\nauth: {authenticator: door}";
-    let admin = Admin::new(settings::<Config>(config).get(), context("extensions", "admin")).unwrap();
+    let admin = Admin::new(
+        settings::<AdminConfig>(config).get(),
+        context("extensions", "admin"),
+    )
+    .unwrap();
     let missing = admin.start().await.unwrap_err().to_string();
     assert!(
         missing.contains("`door` is not among `service::extensions`"),
@@ -139,9 +143,10 @@ fn limits_that_are_not_configured_come_from_the_memory_limit() {
     let past = HistoryConfig::default();
     assert_eq!(past.max_bytes(usize::MAX), 256 << 20);
     assert_eq!(past.max_bytes(256 << 20), 32 << 20);
-    let configured =
-        settings::<Config>("{endpoint: '127.0.0.1:0', query: {max_samples: 7}, history: {max_bytes: 1GiB}}");
-    let configured = configured.get::<Config>();
+    let configured = settings::<AdminConfig>(
+        "{endpoint: '127.0.0.1:0', query: {max_samples: 7}, history: {max_bytes: 1GiB}}",
+    );
+    let configured = configured.get::<AdminConfig>();
     assert_eq!(configured.query.max_samples(1 << 20), 7);
     assert_eq!(configured.history.max_bytes(1 << 20), 1 << 30);
 }

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json as object};
 use tidegate_engine::{Exemplar, Reading, UnixNanos, Value};
 use tidegate_promql::{Labels, Millis, Query};
 
-use super::{Api, Failure, Page, Said, json, params};
+use super::{Api, ApiFailure, PageContent, Said, json, params};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::Style;
@@ -18,23 +18,25 @@ use crate::prom::number::push_f64;
 use crate::prom::render::exemplar;
 
 /// Exemplars with their times, by the labels of their series.
-type Found = BTreeMap<Labels, Vec<(UnixNanos, Json)>>;
+type ExemplarsBySeries = BTreeMap<Labels, Vec<(UnixNanos, Json)>>;
 
 impl Api {
-    pub(super) fn exemplars(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn exemplars(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let start = params::optional_time(request, "start")?.unwrap_or(Millis::MIN);
         let end = params::optional_time(request, "end")?.unwrap_or(Millis::MAX);
         if end < start {
-            return Err(Failure::bad("end timestamp must not be before start timestamp"));
+            return Err(ApiFailure::bad(
+                "end timestamp must not be before start timestamp",
+            ));
         }
         let query = Query::parse(request.get("query").unwrap_or_default())?;
         let selections = query.selections();
         if selections.is_empty() {
-            return Ok(Page::Empty);
+            return Ok(PageContent::Empty);
         }
         let now = unix_now();
         let accepted = self.view.accepted(now, &selections, &request.patience)?;
-        let mut found = Found::new();
+        let mut found = ExemplarsBySeries::new();
         for NamedTable { table, style, .. } in self.view.named_tables() {
             request.patience.check()?;
             table.read(now, &mut |reading| {
@@ -52,7 +54,7 @@ impl Api {
         });
         let mut text = self.text(request);
         text.exemplars(all)?;
-        Ok(Page::Data(Said {
+        Ok(PageContent::Data(Said {
             data: text.whole(),
             ..Said::default()
         }))
@@ -60,7 +62,13 @@ impl Api {
 }
 
 /// Adds an exemplar to the number that it belongs to: of a histogram its bucket.
-fn add(reading: &Reading<'_>, accepted: &Accepted, style: &Style, one: &Exemplar, found: &mut Found) {
+fn add(
+    reading: &Reading<'_>,
+    accepted: &Accepted,
+    style: &Style,
+    one: &Exemplar,
+    found: &mut ExemplarsBySeries,
+) {
     let Some(value) = exemplar::value(one) else { return };
     let labels = match reading.value {
         Value::Histogram(histogram) => {

@@ -8,14 +8,14 @@ use std::fmt::Write;
 use tidegate_engine::clock;
 use tidegate_promql::{Instant, Labels, NAME, Options};
 
-use super::{Api, Failure, Page, parse_selector, selectors};
+use super::{Api, ApiFailure, PageContent, parse_selector, selectors};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::catalog::millis;
 use crate::prom::number::push_f64;
 
 impl Api {
-    pub(super) fn federate(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn federate(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let now = unix_now();
         let mut all: BTreeMap<(String, Labels), f64> = BTreeMap::new();
         for text in selectors(request)? {
@@ -51,7 +51,7 @@ impl Api {
             let _ = writeln!(line, " {}", millis(clock::wall(now)));
             page.plain(&line)?;
         }
-        Ok(Page::Text(page.whole()))
+        Ok(PageContent::Text(page.whole()))
     }
 }
 

@@ -23,15 +23,15 @@ pub(super) fn text(value: f64) -> String {
     text
 }
 
-/// Text that is being written: an object whose last member may be added by [`Text::end`].
-pub(super) struct Text<'a> {
+/// Text that is being written: an object whose last member may be added by [`JsonText::end`].
+pub(super) struct JsonText<'a> {
     text: Vec<u8>,
     most: usize,
     patience: &'a Patience,
     number: String,
 }
 
-impl<'a> Text<'a> {
+impl<'a> JsonText<'a> {
     /// Creates a text of at most `most` bytes, for a reader that waits for it.
     pub(super) fn new(most: usize, patience: &'a Patience) -> Self {
         Self {

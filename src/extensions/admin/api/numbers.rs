@@ -11,7 +11,7 @@ use tidegate_promql::{Instant, Options, Patience, Query, QueryError, Selection};
 use super::{Api, MAX_LIGHT, SAMPLE_BYTES};
 use crate::component::account::SenderKey;
 use crate::component::{Ceiling, unix_now};
-use crate::extensions::admin::lanes::{Kind, NotComputed};
+use crate::extensions::admin::lanes::{NotComputed, QueryKind};
 use crate::prom::catalog::{Level, millis};
 use crate::watch::Watched;
 
@@ -69,7 +69,7 @@ impl Api {
         self: Arc<Self>,
         query: String,
         client: Option<SenderKey>,
-        kind: Kind,
+        kind: QueryKind,
     ) -> Result<Numbers, NoNumbers> {
         let deadline = Clock::now() + PATIENCE.min(self.limits.timeout);
         // A large query goes to the heavy lane, so that one autoscaler delays no other.
@@ -85,7 +85,7 @@ impl Api {
                     Err(self.lanes.refused(NotComputed::Memory))
                 }
                 Ok(Err(NoNumbers::TooMuch(_))) if MAX_LIGHT < self.max_samples() => {
-                    attempt(Kind::Heavy, self.max_samples()).await
+                    attempt(QueryKind::Heavy, self.max_samples()).await
                 }
                 computed => computed,
             }

@@ -4,7 +4,7 @@
 
 use tidegate_promql::Millis;
 
-use super::Failure;
+use super::ApiFailure;
 use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
 
@@ -21,15 +21,15 @@ const BOUNDS: [(&str, Millis); 2] = [
 ];
 
 /// An error that names the parameter.
-pub(super) fn invalid(name: &str, why: impl std::fmt::Display) -> Failure {
-    Failure::bad(format!("invalid parameter {name:?}: {why}"))
+pub(super) fn invalid(name: &str, why: impl std::fmt::Display) -> ApiFailure {
+    ApiFailure::bad(format!("invalid parameter {name:?}: {why}"))
 }
 
 /// A time that must be there.
 ///
 /// # Errors
 /// It is not a time.
-pub(super) fn time(request: &Request, name: &str) -> Result<Millis, Failure> {
+pub(super) fn time(request: &Request, name: &str) -> Result<Millis, ApiFailure> {
     parse_time(request.get(name).unwrap_or_default()).map_err(|why| invalid(name, why))
 }
 
@@ -37,7 +37,7 @@ pub(super) fn time(request: &Request, name: &str) -> Result<Millis, Failure> {
 ///
 /// # Errors
 /// It is not a time.
-pub(super) fn optional_time(request: &Request, name: &str) -> Result<Option<Millis>, Failure> {
+pub(super) fn optional_time(request: &Request, name: &str) -> Result<Option<Millis>, ApiFailure> {
     let given = request.get(name).filter(|text| !text.is_empty());
     let wrong = |why| invalid(name, format!("invalid time value for '{name}': {why}"));
     given.map(parse_time).transpose().map_err(wrong)
@@ -56,7 +56,7 @@ pub(super) fn optional_duration(request: &Request, name: &str) -> Result<Option<
 ///
 /// # Errors
 /// It is not a number from 0.
-pub(super) fn limit(request: &Request) -> Result<usize, Failure> {
+pub(super) fn limit(request: &Request) -> Result<usize, ApiFailure> {
     let Some(text) = request.get("limit").filter(|text| !text.is_empty()) else {
         return Ok(0);
     };
@@ -68,12 +68,12 @@ pub(super) fn limit(request: &Request) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// It is not a number.
-pub(super) fn number(request: &Request, name: &str) -> Result<Option<usize>, Failure> {
+pub(super) fn number(request: &Request, name: &str) -> Result<Option<usize>, ApiFailure> {
     let Some(text) = request.get(name).filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     let number = integer(text);
-    let number = number.map_err(|_| Failure::bad(format!("{name} must be a number")))?;
+    let number = number.map_err(|_| ApiFailure::bad(format!("{name} must be a number")))?;
     Ok(usize::try_from(number).ok())
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json as object};
 use tidegate_engine::clock;
 use tidegate_promql::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError, Work};
 
-use super::{Api, Failure, Page, Said, json, params};
+use super::{Api, ApiFailure, PageContent, Said, json, params};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::catalog::{Asked, millis};
@@ -17,13 +17,13 @@ use crate::prom::catalog::{Asked, millis};
 const NOW_MS: Millis = 2000;
 
 impl Api {
-    pub(super) fn whole_instant(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn whole_instant(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let page = self.instant(request, usize::MAX)?;
-        Ok(page.unwrap_or(Page::Empty))
+        Ok(page.unwrap_or(PageContent::Empty))
     }
 
     /// `None`: it looks at `most` series or samples, or more.
-    pub(super) fn instant(&self, request: &Request, most: usize) -> Result<Option<Page>, Failure> {
+    pub(super) fn instant(&self, request: &Request, most: usize) -> Result<Option<PageContent>, ApiFailure> {
         let began = Clock::now();
         let limit = params::limit(request)?;
         let time = params::optional_time(request, "time")?;
@@ -62,7 +62,7 @@ impl Api {
         Ok(Some(said(data, notes, &asked, partial, is_cut)))
     }
 
-    pub(super) fn range(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn range(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let began = Clock::now();
         let limit = params::limit(request)?;
         let (start, end) = (params::time(request, "start")?, params::time(request, "end")?);
@@ -93,22 +93,22 @@ impl Api {
     }
 
     /// `format_query`: the query as the language writes it, on one line.
-    pub(super) fn format(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn format(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         Ok(Value::from(parse(request)?.to_string()).into())
     }
 
     /// `parse_query`: the parts of the query.
-    pub(super) fn tree(&self, request: &Request) -> Result<Page, Failure> {
-        Ok(Page::Data(Said {
+    pub(super) fn tree(&self, request: &Request) -> Result<PageContent, ApiFailure> {
+        Ok(PageContent::Data(Said {
             data: parse(request)?.tree().into_bytes(),
             ..Said::default()
         }))
     }
 
     /// An answer that is to be written.
-    pub(super) fn text<'r>(&self, request: &'r Request) -> json::Text<'r> {
+    pub(super) fn text<'r>(&self, request: &'r Request) -> json::JsonText<'r> {
         let most = self.limits.max_answer_bytes(self.shared.memory.limit());
-        json::Text::new(most, &request.patience)
+        json::JsonText::new(most, &request.patience)
     }
 }
 
@@ -132,10 +132,10 @@ fn stats(request: &Request, began: Clock, work: &Work) -> Option<(&'static str, 
 }
 
 /// `timeout` and `lookback_delta`; 0 means the default look-back.
-fn options(request: &Request, max_samples: usize) -> Result<Options, Failure> {
+fn options(request: &Request, max_samples: usize) -> Result<Options, ApiFailure> {
     params::optional_duration(request, "timeout").map_err(|why| params::invalid("timeout", why))?;
     let look_back = params::optional_duration(request, "lookback_delta")
-        .map_err(|why| Failure::bad(format!("error parsing lookback delta duration: {why}")))?;
+        .map_err(|why| ApiFailure::bad(format!("error parsing lookback delta duration: {why}")))?;
     Ok(Options {
         look_back: look_back.filter(|by| *by > 0).unwrap_or(LOOK_BACK_MS),
         patience: request.patience.clone(),
@@ -144,7 +144,7 @@ fn options(request: &Request, max_samples: usize) -> Result<Options, Failure> {
 }
 
 /// The step of a range, which has not too many.
-fn step(request: &Request, (start, end): (Millis, Millis)) -> Result<Millis, Failure> {
+fn step(request: &Request, (start, end): (Millis, Millis)) -> Result<Millis, ApiFailure> {
     let step = params::parse_duration(request.get("step").unwrap_or_default());
     let step = step.map_err(|why| params::invalid("step", why))?;
     if step <= 0 {
@@ -152,7 +152,7 @@ fn step(request: &Request, (start, end): (Millis, Millis)) -> Result<Millis, Fai
         return Err(params::invalid("step", why));
     }
     if end.saturating_sub(start) / step > MAX_STEPS {
-        Err(Failure::bad(
+        Err(ApiFailure::bad(
             "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
         ))
     } else {
@@ -160,7 +160,7 @@ fn step(request: &Request, (start, end): (Millis, Millis)) -> Result<Millis, Fai
     }
 }
 
-fn parse(request: &Request) -> Result<Query, Failure> {
+fn parse(request: &Request) -> Result<Query, ApiFailure> {
     let text = request.get("query").unwrap_or_default();
     Query::parse(text).map_err(|error| params::invalid("query", error))
 }
@@ -172,7 +172,7 @@ pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize) -> bool {
     is_longer
 }
 
-fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, partial: Vec<String>, is_cut: bool) -> Page {
+fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, partial: Vec<String>, is_cut: bool) -> PageContent {
     let mut said = Said {
         data,
         warnings: notes.warnings,
@@ -183,12 +183,12 @@ fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, partial: Vec<String>, is
     if is_cut {
         said.truncated();
     }
-    Page::Data(said)
+    PageContent::Data(said)
 }
 
 /// A failure of `query_range`: an expression of the wrong type is a fault of the parameter `query`.
-fn of_range(error: QueryError) -> Failure {
+fn of_range(error: QueryError) -> ApiFailure {
     let is_type = matches!(&error, QueryError::Syntax(why) if why.starts_with("invalid expression type"));
-    let failure = Failure::from(error);
+    let failure = ApiFailure::from(error);
     if is_type { failure.of("query") } else { failure }
 }

@@ -5,8 +5,8 @@
 use serde_json::json;
 use tidegate_promql::NAME;
 
-use super::{API, Api, Failure, Page};
-use crate::extensions::admin::lanes::Kind;
+use super::{API, Api, ApiFailure, PageContent};
+use crate::extensions::admin::lanes::QueryKind;
 use crate::net::pages::{Request, Takes};
 
 /// A page of the API.
@@ -15,7 +15,7 @@ pub(super) struct Route {
     path: &'static str,
     takes: Takes,
     pub(super) cost: Cost,
-    pub(super) page: fn(&Api, &Request) -> Result<Page, Failure>,
+    pub(super) page: fn(&Api, &Request) -> Result<PageContent, ApiFailure>,
 }
 
 /// The cost of a page.
@@ -30,7 +30,11 @@ pub(super) enum Cost {
     Little,
 }
 
-const fn get(path: &'static str, cost: Cost, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
+const fn get(
+    path: &'static str,
+    cost: Cost,
+    page: fn(&Api, &Request) -> Result<PageContent, ApiFailure>,
+) -> Route {
     let takes = Takes::Get;
     Route {
         path,
@@ -40,7 +44,11 @@ const fn get(path: &'static str, cost: Cost, page: fn(&Api, &Request) -> Result<
     }
 }
 
-const fn form(path: &'static str, cost: Cost, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
+const fn form(
+    path: &'static str,
+    cost: Cost,
+    page: fn(&Api, &Request) -> Result<PageContent, ApiFailure>,
+) -> Route {
     let takes = Takes::GetOrForm;
     Route {
         path,
@@ -88,11 +96,11 @@ const FEDERATE: &Route = &get("/federate", Cost::Much, Api::federate);
 
 impl Route {
     /// The kind of query that a request for it is.
-    pub(super) fn kind(&self, request: &Request) -> Kind {
+    pub(super) fn kind(&self, request: &Request) -> QueryKind {
         match self.cost {
-            Cost::Much | Cost::Diagnosis => Kind::Heavy,
-            Cost::Query if looks_heavy(request.get("query").unwrap_or_default()) => Kind::Heavy,
-            Cost::Query | Cost::Little => Kind::Light,
+            Cost::Much | Cost::Diagnosis => QueryKind::Heavy,
+            Cost::Query if looks_heavy(request.get("query").unwrap_or_default()) => QueryKind::Heavy,
+            Cost::Query | Cost::Little => QueryKind::Light,
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json as object};
 use tidegate_promql::{Labels, Selection};
 
-use super::{Api, Failure, Page, Said, params, parse_selector, selectors};
+use super::{Api, ApiFailure, PageContent, Said, params, parse_selector, selectors};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::escaping::unescape;
@@ -17,7 +17,7 @@ const SERIES_BYTES: usize = 512;
 
 impl Api {
     /// The selectors of `match[]`, for the time between `start` and `end`.
-    pub(super) fn selections(request: &Request) -> Result<Vec<Selection>, Failure> {
+    pub(super) fn selections(request: &Request) -> Result<Vec<Selection>, ApiFailure> {
         let of = |text: &str| {
             let query = parse_selector(text)?;
             Ok(query.selection().unwrap_or_else(Selection::everything))
@@ -26,7 +26,7 @@ impl Api {
     }
 
     /// The labels that `match[]` selects between `start` and `end`; all labels without `match[]`.
-    fn labels(&self, request: &Request) -> Result<Vec<Labels>, Failure> {
+    fn labels(&self, request: &Request) -> Result<Vec<Labels>, ApiFailure> {
         let start = params::optional_time(request, "start")?;
         let end = params::optional_time(request, "end")?;
         let mut selections = Self::selections(request)?;
@@ -42,15 +42,15 @@ impl Api {
             .refresh_for(unix_now(), &selections, &request.patience)?;
         let most = request.max_bytes / SERIES_BYTES;
         if request.max_bytes < usize::MAX && self.view.cost(&selections, most + 1) > most {
-            return Err(Failure::memory());
+            return Err(ApiFailure::memory());
         }
         Ok(self.view.labels(&selections, &request.patience)?)
     }
 
-    pub(super) fn series(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn series(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let limit = params::limit(request)?;
         if request.all("match[]").next().is_none() {
-            return Err(Failure::bad("no match[] parameter provided"));
+            return Err(ApiFailure::bad("no match[] parameter provided"));
         }
         let labels = self.labels(request)?;
         let mut text = self.text(request);
@@ -58,7 +58,7 @@ impl Api {
         Ok(list(text.whole(), labels.len() > most(limit)))
     }
 
-    pub(super) fn names(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn names(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let limit = params::limit(request)?;
         let all = self.labels(request)?;
         let names = all
@@ -68,13 +68,18 @@ impl Api {
         self.texts(request, &names, limit)
     }
 
-    fn texts(&self, request: &Request, all: &BTreeSet<&str>, limit: usize) -> Result<Page, Failure> {
+    fn texts(
+        &self,
+        request: &Request,
+        all: &BTreeSet<&str>,
+        limit: usize,
+    ) -> Result<PageContent, ApiFailure> {
         let mut text = self.text(request);
         text.texts(all.iter().copied().take(most(limit)))?;
         Ok(list(text.whole(), all.len() > most(limit)))
     }
 
-    pub(super) fn values(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn values(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let limit = params::limit(request)?;
         let label = label(&request.path)?;
         let all = self.labels(request)?;
@@ -83,7 +88,7 @@ impl Api {
         self.texts(request, &values, limit)
     }
 
-    pub(super) fn metadata(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn metadata(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let metrics = params::number(request, "limit")?;
         let entries = params::number(request, "limit_per_metric")?;
         let wanted = request.get("metric").filter(|metric| !metric.is_empty());
@@ -107,13 +112,13 @@ impl Api {
 }
 
 /// The label of `label/NAME/values`; `U__` names are read as Prometheus 3 does.
-fn label(path: &str) -> Result<String, Failure> {
+fn label(path: &str) -> Result<String, ApiFailure> {
     let name = path.strip_prefix("/api/v1/label/");
     let name = name
         .and_then(|rest| rest.strip_suffix("/values"))
         .unwrap_or_default();
     let name = percent_encoding::percent_decode_str(name).decode_utf8();
-    let name = name.map_err(|_| Failure::bad("invalid label name: it is not UTF-8"))?;
+    let name = name.map_err(|_| ApiFailure::bad("invalid label name: it is not UTF-8"))?;
     Ok(if name.starts_with("U__") {
         unescape(&name).unwrap_or_else(|| name.into_owned())
     } else {
@@ -126,7 +131,7 @@ fn most(limit: usize) -> usize {
     if limit > 0 { limit } else { usize::MAX }
 }
 
-fn list(data: Vec<u8>, is_cut: bool) -> Page {
+fn list(data: Vec<u8>, is_cut: bool) -> PageContent {
     let mut said = Said {
         data,
         ..Said::default()
@@ -134,5 +139,5 @@ fn list(data: Vec<u8>, is_cut: bool) -> Page {
     if is_cut {
         said.truncated();
     }
-    Page::Data(said)
+    PageContent::Data(said)
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::json;
 use tidegate_promql::{LOOK_BACK_MS, NAME};
 
-use super::{Api, Failure, Page, Said, explain, params};
+use super::{Api, ApiFailure, PageContent, Said, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::lanes::HEAVY;
@@ -17,10 +17,10 @@ use crate::prom::duration::PromDuration;
 
 impl Api {
     /// The sources of series.
-    pub(super) fn explain(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn explain(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let selections = Self::selections(request)?;
         if selections.is_empty() {
-            return Err(Failure::bad("no match[] parameter provided"));
+            return Err(ApiFailure::bad("no match[] parameter provided"));
         }
         let (now, most) = (unix_now(), entries(request)?);
         let found = self.view.found(now, &selections, most, &request.patience)?;
@@ -33,7 +33,7 @@ impl Api {
         explained.extend(explain::without_value(&self.view, &selections, now, room));
         let mut text = self.text(request);
         text.values(explained.into_iter())?;
-        Ok(Page::Data(Said {
+        Ok(PageContent::Data(Said {
             data: text.whole(),
             warnings: notes.warnings(),
             ..Said::default()
@@ -41,7 +41,7 @@ impl Api {
     }
 
     /// The reasons for the number of series.
-    pub(super) fn cardinality(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn cardinality(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let most = entries(request)?;
         // To count them takes as much memory as they do.
         let counts_labels = !self.shared.memory.is_over(Ceiling::Soft);
@@ -50,7 +50,7 @@ impl Api {
     }
 
     /// No rules are evaluated here: the list is empty, whatever is asked of it.
-    pub(super) fn rules(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn rules(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let kind = request.get("type").unwrap_or_default().to_ascii_lowercase();
         if !matches!(&*kind, "" | "alert" | "record") {
             let why = format!(
@@ -62,7 +62,7 @@ impl Api {
         Ok(json!({"groups": []}).into())
     }
 
-    pub(super) fn build(&self, _: &Request) -> Result<Page, Failure> {
+    pub(super) fn build(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         Ok(json!({
             "version": VERSION,
             "application": "tidegate",
@@ -72,8 +72,8 @@ impl Api {
     }
 
     /// The configuration that runs, without its secrets.
-    pub(super) fn config(&self, _: &Request) -> Result<Page, Failure> {
-        let overview = self.shared.overview.get().ok_or(Failure {
+    pub(super) fn config(&self, _: &Request) -> Result<PageContent, ApiFailure> {
+        let overview = self.shared.overview.get().ok_or(ApiFailure {
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: "unavailable",
             why: "the gateway is starting".to_owned(),
@@ -83,7 +83,7 @@ impl Api {
     }
 
     /// The limits of queries, under the names of Prometheus's flags.
-    pub(super) fn flags(&self, _: &Request) -> Result<Page, Failure> {
+    pub(super) fn flags(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         Ok(json!({
             "query.lookback-delta": PromDuration::seconds(LOOK_BACK_MS.unsigned_abs() / 1000).to_string(),
             "query.max-concurrency": HEAVY.to_string(),
@@ -94,7 +94,7 @@ impl Api {
     }
 
     /// This process: its start and its directory. Go's own values are missing.
-    pub(super) fn runtime(&self, _: &Request) -> Result<Page, Failure> {
+    pub(super) fn runtime(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let directory = std::env::current_dir().unwrap_or_default();
         let started = humantime::format_rfc3339_nanos(self.started).to_string();
         Ok(json!({
@@ -111,13 +111,13 @@ impl Api {
 }
 
 /// The most entries of each list on a page.
-fn entries(request: &Request) -> Result<usize, Failure> {
+fn entries(request: &Request) -> Result<usize, ApiFailure> {
     const DEFAULT: usize = 10;
     const MOST: usize = 10_000;
     let Some(text) = request.get("limit").filter(|text| !text.is_empty()) else {
         return Ok(DEFAULT);
     };
     let number = params::integer(text).ok().filter(|number| *number > 0);
-    let number = number.ok_or_else(|| Failure::bad("limit must be a positive number"))?;
+    let number = number.ok_or_else(|| ApiFailure::bad("limit must be a positive number"))?;
     Ok(usize::try_from(number).unwrap_or(MOST).min(MOST))
 }

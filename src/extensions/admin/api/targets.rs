@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 use tidegate_promql::{Labels, Query, Selection};
 
-use super::{Api, Failure, Page, params};
+use super::{Api, ApiFailure, PageContent, params};
 use crate::component::targets::{Pairs, ScrapePool, ScrapeTarget};
 use crate::component::unix_now;
 use crate::net::pages::Request;
@@ -19,7 +19,7 @@ const NEVER: &str = "0001-01-01T00:00:00Z";
 
 impl Api {
     /// `targets`: which are scraped, how the last scrape went, and which the rules drop.
-    pub(super) fn targets(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn targets(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let state = request.get("state").unwrap_or_default().to_ascii_lowercase();
         let wanted = request.get("scrapePool").filter(|pool| !pool.is_empty());
         let (shows_active, shows_dropped) = match &*state {
@@ -53,20 +53,20 @@ impl Api {
     }
 
     /// `scrape_pools`: the names of the jobs.
-    pub(super) fn pools(&self, _: &Request) -> Result<Page, Failure> {
+    pub(super) fn pools(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let pools = self.shared.scrape_pools.list();
         let names: BTreeSet<&str> = pools.iter().map(|pool| pool.name()).collect();
         Ok(json!({"scrapePools": names}).into())
     }
 
     /// `targets/metadata`: what is known of the metrics of each target.
-    pub(super) fn metadata_of_targets(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn metadata_of_targets(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let limit = params::number(request, "limit")?.unwrap_or(usize::MAX);
         let metric = request.get("metric").filter(|metric| !metric.is_empty());
         let selection = match request.get("match_target").filter(|text| !text.is_empty()) {
             None => None,
             Some(text) => {
-                let query = Query::parse(text).map_err(|error| Failure::from(error).of("match_target"))?;
+                let query = Query::parse(text).map_err(|error| ApiFailure::from(error).of("match_target"))?;
                 let why = || params::invalid("match_target", "it is not a selector");
                 Some(query.selection().ok_or_else(why)?)
             }

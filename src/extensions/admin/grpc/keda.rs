@@ -13,13 +13,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tonic::Status;
 
-use self::trigger::{Signal, Trigger, Value};
+use self::trigger::{Signal, SignalSource, Trigger};
 use super::messages as say;
 use super::query::named;
 use super::{Caller, Replies, Reply, busy, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
-use crate::extensions::admin::lanes::Kind;
+use crate::extensions::admin::lanes::QueryKind;
 use crate::watch::{Filter, Follow, Watched, refresh};
 
 /// The interval at which a stream computes its value. Composites report most changes themselves.
@@ -30,7 +30,7 @@ const COMPOSITE_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) async fn is_active(caller: Caller, request: say::ScaledObjectRef) -> Result<Reply, Status> {
     let trigger = Arc::new(Trigger::parse(&request.scaler_metadata)?);
-    let value = value(&caller, &trigger, Kind::Scaler).await?;
+    let value = value(&caller, &trigger, QueryKind::Scaler).await?;
     let result = trigger.is_active(value);
     Ok(Reply::of(&say::IsActiveResponse { result }))
 }
@@ -67,7 +67,7 @@ async fn tell(
     let mut sent = None;
     let changes = Changes::of(&caller.api, &trigger);
     loop {
-        if let Ok(value) = value(&caller, &trigger, Kind::Stream).await {
+        if let Ok(value) = value(&caller, &trigger, QueryKind::Stream).await {
             let result = trigger.is_active(value);
             if sent != Some(result) {
                 sent = Some(result);
@@ -158,7 +158,7 @@ pub(super) async fn metrics(caller: Caller, request: say::GetMetricsRequest) -> 
         .scaled_object_ref
         .ok_or_else(|| Status::invalid_argument("scaledObjectRef is missing"))?;
     let trigger = Arc::new(Trigger::parse(&object.scaler_metadata)?);
-    let value = value(&caller, &trigger, Kind::Scaler).await?;
+    let value = value(&caller, &trigger, QueryKind::Scaler).await?;
     Ok(Reply::of(&say::GetMetricsResponse {
         metric_values: vec![say::MetricValue {
             metric_name: if request.metric_name.is_empty() {
@@ -185,12 +185,12 @@ enum SignalValue {
 }
 
 /// The trigger's value now: the largest of its signals, each in proportion to its target. 0 when all of them are gone.
-async fn value(caller: &Caller, trigger: &Arc<Trigger>, kind: Kind) -> Result<f64, Status> {
+async fn value(caller: &Caller, trigger: &Arc<Trigger>, kind: QueryKind) -> Result<f64, Status> {
     let mut largest: Option<f64> = None;
     for (at, signal) in trigger.signals.iter().enumerate() {
         let found = match &signal.value {
-            Value::Query(query) => of_query(caller, trigger, signal, query, kind).await?,
-            Value::Composite(name, wants) => {
+            SignalSource::Query(query) => of_query(caller, trigger, signal, query, kind).await?,
+            SignalSource::Composite(name, wants) => {
                 let all = named(&caller.api, name)?;
                 refresh(&all).await;
                 let (trigger, name, wants) = (trigger.clone(), name.clone(), wants.clone());
@@ -218,7 +218,7 @@ async fn of_query(
     trigger: &Trigger,
     signal: &Signal,
     query: &str,
-    kind: Kind,
+    kind: QueryKind,
 ) -> Result<SignalValue, Status> {
     let Caller { api, client } = caller;
     let numbers = api.clone().numbers(query.to_owned(), *client, kind).await;

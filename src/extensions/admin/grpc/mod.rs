@@ -68,16 +68,16 @@ impl Reply {
 /// Reads messages and writes encoded ones.
 struct Replying<I>(PhantomData<I>);
 
-struct Writer;
+struct ReplyEncoder;
 
 impl<I: Message + Default + 'static> Codec for Replying<I> {
     type Encode = Reply;
     type Decode = I;
-    type Encoder = Writer;
+    type Encoder = ReplyEncoder;
     type Decoder = <ProstCodec<(), I> as Codec>::Decoder;
 
-    fn encoder(&mut self) -> Writer {
-        Writer
+    fn encoder(&mut self) -> ReplyEncoder {
+        ReplyEncoder
     }
 
     fn decoder(&mut self) -> Self::Decoder {
@@ -85,7 +85,7 @@ impl<I: Message + Default + 'static> Codec for Replying<I> {
     }
 }
 
-impl Encoder for Writer {
+impl Encoder for ReplyEncoder {
     type Item = Reply;
     type Error = Status;
 

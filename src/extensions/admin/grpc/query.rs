@@ -13,7 +13,7 @@ use super::{Caller, Reply, busy, messages as say};
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::admin::api::Api;
-use crate::extensions::admin::lanes::Kind;
+use crate::extensions::admin::lanes::QueryKind;
 use crate::watch::{
     Backlog, Crossing, Ended, Filter, Follow, GroupAnswer, Unread, WatchEvent, Watched, backlog, refresh,
 };
@@ -53,7 +53,9 @@ async fn reply(
     let made = caller
         .api
         .lanes()
-        .compute_in_time(Kind::Light, caller.client, move || of(values_of(&all, &wants)));
+        .compute_in_time(QueryKind::Light, caller.client, move || {
+            of(values_of(&all, &wants))
+        });
     made.await.map_err(busy)
 }
 

@@ -17,7 +17,7 @@ use tonic_prost::ProstCodec;
 use super::messages as say;
 use crate::component::Lifecycle;
 use crate::component::testing::{context, settings};
-use crate::extensions::admin::{Admin, Config};
+use crate::extensions::admin::{Admin, AdminConfig};
 use crate::net::Endpoint;
 use crate::net::pages::testing::fetch;
 use crate::watch::testing::{Bench, Computed, threshold};
@@ -39,7 +39,7 @@ impl Gateway {
 
     /// With more options.
     async fn with(options: &str) -> Self {
-        let config = settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {options}}}")).get();
+        let config = settings::<AdminConfig>(&format!("{{endpoint: '127.0.0.1:0', {options}}}")).get();
         let admin = Admin::new(config, context("extensions", "admin")).unwrap();
         let depth = Bench::new("queue_depth", vec![threshold(10.0, 8.0)]);
         let usage = Bench::new("kv_usage", Vec::new());

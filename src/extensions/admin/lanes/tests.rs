@@ -29,17 +29,21 @@ async fn abandoned_work_ends_and_keeps_its_place_until_then() {
             std::thread::sleep(Duration::from_millis(50));
             ended.try_send(watched.check().unwrap_err()).unwrap();
         };
-        let computed = lanes.compute(Kind::Heavy, None, patience, work);
+        let computed = lanes.compute(QueryKind::Heavy, None, patience, work);
         assert!(timeout(Duration::from_millis(20), computed).await.is_err());
     }
     assert!(ends.try_recv().is_err(), "it still works");
-    let next = lanes.compute(Kind::Heavy, None, Patience::default(), || ());
+    let next = lanes.compute(QueryKind::Heavy, None, Patience::default(), || ());
     timeout(SOON, next).await.expect("a place").unwrap();
     assert_eq!(ends.recv().await, Some(QueryError::Canceled));
 }
 
 /// Asks for 7 in a lane.
-fn ask(lanes: &Arc<Lanes>, kind: Kind, client: Client) -> tokio::task::JoinHandle<Result<i32, NotComputed>> {
+fn ask(
+    lanes: &Arc<Lanes>,
+    kind: QueryKind,
+    client: ClientKey,
+) -> tokio::task::JoinHandle<Result<i32, NotComputed>> {
     let lanes = lanes.clone();
     tokio::spawn(async move { lanes.compute(kind, client, Patience::default(), || 7).await })
 }
@@ -53,14 +57,14 @@ async fn until_there_wait(lanes: &Lanes, waiting: usize) {
 #[tokio::test]
 async fn so_many_wait_and_no_more() {
     let lanes = Arc::new(lanes());
-    let heavy = lanes.occupy(Kind::Heavy).await;
+    let heavy = lanes.occupy(QueryKind::Heavy).await;
     let waiting: Vec<_> = (0..WAITING.of_all)
-        .map(|_| ask(&lanes, Kind::Heavy, None))
+        .map(|_| ask(&lanes, QueryKind::Heavy, None))
         .collect();
     until_there_wait(&lanes, WAITING.of_all).await;
-    let refused = ask(&lanes, Kind::Heavy, None).await.unwrap();
+    let refused = ask(&lanes, QueryKind::Heavy, None).await.unwrap();
     assert_eq!(refused, Err(NotComputed::Crowded(WAITING.of_all)));
-    for kind in [Kind::Light, Kind::Scaler] {
+    for kind in [QueryKind::Light, QueryKind::Scaler] {
         assert_eq!(ask(&lanes, kind, None).await.unwrap(), Ok(7), "{kind:?}");
     }
     drop(heavy);
@@ -74,18 +78,20 @@ async fn so_many_wait_and_no_more() {
 async fn a_client_that_asks_much_waits_behind_itself() {
     let lanes = Arc::new(lanes());
     let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
-    let heavy = lanes.occupy(Kind::Heavy).await;
+    let heavy = lanes.occupy(QueryKind::Heavy).await;
     let crowd: Vec<_> = (0..WAITING.of_one)
-        .map(|_| ask(&lanes, Kind::Heavy, greedy))
+        .map(|_| ask(&lanes, QueryKind::Heavy, greedy))
         .collect();
     until_there_wait(&lanes, WAITING.of_one).await;
-    let refused = ask(&lanes, Kind::Heavy, greedy).await.unwrap();
+    let refused = ask(&lanes, QueryKind::Heavy, greedy).await.unwrap();
     assert_eq!(refused, Err(NotComputed::CrowdedByClient(WAITING.of_one)));
     // Clients without a key count as one more client.
     let unknown = WAITING.of_all - WAITING.of_one - 1;
-    let unknown: Vec<_> = (0..unknown).map(|_| ask(&lanes, Kind::Heavy, None)).collect();
+    let unknown: Vec<_> = (0..unknown)
+        .map(|_| ask(&lanes, QueryKind::Heavy, None))
+        .collect();
     until_there_wait(&lanes, WAITING.of_all - 1).await;
-    let next = ask(&lanes, Kind::Heavy, other);
+    let next = ask(&lanes, QueryKind::Heavy, other);
     until_there_wait(&lanes, WAITING.of_all).await;
     drop(heavy);
     assert_eq!(timeout(SOON, next).await.expect("a turn").unwrap(), Ok(7));
@@ -104,9 +110,9 @@ async fn a_client_that_asks_much_waits_behind_itself() {
 #[tokio::test]
 async fn a_client_that_stops_waiting_is_forgotten() {
     let lanes = Arc::new(lanes());
-    let _heavy = lanes.occupy(Kind::Heavy).await;
+    let _heavy = lanes.occupy(QueryKind::Heavy).await;
     let client = Some(SenderKey::of("client"));
-    let waiting = [(); 3].map(|()| ask(&lanes, Kind::Heavy, client));
+    let waiting = [(); 3].map(|()| ask(&lanes, QueryKind::Heavy, client));
     until_there_wait(&lanes, 3).await;
     for waiting in waiting {
         waiting.abort();

@@ -40,7 +40,7 @@ fn declaration(name: &str) -> Declaration {
 
 #[tokio::test]
 async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
-    let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
+    let config = settings::<AdminConfig>("endpoint: 127.0.0.1:0").get();
     let admin = Admin::new(config, context("extensions", "admin")).unwrap();
     admin.base.shared.composites.add(composite("xfer_time_avg"));
     admin.base.shared.composites.add(composite("other"));
@@ -144,7 +144,7 @@ async fn a_composite_without_a_value_is_an_error_without_a_fallback() {
 
 /// An admin extension with a composite that can be fed.
 async fn with_queue(options: &str, thresholds: Vec<tidegate_engine::Threshold>) -> (Admin, Bench) {
-    let config = settings::<Config>(&format!("endpoint: 127.0.0.1:0\n{options}")).get();
+    let config = settings::<AdminConfig>(&format!("endpoint: 127.0.0.1:0\n{options}")).get();
     let admin = Admin::new(config, context("extensions", "admin")).unwrap();
     let bench = Bench::new("queue_depth", thresholds);
     admin.base.shared.composites.add(bench.watched.clone());

@@ -43,18 +43,18 @@ async fn status(api: &Arc<Api>, pairs: &[(&str, &str)]) -> http::StatusCode {
 #[tokio::test]
 async fn heavy_queries_hold_up_neither_autoscalers_nor_queries_of_the_present() {
     let api = api();
-    let _heavy = api.lanes.occupy(Kind::Heavy).await;
+    let _heavy = api.lanes.occupy(QueryKind::Heavy).await;
     let two = api
         .clone()
-        .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+        .numbers("1 + 1".to_owned(), None, QueryKind::Scaler)
         .await
         .unwrap();
     assert_eq!(two.values, [2.0]);
     assert_eq!(status(&api, &[("query", "1")]).await, http::StatusCode::OK);
-    let _light = api.lanes.occupy(Kind::Light).await;
+    let _light = api.lanes.occupy(QueryKind::Light).await;
     let two = api
         .clone()
-        .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+        .numbers("1 + 1".to_owned(), None, QueryKind::Scaler)
         .await
         .unwrap();
     assert_eq!(two.values, [2.0]);
@@ -71,19 +71,19 @@ async fn a_query_that_only_looks_light_waits_for_a_place_among_heavy_ones() {
     }
     // It reads 120,000 series.
     let many = vec!["count(level)"; 120].join(" + ");
-    let heavy = api.lanes.occupy(Kind::Heavy).await;
+    let heavy = api.lanes.occupy(QueryKind::Heavy).await;
     let late = status(&api, &[("query", &many), ("timeout", "300ms")]).await;
     assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
     let light = status(&api, &[("query", "count(level)")]).await;
     assert_eq!(light, http::StatusCode::OK);
     // So does that of an autoscaler, which keeps no other one waiting.
-    let asking = tokio::spawn(api.clone().numbers(many.clone(), None, Kind::Scaler));
+    let asking = tokio::spawn(api.clone().numbers(many.clone(), None, QueryKind::Scaler));
     // Longer than it takes to compute.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!asking.is_finished());
     let two = api
         .clone()
-        .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+        .numbers("1 + 1".to_owned(), None, QueryKind::Scaler)
         .await
         .unwrap();
     assert_eq!(two.values, [2.0]);
@@ -95,7 +95,7 @@ async fn a_query_that_only_looks_light_waits_for_a_place_among_heavy_ones() {
     memory.hold(128 << 20);
     let refused = api
         .clone()
-        .numbers(many, None, Kind::Scaler)
+        .numbers(many, None, QueryKind::Scaler)
         .await
         .err()
         .map(|why| why.to_string());
@@ -147,7 +147,7 @@ async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
 async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up() {
     let api = api();
     let query = format!("sum_over_time({WORK}[2h:1s])");
-    let numbers = api.clone().numbers(query, None, Kind::Scaler);
+    let numbers = api.clone().numbers(query, None, QueryKind::Scaler);
     let numbers = answer_without_memory(&api, numbers).await;
     let why = numbers.err().map(|why| why.to_string());
     assert_eq!(why, Some(NotComputed::Memory.to_string()));
@@ -157,7 +157,7 @@ async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up() {
 async fn the_list_of_composites_is_written_in_the_light_lane() {
     let api = api();
     let ask = || api.clone().answer(Request::of("/api/v1/composites", Vec::new()));
-    let light = api.lanes.occupy(Kind::Light).await;
+    let light = api.lanes.occupy(QueryKind::Light).await;
     assert!(
         tokio::time::timeout(Duration::from_millis(50), ask())
             .await
@@ -171,7 +171,7 @@ async fn the_list_of_composites_is_written_in_the_light_lane() {
 #[tokio::test]
 async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
     let api = api();
-    let _others = api.lanes.occupy(Kind::Heavy).await;
+    let _others = api.lanes.occupy(QueryKind::Heavy).await;
     let late = status(&api, &[("query", "max_over_time(m[1m:1s])"), ("timeout", "50ms")]).await;
     assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
 }
@@ -181,7 +181,7 @@ async fn failed_queries_and_missing_values_are_different_errors() {
     let api = api();
     let bench = Bench::new("queue_depth", Vec::new());
     api.shared().composites.add(bench.watched.clone());
-    let ask = |query: &str| api.clone().numbers(query.to_owned(), None, Kind::Scaler);
+    let ask = |query: &str| api.clone().numbers(query.to_owned(), None, QueryKind::Scaler);
     let missing = ask("queue_depth").await.err();
     assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{missing:?}");
     assert_eq!(
@@ -243,7 +243,7 @@ async fn a_gauge_is_refused_when_all_its_sources_are_overdue() {
         say(&table, "b", 7, at);
         api.view.attend(at);
     }
-    let ask = |query: &str| api.clone().numbers(query.to_owned(), None, Kind::Scaler);
+    let ask = |query: &str| api.clone().numbers(query.to_owned(), None, QueryKind::Scaler);
     let stale = |name: &str, sources: usize| {
         format!(
             "the gauge `{name}` is stale and has no value: 0 of {sources} sources report; check that they run and \

@@ -34,13 +34,13 @@ pub(super) struct Trigger {
 }
 
 pub(super) struct Signal {
-    pub(super) value: Value,
+    pub(super) value: SignalSource,
     pub(super) divisor: f64,
     combine: Option<Combine>,
     name: String,
 }
 
-pub(super) enum Value {
+pub(super) enum SignalSource {
     Query(String),
     Composite(String, Filter),
 }
@@ -135,13 +135,13 @@ impl Trigger {
         let (signals, target) = match (text("composite"), text("query"), text("signals")) {
             (Some(composite), None, None) => {
                 let wants = Filter::parse(text("labels").into_iter().flat_map(|all| all.split(',')));
-                let value = Value::Composite(composite.to_owned(), wants.map_err(wrong)?);
+                let value = SignalSource::Composite(composite.to_owned(), wants.map_err(wrong)?);
                 (vec![Signal::new(value, 1.0, combine)], target)
             }
             (None, Some(query), None) => {
                 Query::parse(query).map_err(|error| wrong(format!("query: {error}")))?;
                 (
-                    vec![Signal::new(Value::Query(query.to_owned()), 1.0, combine)],
+                    vec![Signal::new(SignalSource::Query(query.to_owned()), 1.0, combine)],
                     target,
                 )
             }
@@ -191,14 +191,14 @@ impl Trigger {
     /// The composites whose changes need a new value. None if the trigger also has a query.
     pub(super) fn followed(&self) -> impl Iterator<Item = &str> {
         let mut signals = self.signals.iter();
-        let has_query = signals.any(|signal| matches!(signal.value, Value::Query(_)));
+        let has_query = signals.any(|signal| matches!(signal.value, SignalSource::Query(_)));
         self.composites().filter(move |_| !has_query)
     }
 
     pub(super) fn composites(&self) -> impl Iterator<Item = &str> {
         self.signals.iter().filter_map(|signal| match &signal.value {
-            Value::Composite(name, _) => Some(&**name),
-            Value::Query(_) => None,
+            SignalSource::Composite(name, _) => Some(&**name),
+            SignalSource::Query(_) => None,
         })
     }
 }
@@ -218,10 +218,10 @@ fn split(signals: &str) -> Vec<&str> {
 }
 
 impl Signal {
-    fn new(value: Value, divisor: f64, combine: Option<Combine>) -> Self {
+    fn new(value: SignalSource, divisor: f64, combine: Option<Combine>) -> Self {
         let name = match &value {
-            Value::Composite(name, _) => name.clone(),
-            Value::Query(_) => "query".to_owned(),
+            SignalSource::Composite(name, _) => name.clone(),
+            SignalSource::Query(_) => "query".to_owned(),
         };
         Self {
             value,
@@ -255,7 +255,7 @@ impl Signal {
         let labels = labels.split(',').filter(|label| !label.trim().is_empty());
         let wants = Filter::parse(labels).map_err(wrong)?;
         Ok(Self::new(
-            Value::Composite(name.to_owned(), wants),
+            SignalSource::Composite(name.to_owned(), wants),
             divisor,
             combine,
         ))
