@@ -32,13 +32,13 @@ use crate::net::reload::Reloading;
 
 crate::options! {
     /// Options of the `basicauth` extension: exactly one of these.
-    pub struct Config {
+    pub struct BasicAuthConfig {
         /// Names and passwords of senders, for receivers.
         pub htpasswd: Option<HtpasswdConfig> = None,
         /// Name and password of the gateway, for exporters.
         pub client_auth: Option<ClientConfig> = None,
     }
-    check = Config::check
+    check = BasicAuthConfig::check
 }
 
 crate::options! {
@@ -69,7 +69,7 @@ crate::options! {
     check = ClientConfig::check
 }
 
-impl Config {
+impl BasicAuthConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         match (&self.htpasswd, &self.client_auth) {
             (None, None) => cx
@@ -112,26 +112,26 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &["basic_auth"],
     signals: &[],
     help: "authenticates with names and passwords: senders (receivers) or the gateway (exporters)",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<BasicAuthConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<BasicAuthConfig>();
         Ok(Arc::new(BasicAuth {
             server: config
                 .htpasswd
                 .clone()
-                .map(|htpasswd| Arc::new(Server::new(htpasswd))),
+                .map(|htpasswd| Arc::new(BasicServer::new(htpasswd))),
             client: config
                 .client_auth
                 .clone()
-                .map(|client| Arc::new(Client::new(client))),
+                .map(|client| Arc::new(BasicClient::new(client))),
             base: cx,
         }))
     },
 };
 
 struct BasicAuth {
-    server: Option<Arc<Server>>,
-    client: Option<Arc<Client>>,
+    server: Option<Arc<BasicServer>>,
+    client: Option<Arc<BasicClient>>,
     base: Context,
 }
 
@@ -176,8 +176,8 @@ const CROWDED: Unauthenticated = Unauthenticated::TooOften {
 /// Headers that were found right and are not hashed again. The one that was not used for longest makes room for another.
 const MAX_KNOWN: usize = 1024;
 
-struct Server {
-    users: Reloading<Arc<Known>, String>,
+struct BasicServer {
+    users: Reloading<Arc<KnownUsers>, String>,
     checks: Arc<Semaphore>,
     /// Checks that wait for one of them.
     waiting: AtomicUsize,
@@ -203,14 +203,14 @@ impl Drop for Waiting<'_> {
 }
 
 /// Users, and which headers were found right as long as these are the users.
-struct Known {
+struct KnownUsers {
     users: Users,
     /// See [`Users::cost`].
     costliest: Option<u32>,
     right: Mutex<Right>,
 }
 
-impl Known {
+impl KnownUsers {
     fn right(&self) -> parking_lot::MutexGuard<'_, Right> {
         self.right.lock()
     }
@@ -242,7 +242,7 @@ impl Right {
     }
 }
 
-impl Server {
+impl BasicServer {
     fn new(config: HtpasswdConfig) -> Self {
         let file = config.file.clone();
         let attempts = Attempts::new(config.max_failures_per_minute);
@@ -256,7 +256,7 @@ impl Server {
             // The last of two lines for one name counts.
             lines.push_str(config.inline.expose());
             let users = Users::parse(&lines)?;
-            Ok(Arc::new(Known {
+            Ok(Arc::new(KnownUsers {
                 costliest: users.cost(),
                 users,
                 right: Mutex::default(),
@@ -323,7 +323,7 @@ fn padding(spent: Option<u32>, costliest: u32) -> std::ops::Range<u32> {
 }
 
 #[async_trait]
-impl Authenticator for Server {
+impl Authenticator for BasicServer {
     async fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Unauthenticated> {
         let header = headers
             .get(AUTHORIZATION)
@@ -376,13 +376,13 @@ fn decode(header: &HeaderValue) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-struct Client {
+struct BasicClient {
     config: ClientConfig,
     username: Option<SecretFile>,
     password: Option<SecretFile>,
 }
 
-impl Client {
+impl BasicClient {
     fn new(config: ClientConfig) -> Self {
         Self {
             username: config.username_file.as_deref().map(secret_file),
@@ -408,7 +408,7 @@ impl Client {
     }
 }
 
-impl Credentials for Client {
+impl Credentials for BasicClient {
     fn apply(&self, headers: &mut HeaderMap, _: Option<&ClientMetadata>) -> Result<(), String> {
         headers.insert(AUTHORIZATION, self.header()?);
         Ok(())

@@ -24,7 +24,7 @@ use crate::net::reload::Reloading;
 
 crate::options! {
     /// Options of the `bearertokenauth` extension.
-    pub struct Config {
+    pub struct BearerTokenConfig {
         /// Word before the token. Empty: no word.
         pub scheme: String = "Bearer".to_owned(),
         /// Header that contains the token.
@@ -36,10 +36,10 @@ crate::options! {
         /// File with one token per line, instead of `token`. The extension reads it again after a change.
         pub filename: Option<PathBuf> = None,
     }
-    check = Config::check
+    check = BearerTokenConfig::check
 }
 
-impl Config {
+impl BearerTokenConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         let ways = [
             self.token.is_some(),
@@ -66,9 +66,9 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &["bearer_token_auth"],
     signals: &[],
     help: "authenticates with tokens: senders (receivers) or the gateway (exporters)",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<BearerTokenConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<BearerTokenConfig>();
         let header = HeaderName::try_from(config.header.as_str());
         Ok(Arc::new(BearerAuth {
             auth: Arc::new(Bearer {
@@ -115,7 +115,7 @@ struct Tokens {
 
 impl Tokens {
     /// Out of the options, or again out of the file whenever it has changed.
-    fn of(config: &Config) -> Reloading<Arc<Self>, String> {
+    fn of(config: &BearerTokenConfig) -> Reloading<Arc<Self>, String> {
         let fixed: Vec<_> = config.token.iter().chain(&config.tokens).cloned().collect();
         let (file, prefix) = (config.filename.clone(), prefix(&config.scheme));
         Reloading::new(file.clone(), Some(LOOK), move || match &file {

@@ -15,7 +15,7 @@ use crate::config::{Node, Problems, Secret};
 
 crate::options! {
     /// Options of the `headers_setter` extension.
-    pub struct Config {
+    pub struct HeadersSetterConfig {
         /// Changes of request headers, in this order.
         pub headers: Vec<HeaderRule> = required,
     }
@@ -93,9 +93,9 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "sets request headers of exporters, to fixed values or values of the sender's request",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<HeadersSetterConfig>(),
     build: |settings, _| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<HeadersSetterConfig>();
         // `check` has reported names that are not headers.
         let rules = config.headers.iter().filter_map(Rule::new).collect();
         Ok(Arc::new(HeadersSetter(Arc::new(Rules(rules)))))
@@ -187,8 +187,11 @@ mod tests {
     fn each_action_has_its_effect() {
         let yaml = "{headers: [{key: a, value: new, action: insert}, {key: b, value: new, action: update}, \
             {key: c, value: new}, {key: d, action: delete}, {key: x-scope, from_context: x-tenant, default_value: none}]}";
-        let built =
-            (FACTORY.build)(&settings::<Config>(yaml), context("extensions", "headers_setter")).unwrap();
+        let built = (FACTORY.build)(
+            &settings::<HeadersSetterConfig>(yaml),
+            context("extensions", "headers_setter"),
+        )
+        .unwrap();
         let credentials = built.services().credentials.unwrap();
         let mut headers = map(&[("a", "old"), ("c", "old"), ("d", "old")]);
         let client = ClientMetadata::new(map(&[("x-tenant", "blue")]));

@@ -27,7 +27,7 @@ use crate::net::reload::Reloading;
 
 crate::options! {
     /// Options of the `sigv4auth` extension.
-    pub struct Config {
+    pub struct SigV4Config {
         /// Region of the service, for example `eu-central-1`.
         pub region: String = required,
         /// Name of the service in signatures: `monitoring`, `aps`, `logs` or `xray`.
@@ -37,10 +37,10 @@ crate::options! {
         /// Profile in that file.
         pub profile: String = "default".to_owned(),
     }
-    check = Config::check
+    check = SigV4Config::check
 }
 
-impl Config {
+impl SigV4Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         for (name, value) in [("region", &self.region), ("service", &self.service)] {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -57,9 +57,9 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &["sigv4_auth"],
     signals: &[],
     help: "signs requests to Amazon's services",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<SigV4Config>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<SigV4Config>();
         Ok(Arc::new(SigV4Auth {
             signer: Arc::new(Signer {
                 keys: Keys::of(&config),
@@ -104,7 +104,7 @@ struct Keys {
 }
 
 impl Keys {
-    fn of(config: &Config) -> Reloading<Arc<Self>, String> {
+    fn of(config: &SigV4Config) -> Reloading<Arc<Self>, String> {
         let of_user = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".aws/credentials"));
         let (file, profile) = (config.credentials_file.clone(), config.profile.clone());
         let watched = file.clone().or(of_user.clone());

@@ -4,7 +4,10 @@ use super::*;
 use crate::component::testing::{context, settings};
 
 fn services(yaml: &str) -> Services {
-    let built = (FACTORY.build)(&settings::<Config>(yaml), context("extensions", "basicauth"));
+    let built = (FACTORY.build)(
+        &settings::<BasicAuthConfig>(yaml),
+        context("extensions", "basicauth"),
+    );
     built.unwrap().services()
 }
 
@@ -140,12 +143,12 @@ fn of_many_right_headers_the_one_that_was_not_used_for_longest_goes() {
 }
 
 /// A server whose checks take about a second, without optimisation.
-fn costly() -> (Arc<Server>, tempfile::NamedTempFile) {
+fn costly() -> (Arc<BasicServer>, tempfile::NamedTempFile) {
     let hash = bcrypt::hash_with_salt("x", 4, [0; 16]).unwrap();
     let line = format!("ada:{}\n", hash.format_for_version(bcrypt::Version::TwoB));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), line.replace("$04$", "$10$")).unwrap();
-    let server = Server::new(HtpasswdConfig {
+    let server = BasicServer::new(HtpasswdConfig {
         file: Some(file.path().to_owned()),
         ..HtpasswdConfig::default()
     });

@@ -5,7 +5,7 @@ use crate::component::testing::{context, settings};
 
 fn services(yaml: &str) -> Services {
     let built = (FACTORY.build)(
-        &settings::<Config>(yaml),
+        &settings::<BearerTokenConfig>(yaml),
         context("extensions", "bearertokenauth"),
     );
     built.unwrap().services()
@@ -59,7 +59,7 @@ async fn a_file_without_tokens_stops_the_start() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let yaml = format!("{{filename: {}}}", file.path().display());
     let built = (FACTORY.build)(
-        &settings::<Config>(&yaml),
+        &settings::<BearerTokenConfig>(&yaml),
         context("extensions", "bearertokenauth"),
     )
     .unwrap();
@@ -67,7 +67,7 @@ async fn a_file_without_tokens_stops_the_start() {
     assert!(error.to_string().contains("no token"), "{error}");
     std::fs::write(file.path(), "t1\n\nt2\n").unwrap();
     let built = (FACTORY.build)(
-        &settings::<Config>(&yaml),
+        &settings::<BearerTokenConfig>(&yaml),
         context("extensions", "bearertokenauth"),
     )
     .unwrap();

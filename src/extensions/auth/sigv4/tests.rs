@@ -19,7 +19,7 @@ aws_secret_access_key=wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY
 fn signer(directory: &tempfile::TempDir, text: &str) -> Signer {
     let file = directory.path().join("credentials");
     std::fs::write(&file, text).unwrap();
-    let config = Config {
+    let config = SigV4Config {
         region: "us-east-1".to_owned(),
         service: "service".to_owned(),
         credentials_file: Some(file),
@@ -108,7 +108,7 @@ fn a_session_token_travels_and_is_signed() {
 #[tokio::test]
 async fn missing_keys_are_reported_at_the_start() {
     let yaml = "{region: eu-central-1, credentials_file: /nowhere/credentials}";
-    let built = (FACTORY.build)(&settings::<Config>(yaml), context("extensions", "sigv4auth")).unwrap();
+    let built = (FACTORY.build)(&settings::<SigV4Config>(yaml), context("extensions", "sigv4auth")).unwrap();
     let error = built.start().await.unwrap_err().to_string();
     assert!(error.contains("/nowhere/credentials"), "{error}");
     let directory = tempfile::tempdir().unwrap();
