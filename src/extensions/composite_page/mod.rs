@@ -28,7 +28,7 @@ use crate::watch::{CompositeSnapshot, Watched, refresh};
 
 crate::options! {
     /// Options of the `composite_page` extension.
-    pub struct Config {
+    pub struct CompositePageConfig {
         /// Path of the file, on a file system in memory, for example `/dev/shm/tidegate.page`.
         pub path: PathBuf = required,
         /// Permission bits of the file. Only the gateway may write it.
@@ -40,10 +40,10 @@ crate::options! {
         /// Composites in the page: exact names, globs, or `regex:...`.
         pub composites: Vec<String> = vec!["*".to_owned()],
     }
-    check = Config::check
+    check = CompositePageConfig::check
 }
 
-impl Config {
+impl CompositePageConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.interval < Duration::from_millis(1) {
             cx.at(at.child("interval")).error("must be at least 1ms");
@@ -67,19 +67,19 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "keeps composites in shared memory, for readers on this node",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<CompositePageConfig>(),
     build: |settings, cx| Ok(Arc::new(CompositePage::new(settings.get(), cx))),
 };
 
 struct CompositePage {
-    config: Arc<Config>,
+    config: Arc<CompositePageConfig>,
     base: Context,
     writer: Mutex<Option<JoinHandle<()>>>,
     stopping: CancellationToken,
 }
 
 impl CompositePage {
-    fn new(config: Arc<Config>, base: Context) -> Self {
+    fn new(config: Arc<CompositePageConfig>, base: Context) -> Self {
         Self {
             config,
             base,
@@ -101,7 +101,7 @@ impl Lifecycle for CompositePage {
         let (shared, stopping) = (self.base.shared.clone(), self.stopping.clone());
         let interval = config.interval;
         let task = tokio::spawn(async move {
-            let mut writer = Writer {
+            let mut writer = PageWriter {
                 page,
                 texts: HashMap::new(),
                 refused: 0,
@@ -139,7 +139,7 @@ impl Lifecycle for CompositePage {
     }
 }
 
-struct Writer {
+struct PageWriter {
     page: Page,
     /// Labels as the page has them.
     texts: HashMap<Attributes, String>,
@@ -147,7 +147,7 @@ struct Writer {
     refused: usize,
 }
 
-impl Writer {
+impl PageWriter {
     fn write(&mut self, all: &[Arc<Watched>]) {
         let now = unix_now();
         // Readers are other processes.

@@ -28,7 +28,7 @@ async fn the_page_follows_the_composites_and_ends_with_the_gateway() {
         path.display()
     );
     let extension = CompositePage::new(
-        settings::<Config>(&yaml).get(),
+        settings::<CompositePageConfig>(&yaml).get(),
         context("extensions", "composite_page"),
     );
     let (mut depth, mut other) = (
@@ -54,7 +54,7 @@ async fn the_page_follows_the_composites_and_ends_with_the_gateway() {
     assert!(reader.find("usage", "model=\"m\"").is_err(), "not asked for");
     assert!(reader.is_alive(unix_now(), PATIENCE));
     let second = CompositePage::new(
-        settings::<Config>(&yaml).get(),
+        settings::<CompositePageConfig>(&yaml).get(),
         context("extensions", "composite_page/2"),
     );
     let error = second.start().await.unwrap_err().to_string();
@@ -67,7 +67,7 @@ async fn the_page_follows_the_composites_and_ends_with_the_gateway() {
 async fn an_expression_for_the_page_runs_on_no_thread_of_the_runtime() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page");
-    let config = settings::<Config>(&format!("{{path: {}}}", path.display())).get();
+    let config = settings::<CompositePageConfig>(&format!("{{path: {}}}", path.display())).get();
     let extension = CompositePage::new(config, context("extensions", "composite_page"));
     let computed = Computed::new("derived");
     extension.base.shared.composites.add(computed.watched.clone());
@@ -85,7 +85,7 @@ async fn an_expression_for_the_page_runs_on_no_thread_of_the_runtime() {
 async fn an_expression_that_is_stuck_keeps_no_other_from_the_page() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page");
-    let config = settings::<Config>(&format!("{{path: {}}}", path.display())).get();
+    let config = settings::<CompositePageConfig>(&format!("{{path: {}}}", path.display())).get();
     let extension = CompositePage::new(config, context("extensions", "composite_page"));
     let (stuck, computed) = (Computed::new("a_stuck"), Computed::new("derived"));
     stuck.is_stuck().await;
@@ -108,7 +108,8 @@ async fn an_expression_that_is_stuck_keeps_no_other_from_the_page() {
 async fn the_stop_does_not_wait_for_an_expression_that_is_stuck() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page");
-    let config = settings::<Config>(&format!("{{path: {}, interval: 1m}}", path.display())).get();
+    let config =
+        settings::<CompositePageConfig>(&format!("{{path: {}, interval: 1m}}", path.display())).get();
     let extension = CompositePage::new(config, context("extensions", "composite_page"));
     let stuck = Computed::new("stuck");
     stuck.is_stuck().await;
@@ -136,7 +137,7 @@ fn what_would_let_others_write_is_refused() {
         let mut problems = Problems::default();
         let yaml = format!("{{path: /dev/shm/x, {wrong}}}");
         let node = crate::config::parse_text("a.yaml", &yaml, &mut problems).unwrap();
-        let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
+        let _: Option<CompositePageConfig> = crate::config::Decode::decode(&node, &mut problems);
         assert_ne!(problems.to_string(), "", "{wrong}");
     }
 }
