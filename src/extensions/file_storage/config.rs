@@ -37,7 +37,7 @@ crate::choices! {
 
 crate::options! {
     /// Options of `file_storage`.
-    pub(super) struct Config {
+    pub(super) struct FileStorageConfig {
         /// Directory of the data. Each component with stored data has its own subdirectory.
         pub directory: String = "/var/lib/tidegate/file_storage".to_owned(),
         /// Whether the extension creates a missing directory.
@@ -52,13 +52,13 @@ crate::options! {
         pub segment_size: ByteSize = ByteSize::mib(16),
     }
     accepted = OF_BBOLT;
-    check = Config::check
+    check = FileStorageConfig::check
 }
 
 /// Smaller files would mostly be headers; larger ones take long to scan after a restart.
 const SEGMENT_SIZES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 30;
 
-impl Config {
+impl FileStorageConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.directory.is_empty() {
             cx.at(at.child("directory")).error("must not be empty");

@@ -12,7 +12,7 @@ use crate::component::services::Services;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
-use config::{Config, FsyncMode};
+use config::{FileStorageConfig, FsyncMode};
 
 /// The factory of `file_storage`.
 pub static FACTORY: ExtensionFactory = Factory {
@@ -20,8 +20,13 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "stores queues and state in a directory, so that they survive a restart",
-    config: ConfigType::of::<Config>(),
-    build: |settings, cx| Ok(Arc::new(FileStorage::new(&settings.get::<Config>(), cx))),
+    config: ConfigType::of::<FileStorageConfig>(),
+    build: |settings, cx| {
+        Ok(Arc::new(FileStorage::new(
+            &settings.get::<FileStorageConfig>(),
+            cx,
+        )))
+    },
 };
 
 struct FileStorage {
@@ -31,7 +36,7 @@ struct FileStorage {
 }
 
 impl FileStorage {
-    fn new(config: &Config, base: Context) -> Self {
+    fn new(config: &FileStorageConfig, base: Context) -> Self {
         let fsync = match config.fsync {
             FsyncMode::Always => Fsync::Always,
             FsyncMode::Interval => Fsync::Every(config.fsync_interval),
