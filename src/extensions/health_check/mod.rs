@@ -31,7 +31,7 @@ const PORT: u16 = 13133;
 
 crate::options! {
     /// Options of the `health_check` extension.
-    pub struct Config {
+    pub struct HealthCheckConfig {
         /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// HTTP path of the probe.
@@ -50,7 +50,7 @@ crate::options! {
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
     }
     accepted = OF_THE_COLLECTOR;
-    check = Config::check
+    check = HealthCheckConfig::check
 }
 
 crate::options! {
@@ -63,7 +63,7 @@ crate::options! {
     }
 }
 
-impl Config {
+impl HealthCheckConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if !self.path.starts_with('/') {
             cx.at(at.child("path")).error("a path begins with `/`");
@@ -77,7 +77,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "answers liveness and readiness probes over HTTP",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<HealthCheckConfig>(),
     build: |settings, cx| Ok(Arc::new(HealthCheck::new(settings.get(), Shape::First, cx))),
 };
 
@@ -91,14 +91,14 @@ enum Shape {
 }
 
 struct HealthCheck {
-    config: Arc<Config>,
+    config: Arc<HealthCheckConfig>,
     shape: Shape,
     base: Context,
     server: PageServer,
 }
 
 impl HealthCheck {
-    fn new(config: Arc<Config>, shape: Shape, base: Context) -> Self {
+    fn new(config: Arc<HealthCheckConfig>, shape: Shape, base: Context) -> Self {
         Self {
             config,
             shape,
@@ -135,7 +135,7 @@ impl Lifecycle for HealthCheck {
 }
 
 struct Probe {
-    config: Arc<Config>,
+    config: Arc<HealthCheckConfig>,
     shape: Shape,
     shared: Arc<Shared>,
     since: Since,
@@ -163,7 +163,7 @@ impl Pages for Probe {
 #[derive(Clone, Copy)]
 struct Since(SystemTime, Instant);
 
-fn health(config: &Config, shape: Shape, shared: &Shared, since: Since) -> Answer {
+fn health(config: &HealthCheckConfig, shape: Shape, shared: &Shared, since: Since) -> Answer {
     let is_ready = shared.health.phase() == Phase::Ready;
     let status = if is_ready {
         StatusCode::OK
@@ -209,7 +209,7 @@ mod tests {
 
     async fn start(yaml: &str) -> HealthCheck {
         let extension = HealthCheck::new(
-            settings::<Config>(yaml).get(),
+            settings::<HealthCheckConfig>(yaml).get(),
             Shape::First,
             context("extensions", "health_check"),
         );

@@ -13,11 +13,11 @@ use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 crate::options! {
     /// Options of the `healthcheckv2` extension.
-    pub struct Config {
+    pub struct HealthCheckV2Config {
         /// Whether options and responses are those of version 2. Setting `http` has the same effect.
         pub use_v2: bool = false,
         /// Probes over HTTP.
-        pub http: Option<Http> = None,
+        pub http: Option<HealthHttpConfig> = None,
         /// Address to listen on in version 1: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// HTTP path of the probe in version 1.
@@ -35,7 +35,7 @@ crate::options! {
     }
     refused = OVER_GRPC;
     accepted = super::OF_THE_COLLECTOR, COMPONENTS;
-    check = Config::check
+    check = HealthCheckV2Config::check
 }
 
 const OVER_GRPC: &[(&str, &str)] = &[(
@@ -52,7 +52,7 @@ const NO_PAGE: &WithoutEffect = &[("config", "the configuration is not served")]
 
 crate::options! {
     /// Probes over HTTP.
-    pub struct Http {
+    pub struct HealthHttpConfig {
         /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// Options of the probe.
@@ -97,17 +97,20 @@ fn check_path(path: &str, at: &Node, cx: &mut Problems) {
     }
 }
 
-impl Config {
+impl HealthCheckV2Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         check_path(&self.path, at, cx);
     }
 
     /// The equivalent options of `health_check`.
-    fn probe(&self) -> (super::Config, Shape) {
-        let second = self.http.clone().or_else(|| self.use_v2.then(Http::default));
+    fn probe(&self) -> (super::HealthCheckConfig, Shape) {
+        let second = self
+            .http
+            .clone()
+            .or_else(|| self.use_v2.then(HealthHttpConfig::default));
         match second {
             Some(http) => (
-                super::Config {
+                super::HealthCheckConfig {
                     endpoint: http.endpoint,
                     path: http.status.path,
                     response_body: None,
@@ -119,7 +122,7 @@ impl Config {
                 Shape::Second,
             ),
             None => (
-                super::Config {
+                super::HealthCheckConfig {
                     endpoint: self.endpoint.clone(),
                     path: self.path.clone(),
                     response_body: self.response_body.clone(),
@@ -140,9 +143,9 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &["health_check_v2"],
     signals: &[],
     help: "answers liveness and readiness probes over HTTP, as the Collector's extension of that name",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<HealthCheckV2Config>(),
     build: |settings, cx| {
-        let (config, shape) = settings.get::<Config>().probe();
+        let (config, shape) = settings.get::<HealthCheckV2Config>().probe();
         Ok(Arc::new(HealthCheck::new(Arc::new(config), shape, cx)))
     },
 };
@@ -176,7 +179,7 @@ mod tests {
             "StatusOK",
         );
         for (yaml, path, key, expected) in [first, second, moved] {
-            let (config, shape) = options::<Config>(yaml).unwrap().probe();
+            let (config, shape) = options::<HealthCheckV2Config>(yaml).unwrap().probe();
             let extension = HealthCheck::new(Arc::new(config), shape, context("extensions", "healthcheckv2"));
             extension.start().await.unwrap();
             extension.base.shared.health.enter(Phase::Ready);
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn probes_over_grpc_are_refused_by_name() {
-        let error = options::<Config>("grpc: {endpoint: '0.0.0.0:13132'}").unwrap_err();
+        let error = options::<HealthCheckV2Config>("grpc: {endpoint: '0.0.0.0:13132'}").unwrap_err();
         assert!(error.contains("`grpc` is not supported"), "{error}");
     }
 }
