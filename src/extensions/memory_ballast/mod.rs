@@ -14,12 +14,12 @@ const NO_BALLAST: &WithoutEffect = &[
 
 crate::options! {
     /// Options of the `memory_ballast` extension. All are accepted without effect.
-    pub struct Config {}
+    pub struct MemoryBallastConfig {}
     accepted = NO_BALLAST;
-    check = Config::check
+    check = MemoryBallastConfig::check
 }
 
-impl Config {
+impl MemoryBallastConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if at.as_map().is_none_or(<[_]>::is_empty) {
             cx.at_key(at)
@@ -35,7 +35,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "does nothing; accepted from old configurations of the Collector",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<MemoryBallastConfig>(),
     build: |_, _| Ok(Arc::new(Ballast)),
 };
 
