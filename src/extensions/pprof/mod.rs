@@ -33,7 +33,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 crate::options! {
     /// Options of the `pprof` extension.
-    pub struct Config {
+    pub struct PprofConfig {
         /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
@@ -55,10 +55,10 @@ crate::options! {
         /// Accepted, without effect: profiles are available only over HTTP.
         pub save_to_file: String = String::new(),
     }
-    check = Config::check
+    check = PprofConfig::check
 }
 
-impl Config {
+impl PprofConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         let unused = [
             ("block_profile_fraction", self.block_profile_fraction != 0),
@@ -79,7 +79,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "serves profiles of processor time for `go tool pprof`",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<PprofConfig>(),
     build: |settings, cx| {
         Ok(Arc::new(Pprof {
             config: settings.get(),
@@ -90,7 +90,7 @@ pub static FACTORY: ExtensionFactory = Factory {
 };
 
 struct Pprof {
-    config: Arc<Config>,
+    config: Arc<PprofConfig>,
     base: Context,
     server: PageServer,
 }
