@@ -17,9 +17,9 @@ const STYLE: &str = "body{font-family:sans-serif;margin:1em}table{border-collaps
     th,td{border:1px solid #999;padding:.2em .6em;text-align:left}nav a{margin-right:1em}";
 
 /// A page under construction.
-pub(super) struct Page(String);
+pub(super) struct HtmlPage(String);
 
-impl Page {
+impl HtmlPage {
     pub(super) fn new(title: &str) -> Self {
         let links = PAGES.map(|(path, name)| format!("<a href=\"{path}\">{name}</a>"));
         Self(format!(
@@ -86,7 +86,9 @@ mod tests {
 
     #[test]
     fn cells_are_text() {
-        let page = Page::new("T").table(["a"], [["<script>\"&".to_owned()]]).end();
+        let page = HtmlPage::new("T")
+            .table(["a"], [["<script>\"&".to_owned()]])
+            .end();
         assert!(page.contains("<td>&lt;script&gt;&quot;&amp;</td>"), "{page}");
     }
 }

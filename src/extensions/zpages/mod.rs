@@ -31,7 +31,7 @@ const KEPT: usize = 128;
 
 crate::options! {
     /// Options of the `zpages` extension.
-    pub struct Config {
+    pub struct ZpagesConfig {
         /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
@@ -52,7 +52,7 @@ crate::options! {
         /// Variables of Go, which tidegate does not have.
         pub expvar: Expvar = Expvar::default(),
     }
-    check = Config::check
+    check = ZpagesConfig::check
 }
 
 crate::options! {
@@ -63,7 +63,7 @@ crate::options! {
     }
 }
 
-impl Config {
+impl ZpagesConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.expvar.enabled {
             cx.at(at.child("expvar"))
@@ -79,7 +79,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "serves tables about the gateway itself: service, pipelines, extensions, slow batches",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<ZpagesConfig>(),
     build: |settings, cx| {
         Ok(Arc::new(Zpages {
             config: settings.get(),
@@ -90,7 +90,7 @@ pub static FACTORY: ExtensionFactory = Factory {
 };
 
 struct Zpages {
-    config: Arc<Config>,
+    config: Arc<ZpagesConfig>,
     base: Context,
     server: PageServer,
 }

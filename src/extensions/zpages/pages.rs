@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::html::{PAGES, Page};
+use super::html::{HtmlPage, PAGES};
 use crate::component::Reason;
 use crate::component::overview::Overview;
 use crate::component::shared::Health;
@@ -13,11 +13,11 @@ use crate::component::slow::{Slow, Stage};
 
 pub(super) fn index() -> String {
     let rows = PAGES.map(|(path, name)| [path.to_owned(), name.to_owned()]);
-    Page::new("tidegate").table(["path", "page"], rows).end()
+    HtmlPage::new("tidegate").table(["path", "page"], rows).end()
 }
 
 pub(super) fn unknown() -> String {
-    Page::new("No such page")
+    HtmlPage::new("No such page")
         .text("The pages are listed above.")
         .end()
 }
@@ -40,7 +40,7 @@ pub(super) fn service(overview: &Overview, health: &Health) -> String {
         ("extensions", overview.extensions.len().to_string()),
     ];
     let troubles = health.troubles();
-    let page = Page::new("Service").table(
+    let page = HtmlPage::new("Service").table(
         ["what", "value"],
         rows.map(|(what, value)| [what.to_owned(), value]),
     );
@@ -91,7 +91,7 @@ pub(super) fn pipelines(overview: &Overview) -> String {
             reasons.collect::<Vec<_>>().join(", "),
         ]
     });
-    Page::new("Pipelines")
+    HtmlPage::new("Pipelines")
         .table(["pipeline", "receivers", "processors", "exporters"], pipelines)
         .text("Items that receivers took since the start:")
         .table(["receiver", "signal", "accepted", "refused", "failed"], entries)
@@ -105,11 +105,11 @@ pub(super) fn pipelines(overview: &Overview) -> String {
 
 pub(super) fn extensions(overview: &Overview) -> String {
     let rows = overview.extensions.iter().map(|id| [id.clone()]);
-    Page::new("Extensions").table(["extension"], rows).end()
+    HtmlPage::new("Extensions").table(["extension"], rows).end()
 }
 
 pub(super) fn features() -> String {
-    Page::new("Feature gates")
+    HtmlPage::new("Feature gates")
         .text("tidegate has no feature gates: what is built in is on.")
         .end()
 }
@@ -136,7 +136,7 @@ pub(super) fn slow(batches: &[Slow], threshold: Duration) -> String {
         "Batches that took {} or longer, the newest first.",
         humantime::format_duration(threshold)
     );
-    Page::new("Slow batches")
+    HtmlPage::new("Slow batches")
         .text(&explanation)
         .table(
             [
