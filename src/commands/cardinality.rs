@@ -5,12 +5,12 @@
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, Place, table};
+use super::client::{self, Client, GatewayArgs, table};
 use crate::say;
 
 /// Arguments of `tidegate cardinality`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CardinalityArgs {
     /// Largest number of entries in each list
     #[arg(long, default_value_t = 10)]
     top: usize,
@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: GatewayArgs,
 }
 
 const MIB: f64 = 1_048_576.0;
@@ -35,11 +35,11 @@ const LISTS: [(&str, &str, &str); 4] = [
 ///
 /// # Errors
 /// The gateway can't be reached.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &CardinalityArgs) -> Result<(), Failure> {
     client::run(&args.place, |client| ask(args, client))
 }
 
-async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
+async fn ask(args: &CardinalityArgs, client: Client) -> Result<(), Failure> {
     let limit = args.top.to_string();
     let all = client.data("/api/v1/status/tsdb", &[("limit", &*limit)]).await?;
     if args.json {

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Where the gateway is.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Place {
+pub struct GatewayArgs {
     /// The admin extension's endpoint: HOST:PORT, http://HOST:PORT, https://HOST:PORT, or unix:PATH
     #[arg(
         long,
@@ -52,7 +52,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(place: &Place) -> Result<Self, Failure> {
+    pub(super) fn new(place: &GatewayArgs) -> Result<Self, Failure> {
         let socket = place.endpoint.strip_prefix("unix:");
         let tls = TlsClientConfig {
             ca_file: place.ca_file.clone(),
@@ -173,7 +173,7 @@ fn why(body: &[u8]) -> Option<String> {
 
 /// Runs a command that asks.
 pub(super) fn run<F: Future<Output = Result<(), Failure>>>(
-    place: &Place,
+    place: &GatewayArgs,
     ask: impl FnOnce(Client) -> F,
 ) -> Result<(), Failure> {
     let client = Client::new(place)?;

@@ -10,7 +10,7 @@ use super::{Cli, Failure};
 /// Arguments of `completion`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  tidegate completion bash > /etc/bash_completion.d/tidegate")]
-pub struct Args {
+pub struct CompletionArgs {
     /// The shell to complete for
     shell: Shell,
 }
@@ -19,7 +19,7 @@ pub struct Args {
 ///
 /// # Errors
 /// None: failed writes to standard output are not reported.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &CompletionArgs) -> Result<(), Failure> {
     clap_complete::generate(
         args.shell,
         &mut Cli::command(),

@@ -12,7 +12,7 @@ use crate::{connectors, exporters, extensions, processors, receivers};
 /// Arguments of `components`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tidegate components\n  tidegate components otlphttp")]
-pub struct Args {
+pub struct ComponentsArgs {
     /// Only this class (receiver, processor, exporter, connector or extension), or a type with its options
     class: Option<String>,
     /// Only this type
@@ -95,7 +95,7 @@ pub fn all() -> Vec<About> {
 ///
 /// # Errors
 /// The first argument is neither a class nor a type of component.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &ComponentsArgs) -> Result<(), Failure> {
     let components = all();
     let named = |word: &String| components.iter().any(|about| about.kind == word);
     // A type alone is as good as its class before it, and then its options are what is asked for.

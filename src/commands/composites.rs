@@ -9,16 +9,16 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, Place, labels, number, sparkline, table};
+use super::client::{self, Client, GatewayArgs, labels, number, sparkline, table};
 use crate::say;
 
 /// Arguments of `tidegate composites`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CompositesArgs {
     #[command(subcommand)]
     what: Option<What>,
     #[command(flatten)]
-    place: Place,
+    place: GatewayArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -66,7 +66,7 @@ const WIDTH: usize = 40;
 ///
 /// # Errors
 /// The gateway can't be reached, or has no such composite.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &CompositesArgs) -> Result<(), Failure> {
     client::run(&args.place, |client| async move {
         match &args.what {
             None => list(client, false).await,

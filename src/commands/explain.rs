@@ -5,12 +5,12 @@
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, Place, labels, number, table};
+use super::client::{self, Client, GatewayArgs, labels, number, table};
 use crate::say;
 
 /// Arguments of `tidegate explain`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ExplainArgs {
     /// A selector, such as `agent_tx_bytes_total{node="n1"}`; without it, only the notices of the gateway
     series: Option<String>,
     /// Largest number of series, and of sources per series
@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: GatewayArgs,
 }
 
 /// What looks like a mistake, by component.
@@ -30,11 +30,11 @@ const NOTICES: &str = "/api/v1/status/notices";
 ///
 /// # Errors
 /// The gateway can't be reached, or no series matches.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     client::run(&args.place, |client| ask(args, client))
 }
 
-async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
+async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
     let Some(series_asked) = &args.series else {
         let notices = client.data(NOTICES, &[]).await?;
         if args.json {

@@ -41,7 +41,7 @@ use clap::{Parser, Subcommand};
 )]
 pub struct Cli {
     #[command(flatten)]
-    run: run::Args,
+    run: run::RunArgs,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -49,30 +49,30 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway with a configuration
-    Run(run::Args),
+    Run(run::RunArgs),
     /// Run a demonstration: a simulated 8-rank NIXL node, read, aggregated and served on this machine
-    Quickstart(quickstart::Args),
+    Quickstart(quickstart::QuickstartArgs),
     /// Check a configuration and build its graph, without starting it
-    Validate(validate::Args),
+    Validate(validate::ValidateArgs),
     /// List the components of this binary with their signals, stability and options
-    Components(components::Args),
+    Components(components::ComponentsArgs),
     /// Query a running gateway with PromQL
-    Query(query::Args),
+    Query(query::QueryArgs),
     /// Show the composites of a running gateway, and their changes
-    Composites(composites::Args),
+    Composites(composites::CompositesArgs),
     /// Explain the origin of a series in a running gateway: sources, rule, state, resets
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// Count the series of a running gateway by metric, label and source
-    Cardinality(cardinality::Args),
+    Cardinality(cardinality::CardinalityArgs),
     /// Inspect NIXL ring files and multi-process stores, and simulate agents that write them
-    Ring(ring::Args),
+    Ring(ring::RingArgs),
     /// The process of a plugin, which the gateway starts
     #[command(hide = true)]
-    PluginHost(plugin_host::Args),
+    PluginHost(plugin_host::PluginHostArgs),
     /// Print version and build information
     Version,
     /// Print a completion script for a shell
-    Completion(completion::Args),
+    Completion(completion::CompletionArgs),
 }
 
 impl Cli {

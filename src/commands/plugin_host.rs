@@ -8,7 +8,7 @@ use super::Failure;
 
 /// Arguments of `plugin-host`.
 #[derive(clap::Args, Debug)]
-pub struct Args {
+pub struct PluginHostArgs {
     /// Bytes of memory that the process may write to
     #[arg(long)]
     memory_limit: u64,
@@ -18,7 +18,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The runtime can't start, or the connection to the gateway fails.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &PluginHostArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()

@@ -5,12 +5,12 @@
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, Place, labels, number, sparkline};
+use super::client::{self, Client, GatewayArgs, labels, number, sparkline};
 use crate::say;
 
 /// Arguments of `tidegate query`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct QueryArgs {
     /// The query
     query: String,
     /// Time of the query instead of now: seconds since the epoch, or RFC 3339
@@ -29,18 +29,18 @@ pub struct Args {
     #[arg(long)]
     fail_empty: bool,
     #[command(flatten)]
-    place: Place,
+    place: GatewayArgs,
 }
 
 /// Asks, and prints.
 ///
 /// # Errors
 /// The gateway can't be reached, or does not answer the query.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     client::run(&args.place, |client| ask(args, client))
 }
 
-async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
+async fn ask(args: &QueryArgs, client: Client) -> Result<(), Failure> {
     let (data, is_warned) = match args.range {
         None => {
             let time = args.time.as_deref().map(|time| ("time", time));

@@ -25,7 +25,7 @@ const LAST_CALLS: Duration = Duration::from_secs(2);
     after_help = "SIGTERM and SIGINT drain and stop; a second one stops at once.\n\nExample:\n  \
 tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9464"
 )]
-pub struct Args {
+pub struct RunArgs {
     #[command(flatten)]
     config: load::ConfigArgs,
 }
@@ -34,7 +34,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The configuration has errors, the runtime can't start, or a component can't be built or started.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let loaded = load::load(&args.config)?;
     let runtime = runtime()?;
     let served = runtime.block_on(serve(loaded, Arc::new(Shared::default()), Signals::stop));

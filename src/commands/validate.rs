@@ -13,7 +13,7 @@ use crate::service::Graph;
     after_help = "Exit code 0 when the configuration can run, 1 with the list of problems on standard \
 error otherwise.\n\nExample:\n  tidegate validate --config gateway.yaml"
 )]
-pub struct Args {
+pub struct ValidateArgs {
     #[command(flatten)]
     config: load::ConfigArgs,
 }
@@ -22,7 +22,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The configuration has errors, a component can't be built, or the runtime can't start.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &ValidateArgs) -> Result<(), Failure> {
     let mut loaded = load::load(&args.config)?;
     let shared = std::sync::Arc::new(Shared::default());
     // Some clients ask for a runtime when they are made, although they open nothing before they are started.

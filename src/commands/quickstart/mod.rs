@@ -33,7 +33,7 @@ const CHILD_GRACE: Duration = Duration::from_millis(500);
 #[command(
     after_help = "Ctrl-C stops it and leaves nothing behind. It replaces ports that are in use by free ones."
 )]
-pub struct Args {
+pub struct QuickstartArgs {
     /// Transfers per second of each simulated agent
     #[arg(long, default_value_t = 250.0)]
     rate: f64,
@@ -94,7 +94,7 @@ const LISTENS: [Listens; 6] = [
 ///
 /// # Errors
 /// The system refuses the directory, a port or the simulation, or the gateway can't start.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
     let rings = Rings::make()?;
     let mut loader = Loader::default().text("quickstart.yaml", CONFIG);
     say!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_ring::{Batch, KINDS, KNOWN_KINDS, MpStore, Options, Poll, Reader, inspect};
 
-use super::tail::{Format, print};
+use super::tail::{LineFormat, print};
 use crate::commands::Failure;
 use crate::say;
 
@@ -16,7 +16,7 @@ use crate::say;
     after_help = "Consumes nothing: the command opens the file read-only.\n\nExample:\n  \
 tidegate ring inspect /run/nixl/agent_0 --events 10"
 )]
-pub(super) struct Args {
+pub(super) struct InspectArgs {
     /// A ring file or a multi-process store
     file: PathBuf,
     /// Largest number of waiting events to show, oldest first
@@ -28,7 +28,7 @@ pub(super) struct Args {
 }
 
 /// Shows a ring or a store.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     if MpStore::is_store_name(&name) {
         show_store(&args.file)
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn show_ring(args: &Args) -> Result<(), Failure> {
+fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
     let found = inspect(&args.file)?;
     let header = &found.header;
     say!(
@@ -86,7 +86,11 @@ fn show_ring(args: &Args) -> Result<(), Failure> {
         print(
             &batch,
             reader.names(),
-            if args.json { Format::Json } else { Format::Line },
+            if args.json {
+                LineFormat::Json
+            } else {
+                LineFormat::Line
+            },
         );
     }
     Ok(())

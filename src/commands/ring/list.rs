@@ -12,14 +12,14 @@ use crate::say;
 /// Arguments of `ring ls`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  tidegate ring ls /run/nixl")]
-pub(super) struct Args {
+pub(super) struct ListArgs {
     /// Directories to search, or files
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }
 
 /// Lists every regular file, and why it is no ring where it is none.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
     say!(
         "{:<8} {:>9} {:>9} {:>6} {:>6}  FILE",
         "KIND",

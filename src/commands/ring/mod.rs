@@ -13,7 +13,7 @@ use super::Failure;
 
 /// Arguments of `ring`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct RingArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -21,20 +21,20 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the rings and stores in directories: version, owner, fill
-    Ls(list::Args),
+    Ls(list::ListArgs),
     /// Show the header of a ring (or the totals of a store) and its waiting events, without consuming them
-    Inspect(inspect::Args),
+    Inspect(inspect::InspectArgs),
     /// Follow a ring and print its events as NIXL's own reader does, or as JSON lines
-    Tail(tail::Args),
+    Tail(tail::TailArgs),
     /// Write rings as NIXL agents do: any version, any number of agents, at a given rate
-    Sim(sim::Args),
+    Sim(sim::SimArgs),
 }
 
 /// Runs the subcommand.
 ///
 /// # Errors
 /// A file can't be read or made, or is not of NIXL, or the signal listener can't start.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &RingArgs) -> Result<(), Failure> {
     match &args.command {
         Command::Ls(args) => list::run(args),
         Command::Inspect(args) => inspect::run(args),

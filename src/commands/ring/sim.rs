@@ -35,7 +35,7 @@ const REGISTERED_BYTES: u64 = 16 << 30;
 /// Arguments of `ring sim`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  tidegate ring sim --directory /tmp/rings --agents 8 --rate 500")]
-pub(super) struct Args {
+pub(super) struct SimArgs {
     /// Directory of the rings; created if it does not exist
     #[arg(long)]
     directory: PathBuf,
@@ -83,7 +83,7 @@ struct Agent {
 }
 
 /// Writes until interrupted.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
     std::fs::create_dir_all(&args.directory)
         .map_err(Failure::io(format!("making {}", args.directory.display())))?;
     let over = until_interrupted()?;
@@ -125,7 +125,7 @@ fn watch_stdin(over: Arc<AtomicBool>) {
 }
 
 impl Agent {
-    fn new(args: &Args, rank: u32) -> Result<Self, Failure> {
+    fn new(args: &SimArgs, rank: u32) -> Result<Self, Failure> {
         let path = args.directory.join(format!("{}{rank}", args.prefix));
         let mut writer = Writer::create(path, args.version, args.capacity)?;
         writer.push_all(&[event(MEMORY_REGISTERED, REGISTERED_BYTES)]);

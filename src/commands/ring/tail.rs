@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(10);
     after_help = "Consumes nothing by default: the gateway and other readers still get every event.\n\nExamples:\n  \
 tidegate ring tail /run/nixl/agent_0\n  tidegate ring tail /run/nixl/agent_0 --json | jq .value"
 )]
-pub(super) struct Args {
+pub(super) struct TailArgs {
     /// The ring file
     file: PathBuf,
     /// Print JSON lines instead of the format of NIXL's own reader
@@ -38,7 +38,7 @@ pub(super) struct Args {
 
 /// How events are printed.
 #[derive(Clone, Copy)]
-pub(super) enum Format {
+pub(super) enum LineFormat {
     /// As NIXL's `telemetry_reader` does.
     Nixl,
     /// A JSON object a line.
@@ -48,8 +48,12 @@ pub(super) enum Format {
 }
 
 /// Prints until interrupted.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let format = if args.json { Format::Json } else { Format::Nixl };
+pub(super) fn run(args: &TailArgs) -> Result<(), Failure> {
+    let format = if args.json {
+        LineFormat::Json
+    } else {
+        LineFormat::Nixl
+    };
     let over = until_interrupted()?;
     let mut reader = Reader::open(
         &args.file,
@@ -82,14 +86,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             Poll::Idle | Poll::Settling | Poll::Unreadable(_) => std::thread::sleep(POLL),
         }
     }
-    if matches!(format, Format::Nixl) {
+    if matches!(format, LineFormat::Nixl) {
         say!("\nTotal events read: {read}");
     }
     Ok(())
 }
 
-fn announce(reader: &Reader, format: Format) {
-    if matches!(format, Format::Nixl) {
+fn announce(reader: &Reader, format: LineFormat) {
+    if matches!(format, LineFormat::Nixl) {
         let ring = reader.geometry();
         say!(
             "Telemetry buffer {} (version: {})",
@@ -101,25 +105,25 @@ fn announce(reader: &Reader, format: Format) {
 }
 
 /// Prints every event of a batch.
-pub(super) fn print(batch: &Batch, names: &Names, format: Format) {
+pub(super) fn print(batch: &Batch, names: &Names, format: LineFormat) {
     let mut times = batch.timestamps_us.iter();
     for (kind, value) in batch.kinds.iter().zip(&batch.values) {
         let time = times.next();
         let (name, category) = (names.name(*kind), names.category(*kind));
         match format {
-            Format::Nixl => {
+            LineFormat::Nixl => {
                 say!("\n=== NIXL Telemetry Event ===");
                 if let Some(time) = time {
                     say!("Timestamp: {time}\nCategory: {category}");
                 }
                 say!("Event name: {name}\nValue: {value}\n===========================");
             }
-            Format::Json => say!(
+            LineFormat::Json => say!(
                 "{}",
                 json!({"timestamp_us": time, "category": category.name(), "event_name": name, "value": value,
                     "status": names.status(*kind)})
             ),
-            Format::Line => {
+            LineFormat::Line => {
                 let time = time.map(|time| format!("{time} ")).unwrap_or_default();
                 say!("  {time}{:<12} {name} = {value}", category.name());
             }
