@@ -181,11 +181,11 @@ impl Config {
 
 impl Config {
     /// The options of the exporter for one endpoint.
-    pub(super) fn at(&self, endpoint: otlp::Target) -> otlp::Config {
+    pub(super) fn at(&self, endpoint: otlp::Target) -> otlp::OtlpExporterConfig {
         let peer = &self.protocol.otlp;
         let queue = peer.sending_queue.as_ref().or(self.sending_queue.as_ref());
         let retry = peer.retry_on_failure.as_ref().or(self.retry_on_failure.as_ref());
-        otlp::Config {
+        otlp::OtlpExporterConfig {
             endpoint,
             tls: peer.tls.clone(),
             compression: Some(peer.compression),

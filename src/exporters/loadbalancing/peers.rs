@@ -20,7 +20,7 @@ use crate::component::{
 use crate::delivery::Destination;
 use crate::exporters::otlp;
 
-pub(super) type Peer = Destination<otlp::Client>;
+pub(super) type Peer = Destination<otlp::OtlpClient>;
 
 /// Pieces of a batch and their endpoints.
 pub(super) type Shares = SmallVec<[(Arc<Peer>, Batch); 2]>;

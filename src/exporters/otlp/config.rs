@@ -14,7 +14,7 @@ use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, Coding, TlsClientConfig};
 
 crate::options! {
     /// Options of `otlp`.
-    pub(in crate::exporters) struct Config {
+    pub(in crate::exporters) struct OtlpExporterConfig {
         /// Address of the receiver: `host:port`, `http://host:port` (no TLS), `https://host:port` or
         /// `unix:/path`.
         pub endpoint: Target = required,
@@ -52,7 +52,7 @@ crate::options! {
     }
     refused = CLIENT_MIDDLEWARES;
     accepted = OF_GRPC, BUFFER_SIZES;
-    check = Config::check
+    check = OtlpExporterConfig::check
 }
 
 /// Options of the Collector's gRPC client that can mean nothing here.
@@ -137,7 +137,7 @@ impl Compression {
     }
 }
 
-impl Config {
+impl OtlpExporterConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
         check_authority(self.authority.as_ref(), at, cx);

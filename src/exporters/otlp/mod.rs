@@ -34,7 +34,7 @@ use crate::net::tls::ALPN_GRPC;
 use crate::net::{self, Coding, Endpoint, headers};
 use call::{Called, Message};
 use channel::Channel;
-pub(super) use config::{Compression, Config, Keepalive, OF_GRPC, check_authority};
+pub(super) use config::{Compression, Keepalive, OF_GRPC, OtlpExporterConfig, check_authority};
 pub(super) use target::Target;
 
 /// The factory of `otlp`.
@@ -47,9 +47,9 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "sends metrics, traces and logs by OTLP over gRPC",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<OtlpExporterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<OtlpExporterConfig>();
         for ledger in cx.ledgers.iter().flatten() {
             ledger.goes_to(peer(&config));
         }
@@ -58,7 +58,7 @@ pub static FACTORY: ExporterFactory = Factory {
 };
 
 /// The labels of the server.
-fn peer(config: &Config) -> PeerLabels {
+fn peer(config: &OtlpExporterConfig) -> PeerLabels {
     match config.endpoint.endpoint() {
         Endpoint::Tcp { host, port } => {
             vec![
@@ -72,16 +72,16 @@ fn peer(config: &Config) -> PeerLabels {
 
 /// An exporter like those of this type, for others that send by it.
 pub(super) fn destination(
-    config: &Config,
+    config: &OtlpExporterConfig,
     cx: ExporterContext,
-) -> Result<Destination<Client>, ComponentError> {
-    let client = Client::new(config, &cx.base)?;
+) -> Result<Destination<OtlpClient>, ComponentError> {
+    let client = OtlpClient::new(config, &cx.base)?;
     Ok(Destination::new(cx, &config.delivery(), client))
 }
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-pub(super) struct Client {
+pub(super) struct OtlpClient {
     shared: Arc<Shared>,
     channel: Channel,
     /// The address, for people.
@@ -96,8 +96,8 @@ pub(super) struct Client {
     measured: Option<Arc<Measured>>,
 }
 
-impl Client {
-    fn new(config: &Config, cx: &Context) -> Result<Self, ComponentError> {
+impl OtlpClient {
+    fn new(config: &OtlpExporterConfig, cx: &Context) -> Result<Self, ComponentError> {
         let wrong = |error: &dyn std::fmt::Display| cx.error(format!("endpoint: {error}"));
         let secure = config.is_secure();
         let use_tls = if secure { UseTls::Always } else { UseTls::Never };
@@ -199,7 +199,7 @@ fn message(compression: Option<Coding>, encoded: Encoded) -> Result<Message, Out
 }
 
 /// The headers of all requests.
-fn request_headers(config: &Config) -> HeaderMap {
+fn request_headers(config: &OtlpExporterConfig) -> HeaderMap {
     let mut all = HeaderMap::new();
     all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
     all.extend(headers::build(&config.chosen().headers(&config.headers)));
@@ -229,7 +229,7 @@ fn grpc_timeout(timeout: Duration) -> Option<HeaderValue> {
 }
 
 #[async_trait]
-impl Attempt for Client {
+impl Attempt for OtlpClient {
     fn endpoint(&self) -> String {
         self.shown.clone()
     }
