@@ -30,9 +30,9 @@ crate::choices! {
 
 crate::options! {
     /// Options of `loadbalancing`.
-    pub(super) struct Config {
+    pub(super) struct LoadBalancingConfig {
         /// Protocol of all endpoints.
-        pub protocol: Protocol = Protocol::default(),
+        pub protocol: ProtocolConfig = ProtocolConfig::default(),
         /// Source of the list of endpoints.
         pub resolver: Resolver = required,
         /// Property of the items that stay together on one endpoint. Unset: `traceID` for traces and logs,
@@ -45,12 +45,12 @@ crate::options! {
         /// Queue of each endpoint, unless `protocol::otlp` sets it.
         pub sending_queue: Option<QueueConfig> = None,
     }
-    check = Config::check
+    check = LoadBalancingConfig::check
 }
 
 crate::options! {
     /// `protocol`.
-    pub(super) struct Protocol {
+    pub(super) struct ProtocolConfig {
         /// OTLP over gRPC.
         pub otlp: Peer = Peer::default(),
     }
@@ -154,7 +154,7 @@ impl Decode for Port {
     }
 }
 
-impl Config {
+impl LoadBalancingConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if let Some(retry) = &self.retry_on_failure {
             retry.check_statuses(Speaks::Grpc, at, cx);
@@ -179,7 +179,7 @@ impl Config {
     }
 }
 
-impl Config {
+impl LoadBalancingConfig {
     /// The options of the exporter for one endpoint.
     pub(super) fn at(&self, endpoint: otlp::Target) -> otlp::OtlpExporterConfig {
         let peer = &self.protocol.otlp;

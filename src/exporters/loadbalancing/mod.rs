@@ -21,7 +21,7 @@ use crate::component::{
     ComponentError, ConfigType, Consumer, Exporter, ExporterContext, ExporterFactory, Factory, Flow,
     Lifecycle, Reason, Refused, Stability,
 };
-use config::Config;
+use config::LoadBalancingConfig;
 use peers::{Peers, Shares};
 
 /// The factory of `loadbalancing`.
@@ -34,7 +34,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "distributes data over several OTLP endpoints by a routing key",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<LoadBalancingConfig>(),
     build: |settings, cx| Ok(Arc::new(LoadBalancing::new(settings.get(), cx)?)),
 };
 
@@ -44,7 +44,7 @@ struct LoadBalancing {
 }
 
 impl LoadBalancing {
-    fn new(config: Arc<Config>, cx: ExporterContext) -> Result<Self, ComponentError> {
+    fn new(config: Arc<LoadBalancingConfig>, cx: ExporterContext) -> Result<Self, ComponentError> {
         Ok(Self {
             peers: Arc::new(Peers::new(config, cx)?),
             lookups: Mutex::default(),
@@ -75,7 +75,7 @@ impl Lifecycle for LoadBalancing {
 }
 
 /// The split of a batch at its admission.
-struct Place {
+struct AdmittedSplit {
     batch: Batch,
     shares: Shares,
 }
@@ -110,12 +110,12 @@ impl Consumer for LoadBalancing {
             peer.admit(share, flow).inspect_err(|_| flow.undo_to(mark))?;
         }
         let batch = batch.clone();
-        flow.keep_permit(self.owner(), Place { batch, shares });
+        flow.keep_permit(self.owner(), AdmittedSplit { batch, shares });
         Ok(())
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        let place: Option<Place> = flow.take(self.owner());
+        let place: Option<AdmittedSplit> = flow.take(self.owner());
         let admitted = place.filter(|place| same(&place.batch.payload, &batch.payload));
         let shares = match admitted {
             Some(place) => Ok(place.shares),

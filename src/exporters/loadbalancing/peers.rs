@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use super::config::{Config, Dns};
+use super::config::{Dns, LoadBalancingConfig};
 use super::route::Ring;
 use crate::batch::Batch;
 use crate::component::{
@@ -36,7 +36,7 @@ pub(super) const MAX_ADDRESSES: usize = 1024;
 const NOBODY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) struct Peers {
-    config: Arc<Config>,
+    config: Arc<LoadBalancingConfig>,
     cx: ExporterContext,
     current: RwLock<Arc<Current>>,
     /// Whether the name had more than [`MAX_ADDRESSES`] at the last lookup.
@@ -57,7 +57,7 @@ impl Current {
 }
 
 impl Peers {
-    pub(super) fn new(config: Arc<Config>, cx: ExporterContext) -> Result<Self, ComponentError> {
+    pub(super) fn new(config: Arc<LoadBalancingConfig>, cx: ExporterContext) -> Result<Self, ComponentError> {
         let peers = Self {
             config,
             cx,

@@ -163,7 +163,7 @@ async fn a_full_queue_of_one_endpoint_refuses_and_reserves_nothing() {
 #[tokio::test]
 async fn what_an_endpoint_holds_when_it_goes_goes_to_the_others() {
     let good = Sink::start(|_, _| grpc_ok()).await;
-    let config = settings::<Config>(&format!(
+    let config = settings::<LoadBalancingConfig>(&format!(
         "{{resolver: {{static: {{hostnames: [x]}}}}, protocol: {{otlp: {{tls: {{insecure: true}}}}}}, {}}}",
         "routing_key: traceID"
     ));
@@ -197,7 +197,7 @@ async fn an_endpoint_that_goes_takes_its_gauge_of_failure_with_it() {
     let (recorder, page) = recorder("[]");
     let _recording = metrics::set_default_local_recorder(&recorder);
     let good = Sink::start(|_, _| grpc_ok()).await;
-    let config = settings::<Config>(
+    let config = settings::<LoadBalancingConfig>(
         "{resolver: {static: {hostnames: [x]}}, protocol: {otlp: {tls: {insecure: true}, \
          retry_on_failure: {initial_interval: 1ms, max_interval: 1ms}}}}",
     );
@@ -233,7 +233,7 @@ async fn a_returned_endpoint_keeps_its_failure_after_the_old_one_drained() {
     let _recording = metrics::set_default_local_recorder(&recorder);
     // What is denied is not sent again: nothing but a new batch can fail.
     let sink = Sink::start(|_, _| grpc_failure(Status::unauthenticated("who are you"))).await;
-    let config = settings::<Config>(
+    let config = settings::<LoadBalancingConfig>(
         "{resolver: {static: {hostnames: [x]}}, protocol: {otlp: {tls: {insecure: true}}}}",
     );
     let cx = exporter_context("exporters::loadbalancing");
@@ -289,7 +289,7 @@ async fn the_addresses_of_a_name_are_the_endpoints() {
 
 #[tokio::test]
 async fn of_a_name_with_thousands_of_addresses_the_same_1_024_are_used() {
-    let config = settings::<Config>("{resolver: {dns: {hostname: a}}}");
+    let config = settings::<LoadBalancingConfig>("{resolver: {dns: {hostname: a}}}");
     let (log, _guard) = Log::capture();
     let peers = Peers::new(config.get(), exporter_context("exporters::loadbalancing")).unwrap();
     let addresses = |count: usize| (0..count).map(|number| format!("10.0.0.1:{number:05}"));
