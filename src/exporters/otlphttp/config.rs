@@ -21,7 +21,7 @@ use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, TlsClientConfig};
 
 crate::options! {
     /// Options of `otlphttp`.
-    pub(super) struct Config {
+    pub(super) struct OtlpHttpExporterConfig {
         /// Base URL. The exporter appends `/v1/metrics`, `/v1/traces` or `/v1/logs`. `unix:/path` is allowed.
         pub endpoint: Option<Url> = None,
         /// Complete URL for metrics.
@@ -80,7 +80,7 @@ crate::options! {
     }
     refused = CLIENT_MIDDLEWARES;
     accepted = OF_HTTP, BUFFER_SIZES, NO_PROFILES;
-    check = Config::check
+    check = OtlpHttpExporterConfig::check
 }
 
 /// Options of the Collector's HTTP clients that can mean nothing here.
@@ -94,7 +94,7 @@ const NO_PROFILES: &WithoutEffect = &[("profiles_endpoint", "tidegate carries no
 /// Below the base URL, by `Signal as usize`.
 const PATHS: [&str; 3] = ["/v1/metrics", "/v1/traces", "/v1/logs"];
 
-impl Config {
+impl OtlpHttpExporterConfig {
     fn own_urls(&self) -> [Option<&Url>; 3] {
         [
             self.metrics_endpoint.as_ref(),

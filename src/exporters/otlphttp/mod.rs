@@ -24,7 +24,7 @@ use crate::delivery::{Attempt, Destination, ExportRequest, Making, Outcome, Retr
 use crate::net::url::Url;
 use crate::net::{BodyError, headers};
 use body::{Compression, Encoding};
-use config::Config;
+use config::OtlpHttpExporterConfig;
 
 /// The factory of `otlphttp`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -36,9 +36,9 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "sends metrics, traces and logs by OTLP over HTTP",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<OtlpHttpExporterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<OtlpHttpExporterConfig>();
         for (signal, _) in cx.ledgers.iter().enumerate().filter(|(_, used)| used.is_some()) {
             if config.url(Signal::ALL[signal]).is_none() {
                 return Err(cx
@@ -52,12 +52,12 @@ pub static FACTORY: ExporterFactory = Factory {
                 .into_iter()
                 .for_each(|ledger| ledger.goes_to(peer(&config, signal)));
         }
-        let client = Client::new(&config, &cx.base)?;
+        let client = OtlpHttpClient::new(&config, &cx.base)?;
         Ok(Arc::new(Destination::new(cx, &config.delivery(), client)))
     },
 };
 
-struct Client {
+struct OtlpHttpClient {
     shared: Arc<Shared>,
     http: HttpClient,
     urls: [Option<Uri>; 3],
@@ -70,8 +70,8 @@ struct Client {
     level: Option<u32>,
 }
 
-impl Client {
-    fn new(config: &Config, cx: &Context) -> Result<Self, ComponentError> {
+impl OtlpHttpClient {
+    fn new(config: &OtlpHttpExporterConfig, cx: &Context) -> Result<Self, ComponentError> {
         let options = HttpOptions {
             endpoint: config.endpoint.as_ref(),
             tls: &config.tls,
@@ -139,7 +139,7 @@ impl Client {
 }
 
 /// The labels of the server of a signal.
-fn peer(config: &Config, signal: Signal) -> PeerLabels {
+fn peer(config: &OtlpHttpExporterConfig, signal: Signal) -> PeerLabels {
     let url = config.url(signal);
     let (host, port) = match (config.unix_path(), &url) {
         (Some(path), _) => (path.display().to_string(), None),
@@ -153,7 +153,7 @@ fn peer(config: &Config, signal: Signal) -> PeerLabels {
     labels.into_iter().flatten().collect()
 }
 
-fn shown(config: &Config) -> String {
+fn shown(config: &OtlpHttpExporterConfig) -> String {
     if let Some(path) = config.unix_path() {
         return format!("unix:{}", path.display());
     }
@@ -175,7 +175,7 @@ fn unreadable(status: StatusCode, after: Option<std::time::Duration>, error: &Bo
     }
 }
 
-fn request_headers(config: &Config) -> HeaderMap {
+fn request_headers(config: &OtlpHttpExporterConfig) -> HeaderMap {
     let mut all = HeaderMap::new();
     all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
     all.extend(headers::build(&config.chosen().headers(&config.headers)));
@@ -189,7 +189,7 @@ fn request_headers(config: &Config) -> HeaderMap {
 }
 
 #[async_trait]
-impl Attempt for Client {
+impl Attempt for OtlpHttpClient {
     fn endpoint(&self) -> String {
         self.shown.clone()
     }
