@@ -26,7 +26,7 @@ const QUEUED: usize = 256;
 
 crate::options! {
     /// Options of the `debug` exporter.
-    pub struct Config {
+    pub struct DebugExporterConfig {
         /// `basic`: one line for each batch. `normal`: one line for each point, span or log record. `detailed`:
         /// all fields.
         pub verbosity: Verbosity = Verbosity::Basic,
@@ -39,7 +39,7 @@ crate::options! {
         pub sampling_thereafter: u64 = 1,
     }
     accepted = OUTPUTS;
-    check = Config::check
+    check = DebugExporterConfig::check
 }
 
 /// Options of the Collector's exporter that can mean nothing here.
@@ -63,7 +63,7 @@ crate::choices! {
     }
 }
 
-impl Config {
+impl DebugExporterConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.loglevel.is_some() && at.get("verbosity").is_some() {
             cx.at(at.child("loglevel"))
@@ -104,9 +104,9 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "prints metrics, traces and logs to standard error",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<DebugExporterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<DebugExporterConfig>();
         let sampler = || Mutex::new(Sampler::new(config.sampling_initial, config.sampling_thereafter));
         let (queue, unstarted) = mpsc::channel(QUEUED);
         Ok(Arc::new(Debug {
@@ -276,9 +276,13 @@ mod tests {
             ("loglevel: info", Verbosity::Normal),
             ("loglevel: warn", Verbosity::Basic),
         ] {
-            assert_eq!(options::<Config>(yaml).unwrap().verbosity(), expected, "{yaml}");
+            assert_eq!(
+                options::<DebugExporterConfig>(yaml).unwrap().verbosity(),
+                expected,
+                "{yaml}"
+            );
         }
-        assert!(options::<Config>("{loglevel: info, verbosity: basic}").is_err());
+        assert!(options::<DebugExporterConfig>("{loglevel: info, verbosity: basic}").is_err());
     }
 
     async fn started(options: &str) -> (Bench, Arc<Ledger>) {

@@ -11,7 +11,7 @@ use crate::component::{
 
 crate::options! {
     /// The `nop` exporter has no options.
-    pub struct Config {}
+    pub struct NopExporterConfig {}
 }
 
 /// The factory of `nop`.
@@ -24,7 +24,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "accepts and discards all data",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<NopExporterConfig>(),
     build: |_, cx| Ok(Arc::new(Nop(cx.ledgers))),
 };
 
