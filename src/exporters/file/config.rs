@@ -20,7 +20,7 @@ const OF_FILE: &WithoutEffect = &[(
 
 crate::options! {
     /// Options of the `file` exporter.
-    pub struct Config {
+    pub struct FileExporterConfig {
         /// Path of the output file.
         pub path: PathBuf = required,
         /// Permission bits of new files. An existing file keeps its own.
@@ -32,7 +32,7 @@ crate::options! {
         pub append: bool = false,
         /// `json`: one line of OTLP/JSON for each request. `proto`: framed OTLP. `csv`: raw events of metrics
         /// pipelines.
-        pub format: Format = Format::Json,
+        pub format: FileFormat = FileFormat::Json,
         /// Compression of each request. Compressed requests are framed.
         pub compression: Compression = Compression::None,
         /// Longest time that requests are joined before one write. 0: each request is written at once.
@@ -47,7 +47,7 @@ crate::options! {
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
     accepted = OF_FILE;
-    check = Config::check
+    check = FileExporterConfig::check
 }
 
 crate::options! {
@@ -67,7 +67,7 @@ crate::options! {
 
 crate::choices! {
     /// The format of the file.
-    pub enum Format {
+    pub enum FileFormat {
         /// OTLP/JSON, one line for each request.
         Json = "json",
         /// OTLP. The length of each request precedes it (4 bytes, big-endian).
@@ -90,7 +90,7 @@ crate::choices! {
 /// Gathered requests of this size are written before the interval is over.
 const GATHER_BYTES: usize = 1 << 20;
 
-impl Config {
+impl FileExporterConfig {
     /// One writer, so that lines keep their order; gathering as `flush_interval` says unless the queue says otherwise.
     pub(super) fn delivery(&self) -> Delivery {
         let mut queue = self.sending_queue.clone();
@@ -120,7 +120,7 @@ impl Config {
         if self.path.as_os_str().is_empty() {
             cx.at(at.child("path")).error("must not be empty");
         }
-        if self.format == Format::Csv && self.compression != Compression::None {
+        if self.format == FileFormat::Csv && self.compression != Compression::None {
             cx.at(at.child("compression")).error("`csv` can't be compressed");
         }
     }

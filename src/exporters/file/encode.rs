@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use tidegate_engine::{AttributeRef, Events, Point, Value};
 
-use super::config::{Compression, Config, Format};
+use super::config::{Compression, FileExporterConfig, FileFormat};
 use crate::batch::{Batch, Payload, convert, json};
 use crate::delivery::ExportRequest;
 
@@ -20,25 +20,25 @@ pub(super) struct Encoded {
 }
 
 /// The most bytes that [`encode`] needs, including all intermediate forms.
-pub(super) fn bytes(config: &Config, export: &ExportRequest) -> usize {
+pub(super) fn bytes(config: &FileExporterConfig, export: &ExportRequest) -> usize {
     let framed = export.joined_bytes();
     match config.format {
-        Format::Proto => 2 * framed,
-        Format::Csv => 2 * export.decoded_bytes(),
-        Format::Json if config.compression == Compression::None => export.json_bytes(),
-        Format::Json => 2 * export.json_bytes(),
+        FileFormat::Proto => 2 * framed,
+        FileFormat::Csv => 2 * export.decoded_bytes(),
+        FileFormat::Json if config.compression == Compression::None => export.json_bytes(),
+        FileFormat::Json => 2 * export.json_bytes(),
     }
 }
 
 /// The bytes of an export request; `Err` says why there are none.
-pub(super) fn encode(config: &Config, export: &ExportRequest) -> Result<Encoded, String> {
-    if config.format == Format::Csv {
+pub(super) fn encode(config: &FileExporterConfig, export: &ExportRequest) -> Result<Encoded, String> {
+    if config.format == FileFormat::Csv {
         return Ok(csv(export.batches()));
     }
     let whole = export.encoded();
     let json = || json::to_json(&whole).map_err(|error| error.to_string());
     let message = match (config.format, config.compression) {
-        (Format::Json, Compression::None) => {
+        (FileFormat::Json, Compression::None) => {
             let mut line = json()?;
             line.push('\n');
             return Ok(Encoded {
@@ -46,8 +46,8 @@ pub(super) fn encode(config: &Config, export: &ExportRequest) -> Result<Encoded,
                 unsupported: 0,
             });
         }
-        (Format::Json | Format::Csv, _) => json()?.into(),
-        (Format::Proto, _) => whole.joined(),
+        (FileFormat::Json | FileFormat::Csv, _) => json()?.into(),
+        (FileFormat::Proto, _) => whole.joined(),
     };
     let bytes = match config.compression {
         Compression::None => framed(&message)?,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::config::{Config, Rotation};
+use super::config::{FileExporterConfig, Rotation};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The target of writes: a file, or in tests one that becomes full.
@@ -40,7 +40,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(super) fn of(config: &FileExporterConfig) -> Self {
         Self {
             mode: config.mode.0,
             follow_links: config.follow_links,
@@ -101,7 +101,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn open(config: &Config, header: &'static str) -> io::Result<Self> {
+    pub(super) fn open(config: &FileExporterConfig, header: &'static str) -> io::Result<Self> {
         let opening = Opening::of(config);
         let file = opening.open(&config.path)?;
         if !config.append && file.metadata()?.is_file() {
@@ -113,7 +113,12 @@ impl Log {
         Ok(log)
     }
 
-    pub(super) fn new(config: &Config, header: &'static str, disk: Box<dyn Disk>, length: u64) -> Self {
+    pub(super) fn new(
+        config: &FileExporterConfig,
+        header: &'static str,
+        disk: Box<dyn Disk>,
+        length: u64,
+    ) -> Self {
         Self {
             path: config.path.clone(),
             header,

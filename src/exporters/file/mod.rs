@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::batch::Signal;
 use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Shared, Stability};
 use crate::delivery::{Attempt, Destination, ExportRequest, Loss, Making, Outcome};
-use config::{Config, Format};
+use config::{FileExporterConfig, FileFormat};
 use log::Log;
 
 /// The factory of `file`.
@@ -31,17 +31,17 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "writes OTLP (JSON lines, protobuf) or raw events (CSV) to a file",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<FileExporterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<FileExporterConfig>();
         let others = [Signal::Traces, Signal::Logs]
             .iter()
             .any(|signal| cx.ledger(*signal).is_some());
-        if config.format == Format::Csv && others {
+        if config.format == FileFormat::Csv && others {
             return Err(cx.base.error("format `csv` is for metrics pipelines only"));
         }
         let delivery = config.delivery();
-        let writer = Writer {
+        let writer = FileWriter {
             shared: cx.base.shared.clone(),
             config,
             file: Arc::default(),
@@ -50,13 +50,13 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
-struct Writer {
+struct FileWriter {
     shared: Arc<Shared>,
-    config: Arc<Config>,
+    config: Arc<FileExporterConfig>,
     file: Arc<Mutex<Option<Log>>>,
 }
 
-impl Writer {
+impl FileWriter {
     /// Runs blocking work on the open file.
     async fn with<T: Send + 'static>(
         &self,
@@ -69,10 +69,10 @@ impl Writer {
 }
 
 #[async_trait]
-impl Attempt for Writer {
+impl Attempt for FileWriter {
     async fn open(&self) -> Result<(), String> {
         let config = self.config.clone();
-        let header = if config.format == Format::Csv {
+        let header = if config.format == FileFormat::Csv {
             encode::CSV_HEADER
         } else {
             ""

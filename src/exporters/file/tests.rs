@@ -9,16 +9,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
 
-use super::config::Config;
+use super::config::FileExporterConfig;
 use super::encode::{CSV_HEADER, encode};
 use super::log::{Disk, Log};
 use crate::batch::{Batch, Signal, json, wire};
 use crate::component::testing::settings;
 use crate::delivery::ExportRequest;
 
-fn config(directory: &Path, options: &str) -> Arc<Config> {
+fn config(directory: &Path, options: &str) -> Arc<FileExporterConfig> {
     let path = directory.join("out.txt");
-    settings::<Config>(&format!(
+    settings::<FileExporterConfig>(&format!(
         "{{path: {}, flush_interval: 0s{options}}}",
         path.display()
     ))
