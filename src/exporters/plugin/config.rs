@@ -16,7 +16,7 @@ use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, Tempora
 
 crate::options! {
     /// Options of the `plugin` exporter.
-    pub struct Config {
+    pub struct PluginExporterConfig {
         /// Name of the plugin. Its file is `libtidegate_exporter_NAME.so`, and the plugin must report the same
         /// name.
         pub name: Option<String> = None,
@@ -46,7 +46,7 @@ crate::options! {
         /// Queue of batches that wait for delivery.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
-    check = Config::check
+    check = PluginExporterConfig::check
 }
 
 crate::choices! {
@@ -65,7 +65,7 @@ const DIRECTORIES: [&str; 2] = ["/usr/local/lib/tidegate/plugins", "/usr/lib/tid
 /// The least memory limit. A smaller one leaves a plugin no memory beside the process itself.
 const MIN_MEMORY: ByteSize = ByteSize::mib(64);
 
-impl Config {
+impl PluginExporterConfig {
     /// The file that is meant.
     pub(super) fn wanted(&self) -> Result<Wanted, Refusal> {
         let version = self.version.clone().map(|range| range.0);

@@ -175,7 +175,7 @@ fn of_kind(kind: &tidegate_engine::Kind) -> Kind {
 }
 
 /// A point that says what an event says: what was measured, or by how much it grew.
-struct Measured<'a> {
+struct MeasuredPoint<'a> {
     series: &'a Series,
     source: Arc<str>,
     instrument: PluginInstrument,
@@ -199,7 +199,7 @@ fn of_points(points: &[Point]) -> Vec<Events> {
     runs.map(of_run).collect()
 }
 
-fn measured(point: &Point) -> Option<Measured<'_>> {
+fn measured(point: &Point) -> Option<MeasuredPoint<'_>> {
     let delta = Temporality::Delta;
     let instrument = match point.series.metric.data {
         Data::Gauge => PluginInstrument::Gauge,
@@ -215,7 +215,7 @@ fn measured(point: &Point) -> Option<Measured<'_>> {
         Value::Double(number) => Number::Double(*number),
         _ => return None,
     };
-    Some(Measured {
+    Some(MeasuredPoint {
         series: &point.series,
         source: source_name(&point.series.attributes, &point.series.resource),
         instrument,
@@ -224,7 +224,7 @@ fn measured(point: &Point) -> Option<Measured<'_>> {
     })
 }
 
-fn belong_together(a: &Measured<'_>, b: &Measured<'_>) -> bool {
+fn belong_together(a: &MeasuredPoint<'_>, b: &MeasuredPoint<'_>) -> bool {
     let same_type = matches!(
         (a.value, b.value),
         (Number::Whole(_), Number::Whole(_)) | (Number::Double(_), Number::Double(_))
@@ -233,7 +233,7 @@ fn belong_together(a: &Measured<'_>, b: &Measured<'_>) -> bool {
     same_type && a.source == b.source && (same_resource || a.series.resource == b.series.resource)
 }
 
-fn of_run(run: &[Measured<'_>]) -> Events {
+fn of_run(run: &[MeasuredPoint<'_>]) -> Events {
     let whole = run.iter().map(|point| match point.value {
         Number::Whole(number) => Some(number),
         Number::Double(_) => None,
@@ -260,7 +260,7 @@ fn of_run(run: &[Measured<'_>]) -> Events {
     }
 }
 
-fn of_series(point: &Measured<'_>) -> Kind {
+fn of_series(point: &MeasuredPoint<'_>) -> Kind {
     let (metric, attributes) = (&point.series.metric, &point.series.attributes);
     Kind {
         name: metric.name.clone(),

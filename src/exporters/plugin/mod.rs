@@ -30,8 +30,8 @@ use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Reason, Stability,
 };
 use crate::delivery::{Attempt, Destination, ExportRequest, INLINE_BYTES, Loss, Outcome, Parts, apart};
-pub use config::Config;
 use config::Isolation;
+pub use config::PluginExporterConfig;
 use convert::{Converted, convert, takers};
 
 /// The factory of `plugin`.
@@ -44,9 +44,9 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Alpha),
     ],
     help: "exports with a plugin: a shared object written in C, C++, Rust or another language with its ABI",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<PluginExporterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<PluginExporterConfig>();
         let delivery = config.delivery();
         let plugin = Plugin::new(config, &cx)?;
         Ok(Arc::new(Destination::new(cx, &delivery, plugin)))
@@ -63,17 +63,17 @@ const START_ALLOWANCE: Duration = Duration::from_secs(2);
 const CLOSE_ALLOWANCE: Duration = Duration::from_millis(100);
 
 struct Plugin {
-    config: Arc<Config>,
+    config: Arc<PluginExporterConfig>,
     wanted: Wanted,
     base: Context,
     /// Signals that pipelines send here.
     signals: Vec<Signal>,
-    running: OnceLock<Arc<Running>>,
+    running: OnceLock<Arc<RunningPlugin>>,
     flusher: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A plugin that has been created.
-struct Running {
+struct RunningPlugin {
     worker: Worker,
     takes: Takes,
     /// Exported since the last flush.
@@ -82,7 +82,7 @@ struct Running {
 
 impl Plugin {
     /// Checks what can be known without running code of the plugin.
-    fn new(config: Arc<Config>, cx: &ExporterContext) -> Result<Self, ComponentError> {
+    fn new(config: Arc<PluginExporterConfig>, cx: &ExporterContext) -> Result<Self, ComponentError> {
         let refused = |refusal: Refusal| cx.base.error(refusal.to_string());
         let wanted = config.wanted().map_err(refused)?;
         wanted.inspect().map_err(refused)?;
@@ -135,7 +135,7 @@ impl Plugin {
         }
     }
 
-    fn start_flushing(&self, running: &Arc<Running>) {
+    fn start_flushing(&self, running: &Arc<RunningPlugin>) {
         let interval = self.config.flush_interval;
         if interval.is_zero() {
             return;
@@ -157,7 +157,7 @@ impl Plugin {
     }
 }
 
-impl Running {
+impl RunningPlugin {
     async fn flush(&self, component: &str) {
         let reply = self.worker.flush().await;
         if reply == Ok(Answer::Ok) {
@@ -187,7 +187,7 @@ impl Attempt for Plugin {
         let (worker, found) = self.start().await.map_err(|refusal| refusal.to_string())?;
         self.check(&found)?;
         notes::loaded(&self.base, &self.wanted.path, &found, self.config.isolation);
-        let running = Arc::new(Running {
+        let running = Arc::new(RunningPlugin {
             worker,
             takes: found.takes,
             dirty: AtomicBool::new(false),

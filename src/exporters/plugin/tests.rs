@@ -13,7 +13,7 @@ use tidegate_plugin::host::Values as Column;
 use tidegate_plugin::{Answer, Instrument as PluginInstrument, Takes};
 
 use super::convert::{Converted, convert};
-use super::{Config, FACTORY, outcome};
+use super::{FACTORY, PluginExporterConfig, outcome};
 use crate::batch::{Batch, Points, convert::points as decode};
 use crate::component::Reason;
 use crate::component::testing::settings;
@@ -235,7 +235,8 @@ fn an_answer_never_settles_more_than_was_asked() {
 #[test]
 fn the_configuration_is_text_or_json_and_never_printed() {
     let config = |yaml: &str| {
-        let config: Arc<Config> = settings::<Config>(&format!("{{path: a.so, config: {yaml}}}")).get();
+        let config: Arc<PluginExporterConfig> =
+            settings::<PluginExporterConfig>(&format!("{{path: a.so, config: {yaml}}}")).get();
         assert!(!format!("{:?}", config.config).contains("hunter2"));
         config.config.0.expose().to_owned()
     };
