@@ -20,7 +20,7 @@ pub(super) const DEBUG_PATH: &str = "/debug";
 
 crate::options! {
     /// Options of the `prometheus` exporter.
-    pub struct Config {
+    pub struct PrometheusExporterConfig {
         /// Address to listen on: `host:port` or `unix:/path`.
         pub endpoint: Endpoint = required,
         /// `tcp` or `unix`. The endpoint determines it, so this option is optional.
@@ -80,7 +80,7 @@ crate::options! {
         /// Permissions, owner and allowed peers of the socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
     }
-    check = Config::check
+    check = PrometheusExporterConfig::check
 }
 
 crate::options! {
@@ -107,7 +107,7 @@ crate::options! {
 /// The attributes that make `job` and `instance`.
 const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
 
-impl Config {
+impl PrometheusExporterConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         self.endpoint.check_transport(self.transport, at, cx);
         headers::check(&self.response_headers, at.child("response_headers"), cx);
@@ -240,15 +240,15 @@ mod tests {
     use crate::component::testing::settings;
     use crate::config::{Decode, parse_text};
 
-    fn config(more: &str) -> std::sync::Arc<Config> {
-        settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {more}}}")).get()
+    fn config(more: &str) -> std::sync::Arc<PrometheusExporterConfig> {
+        settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}")).get()
     }
 
     fn said(more: &str) -> String {
         let mut cx = Problems::default();
         let text = format!("{{endpoint: '127.0.0.1:0', {more}}}");
         let node = parse_text("a.yaml", &text, &mut cx).unwrap();
-        let _ = Config::decode(&node, &mut cx);
+        let _ = PrometheusExporterConfig::decode(&node, &mut cx);
         cx.to_string()
     }
 
@@ -288,7 +288,7 @@ mod tests {
     fn there_is_no_default_endpoint() {
         let mut cx = Problems::default();
         let node = parse_text("a.yaml", "{path: /x}", &mut cx).unwrap();
-        assert!(Config::decode(&node, &mut cx).is_none());
+        assert!(PrometheusExporterConfig::decode(&node, &mut cx).is_none());
         assert!(cx.to_string().contains("`endpoint`"), "{cx}");
     }
 

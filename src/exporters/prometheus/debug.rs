@@ -13,7 +13,7 @@ use tidegate_engine::{Overflow, Stats, UnixNanos};
 use crate::prom::{Conflict, Difference};
 
 /// The omissions of one format.
-pub(super) struct Found {
+pub(super) struct FormatOmissions {
     /// The name of the format.
     pub(super) format: String,
     pub(super) left_out: Vec<Conflict>,
@@ -21,7 +21,7 @@ pub(super) struct Found {
 }
 
 /// The page. What several formats say is said once.
-pub(super) fn page(exporter: &str, found: Vec<Found>, own: &Stats) -> Value {
+pub(super) fn page(exporter: &str, found: Vec<FormatOmissions>, own: &Stats) -> Value {
     let mut left_out: BTreeMap<_, (Conflict, Vec<String>)> = BTreeMap::new();
     let mut differences: BTreeMap<(Box<str>, Arc<str>), Difference> = BTreeMap::new();
     for found in found {

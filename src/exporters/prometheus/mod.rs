@@ -33,7 +33,7 @@ use crate::net::pages::PageServer;
 use crate::prom::Escaping;
 use crate::prom::catalog::{Exposes, Senders, View};
 use async_trait::async_trait;
-use config::Config;
+use config::PrometheusExporterConfig;
 use page::Pages;
 use parking_lot::Mutex;
 use server::Scrapes;
@@ -45,11 +45,11 @@ pub static FACTORY: ExporterFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "serves metrics to Prometheus scrapes (text 0.0.4, OpenMetrics 1.0.0)",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<PrometheusExporterConfig>(),
     build: |settings, cx| {
         let ledger = cx.ledger(Signal::Metrics).cloned();
         let ledger = ledger.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
-        let config: Arc<Config> = settings.get();
+        let config: Arc<PrometheusExporterConfig> = settings.get();
         // Reports a missing authenticator before anything is opened.
         AuthGate::of(config.auth.as_ref(), &cx.base)?;
         Ok(Arc::new(Prometheus::new(config, cx.base, ledger)))
@@ -97,7 +97,7 @@ impl Views {
 }
 
 struct Prometheus {
-    config: Arc<Config>,
+    config: Arc<PrometheusExporterConfig>,
     base: Context,
     ledger: Arc<Ledger>,
     views: Arc<Views>,
@@ -109,7 +109,7 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn new(config: Arc<Config>, base: Context, ledger: Arc<Ledger>) -> Self {
+    fn new(config: Arc<PrometheusExporterConfig>, base: Context, ledger: Arc<Ledger>) -> Self {
         let own = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
         let own = Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()));
         let views = Arc::new(Views {

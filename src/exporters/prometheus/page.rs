@@ -15,8 +15,8 @@ use tidegate_runtime::Every;
 use tokio::sync::OnceCell;
 
 use super::Views;
-use super::config::Config;
-use super::debug::{self, Found};
+use super::config::PrometheusExporterConfig;
+use super::debug::{self, FormatOmissions};
 use super::singleflight::Singleflight;
 use crate::component::unix_now;
 use crate::net::pages::COMPRESSING;
@@ -34,7 +34,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
 
 /// An exposition.
-pub(super) struct Page {
+pub(super) struct RenderedPage {
     exposition: Arc<Exposition>,
     variants: Arc<EncodedVariants>,
 }
@@ -80,7 +80,7 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-impl Page {
+impl RenderedPage {
     /// A page that reuses the variants of `last` if the version is the same.
     fn new(
         exposition: Arc<Exposition>,
@@ -130,7 +130,7 @@ struct FormatRenderer {
     format: Format,
     escaping: Escaping,
     job: Arc<RenderJob>,
-    pages: Arc<Singleflight<Page>>,
+    pages: Arc<Singleflight<RenderedPage>>,
     /// The time of the last request; `None`: it is the format for registering series before any request.
     asked: Option<Instant>,
 }
@@ -155,7 +155,7 @@ pub(super) struct Pages {
     views: Arc<Views>,
     exporter: Arc<str>,
     senders: Arc<Senders>,
-    config: Arc<Config>,
+    config: Arc<PrometheusExporterConfig>,
     renderers: Mutex<Vec<FormatRenderer>>,
     /// Bytes of the contents that are there.
     unread: Arc<AtomicUsize>,
@@ -165,7 +165,7 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn new(
-        config: Arc<Config>,
+        config: Arc<PrometheusExporterConfig>,
         views: Arc<Views>,
         exporter: Arc<str>,
         senders: Arc<Senders>,
@@ -185,7 +185,7 @@ impl Pages {
     }
 
     /// The exposition of this moment or a later one. `None`: rendering failed.
-    pub(super) async fn page(&self, format: Format, escaping: Escaping) -> Option<Arc<Page>> {
+    pub(super) async fn page(&self, format: Format, escaping: Escaping) -> Option<Arc<RenderedPage>> {
         let pages = self.pages_in(format, escaping, Some(Instant::now()));
         pages.next().await
     }
@@ -234,7 +234,7 @@ impl Pages {
         format: Format,
         escaping: Escaping,
         asked: Option<Instant>,
-    ) -> Arc<Singleflight<Page>> {
+    ) -> Arc<Singleflight<RenderedPage>> {
         // Names that every scraper accepts are equal in all escapings.
         let escaping = if self.config.strategy().escapes() {
             Escaping::default()
@@ -289,10 +289,10 @@ impl Pages {
 }
 
 impl RenderJob {
-    fn render_page(&self) -> Page {
+    fn render_page(&self) -> RenderedPage {
         let exposition = self.render();
         let mut last = self.last.lock();
-        let page = Page::new(exposition, last.as_ref(), &self.unread);
+        let page = RenderedPage::new(exposition, last.as_ref(), &self.unread);
         *last = Some(page.variants.clone());
         page
     }
@@ -305,11 +305,11 @@ impl RenderJob {
         self.with(|renderer| renderer.register_series(&self.views.all(), unix_now()));
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> FormatOmissions {
         self.with(|renderer| {
             // Only what has been gone through says what can't be shown.
             renderer.check(&self.views.all(), unix_now());
-            Found {
+            FormatOmissions {
                 format: self.name.clone(),
                 left_out: renderer.left_out(),
                 differences: renderer.differences(),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, StatusCode};
 
-use super::config::{Config, DEBUG_PATH};
+use super::config::{DEBUG_PATH, PrometheusExporterConfig};
 use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
 use crate::component::Account;
@@ -61,7 +61,12 @@ impl AsRef<[u8]> for Unread {
 }
 
 impl Scrapes {
-    pub(super) fn of(config: &Config, exporter: Arc<str>, pages: Arc<Pages>, memory: Arc<Account>) -> Self {
+    pub(super) fn of(
+        config: &PrometheusExporterConfig,
+        exporter: Arc<str>,
+        pages: Arc<Pages>,
+        memory: Arc<Account>,
+    ) -> Self {
         Self {
             exporter,
             path: config.path.clone(),
@@ -156,7 +161,7 @@ impl pages::Pages for Scrapes {
 }
 
 /// The address, the access and the limits of the exporter's server.
-pub(super) fn config(config: &Config) -> ServerConfig<'_> {
+pub(super) fn config(config: &PrometheusExporterConfig) -> ServerConfig<'_> {
     ServerConfig {
         tls: config.tls.as_ref(),
         auth: config.auth.as_ref(),
@@ -202,7 +207,8 @@ mod tests {
             own: Arc::new(table),
             live: Mutex::default(),
         };
-        let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get::<Config>();
+        let config = settings::<PrometheusExporterConfig>("{endpoint: '127.0.0.1:0'}")
+            .get::<PrometheusExporterConfig>();
         let pages = Pages::new(
             config.clone(),
             Arc::new(views),

@@ -15,10 +15,10 @@ use crate::component::worker::in_background;
 /// Runs a function for all its concurrent callers, one run after the other.
 pub(super) struct Singleflight<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
-    state: Mutex<State<T>>,
+    state: Mutex<FlightState<T>>,
 }
 
-struct State<T> {
+struct FlightState<T> {
     /// Whether a task executes runs. Only that task resets it, under the lock, when `next` is empty.
     runs: bool,
     /// The callers that wait for the run that has not begun yet.
@@ -30,7 +30,7 @@ impl<T: Send + Sync + 'static> Singleflight<T> {
     pub(super) fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             make: Box::new(make),
-            state: Mutex::new(State {
+            state: Mutex::new(FlightState {
                 runs: false,
                 next: None,
             }),

@@ -27,7 +27,7 @@ struct Rig {
 
 impl Rig {
     async fn start(more: &str) -> Self {
-        let settings = settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
+        let settings = settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
         let ledger = Arc::new(Ledger::default());
         let base = context("exporters", "prometheus");
         let exporter = Prometheus::new(settings.get(), base, ledger.clone());
@@ -305,7 +305,7 @@ async fn names_are_escaped_as_the_scraper_wants_them() {
 #[tokio::test]
 async fn only_authenticated_clients_may_scrape() {
     let more = "auth: {authenticator: doorman}, response_headers: {x-team: blue}";
-    let settings = settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
+    let settings = settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
     let base = context("exporters", "prometheus");
     let services = Services {
         authenticator: Some(Arc::new(Doorman)),
@@ -592,7 +592,8 @@ async fn namespace_constant_labels_and_times_come_out_as_configured() {
 async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let recorded = recorder.handle();
-    let config: Arc<Config> = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();
+    let config: Arc<PrometheusExporterConfig> =
+        settings::<PrometheusExporterConfig>("{endpoint: '127.0.0.1:0'}").get();
     let exporter = Prometheus::new(config.clone(), context("exporters", "prometheus"), Arc::default());
     let pages = Arc::new(Pages::new(
         config,

@@ -14,15 +14,15 @@ async fn an_unchanged_page_is_compressed_once() {
         Arc::new(Exposition { body, version })
     };
     let unread = Arc::new(AtomicUsize::new(0));
-    let first = Page::new(exposition(b"a 1\n", 1), None, &unread);
+    let first = RenderedPage::new(exposition(b"a 1\n", 1), None, &unread);
     let packed = first.coded(Coding::Gzip).await.unwrap();
-    let same = Page::new(exposition(b"a 1\n", 1), Some(&first.variants), &unread);
+    let same = RenderedPage::new(exposition(b"a 1\n", 1), Some(&first.variants), &unread);
     let again = same.coded(Coding::Gzip).await.unwrap();
     assert_eq!(packed.as_ptr(), again.as_ptr(), "the very same bytes");
     assert_ne!(same.coded(Coding::Zstd).await.unwrap(), packed);
     assert_eq!(same.coded(Coding::Identity).await.unwrap(), "a 1\n");
 
-    let other = Page::new(exposition(b"a 2\n", 2), Some(&same.variants), &unread);
+    let other = RenderedPage::new(exposition(b"a 2\n", 2), Some(&same.variants), &unread);
     assert_ne!(other.coded(Coding::Gzip).await.unwrap(), packed);
     assert_eq!(unread.load(Relaxed), 8, "each content once");
     drop((first, same, again));
@@ -37,7 +37,7 @@ fn pages() -> Pages {
         own: Arc::new(own),
         live: Mutex::default(),
     };
-    let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();
+    let config = settings::<PrometheusExporterConfig>("{endpoint: '127.0.0.1:0'}").get();
     Pages::new(config, Arc::new(views), "prometheus".into(), Arc::default())
 }
 
