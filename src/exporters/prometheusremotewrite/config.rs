@@ -23,7 +23,7 @@ use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy};
 
 crate::choices! {
     /// The protobuf message of requests.
-    pub(super) enum Protocol {
+    pub(super) enum ProtobufMessage {
         /// Remote write 1.0.
         One = "prometheus.WriteRequest",
         /// Remote write 2.0.
@@ -35,7 +35,7 @@ crate::choices! {
 
 crate::options! {
     /// Options of `prometheusremotewrite`.
-    pub(super) struct Config {
+    pub(super) struct RemoteWriteExporterConfig {
         /// Complete URL, for example `https://mimir.example.com/api/v1/push`. `unix:/path` is allowed.
         pub endpoint: Url = required,
         /// TLS of an `https` URL.
@@ -64,7 +64,7 @@ crate::options! {
         /// Longest wait for the answer to an HTTP/2 ping. Then the connection ends.
         pub http2_ping_timeout: Duration = PING,
         /// Protobuf message of requests.
-        pub protobuf_message: Protocol = Protocol::One,
+        pub protobuf_message: ProtobufMessage = ProtobufMessage::One,
         /// Prefix of every metric name.
         pub namespace: String = String::new(),
         /// Labels for every series. A series keeps its own label of the same name.
@@ -103,7 +103,7 @@ crate::options! {
     }
     refused = CLIENT_MIDDLEWARES;
     accepted = OF_HTTP, BUFFER_SIZES;
-    check = Config::check
+    check = RemoteWriteExporterConfig::check
 }
 
 crate::options! {
@@ -163,7 +163,7 @@ const RESERVED: [&str; 4] = [
     "user-agent",
 ];
 
-impl Config {
+impl RemoteWriteExporterConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
         headers::check(&self.headers, at.child("headers"), cx);
@@ -190,7 +190,7 @@ impl Config {
             cx.at(at.child("add_metric_suffixes"))
                 .error("contradicts `translation_strategy`");
         }
-        if self.convert_histograms_to_nhcb && self.protobuf_message != Protocol::Two {
+        if self.convert_histograms_to_nhcb && self.protobuf_message != ProtobufMessage::Two {
             cx.at(at.child("convert_histograms_to_nhcb"))
                 .help("set `protobuf_message: io.prometheus.write.v2.Request`")
                 .error("remote write 1.0 has no custom buckets");
@@ -264,9 +264,9 @@ impl Config {
     /// The message to begin with, and whether the other one may be tried.
     pub(super) fn version(&self) -> (Version, bool) {
         match self.protobuf_message {
-            Protocol::One => (Version::One, false),
-            Protocol::Two => (Version::Two, false),
-            Protocol::Auto => (Version::Two, true),
+            ProtobufMessage::One => (Version::One, false),
+            ProtobufMessage::Two => (Version::Two, false),
+            ProtobufMessage::Auto => (Version::Two, true),
         }
     }
 

@@ -38,7 +38,7 @@ use crate::net::headers;
 use crate::prom::remote::translate::Translator;
 use crate::prom::remote::{VERSION_HEADER, Version, count_evicted, write};
 use answer::{Sent, WriteOutcome};
-use config::Config;
+use config::RemoteWriteExporterConfig;
 use progress::{Chunk, Progress};
 
 /// The factory of `prometheusremotewrite`.
@@ -47,10 +47,10 @@ pub static FACTORY: ExporterFactory = Factory {
     aliases: &["prometheus_remote_write"],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "writes metrics by Prometheus remote write, 1.0 and 2.0",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<RemoteWriteExporterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
-        let writer = Writer(Arc::new(Inner::new(&config, &cx.base)?));
+        let config = settings.get::<RemoteWriteExporterConfig>();
+        let writer = RemoteWriter(Arc::new(SharedWriter::new(&config, &cx.base)?));
         Ok(Arc::new(Destination::new(cx, &config.delivery(), writer)))
     },
 };
@@ -58,9 +58,9 @@ pub static FACTORY: ExporterFactory = Factory {
 /// The most points that are translated inline. More would keep a runtime thread from other work.
 const INLINE_ITEMS: usize = 1_000;
 
-struct Writer(Arc<Inner>);
+struct RemoteWriter(Arc<SharedWriter>);
 
-struct Inner {
+struct SharedWriter {
     shared: Arc<Shared>,
     id: Arc<str>,
     http: HttpClient,
@@ -93,8 +93,8 @@ enum Dialect {
     Proven,
 }
 
-impl Inner {
-    fn new(config: &Config, cx: &Context) -> Result<Self, ComponentError> {
+impl SharedWriter {
+    fn new(config: &RemoteWriteExporterConfig, cx: &Context) -> Result<Self, ComponentError> {
         let options = HttpOptions {
             endpoint: Some(&config.endpoint),
             tls: &config.tls,
@@ -247,7 +247,7 @@ impl Inner {
     }
 }
 
-fn request_headers(config: &Config, version: Version) -> HeaderMap {
+fn request_headers(config: &RemoteWriteExporterConfig, version: Version) -> HeaderMap {
     let mut all = headers::build(&config.headers);
     all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
     all.insert(CONTENT_TYPE, HeaderValue::from_static(version.content_type()));
@@ -256,7 +256,7 @@ fn request_headers(config: &Config, version: Version) -> HeaderMap {
     all
 }
 
-impl Writer {
+impl RemoteWriter {
     /// The progress that an earlier attempt left on the export request, or a new one.
     async fn progress(&self, export: &ExportRequest) -> Result<Arc<Progress>, String> {
         if let Some(progress) = export.attempt_state().get::<Progress>() {
@@ -281,7 +281,7 @@ impl Writer {
 }
 
 #[async_trait]
-impl Attempt for Writer {
+impl Attempt for RemoteWriter {
     fn endpoint(&self) -> String {
         match self.0.unix.as_deref() {
             Some(path) => format!("unix:{}", path.display()),
