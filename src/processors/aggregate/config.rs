@@ -14,7 +14,7 @@ use crate::config::{ByteSize, Decode, Node, Ordered, Problems, TypeHelp};
 
 crate::options! {
     /// Options of the `aggregate` processor.
-    pub struct Config {
+    pub struct AggregateConfig {
         /// A built-in set (`nixl`), or a list of rules and built-in sets. Data that no rule matches passes
         /// unchanged.
         pub rules: Rules = required,
@@ -45,7 +45,7 @@ crate::options! {
         /// matched no data.
         pub warn_after: Duration = Duration::from_secs(60),
     }
-    check = Config::check
+    check = AggregateConfig::check
 }
 
 crate::options! {
@@ -203,7 +203,7 @@ impl Decode for Rules {
     }
 }
 
-impl Config {
+impl AggregateConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.rules.0.is_empty() {
             cx.at(at.child("rules")).error("must name at least one rule");

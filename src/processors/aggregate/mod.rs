@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 
 use self::absorber::Absorber;
-use self::config::Config;
+use self::config::AggregateConfig;
 use self::journal::Journal;
 use super::emit::{Emitter, Ticker};
 use crate::batch::{Batch, Signal, stream_id};
@@ -34,12 +34,12 @@ pub static FACTORY: ProcessorFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "aggregates events and points to counters, gauges and histograms, across sources, resources and batches",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<AggregateConfig>(),
     build: |settings, cx| Ok(Arc::new(Aggregate::new(settings.get(), cx)?)),
 };
 
 struct Aggregate {
-    config: Arc<Config>,
+    config: Arc<AggregateConfig>,
     base: Context,
     absorber: Arc<Absorber>,
     journal: Option<Arc<Journal>>,
@@ -49,7 +49,7 @@ struct Aggregate {
 }
 
 impl Aggregate {
-    fn new(config: Arc<Config>, cx: ProcessorContext) -> Result<Self, ComponentError> {
+    fn new(config: Arc<AggregateConfig>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let rules = config.rules().map_err(|error| cx.base.error(error.to_string()))?;
         let table = Table::new(cx.base.path.clone(), rules.clone(), config.limits())
             .bounded_by(cx.base.shared.memory.bounds_of_tables())

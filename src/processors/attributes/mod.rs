@@ -18,7 +18,7 @@ use crate::config::{Node, Problems};
 
 crate::options! {
     /// Options of the `attributes` processor.
-    pub struct Config {
+    pub struct AttributesConfig {
         /// Actions, in this order.
         pub actions: Vec<Action> = Vec::new(),
         /// Items to change. Unset: all.
@@ -26,10 +26,10 @@ crate::options! {
         /// Items to leave unchanged.
         pub exclude: Option<Selector> = None,
     }
-    check = Config::check
+    check = AttributesConfig::check
 }
 
-impl Config {
+impl AttributesConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.actions.is_empty() {
             cx.at(at.child("actions")).error("must name at least one action");
@@ -47,9 +47,9 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "inserts, updates, deletes, hashes and converts attributes of points, spans and log records",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<AttributesConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<AttributesConfig>();
         let selects = IncludeExclude::new(config.include.as_ref(), config.exclude.as_ref(), cx.signal);
         let selects = selects.map_err(|error| cx.base.error(error))?;
         let edit = AttributeEdit { config, selects };
@@ -58,7 +58,7 @@ pub static FACTORY: ProcessorFactory = Factory {
 };
 
 struct AttributeEdit {
-    config: Arc<Config>,
+    config: Arc<AttributesConfig>,
     selects: IncludeExclude,
 }
 

@@ -18,7 +18,7 @@ const RULES: &str =
 fn pass(yaml: &str, batch: Batch) -> Payload {
     let sink = Sink::new();
     let (cx, _, ledger) = processor_context("attributes", &sink);
-    let edit = (FACTORY.build)(&settings::<Config>(yaml), cx).unwrap();
+    let edit = (FACTORY.build)(&settings::<AttributesConfig>(yaml), cx).unwrap();
     edit.push(batch).unwrap();
     assert_eq!(ledger.balance().dropped_total(), 0);
     sink.batches().remove(0).payload

@@ -11,7 +11,7 @@ use crate::config::{Node, Problems};
 
 crate::options! {
     /// Options of `batch`.
-    pub(super) struct Config {
+    pub(super) struct BatchProcessorConfig {
         /// Longest time that the first batch of a request waits for others. 0: it does not wait.
         pub timeout: Duration = Duration::from_millis(200),
         /// Points, spans or log records at which a request is sent at once.
@@ -24,10 +24,10 @@ crate::options! {
         /// Most combinations of values of `metadata_keys`. Data with further ones is rejected. 0: no limit.
         pub metadata_cardinality_limit: usize = 0,
     }
-    check = Config::check
+    check = BatchProcessorConfig::check
 }
 
-impl Config {
+impl BatchProcessorConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         for name in &self.metadata_keys {
             if HeaderName::try_from(name).is_err() {

@@ -18,7 +18,7 @@ use crate::component::{
     ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason,
     Refused, Stability,
 };
-use config::Config;
+use config::BatchProcessorConfig;
 
 /// The factory of `batch`.
 pub static FACTORY: ProcessorFactory = Factory {
@@ -30,9 +30,9 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "joins small batches into larger requests, in the queues of the exporters below",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<BatchProcessorConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<BatchProcessorConfig>();
         let senders = senders(&cx.base.id, config.metadata_keys.is_empty());
         Ok(Arc::new(Stamp {
             batching: Batching {
@@ -192,7 +192,7 @@ mod tests {
     fn every_batch_carries_the_wishes_on() {
         let next = Arc::new(Keep::default());
         let stamp = Stamp {
-            batching: options::<Config>("{timeout: 1s, send_batch_size: 10}")
+            batching: options::<BatchProcessorConfig>("{timeout: 1s, send_batch_size: 10}")
                 .unwrap()
                 .batching(),
             kept: None,
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn only_the_named_headers_stay() {
         let next = Arc::new(Keep::default());
-        let config = options::<Config>("{metadata_keys: [X-Tenant]}").unwrap();
+        let config = options::<BatchProcessorConfig>("{metadata_keys: [X-Tenant]}").unwrap();
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
@@ -255,7 +255,9 @@ mod tests {
     #[test]
     fn senders_beyond_the_limit_are_rejected_and_counted() {
         let next = Arc::new(Keep::default());
-        let config = options::<Config>("{metadata_keys: [x-tenant], metadata_cardinality_limit: 2}").unwrap();
+        let config =
+            options::<BatchProcessorConfig>("{metadata_keys: [x-tenant], metadata_cardinality_limit: 2}")
+                .unwrap();
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
@@ -284,11 +286,12 @@ mod tests {
 
     #[test]
     fn a_maximum_below_the_minimum_is_an_error() {
-        let error = options::<Config>("{send_batch_size: 10, send_batch_max_size: 9}").unwrap_err();
+        let error =
+            options::<BatchProcessorConfig>("{send_batch_size: 10, send_batch_max_size: 9}").unwrap_err();
         assert!(
             error.contains("must be greater than or equal to send_batch_size"),
             "{error}"
         );
-        assert!(options::<Config>("{send_batch_size: 10, send_batch_max_size: 10}").is_ok());
+        assert!(options::<BatchProcessorConfig>("{send_batch_size: 10, send_batch_max_size: 10}").is_ok());
     }
 }

@@ -23,7 +23,7 @@ const MIN_WINDOW: Duration = Duration::from_millis(100);
 
 crate::options! {
     /// Options of the `composite` processor.
-    pub struct Config {
+    pub struct CompositeProcessorConfig {
         /// The composites.
         pub composites: Vec<CompositeConfig> = required,
         /// Interval at which the processor pushes composites as gauges. Readers see them at any time.
@@ -35,7 +35,7 @@ crate::options! {
         /// has matched no data.
         pub warn_after: Duration = Duration::from_secs(60),
     }
-    check = Config::check
+    check = CompositeProcessorConfig::check
 }
 
 crate::options! {
@@ -137,7 +137,7 @@ crate::choices! {
     }
 }
 
-impl Config {
+impl CompositeProcessorConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.interval.is_zero() {
             cx.at(at.child("interval")).error("must be greater than zero");

@@ -22,7 +22,7 @@ use tidegate_engine::{
 };
 use tokio::task::JoinHandle;
 
-use self::config::Config;
+use self::config::CompositeProcessorConfig;
 use self::threshold::ThresholdConfig;
 use self::webhook::Webhook;
 use super::emit::{Emitter, Ticker};
@@ -44,12 +44,12 @@ pub static FACTORY: ProcessorFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "computes min, avg, max, sum, count, rate, last or a quantile of metrics over a window, readable at any time",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<CompositeProcessorConfig>(),
     build: |settings, cx| Ok(Arc::new(Composites::new(settings.get(), cx)?)),
 };
 
 struct Composites {
-    config: Arc<Config>,
+    config: Arc<CompositeProcessorConfig>,
     base: Context,
     set: Arc<CompositeSet>,
     table: Arc<Table>,
@@ -63,7 +63,7 @@ struct Composites {
 }
 
 impl Composites {
-    fn new(config: Arc<Config>, cx: ProcessorContext) -> Result<Self, ComponentError> {
+    fn new(config: Arc<CompositeProcessorConfig>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let shared = &cx.base.shared;
         let declarations = config.composites.iter().map(|one| one.declaration(shared));
         let declarations: Vec<_> = declarations

@@ -22,7 +22,7 @@ interval: 10ms
 async fn everything_passes_and_is_seen_on_the_way() {
     let sink = Sink::new();
     let (cx, base, ledger) = processor_context("composite", &sink);
-    let composites = Composites::new(settings::<Config>(YAML).get(), cx).unwrap();
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(YAML).get(), cx).unwrap();
     composites.start().await.unwrap();
     let kinds = vec![kind("agent_xfer_time", Instrument::Histogram, &[])];
     composites
@@ -115,7 +115,7 @@ interval: 100ms
     let value = Arc::new(Mutex::new(Ok(7.0)));
     let constant = Arc::new(crate::component::Evaluator(Arc::new(Constant(value))));
     base.shared.evaluators.add(constant);
-    let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(yaml).get(), cx).unwrap();
     composites
         .push(Batch::new(encoded(&[("queue.depth", 3)])))
         .unwrap();
@@ -153,7 +153,7 @@ async fn an_expression_finds_its_sources_by_exporter_names() {
     let value = Arc::new(Mutex::new(Ok(7.0)));
     let constant = Arc::new(crate::component::Evaluator(Arc::new(Constant(value))));
     base.shared.evaluators.add(constant);
-    let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(yaml).get(), cx).unwrap();
     composites
         .push(Batch::new(encoded(&[("depth", 3), ("queue.depth", 3)])))
         .unwrap();
@@ -174,7 +174,7 @@ interval: 100ms
 ";
     let sink = Sink::new();
     let (cx, base, _) = processor_context("composite", &sink);
-    let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(yaml).get(), cx).unwrap();
     composites.start().await.unwrap();
     let watched = base.shared.composites.list().remove(0);
     let current = || watched.composite().read(unix_now()).remove(0);
@@ -238,7 +238,7 @@ composites:
 ";
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("a.yaml", wrong, &mut problems).unwrap();
-    let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
+    let _: Option<CompositeProcessorConfig> = crate::config::Decode::decode(&node, &mut problems);
     let text = problems.to_string();
     for expected in [
         "a.yaml:3:",
@@ -264,7 +264,7 @@ composites:
         .replace(", without: [y]", "");
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("a.yaml", &twice, &mut problems).unwrap();
-    let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
+    let _: Option<CompositeProcessorConfig> = crate::config::Decode::decode(&node, &mut problems);
     assert!(
         problems.to_string().contains("`a` is declared twice"),
         "{problems}"
@@ -334,7 +334,7 @@ composites:
     );
     let sink = Sink::new();
     let (cx, _, _) = processor_context("composite", &sink);
-    let composites = Composites::new(settings::<Config>(&yaml).get(), cx).unwrap();
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(&yaml).get(), cx).unwrap();
     composites.start().await.unwrap();
     let kinds = || vec![kind("agent_xfer_time", Instrument::Histogram, &[])];
     composites
@@ -365,7 +365,7 @@ fn thresholds_that_can_not_be_are_found() {
         let yaml = format!("composites: [{{name: a, metric: m, function: max, {options}}}]");
         let mut problems = crate::config::Problems::default();
         let node = crate::config::parse_text("a.yaml", &yaml, &mut problems).unwrap();
-        let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
+        let _: Option<CompositeProcessorConfig> = crate::config::Decode::decode(&node, &mut problems);
         problems.to_string()
     };
     let has = |options: &str, expected: &str| {

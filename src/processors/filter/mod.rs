@@ -21,14 +21,14 @@ use crate::config::WithoutEffect;
 
 crate::options! {
     /// Options of the `filter` processor.
-    pub struct Config {
+    pub struct FilterConfig {
         /// Filter of metrics pipelines.
-        pub metrics: Rules = Rules::default(),
+        pub metrics: FilterRules = FilterRules::default(),
         /// Filter of traces pipelines.
         #[alias = "traces"]
-        pub spans: Rules = Rules::default(),
+        pub spans: FilterRules = FilterRules::default(),
         /// Filter of logs pipelines.
-        pub logs: Rules = Rules::default(),
+        pub logs: FilterRules = FilterRules::default(),
         /// Action on items that do not pass the filter.
         pub action: Action = Action::Drop,
     }
@@ -75,7 +75,7 @@ crate::choices! {
 
 crate::options! {
     /// A filter. Items pass if `include` selects them (unset: all) and `exclude` does not.
-    pub struct Rules {
+    pub struct FilterRules {
         /// Items that may pass. Unset: all.
         pub include: Option<Selector> = None,
         /// Items that do not pass.
@@ -94,9 +94,9 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "drops points, spans and log records by name and attributes",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<FilterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<FilterConfig>();
         let rules = match cx.signal {
             Signal::Metrics => &config.metrics,
             Signal::Traces => &config.spans,

@@ -32,7 +32,8 @@ impl Bench {
         let sink = Sink::new();
         let (mut cx, _, ledger) = processor_context("filter", &sink);
         cx.signal = signal;
-        let filter = (FACTORY.build)(&settings::<Config>(yaml), cx).map_err(|error| error.to_string())?;
+        let filter =
+            (FACTORY.build)(&settings::<FilterConfig>(yaml), cx).map_err(|error| error.to_string())?;
         Ok(Self { sink, ledger, filter })
     }
 

@@ -15,7 +15,7 @@ const DEFAULT_SPIKE_PERCENT: u64 = 20;
 
 crate::options! {
     /// Options of `memory_limiter`.
-    pub(super) struct Config {
+    pub(super) struct MemoryLimiterConfig {
         /// Interval of measurements. It must be set, as in the Collector. Between two measurements, the gateway
         /// adds the memory that it takes itself.
         pub check_interval: Duration = Duration::ZERO,
@@ -30,7 +30,7 @@ crate::options! {
         pub spike_limit_percentage: u64 = 0,
     }
     accepted = OF_GO;
-    check = Config::check
+    check = MemoryLimiterConfig::check
 }
 
 const NO_COLLECTOR: &str = "there is no garbage collector to run";
@@ -43,7 +43,7 @@ const OF_GO: &WithoutEffect = &[
     ("max_gc_interval_when_hard_limited", NO_COLLECTOR),
 ];
 
-impl Config {
+impl MemoryLimiterConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.check_interval.is_zero() {
             cx.at(at.child("check_interval"))
@@ -126,7 +126,7 @@ mod tests {
             ),
         ];
         for (text, mib, hard) in table {
-            let limits = options::<Config>(text).unwrap().limits(1000 * MIB);
+            let limits = options::<MemoryLimiterConfig>(text).unwrap().limits(1000 * MIB);
             assert_eq!(limits.soft.div_ceil(1 << 20), mib, "{text}");
             assert_eq!(limits.hard.div_ceil(1 << 20), hard, "{text}");
         }
@@ -154,7 +154,7 @@ mod tests {
             ),
         ];
         for (text, expected) in table {
-            let error = options::<Config>(text).unwrap_err();
+            let error = options::<MemoryLimiterConfig>(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

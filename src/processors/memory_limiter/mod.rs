@@ -25,7 +25,7 @@ use crate::component::{
     Account, ComponentError, ConfigType, Consumer, Context, Factory, Flow, Lifecycle, Limit, Processor,
     ProcessorFactory, Refused, Stability,
 };
-use config::Config;
+use config::MemoryLimiterConfig;
 
 /// The factory of `memory_limiter`.
 pub static FACTORY: ProcessorFactory = Factory {
@@ -37,9 +37,9 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "refuses data while the process uses too much memory",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<MemoryLimiterConfig>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
+        let config = settings.get::<MemoryLimiterConfig>();
         let total = measure::total_bytes().map_err(|error| cx.base.error(error.to_string()))?;
         let gauge = Gauge {
             limit: config.limits(total),

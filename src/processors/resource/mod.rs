@@ -17,14 +17,14 @@ use crate::config::{Node, Problems};
 
 crate::options! {
     /// Options of the `resource` processor.
-    pub struct Config {
+    pub struct ResourceProcessorConfig {
         /// Actions, in this order.
         pub attributes: Vec<Action> = Vec::new(),
     }
-    check = Config::check
+    check = ResourceProcessorConfig::check
 }
 
-impl Config {
+impl ResourceProcessorConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.attributes.is_empty() {
             cx.at(at.child("attributes"))
@@ -43,7 +43,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "inserts, updates, deletes, hashes and converts resource attributes",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<ResourceProcessorConfig>(),
     build: |settings, cx| {
         let edit = ResourceEdit {
             config: settings.get(),
@@ -56,7 +56,7 @@ pub static FACTORY: ProcessorFactory = Factory {
 const ATTRIBUTES: u32 = 1;
 
 struct ResourceEdit {
-    config: Arc<Config>,
+    config: Arc<ResourceProcessorConfig>,
 }
 
 impl ResourceEdit {

@@ -18,7 +18,7 @@ const RULES: &str = "{attributes: [{key: rack, value: r7, action: insert}, {key:
 fn pass(yaml: &str, payload: impl Into<Payload>) -> Payload {
     let sink = Sink::new();
     let (cx, _, ledger) = processor_context("resource", &sink);
-    let edit = (FACTORY.build)(&settings::<Config>(yaml), cx).unwrap();
+    let edit = (FACTORY.build)(&settings::<ResourceProcessorConfig>(yaml), cx).unwrap();
     edit.push(Batch::new(payload)).unwrap();
     assert_eq!(ledger.balance().dropped_total(), 0);
     sink.batches().remove(0).payload
@@ -107,7 +107,7 @@ fn events_get_a_new_source_once_and_only_where_something_changes() {
     };
     let sink = Sink::new();
     let (cx, ..) = processor_context("resource", &sink);
-    let edit = (FACTORY.build)(&settings::<Config>(RULES), cx).unwrap();
+    let edit = (FACTORY.build)(&settings::<ResourceProcessorConfig>(RULES), cx).unwrap();
     edit.push(batch.clone()).unwrap();
     edit.push(batch.clone()).unwrap();
     let sources: Vec<_> = sink
@@ -136,7 +136,7 @@ fn events_get_a_new_source_once_and_only_where_something_changes() {
 fn bytes_that_can_not_be_walked_are_dropped_and_counted() {
     let sink = Sink::new();
     let (cx, _, ledger) = processor_context("resource", &sink);
-    let edit = (FACTORY.build)(&settings::<Config>(RULES), cx).unwrap();
+    let edit = (FACTORY.build)(&settings::<ResourceProcessorConfig>(RULES), cx).unwrap();
     let broken = crate::batch::Encoded::one(Signal::Logs, [0x0a, 0xff].to_vec().into(), 3);
     edit.push(Batch::new(broken)).unwrap();
     assert_eq!(ledger.balance().dropped[Reason::Invalid as usize], 3);

@@ -42,7 +42,7 @@ struct Rig {
 fn rig(yaml: &str) -> Rig {
     let sink = Sink::new();
     let (cx, base, ledger) = processor_context("aggregate", &sink);
-    let config = settings::<Config>(yaml).get();
+    let config = settings::<AggregateConfig>(yaml).get();
     Rig {
         aggregate: Aggregate::new(config, cx).unwrap(),
         sink,
@@ -430,7 +430,7 @@ interval: 0s
 ";
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("a.yaml", wrong, &mut problems).unwrap();
-    let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
+    let _: Option<AggregateConfig> = crate::config::Decode::decode(&node, &mut problems);
     let text = problems.to_string();
     for expected in [
         "a.yaml:3:5",
