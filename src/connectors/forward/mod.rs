@@ -12,7 +12,7 @@ use crate::component::{
 
 crate::options! {
     /// Options of the `forward` connector: none.
-    pub struct Config {}
+    pub struct ForwardConfig {}
 }
 
 /// The factory of `forward`.
@@ -25,7 +25,7 @@ pub static FACTORY: ConnectorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "passes batches from pipelines to pipelines of the same signal",
-    config: ConfigType::of::<Config>(),
+    config: ConfigType::of::<ForwardConfig>(),
     build: |_, cx| Ok(Arc::new(Forward { outputs: cx.outputs })),
 };
 
