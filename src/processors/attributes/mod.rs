@@ -8,7 +8,7 @@ use tidegate_engine::{Attributes, Kind, Schema, Series, Source};
 
 use super::actions::{Action, Decoded};
 use super::editing::{Edit, Editing, SeriesEdit, edit_set};
-use super::select::{IncludeExclude, Matcher, Measured, OnWire, Selector};
+use super::select::{IncludeExclude, Matcher, MeasuredItem, OnWire, Selector};
 use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{Header, Item, Level, Visitor};
@@ -119,7 +119,7 @@ impl AttributeEdit {
         attributes: &Attributes,
         client: Option<&ClientMetadata>,
     ) -> Option<Attributes> {
-        if matcher.item(&Measured { name, attributes }) {
+        if matcher.item(&MeasuredItem { name, attributes }) {
             edit_set(attributes, &self.config.actions, client)
         } else {
             None

@@ -140,7 +140,7 @@ struct Computing {
     own: Weak<Composite>,
     shared: Weak<Shared>,
     lease: Option<Duration>,
-    sources: Mutex<Sources>,
+    sources: Mutex<ExpectedSources>,
 }
 
 impl Computing {

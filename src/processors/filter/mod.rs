@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidegate_engine::{Events, Point, Values};
 
 use super::actions::Decoded;
-use super::select::{IncludeExclude, Matcher, Measured, Named, OnWire, Selector};
+use super::select::{IncludeExclude, Matcher, MeasuredItem, Named, OnWire, Selector};
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{self, Header, Item, Level, Visitor};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
@@ -172,7 +172,7 @@ impl Filter {
         matcher.scope(&source.scope);
         let keep: Vec<bool> = (events.schema.kinds.iter())
             .map(|kind| {
-                matcher.item(&Measured {
+                matcher.item(&MeasuredItem {
                     name: &kind.name,
                     attributes: &source.attributes.merge(&kind.attributes),
                 })
@@ -192,7 +192,7 @@ impl Filter {
             let series = &point.series;
             matcher.resource(&Decoded::new(&series.resource.attributes));
             matcher.scope(&series.scope);
-            matcher.item(&Measured {
+            matcher.item(&MeasuredItem {
                 name: &series.metric.name,
                 attributes: &series.attributes,
             })

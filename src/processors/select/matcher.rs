@@ -43,13 +43,13 @@ pub(in crate::processors) trait Candidate {
 /// The matcher of one batch, fed in the order of its items: it caches the results for the current resource,
 /// scope and name.
 pub(in crate::processors) struct Matcher<'a> {
-    include: Option<Side<'a>>,
+    include: Option<SelectionMatcher<'a>>,
     /// An item that satisfies one of them does not match.
-    excludes: SmallVec<[Side<'a>; 2]>,
+    excludes: SmallVec<[SelectionMatcher<'a>; 2]>,
 }
 
 /// `include`, or a part of `exclude`.
-struct Side<'a> {
+struct SelectionMatcher<'a> {
     selection: &'a Selection,
     /// Whether the resource, and the scope, satisfy it.
     around: [bool; 2],
@@ -61,12 +61,12 @@ struct Side<'a> {
 impl<'a> Matcher<'a> {
     pub(in crate::processors) fn new(selects: &'a IncludeExclude) -> Self {
         Self {
-            include: selects.include.as_ref().map(Side::new),
-            excludes: selects.excludes.iter().map(Side::new).collect(),
+            include: selects.include.as_ref().map(SelectionMatcher::new),
+            excludes: selects.excludes.iter().map(SelectionMatcher::new).collect(),
         }
     }
 
-    fn sides(&mut self) -> impl Iterator<Item = &mut Side<'a>> {
+    fn sides(&mut self) -> impl Iterator<Item = &mut SelectionMatcher<'a>> {
         self.include.iter_mut().chain(&mut self.excludes)
     }
 
@@ -110,7 +110,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-impl<'a> Side<'a> {
+impl<'a> SelectionMatcher<'a> {
     fn new(selection: &'a Selection) -> Self {
         let mut side = Self {
             selection,
@@ -162,12 +162,12 @@ impl Candidate for Named<'_> {
 }
 
 /// A metric's point or an event's kind, decoded.
-pub(in crate::processors) struct Measured<'a> {
+pub(in crate::processors) struct MeasuredItem<'a> {
     pub(in crate::processors) name: &'a str,
     pub(in crate::processors) attributes: &'a Attributes,
 }
 
-impl Candidate for Measured<'_> {
+impl Candidate for MeasuredItem<'_> {
     fn name(&self) -> &[u8] {
         self.name.as_bytes()
     }

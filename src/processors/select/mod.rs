@@ -13,7 +13,7 @@ use regex::Regex;
 use super::actions::Plain;
 use crate::config::{Decode, Kind, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
 
-pub(in crate::processors) use matcher::{Matcher, Measured, Named, OnWire};
+pub(in crate::processors) use matcher::{Matcher, MeasuredItem, Named, OnWire};
 pub(in crate::processors) use selection::IncludeExclude;
 
 crate::choices! {

@@ -53,7 +53,7 @@ impl Texts {
 
 /// The allowed values of an attribute.
 #[derive(Debug)]
-enum Values {
+enum WantedValues {
     Any,
     /// A value of the same type: 42 is not "42".
     Equal(AttributeValue),
@@ -61,7 +61,7 @@ enum Values {
     Regex(RegexSet),
 }
 
-impl Values {
+impl WantedValues {
     fn new(how: MatchType, wanted: Option<&Plain>) -> Self {
         match (how, wanted) {
             (_, None) => Self::Any,
@@ -86,7 +86,7 @@ impl Values {
 }
 
 /// A key and its allowed values.
-type WantedAttribute = (String, Values);
+type WantedAttribute = (String, WantedValues);
 
 /// A compiled selector.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Selection {
         let how = selector.match_type;
         let wanted = |list: &[Wanted]| -> Vec<WantedAttribute> {
             list.iter()
-                .map(|wanted| (wanted.key.clone(), Values::new(how, wanted.value.as_ref())))
+                .map(|wanted| (wanted.key.clone(), WantedValues::new(how, wanted.value.as_ref())))
                 .collect()
         };
         let libraries = selector.libraries.iter();

@@ -20,16 +20,16 @@ const APART_NS: u64 = 10_000_000_000;
 
 /// The sources of the selected series.
 #[derive(Debug, Default)]
-pub(super) struct Sources(HashMap<Key, Known>);
+pub(super) struct ExpectedSources(HashMap<Key, KnownSource>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownSource {
     heard: UnixNanos,
-    standing: Standing,
+    standing: SourceHealth,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum SourceHealth {
     Alive,
     Overdue,
     /// The last scrape failed.
@@ -38,7 +38,7 @@ enum Standing {
     Ended(UnixNanos),
 }
 
-impl Sources {
+impl ExpectedSources {
     /// The quality of the sources after an evaluation; `None` without sources. `lease` is the configured limit of
     /// silence for each source.
     pub(super) fn see(
@@ -49,38 +49,38 @@ impl Sources {
     ) -> Option<DataQuality> {
         let fixed = lease.map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
         for known in self.0.values_mut() {
-            if known.standing == Standing::Alive {
-                known.standing = Standing::Ended(now);
+            if known.standing == SourceHealth::Alive {
+                known.standing = SourceHealth::Ended(now);
             }
         }
         for source in &evaluation.sources {
             let is_due = now.saturating_sub(source.seen) <= fixed.unwrap_or(source.lease);
             let standing = if is_due {
-                Standing::Alive
+                SourceHealth::Alive
             } else {
-                Standing::Overdue
+                SourceHealth::Overdue
             };
             let heard = source.seen;
-            self.0.insert(source.key, Known { heard, standing });
+            self.0.insert(source.key, KnownSource { heard, standing });
         }
         self.0.retain(|key, known| {
             if evaluation.failed.contains(key) {
-                (known.standing, known.heard) = (Standing::Failed, now);
+                (known.standing, known.heard) = (SourceHealth::Failed, now);
                 return true;
             }
             match known.standing {
-                Standing::Failed => false,
-                Standing::Ended(at) => now.saturating_sub(at) <= APART_NS,
-                Standing::Alive | Standing::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
+                SourceHealth::Failed => false,
+                SourceHealth::Ended(at) => now.saturating_sub(at) <= APART_NS,
+                SourceHealth::Alive | SourceHealth::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
             }
         });
         self.quality()
     }
 
     fn quality(&self) -> Option<DataQuality> {
-        let of = |is: fn(Standing) -> bool| self.0.values().filter(|known| is(known.standing)).count();
-        let reporting = of(|standing| standing == Standing::Alive);
-        let missing = of(|standing| matches!(standing, Standing::Overdue | Standing::Failed));
+        let of = |is: fn(SourceHealth) -> bool| self.0.values().filter(|known| is(known.standing)).count();
+        let reporting = of(|standing| standing == SourceHealth::Alive);
+        let missing = of(|standing| matches!(standing, SourceHealth::Overdue | SourceHealth::Failed));
         let state = match (reporting, missing) {
             (0, 0) => return None,
             (_, 0) => Freshness::Fresh,
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    struct Scene(Sources);
+    struct Scene(ExpectedSources);
 
     impl Scene {
         fn see(
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_state_is_that_of_the_worst_source() {
-        let mut scene = Scene(Sources::default());
+        let mut scene = Scene(ExpectedSources::default());
         assert_eq!(scene.see(0, &[], &[]), None, "nothing is selected");
         assert_eq!(
             scene.see(1, &[(1, 0), (2, 5)], &[]),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_failed_scrape_is_no_goodbye_and_leaving_discovery_is() {
-        let mut scene = Scene(Sources::default());
+        let mut scene = Scene(ExpectedSources::default());
         assert_eq!(
             scene.see(0, &[(1, 0), (2, 0)], &[]),
             Some((Freshness::Fresh, 2, 2))
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_configured_lease_counts_instead() {
-        let mut sources = Sources::default();
+        let mut sources = ExpectedSources::default();
         let mut state = |age: u64, lease: u64| {
             let quality = sources.see(
                 &evaluation(START, &[(1, age)], &[]),
