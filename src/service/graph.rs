@@ -21,7 +21,7 @@ use crate::component::{
 use crate::config::{Class, ComponentId, PipelineId};
 
 /// A component instance in the graph.
-pub struct Member {
+pub struct GraphMember {
     /// `receivers::nixl`, or `processors::batch@metrics` for an instance of a pipeline.
     pub path: Arc<str>,
     /// Starts and stops it.
@@ -30,7 +30,7 @@ pub struct Member {
     pub table: Option<TableHandle>,
 }
 
-impl Member {
+impl GraphMember {
     /// Lists the table of the member, which has started, and lets its readers see it.
     pub fn publish_table(&self, shared: &Shared) {
         if let Some(handle) = &self.table {
@@ -52,7 +52,7 @@ impl Member {
 /// Connected instances that are not started. Starting order: extensions, exporters, pipelines upstream, receivers.
 pub struct Graph {
     /// The members in starting order.
-    pub members: Vec<Member>,
+    pub members: Vec<GraphMember>,
     /// The counters for tidegate's own telemetry.
     pub metrics: GraphMetrics,
     /// Warnings about components that could be built.
@@ -110,7 +110,7 @@ fn duration(pipeline: &PipelinePlan, id: &ComponentId) -> metrics::Histogram {
 
 /// An exporter or connector as a target of pipelines.
 #[derive(Clone)]
-struct Sink {
+struct PipelineTarget {
     consumer: Arc<dyn Consumer>,
     ledgers: [Option<Arc<Ledger>>; 3],
 }
@@ -118,10 +118,10 @@ struct Sink {
 struct Builder<'a> {
     plan: &'a Plan,
     shared: Arc<Shared>,
-    sinks: HashMap<ComponentId, Sink>,
+    sinks: HashMap<ComponentId, PipelineTarget>,
     entries: HashMap<PipelineId, Arc<dyn Consumer>>,
     table_readers: TableReaders,
-    members: Vec<Member>,
+    members: Vec<GraphMember>,
     metrics: GraphMetrics,
     series_writers: Vec<SeriesWriter>,
     errors: Vec<BuildError>,
@@ -164,7 +164,7 @@ impl<'a> Builder<'a> {
     {
         match built {
             Ok(instance) => {
-                self.members.push(Member {
+                self.members.push(GraphMember {
                     path,
                     life: life(instance.clone()),
                     table: None,
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
                 self.table_readers.add(id.clone(), exporter.clone());
                 self.sinks.insert(
                     id.clone(),
-                    Sink {
+                    PipelineTarget {
                         consumer: exporter,
                         ledgers,
                     },
@@ -367,7 +367,7 @@ impl<'a> Builder<'a> {
         edges
     }
 
-    fn connector(&mut self, id: &ComponentId) -> Option<Sink> {
+    fn connector(&mut self, id: &ComponentId) -> Option<PipelineTarget> {
         if let Some(sink) = self.sinks.get(id) {
             return Some(sink.clone());
         }
@@ -393,7 +393,7 @@ impl<'a> Builder<'a> {
             },
         );
         let connector = self.keep(Class::Connector, id, path, built, |life: Arc<dyn Connector>| life)?;
-        let sink = Sink {
+        let sink = PipelineTarget {
             consumer: connector,
             ledgers,
         };

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use super::graph::{Graph, Member};
+use super::graph::{Graph, GraphMember};
 use crate::component::account::default_limit;
 use crate::component::shared::Phase;
 use crate::component::{ComponentError, Shared};
 
 /// Running components.
 pub struct Running {
-    members: Vec<Member>,
+    members: Vec<GraphMember>,
     shared: Arc<Shared>,
     /// The task that measures memory.
     watching: JoinHandle<()>,
