@@ -205,7 +205,7 @@ mod tests {
         rows(
             "`service::telemetry`",
             "",
-            &telemetry::Config::options(),
+            &telemetry::TelemetryConfig::options(),
             &mut table,
         );
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/collector.md");

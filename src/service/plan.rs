@@ -56,7 +56,7 @@ pub struct Plan {
     /// The pipelines in the order of the file.
     pub pipelines: Vec<PipelinePlan>,
     /// `service::telemetry`.
-    pub telemetry: telemetry::Config,
+    pub telemetry: telemetry::TelemetryConfig,
     /// The time limit for a stop to hand on all held data.
     pub drain_timeout: Duration,
     places: HashMap<(Class, ComponentId), Span>,
@@ -67,8 +67,8 @@ impl Plan {
     /// only if no option of the service itself could be read.
     pub fn resolve(document: &Document, cx: &mut Problems) -> Option<Self> {
         let telemetry = match &document.service.telemetry {
-            Some(node) => telemetry::Config::decode(node, cx),
-            None => Some(telemetry::Config::default()),
+            Some(node) => telemetry::TelemetryConfig::decode(node, cx),
+            None => Some(telemetry::TelemetryConfig::default()),
         };
         let mut resolver = Resolver { document, cx };
         let plan = Self {

@@ -13,7 +13,7 @@ use crate::net::Endpoint;
 
 crate::options! {
     /// tidegate's own telemetry.
-    pub struct Config {
+    pub struct TelemetryConfig {
         /// tidegate's own logs.
         pub logs: Logs = Logs::default(),
         /// tidegate's own metrics.
@@ -78,7 +78,7 @@ crate::options! {
     /// A processor of log records.
     pub struct LogProcessor {
         /// Collects records and sends them in batches.
-        pub batch: Option<Batch> = None,
+        pub batch: Option<BatchExport> = None,
         /// Sends records at once; the gateway joins those of 50 ms.
         pub simple: Option<Simple> = None,
     }
@@ -101,7 +101,7 @@ crate::options! {
         pub max_connections_per_peer: Option<NonZeroUsize> = None,
         /// The Collector's newer form, which overrides `address`: every `pull` reader with a Prometheus exporter serves
         /// a page, and every `periodic` reader pushes.
-        pub readers: Vec<Reader> = Vec::new(),
+        pub readers: Vec<MetricReader> = Vec::new(),
         /// Metrics to drop, and attributes to remove.
         pub views: Vec<View> = Vec::new(),
     }
@@ -109,7 +109,7 @@ crate::options! {
 
 crate::options! {
     /// A reader of tidegate's own metrics.
-    pub struct Reader {
+    pub struct MetricReader {
         /// A page for a scraper.
         pub pull: Option<Pull> = None,
         /// Pushes at intervals.
@@ -167,7 +167,7 @@ crate::options! {
     /// A processor of spans.
     pub struct SpanProcessor {
         /// Collects spans and sends them in batches.
-        pub batch: Option<Batch> = None,
+        pub batch: Option<BatchExport> = None,
         /// Sends spans at once; the gateway joins those of 50 ms.
         pub simple: Option<Simple> = None,
     }
@@ -184,7 +184,7 @@ crate::options! {
 
 crate::options! {
     /// Batches of log records or spans.
-    pub struct Batch {
+    pub struct BatchExport {
         /// The longest time that a record or span waits.
         pub schedule_delay: Millis = Millis::of(5_000),
         /// Timeout of a push. Unset: `timeout` of the exporter.
@@ -301,11 +301,11 @@ fn check_kinds(has_batch: bool, has_simple: bool, at: &Node, cx: &mut Problems) 
 }
 
 /// The effective batching of a processor of either kind.
-fn batch(batch: Option<&Batch>, simple: Option<&Simple>) -> Option<(Batch, Otlp)> {
+fn batch(batch: Option<&BatchExport>, simple: Option<&Simple>) -> Option<(BatchExport, Otlp)> {
     /// The delay of `simple`. Pushing each record separately would cost more than it is worth.
     const SOON: Millis = Millis::of(50);
     let simple = || {
-        simple.map(|simple| Batch {
+        simple.map(|simple| BatchExport {
             schedule_delay: SOON,
             export_timeout: None,
             max_queue_size: 2048,
@@ -325,7 +325,7 @@ impl LogProcessor {
     }
 
     /// The batching and destination; `None`: no processor is configured.
-    pub(super) fn push(&self) -> Option<(Batch, Otlp)> {
+    pub(super) fn push(&self) -> Option<(BatchExport, Otlp)> {
         batch(self.batch.as_ref(), self.simple.as_ref())
     }
 }
@@ -336,7 +336,7 @@ impl SpanProcessor {
     }
 
     /// The batching and destination; `None`: no processor is configured.
-    pub(super) fn push(&self) -> Option<(Batch, Otlp)> {
+    pub(super) fn push(&self) -> Option<(BatchExport, Otlp)> {
         batch(self.batch.as_ref(), self.simple.as_ref())
     }
 }

@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{ComponentError, Shared};
 use crate::net::Endpoint;
-pub use config::Config;
+pub use config::TelemetryConfig;
 pub use logs::start_logs;
 pub use process::{measure_heap, note_live_memory};
 
@@ -63,7 +63,7 @@ impl Telemetry {
     /// # Errors
     /// An exporter of own telemetry can't be built, an address is not an endpoint,
     /// or a recorder exists already.
-    pub fn prepare(config: &Config) -> Result<Prepared, ComponentError> {
+    pub fn prepare(config: &TelemetryConfig) -> Result<Prepared, ComponentError> {
         let attributes = attributes(config);
         let resource = resource(config, &attributes);
         let logs = logs::start(&config.logs, &resource).map_err(failed)?;
@@ -102,7 +102,7 @@ impl Prepared {
     /// A page of own metrics can't be served, or an exporter of spans can't be built.
     pub async fn start(
         self,
-        config: &Config,
+        config: &TelemetryConfig,
         metrics: GraphMetrics,
         shared: &Shared,
     ) -> Result<Telemetry, ComponentError> {
@@ -169,7 +169,7 @@ async fn tidy(renderings: Vec<recorder::Rendering>) {
 }
 
 /// The gateway's own attributes: those from the configuration, then default identifiers.
-fn attributes(config: &Config) -> Vec<(String, String)> {
+fn attributes(config: &TelemetryConfig) -> Vec<(String, String)> {
     let configured = config.resource.attributes.iter();
     let mut attributes: Vec<_> = configured
         .filter_map(|(key, value)| Some((key.clone(), value.clone()?)))
@@ -187,7 +187,7 @@ fn attributes(config: &Config) -> Vec<(String, String)> {
     attributes
 }
 
-fn resource(config: &Config, attributes: &[(String, String)]) -> Resource {
+fn resource(config: &TelemetryConfig, attributes: &[(String, String)]) -> Resource {
     let pairs = attributes
         .iter()
         .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));

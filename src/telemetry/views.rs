@@ -19,7 +19,7 @@ crate::options! {
         /// The metrics that the view applies to.
         pub selector: Selector = required,
         /// Changes to these metrics.
-        pub stream: Stream = Stream::default(),
+        pub stream: ViewStream = ViewStream::default(),
     }
     check = View::check
 }
@@ -56,7 +56,7 @@ crate::choices! {
 
 crate::options! {
     /// Changes that a view makes to metrics.
-    pub struct Stream {
+    pub struct ViewStream {
         /// Accepted, without effect: metrics keep their names.
         pub name: NoEffect = NoEffect,
         /// Accepted, without effect: metrics keep their descriptions.
