@@ -13,7 +13,7 @@ use super::config::Detail;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Described {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     /// The unit in UCUM, as in OpenTelemetry.
     pub(super) unit: &'static str,
     /// The lowest level at which the metric exists.
@@ -23,7 +23,7 @@ pub(super) struct Described {
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     /// A counter with fractions. Components set it as a gauge: the `metrics` facade counts whole numbers only.
     FractionCounter,
@@ -70,7 +70,7 @@ macro_rules! metrics_table {
     ($($level:ident $kind:ident $name:literal [$unit:literal] $(($bounds:expr))? $help:literal;)*) => {
         &[$(Described {
             name: $name,
-            kind: Kind::$kind $(($bounds))?,
+            kind: MetricKind::$kind $(($bounds))?,
             unit: $unit,
             level: Detail::$level,
             help: $help,

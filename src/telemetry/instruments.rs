@@ -11,20 +11,20 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 use parking_lot::Mutex;
 
-use super::catalogue::{Kind, find};
+use super::catalogue::{MetricKind, find};
 
 /// The instruments of a meter, created when a component first uses them.
 pub(super) struct Instruments {
     meter: Meter,
-    families: Mutex<HashMap<String, Family>>,
+    families: Mutex<HashMap<String, InstrumentFamily>>,
 }
 
 /// The series of one name: attributes, and the value in the form of `metrics`.
-type Series = Arc<Mutex<HashMap<Key, (Vec<KeyValue>, Arc<AtomicU64>)>>>;
+type ObservedSeries = Arc<Mutex<HashMap<Key, (Vec<KeyValue>, Arc<AtomicU64>)>>>;
 
-enum Family {
+enum InstrumentFamily {
     /// An observable instrument, which reads these series.
-    Asked(Series),
+    Asked(ObservedSeries),
     /// A histogram, which receives every value.
     Told(opentelemetry::metrics::Histogram<f64>),
 }
@@ -38,11 +38,11 @@ impl Instruments {
     }
 
     /// The value of a series. The first call creates its instrument.
-    fn value(&self, key: &Key, kind: Kind) -> Option<Arc<AtomicU64>> {
+    fn value(&self, key: &Key, kind: MetricKind) -> Option<Arc<AtomicU64>> {
         let mut families = self.families.lock();
         let make = || self.make(key.name(), kind);
         let family = families.entry(key.name().to_owned()).or_insert_with(make);
-        let Family::Asked(series) = family else {
+        let InstrumentFamily::Asked(series) = family else {
             return None;
         };
         let mut series = series.lock();
@@ -52,16 +52,16 @@ impl Instruments {
         Some(value.clone())
     }
 
-    fn make(&self, name: &str, kind: Kind) -> Family {
+    fn make(&self, name: &str, kind: MetricKind) -> InstrumentFamily {
         let described = find(name);
         let kind = described.map_or(kind, |described| described.kind);
         let (unit, help) = described.map_or(("", ""), |described| (described.unit, described.help));
-        let series = Series::default();
+        let series = ObservedSeries::default();
         let read = series.clone();
         let name = name.to_owned();
         // The meter keeps its instruments. The handles of observable ones are not needed.
         match kind {
-            Kind::Counter => {
+            MetricKind::Counter => {
                 let builder = self.meter.u64_observable_counter(name);
                 let _ = builder
                     .with_unit(unit)
@@ -71,7 +71,7 @@ impl Instruments {
                     })
                     .build();
             }
-            Kind::FractionCounter => {
+            MetricKind::FractionCounter => {
                 let builder = self.meter.f64_observable_counter(name);
                 let _ = builder
                     .with_unit(unit)
@@ -83,7 +83,7 @@ impl Instruments {
                     })
                     .build();
             }
-            Kind::Gauge => {
+            MetricKind::Gauge => {
                 let builder = self.meter.f64_observable_gauge(name);
                 let _ = builder
                     .with_unit(unit)
@@ -99,17 +99,17 @@ impl Instruments {
                     })
                     .build();
             }
-            Kind::Histogram(bounds) => {
+            MetricKind::Histogram(bounds) => {
                 let builder = self.meter.f64_histogram(name);
                 let builder = builder.with_unit(unit).with_description(help);
-                return Family::Told(builder.with_boundaries(bounds.to_vec()).build());
+                return InstrumentFamily::Told(builder.with_boundaries(bounds.to_vec()).build());
             }
         }
-        Family::Asked(series)
+        InstrumentFamily::Asked(series)
     }
 }
 
-fn each(series: &Series, mut observe: impl FnMut(&[KeyValue], u64)) {
+fn each(series: &ObservedSeries, mut observe: impl FnMut(&[KeyValue], u64)) {
     for (attributes, value) in series.lock().values() {
         observe(attributes, value.load(Acquire));
     }
@@ -126,20 +126,20 @@ impl Recorder for Instruments {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        self.value(key, Kind::Counter)
+        self.value(key, MetricKind::Counter)
             .map_or_else(Counter::noop, Counter::from_arc)
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        self.value(key, Kind::Gauge)
+        self.value(key, MetricKind::Gauge)
             .map_or_else(Gauge::noop, Gauge::from_arc)
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         let mut families = self.families.lock();
-        let make = || self.make(key.name(), Kind::Histogram(super::catalogue::ITEMS));
+        let make = || self.make(key.name(), MetricKind::Histogram(super::catalogue::ITEMS));
         let family = families.entry(key.name().to_owned()).or_insert_with(make);
-        let Family::Told(histogram) = family else {
+        let InstrumentFamily::Told(histogram) = family else {
             return Histogram::noop();
         };
         Histogram::from_arc(Arc::new(Told {

@@ -41,7 +41,7 @@ const TIDY: Duration = Duration::from_secs(5);
 /// The telemetry before the components are built: it logs and counts, but exports nothing yet.
 pub struct Prepared {
     resource: Resource,
-    pages: Vec<(Endpoint, server::Page)>,
+    pages: Vec<(Endpoint, server::MetricsPage)>,
     pushes: Vec<push::Push>,
     logs: Option<logs::Push>,
 }
@@ -49,7 +49,7 @@ pub struct Prepared {
 /// The running telemetry.
 #[derive(Default)]
 pub struct Telemetry {
-    servers: Vec<server::Server>,
+    servers: Vec<server::MetricsServer>,
     pushers: Vec<push::Pusher>,
     spans: Option<spans::Spans>,
     logs: Option<logs::Push>,
@@ -78,7 +78,7 @@ impl Telemetry {
             let (recorder, rendering) = recorder::Renaming::new(&listen, &attributes);
             prepared
                 .pages
-                .push((endpoint, server::Page::new(rendering, &attributes)));
+                .push((endpoint, server::MetricsPage::new(rendering, &attributes)));
             shown.push(recorder);
         }
         for reader in config.metrics.pushers() {
@@ -115,7 +115,8 @@ impl Prepared {
         for (endpoint, page) in self.pages {
             let memory = shared.memory.clone();
             let server =
-                server::Server::start(&endpoint, &config.metrics, page, publisher.clone(), memory).await;
+                server::MetricsServer::start(&endpoint, &config.metrics, page, publisher.clone(), memory)
+                    .await;
             let server = server.map_err(|error| {
                 failed(format!(
                     "can't serve tidegate's own metrics: {error}; \

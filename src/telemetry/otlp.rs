@@ -269,7 +269,7 @@ impl Otlp {
         let plain = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
         let builder = builder
             .with_protocol(Wire::HttpBinary)
-            .with_http_client(Client::new(self)?)
+            .with_http_client(SdkHttpClient::new(self)?)
             .with_endpoint(self.address())
             .with_timeout(self.timeout.0)
             .with_headers(self.all_headers().iter().map(plain).collect());
@@ -307,13 +307,13 @@ impl Otlp {
 /// The SDK's HTTP client with our own connector. The SDK's exporters run on their own threads, requests on the
 /// runtime.
 #[derive(Clone)]
-struct Client {
+struct SdkHttpClient {
     http: hyper_util::client::legacy::Client<Connector, Full<Bytes>>,
     runtime: tokio::runtime::Handle,
     timeout: Duration,
 }
 
-impl Client {
+impl SdkHttpClient {
     fn new(config: &Otlp) -> Result<Self, String> {
         let connector = config.connector(UseTls::ByScheme, ALPN_HTTP)?;
         Ok(Self {
@@ -324,14 +324,14 @@ impl Client {
     }
 }
 
-impl std::fmt::Debug for Client {
+impl std::fmt::Debug for SdkHttpClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").finish_non_exhaustive()
     }
 }
 
 #[async_trait::async_trait]
-impl HttpClient for Client {
+impl HttpClient for SdkHttpClient {
     async fn send_bytes(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
         let Self { http, timeout, .. } = self.clone();
         let exchange = async move {
@@ -373,7 +373,7 @@ mod tests {
             }
         });
         let yaml = format!("{{endpoint: \"{url}\", protocol: http/protobuf}}");
-        let client = Client::new(&options::<Otlp>(&yaml).unwrap()).unwrap();
+        let client = SdkHttpClient::new(&options::<Otlp>(&yaml).unwrap()).unwrap();
         let push = || http::Request::post(&*url).body(Bytes::new()).unwrap();
         let answer = client.send_bytes(push()).await.unwrap();
         assert_eq!(answer.body().len(), 10_000);

@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::layers::FanoutBuilder;
 
-use super::catalogue::{CATALOGUE, Described, Kind, find};
+use super::catalogue::{CATALOGUE, Described, MetricKind, find};
 use super::config::{Detail, Listen};
 use super::instruments::Instruments;
 use super::views::Views;
@@ -103,12 +103,12 @@ impl Naming {
 
     /// The name on the page, as from the Collector's Prometheus exporter.
     pub(super) fn name(self, described: &Described) -> Cow<'static, str> {
-        let is_counter = matches!(described.kind, Kind::Counter | Kind::FractionCounter);
+        let is_counter = matches!(described.kind, MetricKind::Counter | MetricKind::FractionCounter);
         let stem = described.name.strip_suffix("_total").unwrap_or(described.name);
         let unit = match described.unit {
             "By" => "bytes",
             "s" => "seconds",
-            "1" if described.kind == Kind::Gauge => "ratio",
+            "1" if described.kind == MetricKind::Gauge => "ratio",
             _ => "",
         };
         let add_unit = self.units && !unit.is_empty() && !stem.split(['_', '.']).any(|part| part == unit);
@@ -152,7 +152,7 @@ impl Renaming {
                 .add_global_label("otel_scope_version", env!("CARGO_PKG_VERSION"));
         }
         for described in CATALOGUE {
-            if let Kind::Histogram(bounds) = described.kind {
+            if let MetricKind::Histogram(bounds) = described.kind {
                 let name = Matcher::Full(naming.name(described).into_owned());
                 // It fails only without bounds, and then the metric would be a summary.
                 builder = match builder.set_buckets_for_metric(name, bounds) {
@@ -211,7 +211,7 @@ impl Rendering {
         let mut page = self.handle.render();
         let fractions = CATALOGUE
             .iter()
-            .filter(|described| described.kind == Kind::FractionCounter);
+            .filter(|described| described.kind == MetricKind::FractionCounter);
         for described in fractions {
             let declared = format!("# TYPE {} ", self.naming.name(described));
             page = page.replace(&format!("{declared}gauge\n"), &format!("{declared}counter\n"));

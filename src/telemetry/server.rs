@@ -32,7 +32,7 @@ const MAX_CONNECTIONS: usize = 64;
 const MAX_STREAMS: u32 = 4;
 
 /// A page without its values.
-pub(super) struct Page {
+pub(super) struct MetricsPage {
     rendering: Rendering,
     /// The rendered `target_info`.
     target: String,
@@ -42,7 +42,7 @@ pub(super) struct Page {
     turn: Arc<Semaphore>,
 }
 
-impl Page {
+impl MetricsPage {
     pub(super) fn new(rendering: Rendering, attributes: &[(String, String)]) -> Self {
         let mut labels = Labels::default();
         for (key, value) in attributes {
@@ -98,7 +98,7 @@ impl Page {
 
 /// The content of the server.
 struct Answers {
-    page: Arc<Page>,
+    page: Arc<MetricsPage>,
     publisher: Arc<MetricsPublisher>,
 }
 
@@ -128,13 +128,13 @@ impl Pages for Answers {
 }
 
 /// A running server.
-pub(super) struct Server(crate::net::Server);
+pub(super) struct MetricsServer(crate::net::Server);
 
-impl Server {
+impl MetricsServer {
     pub(super) async fn start(
         endpoint: &Endpoint,
         config: &Metrics,
-        page: Page,
+        page: MetricsPage,
         publisher: Arc<MetricsPublisher>,
         memory: Arc<Account>,
     ) -> Result<Self, StartError> {
@@ -164,9 +164,9 @@ mod tests {
     use super::*;
     use crate::component::graph_metrics::GraphMetrics;
 
-    fn page() -> (Arc<Page>, Arc<MetricsPublisher>) {
+    fn page() -> (Arc<MetricsPage>, Arc<MetricsPublisher>) {
         let (_, rendering) = Renaming::new(&Listen::default(), &[]);
-        let page = Page::new(rendering, &[("service.name".to_owned(), "tidegate".to_owned())]);
+        let page = MetricsPage::new(rendering, &[("service.name".to_owned(), "tidegate".to_owned())]);
         (
             Arc::new(page),
             Arc::new(MetricsPublisher::new(GraphMetrics::default())),

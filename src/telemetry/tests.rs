@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::catalogue::{CATALOGUE, Kind, find};
+use super::catalogue::{CATALOGUE, MetricKind, find};
 
 /// Names of metrics in the code: literals that begin as ours do.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
@@ -84,7 +84,7 @@ fn the_catalogue_is_sound() {
             "{name}"
         );
         assert!(!described.unit.is_empty(), "{name}");
-        let is_counter = described.kind == Kind::Counter;
+        let is_counter = described.kind == MetricKind::Counter;
         assert!(
             name.starts_with("otelcol_") || is_counter == name.ends_with("_total"),
             "{name}"

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Key};
 use parking_lot::Mutex;
 
-use super::catalogue::{CATALOGUE, Described, Kind};
+use super::catalogue::{CATALOGUE, Described, MetricKind};
 use super::config::{NoEffect, Selected};
 use crate::component::graph_metrics::NO_VALUE;
 use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
@@ -171,9 +171,9 @@ impl Selector {
             pattern.is_none_or(|pattern| pattern.is_ok_and(|pattern| pattern.matches(text)))
         };
         let kind = match described.kind {
-            Kind::Counter | Kind::FractionCounter => InstrumentType::Counter,
-            Kind::Gauge => InstrumentType::Gauge,
-            Kind::Histogram(_) => InstrumentType::Histogram,
+            MetricKind::Counter | MetricKind::FractionCounter => InstrumentType::Counter,
+            MetricKind::Gauge => InstrumentType::Gauge,
+            MetricKind::Histogram(_) => InstrumentType::Histogram,
         };
         let meters = [super::SCOPE, meter(described.name)];
         is(&self.instrument_name, described.name)
