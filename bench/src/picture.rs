@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 /// A line: its name, and its points in order of x.
-pub(crate) struct Line {
+pub(crate) struct PlotLine {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Picture<'a> {
     pub(crate) title: &'a str,
     pub(crate) x: &'a str,
     pub(crate) y: &'a str,
-    pub(crate) lines: &'a [Line],
+    pub(crate) lines: &'a [PlotLine],
 }
 
 const WIDTH: f64 = 720.0;
@@ -44,7 +44,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(lines: &[Line]) -> Self {
+    fn of(lines: &[PlotLine]) -> Self {
         let points = || lines.iter().flat_map(|line| &line.points);
         let least = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
         let most = points().map(|(x, _)| *x).fold(1.0, f64::max);
@@ -191,8 +191,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn lines(points: &[(f64, f64)]) -> Vec<Line> {
-        vec![Line {
+    fn lines(points: &[(f64, f64)]) -> Vec<PlotLine> {
+        vec![PlotLine {
             name: "a < b".to_owned(),
             points: points.to_vec(),
         }]

@@ -21,11 +21,11 @@ pub(crate) struct Row {
     text: Option<String>,
     /// The job of its group that it is of.
     job: Option<&'static str>,
-    place: Option<Place>,
+    place: Option<TablePosition>,
 }
 
 /// Where a figure stands in the table of its job.
-struct Place {
+struct TablePosition {
     line: String,
     column: &'static str,
 }
@@ -85,7 +85,7 @@ impl Row {
 
     /// To be shown in the table of its job, where figures of the same `line` stand side by side.
     pub(crate) fn placed(self, line: impl Into<String>, column: &'static str) -> Self {
-        let place = Place {
+        let place = TablePosition {
             line: line.into(),
             column,
         };
@@ -267,7 +267,7 @@ fn section(rows: &[&Row]) -> String {
 /// Figures of the same line side by side.
 fn table(figures: &[&Row]) -> String {
     let placed = figures.iter().filter_map(|row| Some((row.place.as_ref()?, *row)));
-    let placed: Vec<(&Place, &Row)> = placed.collect();
+    let placed: Vec<(&TablePosition, &Row)> = placed.collect();
     let (mut lines, mut columns) = (Vec::new(), Vec::new());
     for (place, _) in &placed {
         if !lines.contains(&place.line.as_str()) {

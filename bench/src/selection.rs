@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::otlp::request::Kind;
+use crate::otlp::request::PointKind;
 
 /// Parts of groups, and how long their windows are.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Selection {
     /// How often subjects of OTLP take turns at full load.
     pub(crate) rounds: Option<usize>,
     /// What points are, where a job does not depend on it.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<PointKind>,
     /// The page that figures are written into.
     pub(crate) publish: Option<PathBuf>,
     /// What was typed.

@@ -24,7 +24,7 @@ const TIME_TAG: u8 = 0x19;
 const VALUE_TAG: u8 = 0x31;
 
 /// A request, and where its points have their times and values.
-pub(crate) struct Request {
+pub(crate) struct SeriesRequest {
     bytes: Vec<u8>,
     times: Vec<usize>,
     values: Vec<usize>,
@@ -32,7 +32,7 @@ pub(crate) struct Request {
 
 /// Requests that have each of so many series once. They begin with `bench.`, count from `start` and have two
 /// attributes.
-pub(crate) fn requests(series: usize) -> Vec<Request> {
+pub(crate) fn requests(series: usize) -> Vec<SeriesRequest> {
     let start = now_ns();
     let agents: Vec<usize> = (0..series / METRICS).collect();
     let metrics: Vec<usize> = (0..METRICS).collect();
@@ -41,13 +41,13 @@ pub(crate) fn requests(series: usize) -> Vec<Request> {
         requests.extend(
             metrics
                 .chunks(POINTS_A_REQUEST / agents.len())
-                .map(|metrics| Request::of(metrics, agents, start)),
+                .map(|metrics| SeriesRequest::of(metrics, agents, start)),
         );
     }
     requests
 }
 
-impl Request {
+impl SeriesRequest {
     /// Of one series.
     pub(crate) fn single(metric: usize, agent: usize) -> Self {
         Self::of(&[metric], &[agent], now_ns())
@@ -90,7 +90,7 @@ impl Request {
 }
 
 /// Pushes all of them, with this value.
-pub(crate) fn push(requests: &mut [Request], to: &mut Scraper, value: u64) -> Result<(), Error> {
+pub(crate) fn push(requests: &mut [SeriesRequest], to: &mut Scraper, value: u64) -> Result<(), Error> {
     for request in requests {
         to.post("/v1/metrics", "application/x-protobuf", request.at(value))?;
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn every_series_is_there_once_and_has_the_value_of_the_round() {
         let mut requests = requests(60_000);
-        assert_eq!(requests.iter().map(Request::points).sum::<usize>(), 60_000);
+        assert_eq!(requests.iter().map(SeriesRequest::points).sum::<usize>(), 60_000);
         let mut seen = std::collections::HashSet::new();
         for request in &mut requests {
             let request = ExportMetricsServiceRequest::decode(request.at(7)).unwrap();

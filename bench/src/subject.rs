@@ -22,24 +22,24 @@ use crate::process::Process;
 
 /// What subjects are to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum SubjectRole {
     Ours,
     Floor,
     Peer,
 }
 
 /// Where they are, in the order in which they are measured.
-const FOLDERS: [(Role, &str); 3] = [
-    (Role::Ours, "tidegate"),
-    (Role::Floor, "floors"),
-    (Role::Peer, "peers"),
+const FOLDERS: [(SubjectRole, &str); 3] = [
+    (SubjectRole::Ours, "tidegate"),
+    (SubjectRole::Floor, "floors"),
+    (SubjectRole::Peer, "peers"),
 ];
 
 /// A program and its configurations.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) name: String,
-    pub(crate) role: Role,
+    pub(crate) role: SubjectRole,
     /// It is written in Rust.
     pub(crate) is_rust: bool,
     /// HTTP/2 frames that its destination asks for, in bytes.
@@ -90,7 +90,7 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
 
 impl Subject {
     /// What a folder tells of; the inner error says why it is not there.
-    fn read(role: Role, folder: &Path, tidegate: &Path) -> Result<Result<Self, String>, Error> {
+    fn read(role: SubjectRole, folder: &Path, tidegate: &Path) -> Result<Result<Self, String>, Error> {
         let file = folder.join("subject.json");
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let told: Value =
@@ -102,9 +102,9 @@ impl Subject {
             .into_owned();
         let binaries = strings(&told["binaries"]);
         let binary = match role {
-            Role::Ours => tidegate.to_owned(),
-            Role::Floor => std::env::current_exe()?,
-            Role::Peer => match binaries.iter().find_map(|binary| on_path(binary)) {
+            SubjectRole::Ours => tidegate.to_owned(),
+            SubjectRole::Floor => std::env::current_exe()?,
+            SubjectRole::Peer => match binaries.iter().find_map(|binary| on_path(binary)) {
                 Some(binary) => binary,
                 None => return Ok(Err(format!("{name} is not on PATH"))),
             },
@@ -184,7 +184,7 @@ impl Subject {
             .iter()
             .map(|(name, value)| format!("{name}={value}"));
         let program = match self.role {
-            Role::Floor => "tidegate-bench".into(),
+            SubjectRole::Floor => "tidegate-bench".into(),
             _ => self.binary.file_name().unwrap_or_default().to_string_lossy(),
         };
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -19,7 +19,7 @@ use tidegate_requests::{attribute, counter, gauge, int, request};
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 
-use super::field::{Field, Role, Size};
+use super::field::{AttackedGateway, AttackedProgram, Size};
 use super::proto::field;
 use super::wire::{self, HONEST};
 use crate::Error;
@@ -53,7 +53,7 @@ pub(super) struct Try {
 
 /// What those beside have seen.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     pub(super) pushes: Vec<Try>,
     pub(super) health: Vec<Try>,
     pub(super) queries: Vec<Try>,
@@ -96,20 +96,20 @@ const MIB: f64 = 1_048_576.0;
 
 /// Runs `attack` with all of them beside it, and gives what it gave with what they have seen.
 pub(super) fn beside<T: Send>(
-    field: &Field,
-    role: Role,
+    field: &AttackedGateway,
+    role: AttackedProgram,
     headers: &str,
     attack: impl FnOnce(&Now) -> T + Send,
-) -> (T, Seen) {
+) -> (T, Observations) {
     let now = Now {
         since: Instant::now(),
         accepted: AtomicU64::new(0),
         resident: AtomicU64::new(0),
         over: AtomicBool::new(false),
     };
-    let seen = Mutex::new(Seen::default());
+    let seen = Mutex::new(Observations::default());
     let (now, seen_by) = (&now, &seen);
-    let of = |update: &dyn Fn(&mut Seen)| update(&mut seen_by.lock());
+    let of = |update: &dyn Fn(&mut Observations)| update(&mut seen_by.lock());
     let of = &of;
     let given = thread::scope(|scope| {
         scope.spawn(move || {
@@ -124,7 +124,7 @@ pub(super) fn beside<T: Send>(
             let health = probes(now, HEALTH, || answers(field.ports.health, "/"));
             of(&|seen| seen.health.clone_from(&health));
         });
-        if role == Role::Tidegate {
+        if role == AttackedProgram::Tidegate {
             scope.spawn(move || {
                 let queries = probes(now, QUERY, || answers(field.ports.admin, "/api/v1/query?query=1"));
                 of(&|seen| seen.queries.extend(&queries));
@@ -281,7 +281,7 @@ impl<'a> Honest<'a> {
         self
     }
 
-    fn push(&mut self) -> Result<wire::Answer, Error> {
+    fn push(&mut self) -> Result<wire::HttpAnswer, Error> {
         let body = usual(self.began, now_ns(), self.total + 1);
         let headers = wire::protobuf("") + self.headers;
         let stream = match &mut self.stream {
@@ -335,7 +335,7 @@ impl Scaler {
 }
 
 /// Looks at memory until all is over: the most that was resident, and whether the gateway had to be ended.
-fn watch(field: &Field, now: &Now) -> (f64, bool) {
+fn watch(field: &AttackedGateway, now: &Now) -> (f64, bool) {
     let id = field.process.id();
     let statm = format!("/proc/{id}/statm");
     let page = rustix::param::page_size() as u64;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::wire::{self, Answer, Tally};
+use super::wire::{self, HttpAnswer, Tally};
 use crate::Error;
 use crate::gateway::free_port;
 use crate::http::Scraper;
@@ -177,13 +177,13 @@ pub(super) enum Size {
 
 /// Who is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum AttackedProgram {
     Tidegate,
     Collector,
 }
 
 /// A running gateway.
-pub(super) struct Field {
+pub(super) struct AttackedGateway {
     pub(super) ports: Ports,
     pub(super) size: Size,
     /// Sockets are in it.
@@ -191,9 +191,14 @@ pub(super) struct Field {
     pub(super) process: Process,
 }
 
-impl Field {
+impl AttackedGateway {
     /// Starts a gateway on all cores, and waits until all of it serves.
-    pub(super) fn start(binary: &Path, role: Role, setup: &Setup, size: Size) -> Result<Self, Error> {
+    pub(super) fn start(
+        binary: &Path,
+        role: AttackedProgram,
+        setup: &Setup,
+        size: Size,
+    ) -> Result<Self, Error> {
         let directory = TempDir::new()?;
         let ports = Ports::new()?;
         let path = directory.path().to_owned();
@@ -208,13 +213,13 @@ impl Field {
             ])
             .arg(binary);
         match role {
-            Role::Tidegate => command.arg("run"),
-            Role::Collector => command.env("GOMEMLIMIT", GO_MEMORY),
+            AttackedProgram::Tidegate => command.arg("run"),
+            AttackedProgram::Collector => command.env("GOMEMLIMIT", GO_MEMORY),
         };
         command.arg("--config").arg(config).current_dir(&path);
         let mut process = Process::start_on_all_cores(command, directory)?;
         let served: &[u16] = match role {
-            Role::Tidegate => &[
+            AttackedProgram::Tidegate => &[
                 ports.page,
                 ports.health,
                 ports.admin,
@@ -222,7 +227,7 @@ impl Field {
                 ports.otlp,
                 ports.grpc,
             ],
-            Role::Collector => &[ports.page, ports.health, ports.otlp, ports.grpc],
+            AttackedProgram::Collector => &[ports.page, ports.health, ports.otlp, ports.grpc],
         };
         for port in served {
             process.wait_for(|| wire::connected(wire::HONEST, *port, PATIENCE).map(drop))?;
@@ -288,13 +293,13 @@ impl Field {
     }
 
     /// The answer to a remote write.
-    pub(super) fn write_once(&self, headers: &str, packed: &[u8]) -> Result<Answer, Error> {
+    pub(super) fn write_once(&self, headers: &str, packed: &[u8]) -> Result<HttpAnswer, Error> {
         let request = wire::post("/api/v1/write", headers, packed);
         wire::once(wire::ATTACKER, self.ports.write, self.patience(), &request)
     }
 
     /// Asks the admin API.
-    pub(super) fn ask(&self, path: &str, patience: Duration) -> Result<Answer, Error> {
+    pub(super) fn ask(&self, path: &str, patience: Duration) -> Result<HttpAnswer, Error> {
         wire::once(wire::ATTACKER, self.ports.admin, patience, &wire::get(path))
     }
 
@@ -310,7 +315,7 @@ const BREATH: Duration = Duration::from_millis(10);
 /// A port that is served answers by then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn configuration(role: Role, setup: &Setup, ports: Ports, directory: &Path) -> String {
+fn configuration(role: AttackedProgram, setup: &Setup, ports: Ports, directory: &Path) -> String {
     let places = [
         ("<http>", setup.http),
         ("<receivers>", setup.receivers.0),
@@ -324,8 +329,8 @@ fn configuration(role: Role, setup: &Setup, ports: Ports, directory: &Path) -> S
         ("DIR", &*directory.to_string_lossy()),
     ];
     let text = match role {
-        Role::Tidegate => CONFIG,
-        Role::Collector => OF_THE_COLLECTOR,
+        AttackedProgram::Tidegate => CONFIG,
+        AttackedProgram::Collector => OF_THE_COLLECTOR,
     };
     let text = places
         .iter()

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use super::attacks::Attack;
-use super::beside::{POINTS, SHOWN, Seen, Try};
-use super::field::{Field, LIMIT_MIB, Role, Size};
+use super::beside::{Observations, POINTS, SHOWN, Try};
+use super::field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
 use super::wire::Harm;
 use crate::Error;
 use crate::http::Scraper;
@@ -33,13 +33,13 @@ struct Bounds {
 
 /// Something that must hold.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct CheckLine {
     pub(super) what: &'static str,
     pub(super) figure: String,
     pub(super) holds: bool,
 }
 
-impl Line {
+impl CheckLine {
     pub(super) fn new(what: &'static str, figure: impl Into<String>, holds: bool) -> Self {
         Self {
             what,
@@ -50,7 +50,7 @@ impl Line {
 }
 
 /// When what happened.
-pub(super) struct Times {
+pub(super) struct AttackTimes {
     pub(super) begun: Instant,
     pub(super) ended: Instant,
     /// From the end of the attack until honest pushes were accepted and memory was below the soft limit.
@@ -68,7 +68,7 @@ pub(super) struct Verdict {
     pub(super) gap: f64,
     pub(super) queries: f64,
     pub(super) recovered: Option<Duration>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<CheckLine>,
 }
 
 impl Verdict {
@@ -83,17 +83,17 @@ impl Verdict {
             gap: f64::NAN,
             queries: f64::NAN,
             recovered: None,
-            lines: vec![Line::new("the attack can be made", error.to_string(), false)],
+            lines: vec![CheckLine::new("the attack can be made", error.to_string(), false)],
         }
     }
 
     pub(super) fn new(
         attack: &Attack,
-        field: &Field,
-        role: Role,
+        field: &AttackedGateway,
+        role: AttackedProgram,
         harm: Result<Harm, Error>,
-        times: &Times,
-        seen: &Seen,
+        times: &AttackTimes,
+        seen: &Observations,
     ) -> Self {
         let until = times.ended + times.recovered.unwrap_or(RECOVERY);
         let within = |tries: &[Try], until| -> Vec<Try> {
@@ -121,10 +121,10 @@ impl Verdict {
     fn judged(
         mut self,
         attack: &Attack,
-        field: &Field,
-        role: Role,
+        field: &AttackedGateway,
+        role: AttackedProgram,
         harm: Result<Harm, Error>,
-        seen: &Seen,
+        seen: &Observations,
     ) -> Self {
         let bounds = field.pick(
             Bounds {
@@ -142,24 +142,24 @@ impl Verdict {
             ""
         };
         self.lines = vec![
-            Line::new(
+            CheckLine::new(
                 "memory stays within the limit and a tenth",
                 format!("{:.0} MiB of {LIMIT_MIB}{ended}", self.peak_mib),
                 self.peak_mib <= LIMIT_MIB * MARGIN && !seen.was_ended,
             ),
-            Line::new(
+            CheckLine::new(
                 "health checks are answered",
                 format!("p99 {:.0} ms of {}", self.health, bounds.health),
                 self.health <= bounds.health,
             ),
-            Line::new(
+            CheckLine::new(
                 "it recovers",
                 format!("after {} of {} s", self.recovery(), RECOVERY.as_secs()),
                 self.recovered.is_some_and(|time| time <= RECOVERY),
             ),
         ];
-        if role == Role::Tidegate {
-            self.lines.push(Line::new(
+        if role == AttackedProgram::Tidegate {
+            self.lines.push(CheckLine::new(
                 "query=1 and KEDA are answered",
                 format!("at most {:.0} ms of {}", self.queries, bounds.queries),
                 self.queries <= bounds.queries,
@@ -167,24 +167,25 @@ impl Verdict {
         }
         // The honest pushes of a second are too few for a percentage.
         if field.size == Size::Full {
-            self.lines.push(Line::new(
+            self.lines.push(CheckLine::new(
                 "honest pushes are accepted",
                 format!("{:.1} % of at least {HONEST}", self.honest),
                 self.honest >= HONEST,
             ));
         }
         match (harm, role) {
-            (Ok(harm), Role::Tidegate) => {
+            (Ok(harm), AttackedProgram::Tidegate) => {
                 self.lines.extend(settled(|| {
                     Ok([shown(field, seen)?, ledger_lines(attack, field, &harm, seen)?].concat())
                 }));
                 self.lines.extend(harm.lines);
             }
             // What else an attack demands, and what is counted, is asked of interfaces that it does not have.
-            (Ok(_), Role::Collector) => self.lines.extend(settled(|| shown(field, seen))),
-            (Err(error), _) => self
-                .lines
-                .push(Line::new("the attack can be made", error.to_string(), false)),
+            (Ok(_), AttackedProgram::Collector) => self.lines.extend(settled(|| shown(field, seen))),
+            (Err(error), _) => {
+                self.lines
+                    .push(CheckLine::new("the attack can be made", error.to_string(), false))
+            }
         }
         self
     }
@@ -242,12 +243,12 @@ fn gap(pushes: &[Try], begun: Instant, until: Instant) -> f64 {
 }
 
 /// Lines that hold once the account includes the last requests.
-pub(super) fn settled(look: impl Fn() -> Result<Vec<Line>, Error>) -> Vec<Line> {
+pub(super) fn settled(look: impl Fn() -> Result<Vec<CheckLine>, Error>) -> Vec<CheckLine> {
     let asked = Instant::now();
     loop {
         let lines = match look() {
             Ok(lines) => lines,
-            Err(error) => vec![Line::new("pages are served", error.to_string(), false)],
+            Err(error) => vec![CheckLine::new("pages are served", error.to_string(), false)],
         };
         if lines.iter().all(|line| line.holds) || asked.elapsed() > SETTLED {
             return lines;
@@ -257,9 +258,9 @@ pub(super) fn settled(look: impl Fn() -> Result<Vec<Line>, Error>) -> Vec<Line> 
 }
 
 /// Whether the page shows what was accepted of the honest sender.
-fn shown(field: &Field, seen: &Seen) -> Result<Vec<Line>, Error> {
+fn shown(field: &AttackedGateway, seen: &Observations) -> Result<Vec<CheckLine>, Error> {
     let shown = field.shown(SHOWN)? as u64;
-    Ok(vec![Line::new(
+    Ok(vec![CheckLine::new(
         TOTAL,
         format!("{shown} of {}", seen.total),
         (seen.total..=seen.total + seen.unanswered.min(1)).contains(&shown),
@@ -267,7 +268,12 @@ fn shown(field: &Field, seen: &Seen) -> Result<Vec<Line>, Error> {
 }
 
 /// Whether the gateway says of itself what was seen from outside.
-fn ledger_lines(attack: &Attack, field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
+fn ledger_lines(
+    attack: &Attack,
+    field: &AttackedGateway,
+    harm: &Harm,
+    seen: &Observations,
+) -> Result<Vec<CheckLine>, Error> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     let page = own.get()?;
     let accepted = counted(page, |name, labels| {
@@ -279,7 +285,7 @@ fn ledger_lines(attack: &Attack, field: &Field, harm: &Harm, seen: &Seen) -> Res
     let least = seen.total * POINTS + harm.accepted;
     let most = least + harm.uncertain + seen.unanswered * POINTS;
     let mut lines = attack.refusals.lines(page, harm, seen);
-    lines.push(Line::new(
+    lines.push(CheckLine::new(
         "what was accepted is counted",
         format!("{accepted} counted, {least} to {most} accepted"),
         (least..=most).contains(&accepted),
@@ -288,7 +294,10 @@ fn ledger_lines(attack: &Attack, field: &Field, harm: &Harm, seen: &Seen) -> Res
 }
 
 /// The sum of samples of the gateway's own metrics.
-pub(super) fn counted_by(field: &Field, is_meant: impl Fn(&str, &str) -> bool) -> Result<f64, Error> {
+pub(super) fn counted_by(
+    field: &AttackedGateway,
+    is_meant: impl Fn(&str, &str) -> bool,
+) -> Result<f64, Error> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     Ok(counted(own.get()?, is_meant))
 }
@@ -355,7 +364,7 @@ mod tests {
             verdict.failures(),
             "  FAILED the attack can be made: no gateway\n"
         );
-        verdict.lines = vec![Line::new("it holds", "1 of 2", true)];
+        verdict.lines = vec![CheckLine::new("it holds", "1 of 2", true)];
         assert!(verdict.holds() && verdict.failures().is_empty());
         assert!(table::table(&[verdict]).ends_with("holds   |\n"));
     }

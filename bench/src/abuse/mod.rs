@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use attacks::{ATTACKS, Attack};
 use beside::{Now, beside};
-use field::{Field, LIMIT_MIB, Role, Size};
-use judge::{SOFT_MIB, Times, Verdict};
+use field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
+use judge::{AttackTimes, SOFT_MIB, Verdict};
 
 /// Before an attack begins, an honest push has been accepted; where a password is checked first, that takes a while.
 const READY: Duration = Duration::from_secs(20);
@@ -33,7 +33,7 @@ const HOPELESS: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What was asked for.
-struct Asked<'a> {
+struct AbuseOptions<'a> {
     size: Size,
     peer: bool,
     publish: bool,
@@ -51,7 +51,13 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
     }
     let mut verdicts = Vec::new();
     for attack in chosen {
-        verdicts.push(verdict(binary, output, Role::Tidegate, attack, asked.size));
+        verdicts.push(verdict(
+            binary,
+            output,
+            AttackedProgram::Tidegate,
+            attack,
+            asked.size,
+        ));
     }
     let table = table::table(&verdicts);
     println!("\n{table}");
@@ -108,15 +114,15 @@ fn published(page: &str, part: &str, results: &str) -> Result<String, Error> {
     Ok(format!("{before}{begin}\n{results}\n{end}{after}"))
 }
 
-impl Asked<'_> {
+impl AbuseOptions<'_> {
     /// Those named; without names all.
     fn chooses(&self, attack: &Attack) -> bool {
         self.names.is_empty() || self.names.contains(&attack.name)
     }
 }
 
-fn parse<'a>(arguments: &[&'a str]) -> Result<Asked<'a>, Error> {
-    let mut asked = Asked {
+fn parse<'a>(arguments: &[&'a str]) -> Result<AbuseOptions<'a>, Error> {
+    let mut asked = AbuseOptions {
         size: Size::Full,
         peer: false,
         publish: false,
@@ -139,14 +145,14 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Asked<'a>, Error> {
 }
 
 /// Makes an attack and says what came of it.
-fn verdict(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Size) -> Verdict {
+fn verdict(binary: &Path, output: &Path, role: AttackedProgram, attack: &Attack, size: Size) -> Verdict {
     let verdict = match attacked(binary, output, role, attack, size) {
         Ok(verdict) => verdict,
         Err(error) => Verdict::failed(attack.name, &error),
     };
     let of = match role {
-        Role::Tidegate => "",
-        Role::Collector => " (Collector)",
+        AttackedProgram::Tidegate => "",
+        AttackedProgram::Collector => " (Collector)",
     };
     println!("{}{of}: {} ... {}", attack.name, attack.about, verdict.word());
     print!("{}", verdict.failures());
@@ -154,8 +160,14 @@ fn verdict(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Size
 }
 
 /// Makes an attack, and judges what came of it; where it fails, what the gateway said is kept.
-fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Size) -> Result<Verdict, Error> {
-    let field = Field::start(binary, role, &attack.setup, size)?;
+fn attacked(
+    binary: &Path,
+    output: &Path,
+    role: AttackedProgram,
+    attack: &Attack,
+    size: Size,
+) -> Result<Verdict, Error> {
+    let field = AttackedGateway::start(binary, role, &attack.setup, size)?;
     let ((harm, times), seen) = beside(&field, role, attack.setup.honest, |now| {
         let ready = wait(READY, || now.accepts_since(Instant::now() - READY));
         let begun = Instant::now();
@@ -169,7 +181,7 @@ fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Siz
         });
         (
             harm,
-            Times {
+            AttackTimes {
                 begun,
                 ended,
                 recovered,
@@ -179,8 +191,8 @@ fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Siz
     let verdict = Verdict::new(attack, &field, role, harm, &times, &seen);
     if !verdict.holds() {
         let of = match role {
-            Role::Tidegate => "",
-            Role::Collector => "-collector",
+            AttackedProgram::Tidegate => "",
+            AttackedProgram::Collector => "-collector",
         };
         let log = output.join(format!("{}{of}.log", attack.name));
         std::fs::create_dir_all(output)?;
@@ -190,11 +202,11 @@ fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Siz
     Ok(verdict)
 }
 
-fn has_recovered(now: &Now, role: Role, ended: Instant) -> bool {
+fn has_recovered(now: &Now, role: AttackedProgram, ended: Instant) -> bool {
     let bound = match role {
-        Role::Tidegate => SOFT_MIB,
+        AttackedProgram::Tidegate => SOFT_MIB,
         // Its runtime may keep as much as the soft limit.
-        Role::Collector => LIMIT_MIB,
+        AttackedProgram::Collector => LIMIT_MIB,
     };
     now.accepts_since(ended) && now.resident_mib() < bound
 }

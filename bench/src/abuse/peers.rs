@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use super::attacks::Attack;
-use super::field::{GO_MEMORY, Role};
-use super::{Asked, keep, table, verdict};
+use super::field::{AttackedProgram, GO_MEMORY};
+use super::{AbuseOptions, keep, table, verdict};
 use crate::subject::{on_path, version};
 use crate::{Error, machine};
 
@@ -18,13 +18,16 @@ pub(super) fn run<'a>(
     binary: &Path,
     output: &Path,
     attacks: impl Iterator<Item = &'a Attack>,
-    asked: &Asked<'_>,
+    asked: &AbuseOptions<'_>,
 ) -> Result<(), Error> {
     let Some(collector) = NAMES.iter().find_map(|name| on_path(name)) else {
         println!("no peer: neither {} is on PATH", NAMES.join(" nor "));
         return Ok(());
     };
-    let sides = [(binary, Role::Tidegate), (&*collector, Role::Collector)];
+    let sides = [
+        (binary, AttackedProgram::Tidegate),
+        (&*collector, AttackedProgram::Collector),
+    ];
     let mut pairs = Vec::new();
     // Only the gateway gets the option of OTLP/HTTP that such an attack is on.
     for attack in attacks.filter(|attack| attack.is_otlp && attack.setup.http.is_empty()) {

@@ -3,9 +3,9 @@
 //! Where the gateway counts what it refuses, for each way in. A counter that is missing shows: those of other ways in
 //! don't count.
 
-use super::beside::Seen;
-use super::field::Field;
-use super::judge::{Line, counted, counted_by};
+use super::beside::Observations;
+use super::field::AttackedGateway;
+use super::judge::{CheckLine, counted, counted_by};
 use super::wire::Harm;
 use crate::Error;
 
@@ -90,7 +90,7 @@ pub(super) const STALLED: Counters = &[("tidegate_connections_ended_total", "rea
 
 impl Refusals {
     /// Whether as many are counted on this page as an attacker and the honest sender were answered.
-    pub(super) fn lines(&self, page: &str, harm: &Harm, seen: &Seen) -> Vec<Line> {
+    pub(super) fn lines(&self, page: &str, harm: &Harm, seen: &Observations) -> Vec<CheckLine> {
         let (short, honest) = if self.is_honest {
             (harm.refused + seen.refused, 0)
         } else {
@@ -109,9 +109,9 @@ impl Refusals {
     }
 }
 
-fn line(what: &'static str, page: &str, counters: Counters, refused: u64) -> Line {
+fn line(what: &'static str, page: &str, counters: Counters, refused: u64) -> CheckLine {
     let counted = counted(page, is_of(counters)) as u64;
-    Line::new(
+    CheckLine::new(
         what,
         format!("{counted} counted, {refused} refused"),
         counted >= refused,
@@ -128,7 +128,7 @@ fn is_of(counters: Counters) -> impl Fn(&str, &str) -> bool {
 }
 
 /// What these counters come to at the moment.
-pub(super) fn counted_of(field: &Field, counters: Counters) -> Result<f64, Error> {
+pub(super) fn counted_of(field: &AttackedGateway, counters: Counters) -> Result<f64, Error> {
     counted_by(field, is_of(counters))
 }
 
@@ -146,7 +146,7 @@ mod tests {
                 malformed,
                 ..Harm::default()
             };
-            let lines = refusals.lines(page, &harm, &Seen::default());
+            let lines = refusals.lines(page, &harm, &Observations::default());
             lines.iter().map(|line| line.holds).collect::<Vec<_>>()
         };
         assert_eq!(held(OTLP, 3, 0), [true, true, true]);
@@ -159,9 +159,9 @@ mod tests {
     #[test]
     fn refusals_of_honest_pushes_are_those_of_otlp() {
         let page = "otelcol_receiver_refused_metric_points{receiver=\"otlp\",transport=\"http\"} 501\n";
-        let seen = Seen {
+        let seen = Observations {
             refused: 1,
-            ..Seen::default()
+            ..Observations::default()
         };
         let hold = |refusals: &Refusals, page| {
             let lines = refusals.lines(page, &Harm::default(), &seen);

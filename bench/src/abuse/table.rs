@@ -111,7 +111,7 @@ fn markdown(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::Line;
+    use super::super::judge::CheckLine;
     use super::*;
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             peak_mib: 2050.0,
             was_ended,
             health: if was_ended { f64::INFINITY } else { 3.2 },
-            lines: vec![Line::new(TOTAL, "2 of 9", !was_ended)],
+            lines: vec![CheckLine::new(TOTAL, "2 of 9", !was_ended)],
             ..Verdict::failed("x", &"none".into())
         };
         let table = super::beside(&[[verdict(false), verdict(true)]]);

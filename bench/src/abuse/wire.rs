@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-use super::judge::Line;
+use super::judge::CheckLine;
 use crate::Error;
 
 /// Where honest clients come from.
@@ -40,7 +40,7 @@ pub(super) fn connected(from: u8, port: u16, patience: Duration) -> Result<TcpSt
 
 /// An answer over HTTP.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
     pub(super) body: Vec<u8>,
@@ -83,7 +83,7 @@ pub(super) const WRITE_2: &str = "content-type: application/x-protobuf;proto=io.
     content-encoding: snappy\r\nx-prometheus-remote-write-version: 2.0.0\r\n";
 
 /// Sends a request and reads its answer.
-pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<Answer, Error> {
+pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<HttpAnswer, Error> {
     // A refusal may come before the body has been sent: what was answered counts.
     let sent = stream.get_mut().write_all(request);
     let answer = receive(stream);
@@ -95,7 +95,7 @@ pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Res
 }
 
 /// Reads an answer.
-pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<Answer, Error> {
+pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<HttpAnswer, Error> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -122,7 +122,7 @@ pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<Answer, Error
         // Those who answer in chunks say that the answer ends by closing, which is all that is asked of them.
         None => 0,
     };
-    Ok(Answer {
+    Ok(HttpAnswer {
         status,
         retry_after,
         body,
@@ -130,7 +130,7 @@ pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<Answer, Error
 }
 
 /// A request on a connection of its own.
-pub(super) fn once(from: u8, port: u16, patience: Duration, request: &[u8]) -> Result<Answer, Error> {
+pub(super) fn once(from: u8, port: u16, patience: Duration, request: &[u8]) -> Result<HttpAnswer, Error> {
     exchange(&mut BufReader::new(connected(from, port, patience)?), request)
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Harm {
     /// Requests without an answer.
     pub(super) unanswered: u64,
     /// What this attack demands beyond what all do.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<CheckLine>,
 }
 
 /// The same, from many threads.
@@ -157,7 +157,7 @@ pub(super) struct Tally(Mutex<Harm>);
 
 impl Tally {
     /// Notes the answer to a request of OTLP with so many points.
-    pub(super) fn note(&self, answer: Result<Answer, Error>, points: u64) {
+    pub(super) fn note(&self, answer: Result<HttpAnswer, Error>, points: u64) {
         let mut harm = self.0.lock();
         match answer {
             Ok(answer) if answer.status / 100 == 2 => {
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn answers_are_distinguished() {
         let answer = |status| {
-            Ok(Answer {
+            Ok(HttpAnswer {
                 status,
                 retry_after: None,
                 body: Vec::new(),

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use super::otlp::jobs::{Job, Limit};
 use super::otlp::rows;
-use super::otlp::turns::{Measured, Window, own_cpu};
+use super::otlp::turns::{LoadWindow, SubjectMeasurement, own_cpu};
 use crate::Error;
 use crate::http::{Scraper, sum};
 use crate::otlp::drive::Totals;
-use crate::otlp::request::{Kind, name};
+use crate::otlp::request::{PointKind, name};
 use crate::otlp::{Compression, Driver, Plan, Protocol};
 use crate::report::Row;
 use crate::selection;
-use crate::subject::{self, Role, Started, Subject};
+use crate::subject::{self, Started, Subject, SubjectRole};
 
 const JOB: Job = Job {
     name: "aggregate",
@@ -24,7 +24,7 @@ const JOB: Job = Job {
     plan: Plan {
         protocol: Protocol::Grpc,
         compression: Compression::None,
-        kind: Kind::Sum,
+        kind: PointKind::Sum,
         points: POINTS,
         connections: 4,
         in_flight: 4,
@@ -53,7 +53,9 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     for subject in subjects.iter().filter(|subject| asked.has_subject(&subject.name)) {
         match runtime.block_on(Contender::start(subject)) {
             Ok(contender) => contenders.push(contender),
-            Err(error) if subject.role == Role::Ours && subject.told(JOB.task).is_ok() => return Err(error),
+            Err(error) if subject.role == SubjectRole::Ours && subject.told(JOB.task).is_ok() => {
+                return Err(error);
+            }
             Err(error) => left_out.push(format!("{}: {error}", subject.name)),
         }
     }
@@ -62,7 +64,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
             runtime.block_on(contender.window(asked.window.unwrap_or(WINDOW)))?;
         }
     }
-    let measured: Vec<Measured<'_>> = contenders
+    let measured: Vec<SubjectMeasurement<'_>> = contenders
         .into_iter()
         .map(Contender::finish)
         .collect::<Result<_, _>>()?;
@@ -73,7 +75,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 
 /// A running subject that takes points and shows a page.
 struct Contender<'a> {
-    measured: Measured<'a>,
+    measured: SubjectMeasurement<'a>,
     started: Started,
     driver: Driver,
     scraper: Option<Scraper>,
@@ -93,7 +95,7 @@ impl<'a> Contender<'a> {
         let mut scraper = Scraper::connect(started.shown, "/metrics")?;
         check(subject, &driver, scraper.get()?)?;
         Ok(Self {
-            measured: Measured {
+            measured: SubjectMeasurement {
                 subject,
                 windows: Vec::new(),
                 idle_mib,
@@ -124,7 +126,7 @@ impl<'a> Contender<'a> {
             let why = self.driver.failure().unwrap_or_default();
             return Err(format!("{} takes nothing any more: {why}", self.measured.subject.name).into());
         }
-        self.measured.windows.push(Window {
+        self.measured.windows.push(LoadWindow {
             cpu_ns: (self.started.process.cpu()? - cpu).as_nanos() as f64 / points,
             rate: points / took,
             load_share,
@@ -132,14 +134,14 @@ impl<'a> Contender<'a> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Measured<'a>, Error> {
+    fn finish(mut self) -> Result<SubjectMeasurement<'a>, Error> {
         let mut scraper = self.scraper.take().ok_or("it can't be scraped any more")?;
         let totals = self.driver.totals();
-        Ok(Measured {
+        Ok(SubjectMeasurement {
             peak_mib: self.started.process.memory_mib()?.1,
             // Who adds up shows every point that was acknowledged; others are not asked.
             lost: match self.measured.subject.role {
-                Role::Ours => (totals.acknowledged * POINTS as u64) as f64 - total(scraper.get()?),
+                SubjectRole::Ours => (totals.acknowledged * POINTS as u64) as f64 - total(scraper.get()?),
                 _ => 0.0,
             },
             totals,
@@ -169,7 +171,7 @@ fn check(subject: &Subject, driver: &Driver, page: &str) -> Result<(), Error> {
     }
     let expected = (driver.totals().acknowledged * POINTS as u64) as f64;
     match total(page) {
-        total if subject.role == Role::Ours && total != expected => {
+        total if subject.role == SubjectRole::Ours && total != expected => {
             Err(format!("its counters add up to {total}, not {expected}").into())
         }
         _ => Ok(()),

@@ -18,9 +18,9 @@ use super::{agents, engine, ring};
 use crate::Error;
 use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
-use crate::picture::{Line, Picture};
+use crate::picture::{Picture, PlotLine};
 use crate::report::{Budget, Row};
-use crate::series::{self, Request};
+use crate::series::{self, SeriesRequest};
 use crate::stats::Samples;
 
 const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
@@ -70,7 +70,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
         let name = format!("event of a ring, one core, {series} series of {count} agents: processor time");
         rows.push(Row::median(name, cost, "ns"));
     }
-    lines.push(Line {
+    lines.push(PlotLine {
         name: "event of a ring, one core".to_owned(),
         points: curve,
     });
@@ -79,7 +79,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-fn in_the_engine(rows: &mut Vec<Row>, lines: &mut Vec<Line>) {
+fn in_the_engine(rows: &mut Vec<Row>, lines: &mut Vec<PlotLine>) {
     const NAMES: [&str; 2] = ["event in the engine", "bare addition to a counter"];
     let mut curves = [Vec::new(), Vec::new()];
     for count in SIZES {
@@ -108,7 +108,7 @@ fn finish(
     budget: Option<f64>,
     curve: Vec<(f64, f64)>,
     rows: &mut Vec<Row>,
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<PlotLine>,
 ) {
     if let (Some((_, few)), Some((_, many))) = (curve.first(), curve.last()) {
         let row = Row::value(format!("{name}: 1M series against 1k"), many / few, "x");
@@ -117,13 +117,13 @@ fn finish(
             None => row,
         });
     }
-    lines.push(Line {
+    lines.push(PlotLine {
         name: name.to_owned(),
         points: curve,
     });
 }
 
-fn draw(lines: &[Line]) -> Result<(), Error> {
+fn draw(lines: &[PlotLine]) -> Result<(), Error> {
     let picture = Picture {
         title: "Processor time of a point and of an event, by series",
         x: "series",
@@ -137,7 +137,7 @@ fn draw(lines: &[Line]) -> Result<(), Error> {
     Ok(())
 }
 
-struct Measured {
+struct GrowthMeasurement {
     cost_ns: Samples,
     rate: Samples,
 }
@@ -146,7 +146,7 @@ fn points(
     binary: &Path,
     (_, start, connections): (&str, Start, usize),
     count: usize,
-) -> Result<Measured, Error> {
+) -> Result<GrowthMeasurement, Error> {
     let otlp = free_port()?;
     let config = format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{otlp}'}}}}}}}}
@@ -164,7 +164,7 @@ service:
         .map(|_| gateway.connect(otlp))
         .collect::<Result<_, _>>()?;
     let mut value = 0;
-    let mut round = |requests: &mut [Request]| {
+    let mut round = |requests: &mut [SeriesRequest]| {
         value += 1;
         feed(requests, &mut senders, value)
     };
@@ -189,14 +189,14 @@ service:
         rates.push(points / begun.elapsed().as_secs_f64());
         costs.push((gateway.process().cpu()? - cpu).as_nanos() as f64 / points);
     }
-    Ok(Measured {
+    Ok(GrowthMeasurement {
         cost_ns: Samples::new(costs),
         rate: Samples::new(rates),
     })
 }
 
 /// Every request once, each sender its share.
-fn feed(requests: &mut [Request], senders: &mut [Scraper], value: u64) -> Result<(), Error> {
+fn feed(requests: &mut [SeriesRequest], senders: &mut [Scraper], value: u64) -> Result<(), Error> {
     let share = requests.len().div_ceil(senders.len());
     std::thread::scope(|scope| {
         let shares = requests.chunks_mut(share).zip(senders);
@@ -217,6 +217,6 @@ fn events(binary: &Path, count: usize) -> Result<(usize, Samples), Error> {
     let windows = ring::saturate(&gateway, rings, CAPACITY, TURN)?;
     let page = gateway.scraper()?.get()?.to_owned();
     let series = page.lines().filter(|line| line.starts_with("agent_")).count();
-    let costs = Samples::new(windows.iter().map(ring::Window::ns_per_event));
+    let costs = Samples::new(windows.iter().map(ring::RingWindow::ns_per_event));
     Ok((series, costs))
 }

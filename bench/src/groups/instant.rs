@@ -17,7 +17,7 @@ use super::agents;
 use crate::Error;
 use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
-use crate::otlp::request::{Kind, Shape};
+use crate::otlp::request::{PointKind, RequestShape};
 use crate::report::{Budget, Row};
 use crate::stalls::Stalls;
 use crate::stats::Samples;
@@ -36,14 +36,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_COUNT: Duration = Duration::from_secs(60);
 
 /// A gateway with everything that is asked here.
-pub(super) struct Subject {
+pub(super) struct QueriedGateway {
     _gateway: Gateway,
     pub(super) admin: u16,
     pub(super) otlp: u16,
     rings: tempfile::TempDir,
 }
 
-pub(super) fn start(binary: &Path) -> Result<Subject, Error> {
+pub(super) fn start(binary: &Path) -> Result<QueriedGateway, Error> {
     let rings = agents::directory()?;
     let (admin, otlp) = (free_port()?, free_port()?);
     let config = format!(
@@ -70,7 +70,7 @@ service:
     );
     let mut gateway = Gateway::start(binary, &config)?;
     gateway.first_scrape()?;
-    Ok(Subject {
+    Ok(QueriedGateway {
         _gateway: gateway,
         admin,
         otlp,
@@ -151,12 +151,12 @@ fn number(answer: &str) -> Result<f64, Error> {
 }
 
 /// Pushes points of so many series.
-pub(super) fn fill(subject: &Subject, series: usize) -> Result<(), Error> {
+pub(super) fn fill(subject: &QueriedGateway, series: usize) -> Result<(), Error> {
     let points = series.min(REQUEST_POINTS);
     for source in 0..series / points {
         // Each from a source of its own: several under one identity would be one source to queries.
-        let shape = Shape {
-            kind: Kind::Mixed,
+        let shape = RequestShape {
+            kind: PointKind::Mixed,
             points,
             source,
             seed: 0,
@@ -188,14 +188,14 @@ pub(super) fn fill(subject: &Subject, series: usize) -> Result<(), Error> {
 }
 
 /// How many series queries know.
-fn counted(subject: &Subject) -> Result<u64, Error> {
+fn counted(subject: &QueriedGateway) -> Result<u64, Error> {
     let mut counter = Scraper::connect(subject.admin, "/api/v1/status/tsdb")?;
     let status: serde_json::Value = serde_json::from_str(counter.get()?)?;
     let counted = status["data"]["headStats"]["numSeries"].as_u64();
     counted.ok_or_else(|| format!("no count of series: {status}").into())
 }
 
-fn reads(subject: &Subject) -> Result<Samples, Error> {
+fn reads(subject: &QueriedGateway) -> Result<Samples, Error> {
     let mut reader = Scraper::connect(subject.admin, "/api/v1/composites/probe")?;
     let mut times = Vec::with_capacity(READS);
     for _ in 0..READS {
@@ -214,7 +214,7 @@ fn event(value: u64) -> Event {
     }
 }
 
-fn crossings(subject: &Subject) -> Result<Samples, Error> {
+fn crossings(subject: &QueriedGateway) -> Result<Samples, Error> {
     let mut ring = Writer::create(subject.rings.path().join("probe"), Layout::V4, 4096)?;
     ring.push_all(&[event(1)]);
     let stream = TcpStream::connect(("127.0.0.1", subject.admin))?;

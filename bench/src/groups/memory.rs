@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::scrape::subjects::{Fed, OURSELVES, PEERS, Ports, Subject, WITH_ADMIN};
+use super::scrape::subjects::{Fed, OURSELVES, PEERS, Ports, ScrapeSubject, WITH_ADMIN};
 use crate::Error;
 use crate::gateway::free_port;
 use crate::http::Scraper;
@@ -80,7 +80,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// Memory of one program.
-struct Measured {
+struct MemoryMeasurement {
     /// In MiB: without series, with them, at the peak.
     empty: f64,
     full: f64,
@@ -89,7 +89,7 @@ struct Measured {
     a_series: f64,
 }
 
-impl Measured {
+impl MemoryMeasurement {
     fn rows(&self, name: &str, series: usize, budget: Option<f64>) -> Vec<Row> {
         let named = |what: &str| format!("{name}, {series} series: {what}");
         let a_series = Row::value(named("a series held and exposed"), self.a_series, "B");
@@ -105,7 +105,7 @@ impl Measured {
     }
 }
 
-fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, Error> {
+fn measure(subject: &ScrapeSubject, binary: &Path, count: usize) -> Result<MemoryMeasurement, Error> {
     let ports = Ports {
         target: free_port()?,
         otlp: free_port()?,
@@ -139,7 +139,7 @@ fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, E
     let (full, peak) = process.memory_mib()?;
     let a_series = (full - empty) * f64::from(1 << 20) / count as f64;
     process.kill();
-    Ok(Measured {
+    Ok(MemoryMeasurement {
         empty,
         full,
         peak,

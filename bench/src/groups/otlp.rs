@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jobs::{JOBS, Job};
-use turns::Times;
+use turns::LoadTimes;
 
 use crate::Error;
 use crate::report::Row;
@@ -46,8 +46,8 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// Many short windows, so that what the host does for a while falls on all alike; more of them for a job by itself.
-fn times(asked: &Selection, jobs: usize) -> Times {
-    Times {
+fn times(asked: &Selection, jobs: usize) -> LoadTimes {
+    LoadTimes {
         window: asked.window.unwrap_or(Duration::from_millis(400)),
         rounds: asked.rounds.unwrap_or(if jobs == 1 { 25 } else { 9 }),
         paced_rounds: 2,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::rounds::{self, Figure};
 use crate::Error;
 use crate::gateway::{self, free_port};
-use crate::otlp::{Load, Sink};
+use crate::otlp::{Load, OtlpSink};
 use crate::process::Process;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
@@ -34,7 +34,7 @@ const BESIDE: [(&str, Option<&str>); 3] = [
     ),
 ];
 
-const FIGURES: [Figure<Measured>; 4] = [
+const FIGURES: [Figure<OutageMeasurement>; 4] = [
     Figure {
         what: "points a second",
         unit: "/s",
@@ -67,15 +67,15 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     })
 }
 
-struct Measured {
+struct OutageMeasurement {
     points_per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
     memory_mib: f64,
 }
 
-async fn measure(binary: &Path, beside: Option<&str>) -> Result<Measured, Error> {
-    let (sink, port) = (Sink::start().await?, free_port()?);
+async fn measure(binary: &Path, beside: Option<&str>) -> Result<OutageMeasurement, Error> {
+    let (sink, port) = (OtlpSink::start().await?, free_port()?);
     let process = start(binary, port, sink.port, beside)?;
     let load = Load::paced(port, POINTS, A_SECOND).await?;
     tokio::time::sleep(WARM_UP).await;
@@ -94,7 +94,7 @@ async fn measure(binary: &Path, beside: Option<&str>) -> Result<Measured, Error>
     let memory_mib = process.memory_mib()?.0;
     // It would try to deliver what it holds for the dead one.
     process.kill();
-    Ok(Measured {
+    Ok(OutageMeasurement {
         points_per_second: passed as f64 / WINDOW.as_secs_f64(),
         p50_ms: ages.median(),
         p99_ms: ages.quantile(0.99),

@@ -13,15 +13,15 @@ mod subjects;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crowd::{Answers, Crowd, Shape};
+use crowd::{Answers, Crowd, CrowdShape};
 use slow::SlowSink;
-use subjects::{LIMIT_MIB, Running, Subject};
+use subjects::{LIMIT_MIB, OverloadSubject, Running};
 
 use crate::Error;
 use crate::report::{Budget, Row};
 
 const POINTS: usize = 1_000;
-const SHAPE: Shape = Shape {
+const SHAPE: CrowdShape = CrowdShape {
     connections: 8,
     in_flight: 64,
     points: POINTS,
@@ -56,7 +56,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// What became of everything.
-struct Measured {
+struct OverloadMeasurement {
     /// Points a second in the burst, and the highest resident memory until its end, in MiB.
     passed: f64,
     burst_mib: f64,
@@ -70,7 +70,7 @@ struct Measured {
     drained: Duration,
 }
 
-impl Measured {
+impl OverloadMeasurement {
     /// Points that were acknowledged, and neither arrived nor were counted as dropped.
     fn missing(&self) -> u64 {
         self.accepted().saturating_sub(self.arrived + self.dropped)
@@ -85,7 +85,7 @@ impl Measured {
         self.answers.accepted * POINTS as u64
     }
 
-    fn rows(&self, subject: &Subject) -> Vec<Row> {
+    fn rows(&self, subject: &OverloadSubject) -> Vec<Row> {
         let named = |what: &str| format!("{}: {what}", subject.name);
         let limited = |row: Row| {
             if subject.is_limited {
@@ -148,7 +148,7 @@ impl Measured {
     }
 }
 
-async fn measure(subject: &Subject) -> Result<Measured, Error> {
+async fn measure(subject: &OverloadSubject) -> Result<OverloadMeasurement, Error> {
     let sink = SlowSink::start().await?;
     let running = subject.start(sink.port)?;
     let crowd = Crowd::start(running.otlp, SHAPE, None).await?;
@@ -173,7 +173,7 @@ async fn measure(subject: &Subject) -> Result<Measured, Error> {
     if answers.unanswered > 0 {
         return Err(format!("{} requests got no answer", answers.unanswered).into());
     }
-    Ok(Measured {
+    Ok(OverloadMeasurement {
         passed,
         burst_mib,
         peak_mib: running.process.memory_mib()?.1,
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn missing_points_and_duplicates_are_counted_separately() {
-        let measured = |arrived, dropped| Measured {
+        let measured = |arrived, dropped| OverloadMeasurement {
             passed: 1.0,
             burst_mib: 1.0,
             peak_mib: 1.0,

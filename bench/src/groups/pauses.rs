@@ -21,7 +21,7 @@ use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
 use crate::report::{Budget, Row};
 use crate::selection;
-use crate::series::{self, Request};
+use crate::series::{self, SeriesRequest};
 use crate::stalls::{self, Stalls};
 use crate::stats::Samples;
 
@@ -47,11 +47,11 @@ const BY_DEFAULT: &str = "16MiB";
 /// How often to look for a snapshot.
 const LOOK: Duration = Duration::from_millis(20);
 
-type Job = fn(&Path, &mut [Request]) -> Result<Vec<Row>, Error>;
+type PauseJob = fn(&Path, &mut [SeriesRequest]) -> Result<Vec<Row>, Error>;
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut requests = series::requests(SERIES);
-    let jobs: [(&str, Job); 3] = [("held", held), ("expired", expired), ("snapshotted", snapshotted)];
+    let jobs: [(&str, PauseJob); 3] = [("held", held), ("expired", expired), ("snapshotted", snapshotted)];
     let mut rows = Vec::new();
     for (_, job) in jobs
         .into_iter()
@@ -63,9 +63,9 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// Nothing happens; everything is scraped again and again; everything is emitted to an exporter that can't read tables.
-fn held(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
+fn held(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Error> {
     let aggregate = "interval: 3s";
-    let subject = Subject::start(binary, aggregate, None, ", debug", requests)?;
+    let subject = LoadedGateway::start(binary, aggregate, None, ", debug", requests)?;
     let mut rows = subject.phase("held and emitted every 3 s", BUDGET, || lasting(PHASE))?;
     let mut scraper = subject.gateway.scraper()?;
     let mut scrapes = 0;
@@ -86,9 +86,9 @@ fn held(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
 }
 
 /// The million series get no more points, and expire.
-fn expired(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
+fn expired(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Error> {
     let aggregate = format!("interval: 1h, expiry: {}s", EXPIRY.as_secs());
-    let subject = Subject::start(binary, &aggregate, None, "", requests)?;
+    let subject = LoadedGateway::start(binary, &aggregate, None, "", requests)?;
     let rows = subject.phase("expired", BUDGET, || lasting(EXPIRY + GONE))?;
     let left = subject.gateway.scraper()?.get()?.lines().count();
     if left > SERIES / 10 {
@@ -99,7 +99,7 @@ fn expired(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
 
 /// All of them are fed again and again into a state that is kept on disk: first without a snapshot, then with one after
 /// the other, as it is by default.
-fn snapshotted(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
+fn snapshotted(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Error> {
     let mut rows = fed(
         binary,
         requests,
@@ -121,14 +121,14 @@ fn snapshotted(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Erro
 
 fn fed(
     binary: &Path,
-    requests: &mut [Request],
+    requests: &mut [SeriesRequest],
     name: &str,
     segment_size: &str,
     time: Duration,
     budget: Option<Budget>,
 ) -> Result<Vec<Row>, Error> {
     let aggregate = "interval: 1h, storage: file_storage";
-    let subject = Subject::start(binary, aggregate, Some(segment_size), "", requests)?;
+    let subject = LoadedGateway::start(binary, aggregate, Some(segment_size), "", requests)?;
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let feeding = scope.spawn(|| {
@@ -166,20 +166,20 @@ fn lasting(time: Duration) -> Result<(), Error> {
 }
 
 /// A gateway that holds a million series.
-struct Subject {
+struct LoadedGateway {
     gateway: Gateway,
     otlp: u16,
     directory: tempfile::TempDir,
 }
 
-impl Subject {
+impl LoadedGateway {
     /// With these options of `aggregate`, a storage with segments of this size and these exporters beside Prometheus's.
     fn start(
         binary: &Path,
         aggregate: &str,
         segment_size: Option<&str>,
         exporters: &str,
-        requests: &mut [Request],
+        requests: &mut [SeriesRequest],
     ) -> Result<Self, Error> {
         let otlp = free_port()?;
         let directory = tempfile::TempDir::new_in(std::env::current_dir()?.join("target"))?;

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::overload::crowd::{Crowd, Shape};
+use super::overload::crowd::{Crowd, CrowdShape};
 use super::overload::slow::SlowSink;
 use super::rounds::{self, Figure};
 use crate::Error;
 use crate::gateway::{self, free_port};
-use crate::otlp::{Load, Sink};
+use crate::otlp::{Load, OtlpSink};
 use crate::process::Process;
 use crate::report::{Budget, Row};
 
@@ -74,7 +74,7 @@ struct Passed {
 }
 
 async fn pass(binary: &Path, queue: &str) -> Result<Passed, Error> {
-    let (sink, port) = (Sink::start().await?, free_port()?);
+    let (sink, port) = (OtlpSink::start().await?, free_port()?);
     let process = start(binary, port, sink.port, queue)?;
     let load = Load::full(port, POINTS, IN_FLIGHT).await?;
     tokio::time::sleep(WARM_UP).await;
@@ -97,7 +97,7 @@ async fn spill(binary: &Path) -> Result<Vec<Row>, Error> {
     let (sink, port) = (SlowSink::start().await?, free_port()?);
     sink.pace(Some(STANDS_STILL));
     let process = start(binary, port, sink.port, SPILL)?;
-    let shape = Shape {
+    let shape = CrowdShape {
         connections: 1,
         in_flight: IN_FLIGHT,
         points: POINTS,

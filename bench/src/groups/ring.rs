@@ -41,12 +41,12 @@ fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, 
     let gateway = agents::gateway(binary, directory.path())?;
     let windows = saturate(&gateway, rings, CAPACITY, TURN)?;
     let label = layout.label();
-    let column = |of: fn(&Window) -> f64| Samples::new(windows.iter().map(of));
+    let column = |of: fn(&RingWindow) -> f64| Samples::new(windows.iter().map(of));
     let per_core = column(|window| 1e9 / window.ns_per_event());
     Ok(vec![
         Row::median(
             format!("version {label}: processor time an event"),
-            column(Window::ns_per_event),
+            column(RingWindow::ns_per_event),
             "ns",
         )
         .budget(Budget::AtMost(budget_ns)),
@@ -58,7 +58,7 @@ fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, 
         .budget(Budget::AtLeast(1e9 / budget_ns)),
         Row::median(
             format!("version {label}: events a second, as driven"),
-            column(Window::rate),
+            column(RingWindow::rate),
             "/s",
         ),
         Row::value(
@@ -75,7 +75,7 @@ pub(super) fn saturate(
     rings: Vec<Writer>,
     capacity: u64,
     turn: usize,
-) -> Result<Vec<Window>, Error> {
+) -> Result<Vec<RingWindow>, Error> {
     let (over, taken) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| write(rings, capacity, turn, &over, &taken));
@@ -86,13 +86,13 @@ pub(super) fn saturate(
 }
 
 /// What passed in a stretch of time.
-pub(super) struct Window {
+pub(super) struct RingWindow {
     events: f64,
     cpu: Duration,
     wall: Duration,
 }
 
-impl Window {
+impl RingWindow {
     pub(super) fn ns_per_event(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.events
     }
@@ -102,7 +102,7 @@ impl Window {
     }
 }
 
-fn measure(gateway: &Gateway, taken: &AtomicU64) -> Result<Vec<Window>, Error> {
+fn measure(gateway: &Gateway, taken: &AtomicU64) -> Result<Vec<RingWindow>, Error> {
     let look = || {
         Ok::<_, Error>((
             taken.load(Ordering::Relaxed),
@@ -116,7 +116,7 @@ fn measure(gateway: &Gateway, taken: &AtomicU64) -> Result<Vec<Window>, Error> {
     for _ in 0..WINDOWS {
         thread::sleep(WINDOW);
         let now = look()?;
-        windows.push(Window {
+        windows.push(RingWindow {
             events: (now.0 - last.0) as f64,
             cpu: now.1 - last.1,
             wall: now.2 - last.2,

@@ -21,8 +21,8 @@ use crate::process::Process;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 use crate::subject::on_path;
-use feed::{Pusher, SERIES, Target};
-use subjects::{Fed, OURSELVES, PEERS, Ports, Subject};
+use feed::{Pusher, SERIES, ScrapeTarget};
+use subjects::{Fed, OURSELVES, PEERS, Ports, ScrapeSubject};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds of a window, and windows without and with scrapes.
@@ -59,8 +59,8 @@ pub(super) fn run(tidegate: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// What was measured of a subject.
-struct Measured {
-    subject: &'static Subject,
+struct ScrapeMeasurement {
+    subject: &'static ScrapeSubject,
     /// Processor time a sample that it was fed, and a series that it showed, ns.
     taken: Samples,
     shown: Samples,
@@ -69,7 +69,7 @@ struct Measured {
     empty_mib: f64,
 }
 
-impl Measured {
+impl ScrapeMeasurement {
     /// Its figures, and what it takes to show a series against who is fed in the same way.
     fn rows(&self, ours: Option<&Self>) -> Vec<Row> {
         let how = match self.subject.fed {
@@ -97,8 +97,8 @@ impl Measured {
     }
 }
 
-fn measure(subject: &'static Subject, binary: &Path) -> Result<Measured, Error> {
-    let (target, target_port) = Target::serve()?;
+fn measure(subject: &'static ScrapeSubject, binary: &Path) -> Result<ScrapeMeasurement, Error> {
+    let (target, target_port) = ScrapeTarget::serve()?;
     let ports = Ports {
         target: target_port,
         otlp: free_port()?,
@@ -136,7 +136,7 @@ fn measure(subject: &'static Subject, binary: &Path) -> Result<Measured, Error> 
         taken.push(a_sample);
         shown.push((cpu - a_sample * samples) / f64::from(WINDOW) / SERIES as f64);
     }
-    Ok(Measured {
+    Ok(ScrapeMeasurement {
         subject,
         taken: Samples::new(taken),
         shown: Samples::new(shown),
@@ -147,7 +147,7 @@ fn measure(subject: &'static Subject, binary: &Path) -> Result<Measured, Error> 
 
 /// Where the series of a program come from.
 struct Feed {
-    target: Arc<Target>,
+    target: Arc<ScrapeTarget>,
     pusher: Option<Pusher>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum Protocol {
 }
 
 /// What became of a request.
-pub(crate) enum Answer {
+pub(crate) enum SendOutcome {
     Taken,
     /// To be sent again later.
     Refused,
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Sends what `pack` made; `lane` says over which connection, where it matters.
-    pub(crate) async fn send(&self, lane: usize, packed: Bytes) -> Answer {
+    pub(crate) async fn send(&self, lane: usize, packed: Bytes) -> SendOutcome {
         let sent = match &self.connections {
             Connections::Grpc(connections) => {
                 let connection = &connections[lane % connections.len()];
@@ -107,10 +107,10 @@ impl Client {
             }
             Connections::Http(free, room) => self.send_http(free, room, packed).await,
         };
-        sent.unwrap_or_else(|error| Answer::Failed(error.to_string()))
+        sent.unwrap_or_else(|error| SendOutcome::Failed(error.to_string()))
     }
 
-    async fn send_grpc(&self, connection: &Mutex<Http2<Bytes>>, packed: Bytes) -> Result<Answer, Error> {
+    async fn send_grpc(&self, connection: &Mutex<Http2<Bytes>>, packed: Bytes) -> Result<SendOutcome, Error> {
         let lock = || connection.lock();
         let ready = lock().clone().ready();
         let mut sender = match ready.await {
@@ -139,7 +139,7 @@ impl Client {
         free: &Mutex<Vec<Http1<Full<Bytes>>>>,
         room: &Semaphore,
         packed: Bytes,
-    ) -> Result<Answer, Error> {
+    ) -> Result<SendOutcome, Error> {
         let lock = || free.lock();
         let _room = room.acquire().await?;
         let kept = lock().pop().filter(|kept| !kept.is_closed());
@@ -154,12 +154,12 @@ impl Client {
         let said = response.into_body().collect().await?.to_bytes();
         lock().push(connection);
         Ok(match status {
-            status if status.is_success() => Answer::Taken,
+            status if status.is_success() => SendOutcome::Taken,
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Answer::Refused,
-            status => Answer::Failed(format!("{status}: {}", String::from_utf8_lossy(&said))),
+            | StatusCode::GATEWAY_TIMEOUT => SendOutcome::Refused,
+            status => SendOutcome::Failed(format!("{status}: {}", String::from_utf8_lossy(&said))),
         })
     }
 }
@@ -231,20 +231,20 @@ fn framed(message: Bytes, is_compressed: bool) -> Result<Bytes, Error> {
 }
 
 /// What trailers, or the headers of an answer without a body, say.
-fn grpc_answer(trailers: &http::HeaderMap) -> Answer {
+fn grpc_answer(trailers: &http::HeaderMap) -> SendOutcome {
     let text = |name| {
         trailers
             .get(name)
             .map(|value| String::from_utf8_lossy(value.as_bytes()))
     };
     match text("grpc-status").as_deref() {
-        Some("0") => Answer::Taken,
+        Some("0") => SendOutcome::Taken,
         // Deadline exceeded, resource exhausted, unavailable.
-        Some("4" | "8" | "14") => Answer::Refused,
+        Some("4" | "8" | "14") => SendOutcome::Refused,
         Some(code) => {
             let why = text("grpc-message").unwrap_or_default();
-            Answer::Failed(format!("status {code}: {why}"))
+            SendOutcome::Failed(format!("status {code}: {why}"))
         }
-        None => Answer::Failed("an answer without a status".to_owned()),
+        None => SendOutcome::Failed("an answer without a status".to_owned()),
     }
 }

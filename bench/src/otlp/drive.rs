@@ -10,10 +10,10 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::client::{Answer, Client, Protocol};
+use super::client::{Client, Protocol, SendOutcome};
 use super::load::now_ns;
 use super::packed::Compression;
-use super::request::{Kind, Shape, stamped};
+use super::request::{PointKind, RequestShape, stamped};
 use super::timer;
 use super::walk::{self, Numbers};
 use crate::Error;
@@ -23,7 +23,7 @@ use crate::Error;
 pub(crate) struct Plan {
     pub(crate) protocol: Protocol,
     pub(crate) compression: Compression,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PointKind,
     /// Points a request.
     pub(crate) points: usize,
     pub(crate) connections: usize,
@@ -41,7 +41,7 @@ impl Default for Plan {
         Self {
             protocol: Protocol::Grpc,
             compression: Compression::None,
-            kind: Kind::Mixed,
+            kind: PointKind::Mixed,
             points: 1_000,
             connections: 4,
             in_flight: 4,
@@ -64,7 +64,7 @@ pub(crate) struct Totals {
 }
 
 #[derive(Default)]
-struct Counts {
+struct SendCounts {
     acknowledged: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
@@ -74,9 +74,9 @@ struct Counts {
 
 /// Connections and requests; copies share both.
 #[derive(Clone)]
-pub(crate) struct Driver(Arc<Shared>);
+pub(crate) struct Driver(Arc<SharedDriver>);
 
-struct Shared {
+struct SharedDriver {
     plan: Plan,
     client: Client,
     /// As they are, and as they travel.
@@ -85,7 +85,7 @@ struct Shared {
     /// Where their numbers are, and how often each was sent, if they count on.
     numbers: Vec<(Numbers, AtomicU64)>,
     next: AtomicUsize,
-    counts: Counts,
+    counts: SendCounts,
 }
 
 impl Driver {
@@ -99,7 +99,7 @@ impl Driver {
             plan.in_flight,
         )
         .await?;
-        let shapes = (0..plan.distinct).map(|seed| Shape {
+        let shapes = (0..plan.distinct).map(|seed| RequestShape {
             kind: plan.kind,
             points: plan.points,
             source: if plan.counts_on { 0 } else { seed },
@@ -109,14 +109,14 @@ impl Driver {
         let counting = plain.iter().filter(|_| plan.counts_on);
         let numbers = counting.map(|request| Some((walk::numbers(request)?, AtomicU64::new(0))));
         let packed = plain.iter().map(|request| client.pack(request.clone()));
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(SharedDriver {
             plan,
             packed: packed.collect::<Result<_, _>>()?,
             numbers: numbers.collect::<Option<_>>().ok_or("requests of no numbers")?,
             plain,
             client,
             next: AtomicUsize::new(0),
-            counts: Counts::default(),
+            counts: SendCounts::default(),
         })))
     }
 
@@ -179,7 +179,7 @@ impl Driver {
     }
 }
 
-impl Shared {
+impl SharedDriver {
     /// The request with this number, as it travels.
     fn request(&self, number: usize) -> Result<Bytes, Error> {
         let Some((numbers, sent)) = self.numbers.get(number) else {
@@ -194,18 +194,18 @@ impl Shared {
     async fn send(&self, lane: usize, packed: Bytes, end: Instant) {
         loop {
             match self.client.send(lane, packed.clone()).await {
-                Answer::Taken => {
+                SendOutcome::Taken => {
                     self.counts.acknowledged.fetch_add(1, Relaxed);
                     return;
                 }
-                Answer::Refused => {
+                SendOutcome::Refused => {
                     self.counts.refused.fetch_add(1, Relaxed);
                     if Instant::now() + AGAIN >= end {
                         return;
                     }
                     tokio::time::sleep(AGAIN).await;
                 }
-                Answer::Failed(why) => {
+                SendOutcome::Failed(why) => {
                     self.fail(why);
                     return tokio::time::sleep(AGAIN).await;
                 }
@@ -241,7 +241,7 @@ fn due(number: u32, a_second: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::otlp::Sink;
+    use crate::otlp::OtlpSink;
 
     #[test]
     fn requests_are_due_at_even_distances_that_do_not_add_up_errors() {
@@ -252,9 +252,9 @@ mod tests {
 
     #[tokio::test]
     async fn counters_that_count_on_say_how_often_they_were_sent() {
-        let sink = Sink::start().await.unwrap();
+        let sink = OtlpSink::start().await.unwrap();
         let plan = Plan {
-            kind: Kind::Sum,
+            kind: PointKind::Sum,
             points: 7,
             distinct: 2,
             counts_on: true,
@@ -278,7 +278,7 @@ mod tests {
     async fn a_schedule_is_kept_over_both_protocols() {
         for protocol in [Protocol::Grpc, Protocol::Http] {
             for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
-                let sink = Sink::serve(protocol, super::super::FRAME).await.unwrap();
+                let sink = OtlpSink::serve(protocol, super::super::FRAME).await.unwrap();
                 let plan = Plan {
                     protocol,
                     compression,
@@ -300,7 +300,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_due_without_answers_is_old_when_it_arrives() {
-        let sink = Sink::start().await.unwrap();
+        let sink = OtlpSink::start().await.unwrap();
         let driver = Driver::connect(
             sink.port,
             Plan {

@@ -17,7 +17,7 @@ pub(crate) use client::Protocol;
 pub(crate) use drive::{Driver, Plan};
 pub(crate) use load::Load;
 pub(crate) use packed::Compression;
-pub(crate) use sink::Sink;
+pub(crate) use sink::OtlpSink;
 
 /// Where HTTP takes metrics.
 pub(crate) const PATH: &str = "/v1/metrics";

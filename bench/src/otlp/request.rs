@@ -23,7 +23,7 @@ const STEP: u64 = 15_000_000_000;
 
 /// What the points of a request are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PointKind {
     Gauge,
     /// Cumulative and monotonic.
     Sum,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Mixed,
 }
 
-impl FromStr for Kind {
+impl FromStr for PointKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -51,8 +51,8 @@ impl FromStr for Kind {
 
 /// What a request is made of. Those of different `seed` have other series, times and values.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub(crate) kind: Kind,
+pub(crate) struct RequestShape {
+    pub(crate) kind: PointKind,
     pub(crate) points: usize,
     /// Which source, and so which resource, it is of.
     pub(crate) source: usize,
@@ -62,8 +62,8 @@ pub(crate) struct Shape {
 /// A request of so many points, mixed. It begins with `stamp`, the first thing in it, for anyone who wants to know when it
 /// was made.
 pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
-    let shape = Shape {
-        kind: Kind::Mixed,
+    let shape = RequestShape {
+        kind: PointKind::Mixed,
         points,
         source: 0,
         seed: 0,
@@ -76,7 +76,7 @@ pub(crate) fn name(metric: usize) -> String {
     format!("bench.component{}.requests.metric_{metric}", metric % 17)
 }
 
-impl Shape {
+impl RequestShape {
     /// The request as bytes, its stamp 0.
     pub(crate) fn encode(&self) -> Bytes {
         let first_points = (0..self.points).step_by(POINTS_PER_METRIC);
@@ -106,9 +106,9 @@ impl Shape {
     }
 
     fn metric(&self, number: usize, series: std::ops::Range<usize>) -> Metric {
-        let is_gauge = self.kind == Kind::Gauge || self.kind == Kind::Mixed && number % 2 == 1;
+        let is_gauge = self.kind == PointKind::Gauge || self.kind == PointKind::Mixed && number % 2 == 1;
         match self.kind {
-            Kind::Histogram => histogram(name(number), series.map(|series| self.histogram(series))),
+            PointKind::Histogram => histogram(name(number), series.map(|series| self.histogram(series))),
             _ if is_gauge => gauge(name(number), series.map(|series| self.number(series))),
             _ => counter(name(number), series.map(|series| self.number(series))),
         }

@@ -28,13 +28,13 @@ use crate::Error;
 const PREFIX: usize = 5;
 
 /// A server on the runtime that it was started on, until it is dropped.
-pub(crate) struct Sink {
+pub(crate) struct OtlpSink {
     pub(crate) port: u16,
-    seen: Arc<Seen>,
+    seen: Arc<SinkCounts>,
     _stop: DropGuard,
 }
 
-struct Seen {
+struct SinkCounts {
     requests: AtomicU64,
     points: AtomicU64,
     /// Requests that could not be read.
@@ -50,7 +50,7 @@ struct More {
     last: Option<(Instant, Bytes)>,
 }
 
-impl Sink {
+impl OtlpSink {
     pub(crate) async fn start() -> Result<Self, Error> {
         Self::serve(Protocol::Grpc, FRAME).await
     }
@@ -68,7 +68,7 @@ impl Sink {
     async fn listen(port: u16, protocol: Protocol, frame: u32) -> Result<Self, Error> {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let port = listener.local_addr()?.port();
-        let seen = Arc::new(Seen {
+        let seen = Arc::new(SinkCounts {
             requests: AtomicU64::new(0),
             points: AtomicU64::new(0),
             bad: AtomicU64::new(0),
@@ -120,7 +120,7 @@ impl Sink {
     }
 }
 
-impl Seen {
+impl SinkCounts {
     fn more(&self) -> MutexGuard<'_, More> {
         self.more.lock()
     }
@@ -155,7 +155,7 @@ async fn accept(
     listener: TcpListener,
     protocol: Protocol,
     frame: u32,
-    seen: Arc<Seen>,
+    seen: Arc<SinkCounts>,
     stop: CancellationToken,
 ) {
     while let Ok((stream, _)) = listener.accept().await {
@@ -172,7 +172,7 @@ async fn accept(
     }
 }
 
-async fn serve_grpc(stream: TcpStream, frame: u32, seen: Arc<Seen>) -> Result<(), Error> {
+async fn serve_grpc(stream: TcpStream, frame: u32, seen: Arc<SinkCounts>) -> Result<(), Error> {
     let mut connection = h2::server::Builder::new()
         .initial_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1)
@@ -194,7 +194,7 @@ async fn serve_grpc(stream: TcpStream, frame: u32, seen: Arc<Seen>) -> Result<()
 async fn answer_grpc(
     request: http::Request<h2::RecvStream>,
     mut respond: SendResponse<Bytes>,
-    seen: &Seen,
+    seen: &SinkCounts,
 ) -> Result<(), Error> {
     let (head, mut body) = request.into_parts();
     let mut pieces = Vec::with_capacity(1);
@@ -223,7 +223,7 @@ async fn answer_grpc(
     Ok(())
 }
 
-async fn serve_http(stream: TcpStream, seen: Arc<Seen>) -> Result<(), Error> {
+async fn serve_http(stream: TcpStream, seen: Arc<SinkCounts>) -> Result<(), Error> {
     let service = service_fn(|request| answer_http(request, seen.clone()));
     let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     Ok(serving.await?)
@@ -231,7 +231,7 @@ async fn serve_http(stream: TcpStream, seen: Arc<Seen>) -> Result<(), Error> {
 
 async fn answer_http(
     request: http::Request<Incoming>,
-    seen: Arc<Seen>,
+    seen: Arc<SinkCounts>,
 ) -> Result<Response<Empty<Bytes>>, Error> {
     let (head, mut body) = request.into_parts();
     let mut pieces = Vec::with_capacity(1);

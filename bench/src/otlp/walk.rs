@@ -170,13 +170,18 @@ fn walk<'a>(mut message: &'a [u8], mut on: impl FnMut(u64, &'a [u8]) -> Option<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::otlp::request::{Kind, Shape, stamped};
+    use crate::otlp::request::{PointKind, RequestShape, stamped};
 
     #[test]
     fn points_of_every_kind_are_counted() {
-        for kind in [Kind::Gauge, Kind::Sum, Kind::Histogram, Kind::Mixed] {
+        for kind in [
+            PointKind::Gauge,
+            PointKind::Sum,
+            PointKind::Histogram,
+            PointKind::Mixed,
+        ] {
             for count in [0, 1, 10, 123] {
-                let shape = Shape {
+                let shape = RequestShape {
                     kind,
                     points: count,
                     source: 3,
@@ -189,8 +194,8 @@ mod tests {
 
     #[test]
     fn requests_that_were_joined_are_counted_whole() {
-        let shape = Shape {
-            kind: Kind::Mixed,
+        let shape = RequestShape {
+            kind: PointKind::Mixed,
             points: 25,
             source: 0,
             seed: 0,
@@ -219,8 +224,8 @@ mod tests {
 
     #[test]
     fn times_and_values_are_found() {
-        let shape = Shape {
-            kind: Kind::Mixed,
+        let shape = RequestShape {
+            kind: PointKind::Mixed,
             points: 25,
             source: 0,
             seed: 4,
@@ -244,8 +249,8 @@ mod tests {
 
     #[test]
     fn what_is_cut_or_no_protobuf_is_not_counted() {
-        let shape = Shape {
-            kind: Kind::Sum,
+        let shape = RequestShape {
+            kind: PointKind::Sum,
             points: 10,
             source: 0,
             seed: 0,

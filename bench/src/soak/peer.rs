@@ -16,7 +16,7 @@ use crate::Error;
 const PHASE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-struct State {
+struct PeerState {
     points: AtomicU64,
     taken: AtomicU64,
     refused: AtomicU64,
@@ -26,14 +26,14 @@ struct State {
 /// The running peer; it ends with the process.
 pub(super) struct Peer {
     port: u16,
-    state: Arc<State>,
+    state: Arc<PeerState>,
 }
 
 impl Peer {
     pub(super) fn start() -> Result<Self, Error> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
-        let state = Arc::<State>::default();
+        let state = Arc::<PeerState>::default();
         let (shared, started) = (state.clone(), Instant::now());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -66,7 +66,7 @@ impl Peer {
     }
 }
 
-impl State {
+impl PeerState {
     fn serve(&self, stream: TcpStream, started: Instant) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream);
         loop {

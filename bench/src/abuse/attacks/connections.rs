@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use super::many::seed;
 use super::now;
 use crate::Error;
-use crate::abuse::field::{Field, Setup};
+use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::h2;
-use crate::abuse::judge::{Line, counted_by, settled};
+use crate::abuse::judge::{CheckLine, counted_by, settled};
 use crate::abuse::proto::{sample, written};
 use crate::abuse::refusals::{STALLED, counted_of};
 use crate::abuse::wire::{ATTACKER, HONEST, Harm, Tally, WRITE, connected, head, once, post};
@@ -57,7 +57,7 @@ pub(super) fn opened(port: u16, count: usize, from: impl Fn(usize) -> u8, first:
     held
 }
 
-fn idle(field: &Field, from: impl Fn(usize) -> u8) -> Result<Harm, Error> {
+fn idle(field: &AttackedGateway, from: impl Fn(usize) -> u8) -> Result<Harm, Error> {
     let ports = field.ports;
     let mut held = Vec::new();
     for (port, count) in [(ports.health, 530), (ports.admin, 530), (ports.page, 70)] {
@@ -67,16 +67,16 @@ fn idle(field: &Field, from: impl Fn(usize) -> u8) -> Result<Harm, Error> {
     Ok(Harm::default())
 }
 
-pub(super) fn idle_from_one(field: &Field) -> Result<Harm, Error> {
+pub(super) fn idle_from_one(field: &AttackedGateway) -> Result<Harm, Error> {
     idle(field, |_| ATTACKER)
 }
 
-pub(super) fn idle_from_many(field: &Field) -> Result<Harm, Error> {
+pub(super) fn idle_from_many(field: &AttackedGateway) -> Result<Harm, Error> {
     idle(field, address)
 }
 
 /// Connections to remote write, beside which an honest write is taken.
-pub(super) fn idle_writes(field: &Field) -> Result<Harm, Error> {
+pub(super) fn idle_writes(field: &AttackedGateway) -> Result<Harm, Error> {
     /// An honest write is answered by then.
     const SOON: Duration = Duration::from_secs(10);
     let port = field.ports.write;
@@ -97,12 +97,12 @@ pub(super) fn idle_writes(field: &Field) -> Result<Harm, Error> {
     let tally = Tally::default();
     tally.note(answer, 1);
     Ok(Harm {
-        lines: vec![Line::new("a write beside them is taken", said, is_taken)],
+        lines: vec![CheckLine::new("a write beside them is taken", said, is_taken)],
         ..tally.finish()
     })
 }
 
-pub(super) fn half_forms(field: &Field) -> Result<Harm, Error> {
+pub(super) fn half_forms(field: &AttackedGateway) -> Result<Harm, Error> {
     let mut form = head(
         "/api/v1/query",
         "content-type: application/x-www-form-urlencoded\r\n",
@@ -118,7 +118,7 @@ pub(super) fn half_forms(field: &Field) -> Result<Harm, Error> {
     Ok(Harm::default())
 }
 
-pub(super) fn descriptors(field: &Field) -> Result<Harm, Error> {
+pub(super) fn descriptors(field: &AttackedGateway) -> Result<Harm, Error> {
     let half = b"POST /v1/metrics HTTP/1.1\r\nhost: x\r\n";
     let held = opened(field.ports.otlp, 1_100, |_| ATTACKER, half);
     std::thread::sleep(field.time());
@@ -126,7 +126,7 @@ pub(super) fn descriptors(field: &Field) -> Result<Harm, Error> {
     Ok(Harm::default())
 }
 
-pub(super) fn headers(field: &Field) -> Result<Harm, Error> {
+pub(super) fn headers(field: &AttackedGateway) -> Result<Harm, Error> {
     let endless = format!(
         "POST /v1/metrics HTTP/1.1\r\nhost: x\r\nx-long: {}",
         "x".repeat(380 << 10)
@@ -148,7 +148,7 @@ pub(super) fn headers(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Heads without bodies over HTTP/2, as large as the gateway takes them.
-pub(super) fn heads(field: &Field) -> Result<Harm, Error> {
+pub(super) fn heads(field: &AttackedGateway) -> Result<Harm, Error> {
     /// The largest head that pages take, and the largest that receivers take.
     const MOST: [usize; 2] = [16 << 10, 64 << 10];
     /// The rest of a head.
@@ -192,12 +192,12 @@ pub(super) fn heads(field: &Field) -> Result<Harm, Error> {
     let refused = counted_by(field, is_one)?;
     Ok(Harm {
         lines: vec![
-            Line::new(
+            CheckLine::new(
                 "a head as large as allowed is answered, a larger one is not",
                 format!("{allowed}, {too_long}"),
                 (allowed, too_long) == (200, 431),
             ),
-            Line::new(
+            CheckLine::new(
                 "heads without room are refused",
                 refused.to_string(),
                 // A small attack leaves room.
@@ -219,7 +219,7 @@ fn stuffed(port: u16, bytes: &[u8]) -> Option<TcpStream> {
 }
 
 /// Requests whose answers can't be sent: the window for them is 0.
-pub(super) fn zero_window(field: &Field) -> Result<Harm, Error> {
+pub(super) fn zero_window(field: &AttackedGateway) -> Result<Harm, Error> {
     let of = |path: &str, content_type: &str, body: &[u8]| {
         [h2::without_window(), h2::post(1, path, content_type, body, true)].concat()
     };
@@ -240,13 +240,13 @@ pub(super) fn zero_window(field: &Field) -> Result<Harm, Error> {
     let cut = held.into_iter().filter(|stream| is_closed(stream, until)).count();
     let mut lines = settled(|| {
         let counted = counted_of(field, STALLED)?;
-        Ok(vec![Line::new(
+        Ok(vec![CheckLine::new(
             "connections that are cut off are counted",
             format!("{counted} counted, {cut} cut"),
             counted >= cut as f64,
         )])
     });
-    lines.push(Line::new(
+    lines.push(CheckLine::new(
         "connections whose peers take nothing are cut off",
         format!("{cut} of {count}"),
         cut == count,
@@ -258,7 +258,7 @@ pub(super) fn zero_window(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Scrapes of which no byte is taken, many on each of many connections.
-pub(super) fn unread_pages(field: &Field) -> Result<Harm, Error> {
+pub(super) fn unread_pages(field: &AttackedGateway) -> Result<Harm, Error> {
     const STREAMS: u32 = 50;
     let harm = seed(field, "abuse", field.pick(100_000, 1_000))?;
     let mut scrapes = h2::without_window();
@@ -289,7 +289,7 @@ fn is_closed(mut stream: &TcpStream, until: Instant) -> bool {
 }
 
 /// Forms that do not end: many on a connection over HTTP/2, and one on each of many over HTTP/1.1.
-pub(super) fn forms(field: &Field) -> Result<Harm, Error> {
+pub(super) fn forms(field: &AttackedGateway) -> Result<Harm, Error> {
     const FORM: usize = 255 << 10;
     const TYPE: &str = "application/x-www-form-urlencoded";
     let form = [&b"query=1&rest="[..], &vec![b'x'; FORM]].concat();

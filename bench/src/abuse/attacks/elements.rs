@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::Error;
-use crate::abuse::field::Field;
+use crate::abuse::field::AttackedGateway;
 use crate::abuse::proto::{field as part, fixed, gauge, request, sample, varint, written};
-use crate::abuse::wire::{Answer, Harm, Tally, WRITE, WRITE_2, protobuf};
+use crate::abuse::wire::{Harm, HttpAnswer, Tally, WRITE, WRITE_2, protobuf};
 use crate::otlp::Compression;
 use crate::otlp::Protocol;
-use crate::otlp::client::{Answer as Said, Client};
+use crate::otlp::client::{Client, SendOutcome};
 
 /// Data of a metric that is a histogram, and the parts of its points.
 const HISTOGRAM: u64 = 9;
@@ -49,17 +49,17 @@ pub(super) fn bomb(count: usize) -> Result<Bytes, Error> {
 }
 
 /// Attributes of a bomb.
-pub(super) fn count(field: &Field) -> usize {
+pub(super) fn count(field: &AttackedGateway) -> usize {
     field.pick(30_000_000, 3_000_000)
 }
 
-pub(super) fn over_http(field: &Field) -> Result<Harm, Error> {
+pub(super) fn over_http(field: &AttackedGateway) -> Result<Harm, Error> {
     let (body, tally) = (bomb(count(field))?, Tally::default());
     field.crowd(2, |_, _| field.push(&protobuf("zstd"), &body, 1, &tally));
     Ok(tally.finish())
 }
 
-pub(super) fn over_grpc(field: &Field) -> Result<Harm, Error> {
+pub(super) fn over_grpc(field: &AttackedGateway) -> Result<Harm, Error> {
     let body = Bytes::from(hollow(ATTRIBUTES, count(field)));
     let tally = Tally::default();
     field.crowd(2, |_, _| {
@@ -70,7 +70,11 @@ pub(super) fn over_grpc(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Sends a message over gRPC on a connection of its own; the answer as HTTP would say it.
-pub(super) fn grpc(field: &Field, compression: Compression, body: Bytes) -> Result<Answer, Error> {
+pub(super) fn grpc(
+    field: &AttackedGateway,
+    compression: Compression,
+    body: Bytes,
+) -> Result<HttpAnswer, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -81,19 +85,19 @@ pub(super) fn grpc(field: &Field, compression: Compression, body: Bytes) -> Resu
     };
     let said = runtime.block_on(async { tokio::time::timeout(field.patience(), call).await })??;
     let status = match said {
-        Said::Taken => 200,
-        Said::Refused => 503,
-        Said::Failed(why) if why.starts_with("status ") => 400,
-        Said::Failed(why) => return Err(why.into()),
+        SendOutcome::Taken => 200,
+        SendOutcome::Refused => 503,
+        SendOutcome::Failed(why) if why.starts_with("status ") => 400,
+        SendOutcome::Failed(why) => return Err(why.into()),
     };
-    Ok(Answer {
+    Ok(HttpAnswer {
         status,
         retry_after: None,
         body: Vec::new(),
     })
 }
 
-pub(super) fn as_json(field: &Field) -> Result<Harm, Error> {
+pub(super) fn as_json(field: &AttackedGateway) -> Result<Harm, Error> {
     let points = field.pick(15_000_000, 1_500_000);
     let list = vec!["{}"; points].join(",");
     let body = format!(
@@ -112,7 +116,7 @@ pub(super) fn as_json(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Sends remote writes one after the other.
-fn writes(field: &Field, headers: &str, bodies: &[Vec<u8>]) -> Result<Harm, Error> {
+fn writes(field: &AttackedGateway, headers: &str, bodies: &[Vec<u8>]) -> Result<Harm, Error> {
     let mut packed = Vec::new();
     for body in bodies {
         packed.push(snap::raw::Encoder::new().compress_vec(body)?);
@@ -138,12 +142,12 @@ fn hollow_series(number: u64, content: &[u8], count: usize) -> Vec<u8> {
     written(&[("__name__", "abuse_write")], &rest)
 }
 
-pub(super) fn in_a_write(field: &Field) -> Result<Harm, Error> {
+pub(super) fn in_a_write(field: &AttackedGateway) -> Result<Harm, Error> {
     let count = field.pick(15_000_000, 1_500_000);
     writes(field, WRITE, &[hollow_series(LABELS, &[], count)])
 }
 
-pub(super) fn parts(field: &Field) -> Result<Harm, Error> {
+pub(super) fn parts(field: &AttackedGateway) -> Result<Harm, Error> {
     let count = field.pick(15_000_000, 1_500_000);
     // A native histogram with a run of buckets, each a byte: `positive_deltas`.
     let deltas = part(12, vec![0; count]);
@@ -176,7 +180,7 @@ fn referring(symbols: &[&str], series: impl Iterator<Item = Vec<u64>>) -> Vec<u8
     body
 }
 
-pub(super) fn symbols(field: &Field) -> Result<Harm, Error> {
+pub(super) fn symbols(field: &AttackedGateway) -> Result<Harm, Error> {
     const NAME: [&str; 2] = ["__name__", "abuse_symbols"];
     // A series whose labels all have one long value.
     let names: Vec<String> = (0..field.pick(49_000, 5_000))
@@ -218,7 +222,7 @@ fn in_pieces(metrics: usize) -> Vec<u8> {
     part(1, [part(1, []), part(1, []), scope].concat())
 }
 
-pub(super) fn pieces(field: &Field) -> Result<Harm, Error> {
+pub(super) fn pieces(field: &AttackedGateway) -> Result<Harm, Error> {
     let bodies = [
         in_pieces(field.pick((1 << 20) + 1, (1 << 17) + 1)),
         in_pieces(30_000),
@@ -231,7 +235,7 @@ pub(super) fn pieces(field: &Field) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn buckets(field: &Field) -> Result<Harm, Error> {
+pub(super) fn buckets(field: &AttackedGateway) -> Result<Harm, Error> {
     let bodies = [
         hollow(EXEMPLARS, field.pick(30_000_000, 3_000_000)),
         bucketed(field.pick(3_500_000, 350_000)),

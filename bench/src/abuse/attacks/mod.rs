@@ -14,7 +14,7 @@ mod scrapes;
 mod senders;
 mod sockets;
 
-use super::field::{Field, Setup};
+use super::field::{AttackedGateway, Setup};
 use super::refusals::{CHECKED, OTLP, Refusals, WRITE};
 use super::wire::Harm;
 use crate::Error;
@@ -28,14 +28,14 @@ pub(super) struct Attack {
     pub(super) is_otlp: bool,
     /// The counters of what is refused to the attacker.
     pub(super) refusals: &'static Refusals,
-    pub(super) run: fn(&Field) -> Result<Harm, Error>,
+    pub(super) run: fn(&AttackedGateway) -> Result<Harm, Error>,
 }
 
 const fn otlp(
     name: &'static str,
     about: &'static str,
     setup: Setup,
-    run: fn(&Field) -> Result<Harm, Error>,
+    run: fn(&AttackedGateway) -> Result<Harm, Error>,
 ) -> Attack {
     Attack {
         name,
@@ -51,7 +51,7 @@ const fn other(
     name: &'static str,
     about: &'static str,
     setup: Setup,
-    run: fn(&Field) -> Result<Harm, Error>,
+    run: fn(&AttackedGateway) -> Result<Harm, Error>,
 ) -> Attack {
     Attack {
         is_otlp: false,

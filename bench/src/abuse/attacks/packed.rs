@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::bodies::{call, framed};
 use crate::Error;
-use crate::abuse::field::Field;
+use crate::abuse::field::AttackedGateway;
 use crate::abuse::wire::{Harm, Tally, WRITE, protobuf};
 use crate::otlp::Compression;
 
@@ -14,11 +14,11 @@ use crate::otlp::Compression;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Zeros, which are no request.
-fn zeros(field: &Field, full: usize) -> bytes::Bytes {
+fn zeros(field: &AttackedGateway, full: usize) -> bytes::Bytes {
     vec![0; field.pick(full, full / 4)].into()
 }
 
-fn bombs(field: &Field, compression: Compression) -> Result<Harm, Error> {
+fn bombs(field: &AttackedGateway, compression: Compression) -> Result<Harm, Error> {
     let body = compression.pack(zeros(field, 63 << 20))?;
     let headers = protobuf(compression.name().unwrap_or_default());
     let tally = Tally::default();
@@ -29,11 +29,11 @@ fn bombs(field: &Field, compression: Compression) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn gzip(field: &Field) -> Result<Harm, Error> {
+pub(super) fn gzip(field: &AttackedGateway) -> Result<Harm, Error> {
     bombs(field, Compression::Gzip)
 }
 
-pub(super) fn gzip_over_grpc(field: &Field) -> Result<Harm, Error> {
+pub(super) fn gzip_over_grpc(field: &AttackedGateway) -> Result<Harm, Error> {
     let packed = Compression::Gzip.pack(zeros(field, 63 << 20))?;
     let message = framed(1, packed.len() as u32, &packed);
     let tally = Tally::default();
@@ -44,11 +44,11 @@ pub(super) fn gzip_over_grpc(field: &Field) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn zstd(field: &Field) -> Result<Harm, Error> {
+pub(super) fn zstd(field: &AttackedGateway) -> Result<Harm, Error> {
     bombs(field, Compression::Zstd)
 }
 
-pub(super) fn snappy(field: &Field) -> Result<Harm, Error> {
+pub(super) fn snappy(field: &AttackedGateway) -> Result<Harm, Error> {
     let body = snap::raw::Encoder::new().compress_vec(&zeros(field, 31 << 20))?;
     let tally = Tally::default();
     field.crowd(field.pick(40, 12), |_, _| {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::many::seed;
 use crate::Error;
-use crate::abuse::field::{Field, Setup};
-use crate::abuse::judge::{Line, settled};
+use crate::abuse::field::{AttackedGateway, Setup};
+use crate::abuse::judge::{CheckLine, settled};
 use crate::abuse::refusals::{QUERIES, counted_of};
-use crate::abuse::wire::{ATTACKER, Answer, Harm, connected, get, head, once, receive};
+use crate::abuse::wire::{ATTACKER, Harm, HttpAnswer, connected, get, head, once, receive};
 
 /// With a composite of the honest sender.
 pub(super) const COMPOSITE: Setup = Setup {
@@ -40,21 +40,21 @@ pub(super) fn endless(number: usize) -> &'static str {
 
 /// How many queries were refused.
 #[derive(Default)]
-struct Asked(AtomicU64);
+struct RefusedQueries(AtomicU64);
 
-impl Asked {
-    fn note(&self, answer: Result<Answer, Error>) {
+impl RefusedQueries {
+    fn note(&self, answer: Result<HttpAnswer, Error>) {
         if answer.is_ok_and(|answer| matches!(answer.status, 429 | 503)) {
             self.0.fetch_add(1, Relaxed);
         }
     }
 
     /// Demands that they are counted.
-    fn judged(self, field: &Field, harm: Harm) -> Harm {
+    fn judged(self, field: &AttackedGateway, harm: Harm) -> Harm {
         let refused = self.0.into_inner();
         let mut lines = settled(|| {
             let counted = counted_of(field, QUERIES)?;
-            Ok(vec![Line::new(
+            Ok(vec![CheckLine::new(
                 "refused queries are counted",
                 format!("{counted} counted, {refused} refused"),
                 counted >= refused as f64,
@@ -66,13 +66,13 @@ impl Asked {
 }
 
 /// Series that queries look at.
-fn seeded(field: &Field) -> Result<Harm, Error> {
+fn seeded(field: &AttackedGateway) -> Result<Harm, Error> {
     seed(field, "abuse", field.pick(20_000, 1_000))
 }
 
-pub(super) fn nested(field: &Field) -> Result<Harm, Error> {
+pub(super) fn nested(field: &AttackedGateway) -> Result<Harm, Error> {
     let harm = seeded(field)?;
-    let asked = Asked::default();
+    let asked = RefusedQueries::default();
     field.crowd(field.pick(20, 6), |thread, turn| {
         // Whatever comes: answers in time are no matter here.
         asked.note(field.ask(endless(thread + turn), field.patience()));
@@ -80,7 +80,7 @@ pub(super) fn nested(field: &Field) -> Result<Harm, Error> {
     Ok(asked.judged(field, harm))
 }
 
-pub(super) fn hang_ups(field: &Field) -> Result<Harm, Error> {
+pub(super) fn hang_ups(field: &AttackedGateway) -> Result<Harm, Error> {
     let harm = seeded(field)?;
     field.crowd(8, |thread, turn| {
         let _ = field.ask(endless(thread + turn), SHORT);
@@ -89,7 +89,7 @@ pub(super) fn hang_ups(field: &Field) -> Result<Harm, Error> {
     Ok(harm)
 }
 
-pub(super) fn unread(field: &Field) -> Result<Harm, Error> {
+pub(super) fn unread(field: &AttackedGateway) -> Result<Harm, Error> {
     let harm = seeded(field)?;
     // Names of everything, and a range of it: megabytes.
     let all = get("/api/v1/query?query=%7B__name__=~%22.%2B%22%7D");
@@ -102,13 +102,13 @@ pub(super) fn unread(field: &Field) -> Result<Harm, Error> {
 }
 
 /// A connection that has asked and reads nothing, where there was room for it.
-fn asking(field: &Field, request: &[u8]) -> Option<TcpStream> {
+fn asking(field: &AttackedGateway, request: &[u8]) -> Option<TcpStream> {
     let mut stream = connected(ATTACKER, field.ports.admin, Duration::from_millis(500)).ok()?;
     stream.write_all(request).ok()?;
     Some(stream)
 }
 
-pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
+pub(super) fn watchers(field: &AttackedGateway) -> Result<Harm, Error> {
     let watch = get("/api/v1/composites/honest_rate/watch");
     // A watch needs the rate of the honest sender.
     let mut first = BufReader::new(asking(field, &watch).ok_or("no server answers watchers")?);
@@ -119,7 +119,7 @@ pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
     }
     std::thread::sleep(field.time());
     Ok(Harm {
-        lines: vec![Line::new(
+        lines: vec![CheckLine::new(
             "watchers are served",
             status.to_string(),
             status == 200,
@@ -129,7 +129,7 @@ pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Forms of a hundred thousand parameters without a value.
-pub(super) fn parameters(field: &Field) -> Result<Harm, Error> {
+pub(super) fn parameters(field: &AttackedGateway) -> Result<Harm, Error> {
     const FORM: usize = 255 << 10;
     let body = "a&".repeat(FORM / 2);
     let headers = "content-type: application/x-www-form-urlencoded\r\n";
@@ -142,7 +142,7 @@ pub(super) fn parameters(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Requests of 200 selectors, each of which accepts every series.
-pub(super) fn match_all(field: &Field) -> Result<Harm, Error> {
+pub(super) fn match_all(field: &AttackedGateway) -> Result<Harm, Error> {
     let harm = seed(field, "abuse", field.pick(100_000, 1_000))?;
     let selectors: String = (0..200)
         .map(|number| format!("match%5B%5D=%7B__name__=~%22.%2B%22,x!=%22{number}%22%7D&"))
@@ -154,7 +154,7 @@ pub(super) fn match_all(field: &Field) -> Result<Harm, Error> {
         "/api/v1/explain",
         "/api/v1/metadata",
     ];
-    let asked = Asked::default();
+    let asked = RefusedQueries::default();
     field.crowd(field.pick(20, 6), |thread, turn| {
         let page = PAGES[(thread + turn) % PAGES.len()];
         asked.note(field.ask(&format!("{page}?{selectors}"), field.patience()));

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use flate2::{Compress, Compression, FlushCompress};
 
 use crate::Error;
-use crate::abuse::field::{Field, Setup};
-use crate::abuse::judge::Line;
+use crate::abuse::field::{AttackedGateway, Setup};
+use crate::abuse::judge::CheckLine;
 use crate::abuse::proto::{field as part, fixed, number, varint};
 use crate::abuse::wire::Harm;
 
@@ -49,10 +49,10 @@ pub(super) const LISTED: Setup =
     beside_a_good_target!("http_sd_configs: [{url: 'http://127.0.0.1:EVIL/', refresh_interval: 1s}]");
 
 /// Answers a request with a page of its own making. An error is the gateway's way to say that it has had enough.
-pub(super) type Page<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
+pub(super) type PageWriter<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
 
 /// Serves pages until it is over, a thread for each connection.
-pub(super) fn serve(port: u16, over: &AtomicBool, page: Page<'_>) -> Result<(), Error> {
+pub(super) fn serve(port: u16, over: &AtomicBool, page: PageWriter<'_>) -> Result<(), Error> {
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;
     std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ pub(super) fn serve(port: u16, over: &AtomicBool, page: Page<'_>) -> Result<(), 
     Ok(())
 }
 
-fn answer(stream: TcpStream, over: &AtomicBool, page: Page<'_>) -> std::io::Result<()> {
+fn answer(stream: TcpStream, over: &AtomicBool, page: PageWriter<'_>) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_millis(500)))?;
     stream.set_write_timeout(Some(Duration::from_secs(2)))?;
@@ -87,7 +87,7 @@ fn answer(stream: TcpStream, over: &AtomicBool, page: Page<'_>) -> std::io::Resu
 
 /// Serves a good page and an evil one, and demands that the good one is scraped all the time.
 fn beside_a_good_one(
-    field: &Field,
+    field: &AttackedGateway,
     evil: impl Fn(&mut TcpStream, &AtomicBool) -> std::io::Result<()> + Sync,
 ) -> Result<Harm, Error> {
     let over = AtomicBool::new(false);
@@ -129,20 +129,20 @@ fn beside_a_good_one(
         let asked = asked.load(Relaxed);
         Ok(Harm {
             lines: vec![
-                Line::new(
+                CheckLine::new(
                     "the good target is scraped",
                     format!("{shown} scrapes shown, {due:.0} due"),
                     // The first one comes within an interval.
                     shown >= (due * SCRAPED - 2.0).max(1.0),
                 ),
-                Line::new("the evil target is scraped", asked.to_string(), asked >= least),
+                CheckLine::new("the evil target is scraped", asked.to_string(), asked >= least),
             ],
             ..Harm::default()
         })
     })
 }
 
-pub(super) fn gzip(field: &Field) -> Result<Harm, Error> {
+pub(super) fn gzip(field: &AttackedGateway) -> Result<Harm, Error> {
     let (chunk, chunks) = (packed_mebibyte()?, field.pick(2048, 256));
     beside_a_good_one(field, |stream, over| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
@@ -168,7 +168,7 @@ fn packed_mebibyte() -> Result<Vec<u8>, Error> {
     Ok(packed)
 }
 
-pub(super) fn line(field: &Field) -> Result<Harm, Error> {
+pub(super) fn line(field: &AttackedGateway) -> Result<Harm, Error> {
     let piece = [b'a'; 1 << 16];
     beside_a_good_one(field, |stream, over| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n\r\n";
@@ -197,7 +197,7 @@ fn tiny(series: u64) -> Vec<u8> {
     [varint(family.len() as u64), family].concat()
 }
 
-pub(super) fn proto(field: &Field) -> Result<Harm, Error> {
+pub(super) fn proto(field: &AttackedGateway) -> Result<Harm, Error> {
     let scrape = AtomicU64::new(0);
     let labels = "a=\"b\",".repeat(field.pick(3_700_000, 400_000));
     let pages = [
@@ -222,7 +222,7 @@ pub(super) fn proto(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Each target of a list has all labels of its group: a short list becomes large.
-pub(super) fn listed(field: &Field) -> Result<Harm, Error> {
+pub(super) fn listed(field: &AttackedGateway) -> Result<Harm, Error> {
     let most = field.pick(6_000, 2_000);
     let targets: Vec<_> = (0..most)
         .map(|number| format!("\"127.0.0.1:1/{number}\""))
@@ -241,7 +241,7 @@ pub(super) fn listed(field: &Field) -> Result<Harm, Error> {
     })
 }
 
-pub(super) fn churn(field: &Field) -> Result<Harm, Error> {
+pub(super) fn churn(field: &AttackedGateway) -> Result<Harm, Error> {
     let series = field.pick(20_000_u64, 1_000);
     let scrape = AtomicU64::new(0);
     beside_a_good_one(field, |stream, _| {

@@ -11,8 +11,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Error;
-use crate::abuse::field::{Field, Setup};
-use crate::abuse::judge::{Line, counted_by, settled};
+use crate::abuse::field::{AttackedGateway, Setup};
+use crate::abuse::judge::{CheckLine, counted_by, settled};
 use crate::abuse::proto::{field as part, number, varint};
 use crate::abuse::wire::Harm;
 
@@ -72,7 +72,7 @@ pub(super) fn event(name: &str, instrument: u64, value: u64, time: Option<u64>) 
 }
 
 /// As many silent connections as the gateway takes, after which an honest sender comes.
-pub(super) fn idle(field: &Field) -> Result<Harm, Error> {
+pub(super) fn idle(field: &AttackedGateway) -> Result<Harm, Error> {
     const CONNECTIONS: usize = 512;
     /// The honest event is on the page by then.
     const SOON: Duration = Duration::from_secs(10);
@@ -96,7 +96,7 @@ pub(super) fn idle(field: &Field) -> Result<Harm, Error> {
     let took = begun.elapsed().as_secs_f64();
     drop(held);
     Ok(Harm {
-        lines: vec![Line::new(
+        lines: vec![CheckLine::new(
             "an event beside them is taken",
             format!("{is_taken} after {took:.1} of {} s", SOON.as_secs()),
             is_taken,
@@ -105,7 +105,7 @@ pub(super) fn idle(field: &Field) -> Result<Harm, Error> {
     })
 }
 
-pub(super) fn events(field: &Field) -> Result<Harm, Error> {
+pub(super) fn events(field: &AttackedGateway) -> Result<Harm, Error> {
     let path = field.directory.join("events.sock");
     at_last(|| UnixStream::connect(&path))?;
     let kinds = field.pick(4_000, 100);
@@ -126,7 +126,7 @@ pub(super) fn events(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Streams that stop within a message of megabytes, and stay.
-pub(super) fn halves(field: &Field) -> Result<Harm, Error> {
+pub(super) fn halves(field: &AttackedGateway) -> Result<Harm, Error> {
     const PROMISED: usize = 4 << 20;
     let path = field.directory.join("events.sock");
     at_last(|| UnixStream::connect(&path))?;
@@ -145,7 +145,7 @@ pub(super) fn halves(field: &Field) -> Result<Harm, Error> {
         let counted = counted_by(field, |name, labels| {
             name == "tidegate_uds_rejected_events_total" && labels.contains("reason=\"memory\"")
         })?;
-        Ok(vec![Line::new(
+        Ok(vec![CheckLine::new(
             "messages that lose their room are counted",
             format!("{counted} counted, {cut} cut"),
             // In the small form memory is not short.
@@ -175,7 +175,7 @@ fn flood(path: &Path, first: &[u8]) -> std::io::Result<()> {
     stream.write_all(first)
 }
 
-pub(super) fn statsd(field: &Field) -> Result<Harm, Error> {
+pub(super) fn statsd(field: &AttackedGateway) -> Result<Harm, Error> {
     let path = field.directory.join("statsd.sock");
     let socket = UnixDatagram::unbound()?;
     at_last(|| socket.connect(&path))?;
@@ -197,7 +197,7 @@ pub(super) fn statsd(field: &Field) -> Result<Harm, Error> {
 }
 
 /// One kind, spelt in thousands of ways of 56 KB: empty tags mean nothing.
-pub(super) fn spellings(field: &Field) -> Result<Harm, Error> {
+pub(super) fn spellings(field: &AttackedGateway) -> Result<Harm, Error> {
     const LONGEST: usize = 64_000;
     let path = field.directory.join("statsd.sock");
     let socket = UnixDatagram::unbound()?;

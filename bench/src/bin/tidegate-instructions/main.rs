@@ -25,7 +25,7 @@ const WARM_UP: usize = 3;
 const ROUNDS: usize = 5;
 
 /// A path, set up.
-trait Subject {
+trait Workload {
     /// Gets ready for the next round.
     fn prepare(&mut self) -> Result<(), Error> {
         Ok(())
@@ -40,7 +40,7 @@ struct Path {
     name: &'static str,
     /// Items a round; if fewer arrive, something other than the path was counted.
     items: usize,
-    set_up: fn() -> Result<Box<dyn Subject>, Error>,
+    set_up: fn() -> Result<Box<dyn Workload>, Error>,
 }
 
 const PATHS: &[Path] = &[
@@ -118,7 +118,7 @@ fn run(name: &str) -> Result<usize, Error> {
 
 /// The simulator knows this function by name and counts from when it is called until it returns.
 #[inline(never)]
-fn counted(subject: &mut dyn Subject) -> usize {
+fn counted(subject: &mut dyn Workload) -> usize {
     // Were the call the last thing here, this function would be left before the path is gone down.
     black_box(subject.run())
 }

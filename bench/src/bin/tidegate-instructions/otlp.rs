@@ -17,7 +17,7 @@ use tidegate::processors;
 use tidegate_otlp::{Signal, wire};
 use tidegate_requests::{attribute, counter, int};
 
-use crate::{Error, Subject};
+use crate::{Error, Workload};
 
 /// Points of a request, of counters with ten points each.
 pub(crate) const POINTS: usize = 1_000;
@@ -56,13 +56,13 @@ fn request(round: u64) -> Bytes {
 }
 
 /// What a hop does with a request before it hands it on: see that it is one, and count what is in it.
-pub(crate) fn check() -> Result<Box<dyn Subject>, Error> {
+pub(crate) fn check() -> Result<Box<dyn Workload>, Error> {
     Ok(Box::new(Check(request(0))))
 }
 
 struct Check(Bytes);
 
-impl Subject for Check {
+impl Workload for Check {
     fn run(&mut self) -> usize {
         let checked = wire::check(Signal::Metrics, self.0.clone());
         checked.map_or(0, |request| request.items())
@@ -70,7 +70,7 @@ impl Subject for Check {
 }
 
 /// Points of known series into the table of `aggregate`.
-pub(crate) fn aggregate() -> Result<Box<dyn Subject>, Error> {
+pub(crate) fn aggregate() -> Result<Box<dyn Workload>, Error> {
     let end = Arc::<End>::default();
     let options = r#"{rules: [{match: {name: "*"}}]}"#;
     let (entry, ledger) = processor(&processors::aggregate::FACTORY, options, end)?;
@@ -79,7 +79,7 @@ pub(crate) fn aggregate() -> Result<Box<dyn Subject>, Error> {
 }
 
 /// An attribute put in everywhere and one metric dropped, on the wire.
-pub(crate) fn edit() -> Result<Box<dyn Subject>, Error> {
+pub(crate) fn edit() -> Result<Box<dyn Workload>, Error> {
     let end = Arc::<End>::default();
     let options = "{metrics: {exclude: {match_type: strict, metric_names: [engine.requests_0]}}}";
     let (filter, _) = processor(&processors::filter::FACTORY, options, end.clone())?;
@@ -109,7 +109,7 @@ impl Push {
     }
 }
 
-impl Subject for Push {
+impl Workload for Push {
     fn prepare(&mut self) -> Result<(), Error> {
         self.round += 1;
         let request = wire::check(Signal::Metrics, request(self.round))?;

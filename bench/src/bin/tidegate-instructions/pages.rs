@@ -12,7 +12,7 @@ use tidegate_engine::{
     Attributes, Data, Limits, Metric, Pattern, Point, Rule, Series, Table, Temporality, Value,
 };
 
-use crate::{Error, Subject};
+use crate::{Error, Workload};
 
 /// Series on a page, counters of agents.
 pub(crate) const SERIES: usize = 2_000;
@@ -21,7 +21,7 @@ const AGENTS: usize = 100;
 const TIME: u64 = 1_700_000_000_000_000_000;
 
 /// The text of a table whose series are known and have all got new values.
-pub(crate) fn exposition() -> Result<Box<dyn Subject>, Error> {
+pub(crate) fn exposition() -> Result<Box<dyn Workload>, Error> {
     let metrics: Vec<Arc<Metric>> = (0..SERIES / AGENTS).map(metric).collect();
     let series = (0..SERIES).map(|number| series(number % AGENTS, &metrics[number / AGENTS]));
     let rule = Rule::new(Pattern::Glob("*".into()));
@@ -70,7 +70,7 @@ struct Exposition {
     round: u64,
 }
 
-impl Subject for Exposition {
+impl Workload for Exposition {
     fn prepare(&mut self) -> Result<(), Error> {
         self.round += 1;
         let time = TIME + self.round * 1_000_000_000;
@@ -96,7 +96,7 @@ impl Subject for Exposition {
 }
 
 /// A page whose lines are known and come in the order of the last page, with new values.
-pub(crate) fn scraped() -> Result<Box<dyn Subject>, Error> {
+pub(crate) fn scraped() -> Result<Box<dyn Workload>, Error> {
     Ok(Box::new(Scraped {
         decoder: ScrapeDecoder::new(Settings::default(), Box::new(Labelled)),
         page: String::new(),
@@ -128,7 +128,7 @@ struct Scraped {
     round: u64,
 }
 
-impl Subject for Scraped {
+impl Workload for Scraped {
     fn prepare(&mut self) -> Result<(), Error> {
         self.round += 1;
         self.points.clear();

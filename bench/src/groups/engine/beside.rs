@@ -20,7 +20,7 @@ use written::Written;
 
 use crate::Error;
 use crate::gateway::free_port;
-use crate::groups::instant::{self, Subject};
+use crate::groups::instant::{self, QueriedGateway};
 use crate::http::Scraper;
 use crate::process::Process;
 use crate::report::{Budget, Row};
@@ -90,7 +90,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     for (name, text, likeness) in QUERIES {
         let query: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
         for is_range in [false, true] {
-            let asked = Asked {
+            let asked = BesideQuery {
                 query: &query,
                 is_range,
             };
@@ -107,19 +107,19 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// A query, for one instant or a range.
-struct Asked<'a> {
+struct BesideQuery<'a> {
     /// As it stands in a URL.
     query: &'a str,
     is_range: bool,
 }
 
-struct Answer {
+struct QueryAnswer {
     text: String,
     /// What it took, in ms.
     took: f64,
 }
 
-impl Asked<'_> {
+impl BesideQuery<'_> {
     fn kind(&self) -> &'static str {
         if self.is_range { "range" } else { INSTANT }
     }
@@ -131,7 +131,7 @@ impl Asked<'_> {
     }
 
     /// Our answer and that of Prometheus. No samples come between them.
-    fn answers(&self, feed: &mut Feed, [ours, theirs]: [u16; 2]) -> Result<[Answer; 2], Error> {
+    fn answers(&self, feed: &mut Feed, [ours, theirs]: [u16; 2]) -> Result<[QueryAnswer; 2], Error> {
         feed.keep_up()?;
         let Self { query, is_range } = self;
         let end = now() as f64 / 1e3;
@@ -146,7 +146,7 @@ impl Asked<'_> {
     }
 }
 
-fn answer(port: u16, path: &str) -> Result<Answer, Error> {
+fn answer(port: u16, path: &str) -> Result<QueryAnswer, Error> {
     // The connection is there before.
     let mut asker = Scraper::connect(port, "/-/ready")?;
     asker.get()?;
@@ -155,7 +155,7 @@ fn answer(port: u16, path: &str) -> Result<Answer, Error> {
     let text = asker.get()?;
     let took = begun.elapsed().as_secs_f64() * 1e3;
     if text.contains("\"value") {
-        Ok(Answer {
+        Ok(QueryAnswer {
             text: text.to_owned(),
             took,
         })
@@ -214,7 +214,7 @@ struct Feed {
 }
 
 impl Feed {
-    fn start(subject: &Subject, theirs: u16) -> Result<Self, Error> {
+    fn start(subject: &QueriedGateway, theirs: u16) -> Result<Self, Error> {
         Ok(Self {
             ours: Scraper::connect(subject.otlp, "/")?,
             theirs: Scraper::connect(theirs, "/")?,

@@ -2,7 +2,7 @@
 
 //! What is asked of gateways over OTLP, and what tidegate may take for it.
 
-use crate::otlp::request::{Kind, name};
+use crate::otlp::request::{PointKind, name};
 use crate::otlp::{Compression, Plan, Protocol};
 
 /// A task, the load for it, and its budgets.
@@ -46,7 +46,7 @@ const fn grpc(points: usize) -> Plan {
     Plan {
         protocol: Protocol::Grpc,
         compression: Compression::None,
-        kind: Kind::Mixed,
+        kind: PointKind::Mixed,
         points,
         connections: 4,
         in_flight: 4,

@@ -3,11 +3,11 @@
 //! Figures of a job: those of each subject, and tidegate against each of the others.
 
 use super::jobs::{Job, Limit};
-use super::turns::{Measured, Window};
+use super::turns::{LoadWindow, SubjectMeasurement};
 use crate::Error;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
-use crate::subject::Role;
+use crate::subject::SubjectRole;
 
 /// With so much of its core, the load is what limits the points a second, %.
 const BOUND_BY_LOAD: f64 = 95.0;
@@ -15,10 +15,12 @@ const BOUND_BY_LOAD: f64 = 95.0;
 /// The subject that budgets are for.
 const TIDEGATE: &str = "tidegate";
 
-pub(in crate::groups) fn rows(job: &Job, measured: &[Measured<'_>]) -> Vec<Row> {
+pub(in crate::groups) fn rows(job: &Job, measured: &[SubjectMeasurement<'_>]) -> Vec<Row> {
     let mut rows: Vec<Row> = measured.iter().flat_map(|one| own(job, one)).collect();
     if let Some(tidegate) = measured.iter().find(|one| one.subject.name == TIDEGATE) {
-        let others = measured.iter().filter(|one| one.subject.role != Role::Ours);
+        let others = measured
+            .iter()
+            .filter(|one| one.subject.role != SubjectRole::Ours);
         rows.extend(against(job, tidegate, &others.collect::<Vec<_>>()));
     }
     rows.into_iter().map(|row| row.of(job.name)).collect()
@@ -27,11 +29,11 @@ pub(in crate::groups) fn rows(job: &Job, measured: &[Measured<'_>]) -> Vec<Row> 
 /// The configurations of subjects, and the subjects that were left out.
 pub(in crate::groups) fn notes(
     job: &Job,
-    measured: &[Measured<'_>],
+    measured: &[SubjectMeasurement<'_>],
     left_out: Vec<String>,
 ) -> Result<Vec<Row>, Error> {
     let mut notes = Vec::new();
-    for Measured { subject, .. } in measured {
+    for SubjectMeasurement { subject, .. } in measured {
         let mut note = format!(
             "{}: `{}`",
             subject.version(),
@@ -50,11 +52,11 @@ pub(in crate::groups) fn notes(
 }
 
 /// Figures of one subject.
-fn own(job: &Job, measured: &Measured<'_>) -> Vec<Row> {
+fn own(job: &Job, measured: &SubjectMeasurement<'_>) -> Vec<Row> {
     let name = &measured.subject.name;
     let is_tidegate = name == TIDEGATE;
     let place = |row: Row, column: &'static str| row.placed(name, column);
-    let column = |of: fn(&Window) -> f64| Samples::new(measured.windows.iter().map(of));
+    let column = |of: fn(&LoadWindow) -> f64| Samples::new(measured.windows.iter().map(of));
     let row = |what: &str, samples, unit| Row::median(format!("{}, {name}: {what}", job.name), samples, unit);
     let one = |what: &str, value, unit| Row::value(format!("{}, {name}: {what}", job.name), value, unit);
     let limit = |row: Row, of: fn(&Limit) -> Option<f64>| match job.limits.iter().find_map(of) {
@@ -120,8 +122,8 @@ fn own(job: &Job, measured: &Measured<'_>) -> Vec<Row> {
 }
 
 /// Processor time of tidegate against each of the others.
-fn against(job: &Job, tidegate: &Measured<'_>, others: &[&Measured<'_>]) -> Vec<Row> {
-    let named = |other: &Measured<'_>| {
+fn against(job: &Job, tidegate: &SubjectMeasurement<'_>, others: &[&SubjectMeasurement<'_>]) -> Vec<Row> {
+    let named = |other: &SubjectMeasurement<'_>| {
         let limits = job.limits.iter();
         let mut limits = limits.filter_map(|limit| match limit {
             Limit::Against(name, limit) if *name == other.subject.name => Some(*limit),
@@ -153,15 +155,16 @@ fn against(job: &Job, tidegate: &Measured<'_>, others: &[&Measured<'_>]) -> Vec<
     rows
 }
 
-fn best_rust<'a>(others: &[&'a Measured<'a>]) -> Option<&'a Measured<'a>> {
+fn best_rust<'a>(others: &[&'a SubjectMeasurement<'a>]) -> Option<&'a SubjectMeasurement<'a>> {
     let peers = others
         .iter()
-        .filter(|other| other.subject.role == Role::Peer && other.subject.is_rust);
-    let cost = |one: &Measured<'_>| Samples::new(one.windows.iter().map(|window| window.cpu_ns)).median();
+        .filter(|other| other.subject.role == SubjectRole::Peer && other.subject.is_rust);
+    let cost =
+        |one: &SubjectMeasurement<'_>| Samples::new(one.windows.iter().map(|window| window.cpu_ns)).median();
     peers.copied().min_by(|a, b| cost(a).total_cmp(&cost(b)))
 }
 
 /// Processor time of one against another's.
-fn ratios(one: &Measured<'_>, other: &Measured<'_>) -> Samples {
+fn ratios(one: &SubjectMeasurement<'_>, other: &SubjectMeasurement<'_>) -> Samples {
     Samples::ratios(&one.windows, &other.windows, |window| window.cpu_ns)
 }

@@ -12,14 +12,14 @@ use rustix::time::{ClockId, clock_gettime};
 use super::jobs::Job;
 use crate::Error;
 use crate::otlp::drive::Totals;
-use crate::otlp::{Driver, FRAME, Plan, Sink};
+use crate::otlp::{Driver, FRAME, OtlpSink, Plan};
 use crate::selection;
 use crate::stats::Samples;
-use crate::subject::{Role, Started, Subject};
+use crate::subject::{Started, Subject, SubjectRole};
 
 /// How long things take.
 #[derive(Clone, Copy)]
-pub(super) struct Times {
+pub(super) struct LoadTimes {
     pub(super) window: Duration,
     /// At full load.
     pub(super) rounds: usize,
@@ -29,17 +29,20 @@ pub(super) struct Times {
 
 /// What every subject does in its turn.
 #[derive(Clone, Copy)]
-enum Step {
+enum LoadPhase {
     WarmUp(Duration),
     Saturate(Duration),
     Pace(Duration),
 }
 
-impl Times {
-    fn steps(self) -> impl Iterator<Item = Step> {
-        let full = std::iter::repeat_n(Step::Saturate(self.window), self.rounds);
-        let paced = std::iter::repeat_n(Step::Pace(self.window), self.paced_rounds);
-        [Step::WarmUp(self.window)].into_iter().chain(full).chain(paced)
+impl LoadTimes {
+    fn steps(self) -> impl Iterator<Item = LoadPhase> {
+        let full = std::iter::repeat_n(LoadPhase::Saturate(self.window), self.rounds);
+        let paced = std::iter::repeat_n(LoadPhase::Pace(self.window), self.paced_rounds);
+        [LoadPhase::WarmUp(self.window)]
+            .into_iter()
+            .chain(full)
+            .chain(paced)
     }
 }
 
@@ -53,9 +56,9 @@ const LATE_MS: f64 = 2.0;
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// What was measured of a subject in one job.
-pub(in crate::groups) struct Measured<'a> {
+pub(in crate::groups) struct SubjectMeasurement<'a> {
     pub(in crate::groups) subject: &'a Subject,
-    pub(in crate::groups) windows: Vec<Window>,
+    pub(in crate::groups) windows: Vec<LoadWindow>,
     pub(in crate::groups) idle_mib: f64,
     /// Resident memory at its highest, idle and at full load.
     pub(in crate::groups) peak_mib: f64,
@@ -70,7 +73,7 @@ pub(in crate::groups) struct Measured<'a> {
 
 /// What a window at full load gave.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::groups) struct Window {
+pub(in crate::groups) struct LoadWindow {
     /// Processor time a point that arrived, ns.
     pub(in crate::groups) cpu_ns: f64,
     /// Points that arrived a second.
@@ -79,9 +82,9 @@ pub(in crate::groups) struct Window {
     pub(in crate::groups) load_share: f64,
 }
 
-impl fmt::Display for Measured<'_> {
+impl fmt::Display for SubjectMeasurement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let median = |of: fn(&Window) -> f64| Samples::new(self.windows.iter().map(of)).median();
+        let median = |of: fn(&LoadWindow) -> f64| Samples::new(self.windows.iter().map(of)).median();
         write!(
             f,
             "{:20} {:7.0} ns a point {:9.0} points/s, load {:3.0} %, {:5.1} to {:5.1} MiB, lost {}, refused {}, failed {}",
@@ -107,8 +110,8 @@ impl fmt::Display for Measured<'_> {
 pub(super) async fn measure<'a>(
     job: &Job,
     subjects: &'a [Subject],
-    times: Times,
-) -> Result<(Vec<Measured<'a>>, Vec<String>), Error> {
+    times: LoadTimes,
+) -> Result<(Vec<SubjectMeasurement<'a>>, Vec<String>), Error> {
     let (mut contenders, mut left_out) = (Vec::new(), Vec::new());
     for subject in subjects {
         let started = match subject.told(job.task) {
@@ -141,7 +144,9 @@ fn keep<'a>(
 ) -> Result<(), Error> {
     match contender {
         Ok(contender) => contenders.push(contender),
-        Err(error) if subject.role == Role::Ours => return Err(format!("{}: {error}", subject.name).into()),
+        Err(error) if subject.role == SubjectRole::Ours => {
+            return Err(format!("{}: {error}", subject.name).into());
+        }
         Err(error) => left_out.push(format!("{}: {error}", subject.name)),
     }
     Ok(())
@@ -149,11 +154,11 @@ fn keep<'a>(
 
 /// A running subject between its load and its sink.
 struct Contender<'a> {
-    measured: Measured<'a>,
+    measured: SubjectMeasurement<'a>,
     /// Points of a request that are to arrive.
     kept: u64,
     started: Started,
-    sink: Sink,
+    sink: OtlpSink,
     driver: Driver,
 }
 
@@ -163,14 +168,14 @@ impl<'a> Contender<'a> {
             (Some(kind), None) => Plan { kind, ..job.plan },
             _ => job.plan,
         };
-        let sink = Sink::serve(job.plan.protocol, subject.frame.unwrap_or(FRAME)).await?;
+        let sink = OtlpSink::serve(job.plan.protocol, subject.frame.unwrap_or(FRAME)).await?;
         let mut started = subject.start(told, sink.port)?;
         let driver = tokio::select! {
             driver = Driver::connect(started.port, plan) => driver?,
             why = started.process.ended() => return Err(why),
         };
         Ok(Self {
-            measured: Measured {
+            measured: SubjectMeasurement {
                 subject,
                 windows: Vec::new(),
                 idle_mib: 0.0,
@@ -187,11 +192,11 @@ impl<'a> Contender<'a> {
         })
     }
 
-    async fn take(&mut self, step: Step, job: &Job) -> Result<(), Error> {
+    async fn take(&mut self, step: LoadPhase, job: &Job) -> Result<(), Error> {
         match step {
-            Step::WarmUp(time) => self.warm_up(job, time).await,
-            Step::Saturate(window) => self.saturate(window).await,
-            Step::Pace(window) => self.pace(window).await,
+            LoadPhase::WarmUp(time) => self.warm_up(job, time).await,
+            LoadPhase::Saturate(window) => self.saturate(window).await,
+            LoadPhase::Pace(window) => self.pace(window).await,
         }
     }
 
@@ -246,7 +251,7 @@ impl<'a> Contender<'a> {
             )
             .into());
         };
-        self.measured.windows.push(Window {
+        self.measured.windows.push(LoadWindow {
             cpu_ns: (self.started.process.cpu()? - cpu).as_nanos() as f64 / arrived,
             rate: arrived / (last - begun).as_secs_f64(),
             load_share,
@@ -286,8 +291,8 @@ impl<'a> Contender<'a> {
         }
     }
 
-    fn finish(self) -> Measured<'a> {
-        Measured {
+    fn finish(self) -> SubjectMeasurement<'a> {
+        SubjectMeasurement {
             lost: self.expected() as f64 - self.sink.points() as f64,
             totals: self.driver.totals(),
             ..self.measured

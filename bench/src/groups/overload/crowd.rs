@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many send, and what.
 #[derive(Clone, Copy)]
-pub(in crate::groups) struct Shape {
+pub(in crate::groups) struct CrowdShape {
     pub(in crate::groups) connections: usize,
     /// Requests under way on each connection.
     pub(in crate::groups) in_flight: usize,
@@ -86,7 +86,7 @@ impl Crowd {
     /// Sends to this port, as fast as it is taken or so many requests a second.
     pub(in crate::groups) async fn start(
         port: u16,
-        shape: Shape,
+        shape: CrowdShape,
         a_second: Option<f64>,
     ) -> Result<Self, Error> {
         let message = request(shape.points, 0);
@@ -101,7 +101,7 @@ impl Crowd {
         for _ in 0..shape.connections {
             let client = connect(port).await?;
             for _ in 0..shape.in_flight {
-                let sender = Sender {
+                let sender = CrowdSender {
                     client: client.clone(),
                     message: message.clone(),
                     tally: tally.clone(),
@@ -183,13 +183,13 @@ impl Pace {
 }
 
 /// One that has one request under way.
-struct Sender {
+struct CrowdSender {
     client: Grpc<Channel>,
     message: Bytes,
     tally: Arc<Tally>,
 }
 
-impl Sender {
+impl CrowdSender {
     async fn run(self, tickets: Option<Arc<Semaphore>>, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if let Some(tickets) = &tickets {

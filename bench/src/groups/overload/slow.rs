@@ -66,7 +66,7 @@ impl SlowSink {
         let serving = tonic::transport::Server::builder()
             .initial_connection_window_size(64 << 20)
             .initial_stream_window_size(16 << 20)
-            .add_service(Answering(Server(turns.clone())))
+            .add_service(Answering(SlowServer(turns.clone())))
             .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop.clone().cancelled_owned());
         tokio::spawn(serving);
         Ok(Self { port, turns, stop })
@@ -98,9 +98,9 @@ impl Drop for SlowSink {
 }
 
 #[derive(Clone)]
-struct Server(Arc<Turns>);
+struct SlowServer(Arc<Turns>);
 
-impl UnaryService<Bytes> for Server {
+impl UnaryService<Bytes> for SlowServer {
     type Response = Bytes;
     type Future = BoxFuture<Response<Bytes>, Status>;
 

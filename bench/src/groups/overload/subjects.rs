@@ -19,7 +19,7 @@ use crate::subject::on_path;
 pub(super) const LIMIT_MIB: f64 = 100.0;
 
 /// A program and its configuration.
-pub(super) struct Subject {
+pub(super) struct OverloadSubject {
     pub(super) name: &'static str,
     pub(super) is_peer: bool,
     /// Whether its memory limit can be configured.
@@ -73,8 +73,8 @@ const ROTEL: &str = "start --otlp-grpc-endpoint 127.0.0.1:FROM --otlp-http-endpo
     --disable-batching --otlp-exporter-protocol grpc --otlp-exporter-compression none \
     --otlp-exporter-endpoint http://127.0.0.1:TO";
 
-pub(super) fn all(tidegate: &Path) -> Vec<Subject> {
-    let own = |name, config| Subject {
+pub(super) fn all(tidegate: &Path) -> Vec<OverloadSubject> {
+    let own = |name, config| OverloadSubject {
         name,
         is_peer: false,
         is_limited: true,
@@ -86,7 +86,7 @@ pub(super) fn all(tidegate: &Path) -> Vec<Subject> {
     };
     let mut subjects = vec![own("in memory", MEMORY), own("room on disk", SPILL)];
     for name in ["otelcol", "otelcol-contrib"] {
-        subjects.extend(on_path(name).map(|binary| Subject {
+        subjects.extend(on_path(name).map(|binary| OverloadSubject {
             name,
             is_peer: true,
             is_limited: true,
@@ -101,7 +101,7 @@ pub(super) fn all(tidegate: &Path) -> Vec<Subject> {
         }));
     }
     // It has no limit of memory, and no books that could be read.
-    subjects.extend(on_path("rotel").map(|binary| Subject {
+    subjects.extend(on_path("rotel").map(|binary| OverloadSubject {
         name: "rotel",
         is_peer: true,
         is_limited: false,
@@ -119,12 +119,12 @@ pub(super) struct Running<'a> {
     pub(super) process: Process,
     /// Where it takes OTLP.
     pub(super) otlp: u16,
-    subject: &'a Subject,
+    subject: &'a OverloadSubject,
     port: u16,
     books: RefCell<Option<Scraper>>,
 }
 
-impl Subject {
+impl OverloadSubject {
     pub(super) fn start(&self, to: u16) -> Result<Running<'_>, Error> {
         // On a disk, not in memory.
         let directory = TempDir::new_in(std::env::current_dir()?.join("target"))?;

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::http::Scraper;
 use crate::machine::on_all_cores;
 use crate::otlp::load::now_ns;
-use crate::series::Request;
+use crate::series::SeriesRequest;
 use crate::stalls::come_first;
 
 /// Between two probes.
@@ -44,10 +44,10 @@ impl Probe {
         // Agents that no probe before this one had.
         let first = now_ns() as usize;
         // No probe has to wait for a connection, or for the first series.
-        let senders = (0..SENDERS).map(|number| Sender::connect(port, number, first));
-        let senders: Vec<Sender> = senders.collect::<Result<_, _>>()?;
+        let senders = (0..SENDERS).map(|number| ProbeSender::connect(port, number, first));
+        let senders: Vec<ProbeSender> = senders.collect::<Result<_, _>>()?;
         let begin = Instant::now();
-        let start = |sender: Sender| {
+        let start = |sender: ProbeSender| {
             let stop = stop.clone();
             thread::Builder::new().spawn(move || sender.run(begin, &stop))
         };
@@ -67,18 +67,18 @@ impl Probe {
 }
 
 /// One of those that send.
-struct Sender {
+struct ProbeSender {
     number: u32,
     /// The agent of the first probe of all.
     first: usize,
     to: Scraper,
-    known: Request,
+    known: SeriesRequest,
 }
 
-impl Sender {
+impl ProbeSender {
     fn connect(port: u16, number: u32, first: usize) -> Result<Self, Error> {
         let mut to = Scraper::connect(port, "/")?;
-        let mut known = Request::single(METRIC, first + number as usize);
+        let mut known = SeriesRequest::single(METRIC, first + number as usize);
         send(&mut to, &mut known, 0)?;
         Ok(Self {
             number,
@@ -96,7 +96,7 @@ impl Sender {
             let due = begin + GAP * probe;
             // Each sender in its turn, so that new series come evenly.
             let is_new = (round + self.number).is_multiple_of(NEW);
-            let mut new = is_new.then(|| Request::single(METRIC, self.first + probe as usize));
+            let mut new = is_new.then(|| SeriesRequest::single(METRIC, self.first + probe as usize));
             thread::sleep(due.saturating_duration_since(Instant::now()));
             if stop.load(Relaxed) {
                 break;
@@ -113,7 +113,7 @@ impl Sender {
     }
 }
 
-fn send(to: &mut Scraper, request: &mut Request, value: u64) -> Result<(), Error> {
+fn send(to: &mut Scraper, request: &mut SeriesRequest, value: u64) -> Result<(), Error> {
     to.post("/v1/metrics", "application/x-protobuf", request.at(value))?;
     Ok(())
 }

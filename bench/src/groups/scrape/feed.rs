@@ -39,14 +39,14 @@ fn labels(agent: usize) -> [(&'static str, String); 2] {
 
 /// What is scraped.
 #[derive(Default)]
-pub(super) struct Target {
+pub(super) struct ScrapeTarget {
     /// Until then it shows nothing, so that a program can be looked at that knows no series.
     pub(super) is_open: AtomicBool,
     /// Pages of all series that were asked for.
     pub(super) asked: AtomicU64,
 }
 
-impl Target {
+impl ScrapeTarget {
     /// Answers every request on this port, in threads that end with the process.
     pub(super) fn serve() -> Result<(Arc<Self>, u16), Error> {
         let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A program that is fed series and shows them.
-pub(in crate::groups) struct Subject {
+pub(in crate::groups) struct ScrapeSubject {
     pub(in crate::groups) name: &'static str,
     pub(in crate::groups) fed: Fed,
     /// Name and text of its configuration, in which `TARGET`, `OTLP` and `PORT` stand for ports.
@@ -87,8 +87,8 @@ const TELEGRAF: (&str, &str) = (
 );
 
 /// A subject with the collector's configuration.
-const fn collector(name: &'static str, fed: Fed, arguments: &'static str) -> Subject {
-    Subject {
+const fn collector(name: &'static str, fed: Fed, arguments: &'static str) -> ScrapeSubject {
+    ScrapeSubject {
         name,
         fed,
         config: match fed {
@@ -100,37 +100,37 @@ const fn collector(name: &'static str, fed: Fed, arguments: &'static str) -> Sub
     }
 }
 
-pub(in crate::groups) const OURSELVES: [Subject; 2] = [
+pub(in crate::groups) const OURSELVES: [ScrapeSubject; 2] = [
     collector("tidegate", Fed::Scraping, "run --config CONFIG"),
     collector("tidegate", Fed::Otlp, "run --config CONFIG"),
 ];
 
 /// Ourselves with the extension that answers queries, at the port of the target.
-pub(in crate::groups) const WITH_ADMIN: Subject = Subject {
+pub(in crate::groups) const WITH_ADMIN: ScrapeSubject = ScrapeSubject {
     config: ANSWERS_QUERIES,
     ..collector("tidegate with admin", Fed::Otlp, "run --config CONFIG")
 };
 
-pub(in crate::groups) const PEERS: [Subject; 7] = [
+pub(in crate::groups) const PEERS: [ScrapeSubject; 7] = [
     collector("otelcol", Fed::Scraping, "--config CONFIG"),
     collector("otelcol", Fed::Otlp, "--config CONFIG"),
     collector("otelcol-contrib", Fed::Scraping, "--config CONFIG"),
     collector("otelcol-contrib", Fed::Otlp, "--config CONFIG"),
-    Subject {
+    ScrapeSubject {
         name: "prometheus",
         fed: Fed::Scraping,
         config: SERVER,
         arguments: "--config.file=CONFIG --storage.tsdb.path=DIR/data --web.listen-address=127.0.0.1:PORT",
         path: FEDERATE,
     },
-    Subject {
+    ScrapeSubject {
         name: "victoria-metrics",
         fed: Fed::Scraping,
         config: SERVER,
         arguments: "-promscrape.config=CONFIG -storageDataPath=DIR/data -httpListenAddr=127.0.0.1:PORT",
         path: FEDERATE,
     },
-    Subject {
+    ScrapeSubject {
         name: "telegraf",
         fed: Fed::Scraping,
         config: TELEGRAF,
@@ -139,7 +139,7 @@ pub(in crate::groups) const PEERS: [Subject; 7] = [
     },
 ];
 
-impl Subject {
+impl ScrapeSubject {
     /// Whether it is the OpenTelemetry Collector, in whatever distribution.
     pub(in crate::groups) fn is_collector(&self) -> bool {
         self.name.starts_with("otelcol")

@@ -27,9 +27,9 @@ pub(super) enum Likeness {
 }
 
 /// The values of a series, by time in milliseconds.
-type Values = BTreeMap<i64, f64>;
+type SeriesValues = BTreeMap<i64, f64>;
 /// By labels.
-type Answer = BTreeMap<BTreeMap<String, String>, Values>;
+type QueryResult = BTreeMap<BTreeMap<String, String>, SeriesValues>;
 
 /// Whether both are the same; the error says in what they differ.
 pub(super) fn compare(ours: &str, theirs: &str, likeness: Likeness) -> Result<(), Error> {
@@ -54,9 +54,9 @@ pub(super) fn compare(ours: &str, theirs: &str, likeness: Likeness) -> Result<()
 }
 
 /// A single value must be the other's; one of a range, one of those that the other has about that time.
-fn compare_values(ours: &Values, theirs: &Values, tolerance: f64) -> Result<(), String> {
+fn compare_values(ours: &SeriesValues, theirs: &SeriesValues, tolerance: f64) -> Result<(), String> {
     if !ours.keys().eq(theirs.keys()) {
-        let steps = [ours, theirs].map(Values::len);
+        let steps = [ours, theirs].map(SeriesValues::len);
         return Err(format!("has {steps:?} steps, or others"));
     }
     let all: Vec<f64> = theirs.values().copied().collect();
@@ -81,12 +81,12 @@ fn compare_values(ours: &Values, theirs: &Values, tolerance: f64) -> Result<(), 
 }
 
 /// The series of each step in the order of their values, the largest first.
-fn ranks(answer: &Answer) -> Answer {
+fn ranks(answer: &QueryResult) -> QueryResult {
     let mut steps: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
     for (time, value) in answer.values().flatten() {
         steps.entry(*time).or_default().push(*value);
     }
-    let mut ranks = Answer::new();
+    let mut ranks = QueryResult::new();
     for (time, mut values) in steps {
         values.sort_by(|a, b| b.total_cmp(a));
         for (rank, value) in values.into_iter().enumerate() {
@@ -97,7 +97,7 @@ fn ranks(answer: &Answer) -> Answer {
     ranks
 }
 
-fn read(answer: &str) -> Result<Answer, Error> {
+fn read(answer: &str) -> Result<QueryResult, Error> {
     let answer: Value = serde_json::from_str(answer)?;
     let broken = || format!("no answer to a query: {answer}");
     let all = answer["data"]["result"].as_array().ok_or_else(broken)?;
@@ -111,11 +111,11 @@ fn read(answer: &str) -> Result<Answer, Error> {
                 .as_array()?
                 .iter()
                 .map(sample)
-                .collect::<Option<Values>>()?,
+                .collect::<Option<SeriesValues>>()?,
         };
         Some((labels.collect::<Option<_>>()?, values))
     });
-    Ok(series.collect::<Option<Answer>>().ok_or_else(broken)?)
+    Ok(series.collect::<Option<QueryResult>>().ok_or_else(broken)?)
 }
 
 fn sample(sample: &Value) -> Option<(i64, f64)> {

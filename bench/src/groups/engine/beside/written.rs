@@ -9,20 +9,20 @@ use crate::Error;
 
 /// Series with a sample each.
 #[derive(Default)]
-pub(super) struct Written(Request);
+pub(super) struct Written(WriteRequest);
 
 #[derive(Clone, PartialEq, Message)]
-struct Request {
+struct WriteRequest {
     #[prost(message, repeated, tag = "1")]
-    series: Vec<Series>,
+    series: Vec<WrittenSeries>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Series {
+struct WrittenSeries {
     #[prost(message, repeated, tag = "1")]
     labels: Vec<Label>,
     #[prost(message, optional, tag = "2")]
-    sample: Option<Sample>,
+    sample: Option<WrittenSample>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -34,7 +34,7 @@ struct Label {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Sample {
+struct WrittenSample {
     #[prost(double, tag = "1")]
     value: f64,
     /// Milliseconds.
@@ -56,9 +56,9 @@ impl Written {
         let first = [("__name__", name), ("job", JOB)].into_iter();
         let bound = bound.map(|bound| ("le", bound));
         let own = labels.iter().map(|(name, value)| (*name, &**value));
-        self.0.series.push(Series {
+        self.0.series.push(WrittenSeries {
             labels: first.chain(bound).chain(own).map(label).collect(),
-            sample: Some(Sample { value, time: 0 }),
+            sample: Some(WrittenSample { value, time: 0 }),
         });
     }
 
