@@ -23,7 +23,7 @@ use tidegate_exposition::{Format, NativeHistograms};
 use tidegate_otlp::{Signal, convert, json, wire};
 use tidegate_promql::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
-use tidegate_wal::record::{self, Head, Kind, Seal};
+use tidegate_wal::record::{self, Head, RecordKind, Seal};
 use tidegate_wal::{Fsync, Log, Purpose, Quota, Rules};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -397,7 +397,7 @@ fn log(data: &[u8]) {
                 let gap = if how & 8 != 0 { u64::from(a) << (b % 40) } else { 0 };
                 number += gap;
                 let head = Head {
-                    kind: Kind::Data,
+                    kind: RecordKind::Data,
                     tag: b,
                     seq: number,
                     items: u32::from(c),
@@ -411,7 +411,7 @@ fn log(data: &[u8]) {
                 let range = [(u64::from(a), u64::from(b) << (c % 60))];
                 let ranges = record::ranges_to_bytes(&range);
                 let head = Head {
-                    kind: Kind::Settled,
+                    kind: RecordKind::Settled,
                     tag: 0,
                     seq: 0,
                     items: 0,

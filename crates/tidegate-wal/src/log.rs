@@ -18,13 +18,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::pieces::Pieces;
-use super::record::{self, Head, Kind, Seal};
+use super::record::{self, Head, RecordKind, Seal};
 use super::recovery::{Recovered, Replay, lock, recover};
 use super::segment::Segment;
 use super::segment_pool::SegmentPool;
 use super::unsynced::Unsynced;
 use super::{Fsync, Purpose, Quota, Rules, Saving, State, segment_pool, snapshot};
-use reading::Cursor;
+use reading::LogCursor;
 pub use reading::ReadBack;
 
 /// A log and its files.
@@ -38,19 +38,19 @@ pub struct Log {
     pool: SegmentPool,
     unsynced: Unsynced,
     next_seq: u64,
-    cursor: Cursor,
+    cursor: LogCursor,
     buffer: Buffer,
     quota: Arc<Quota>,
     bytes: u64,
     /// For an owner whose state must survive: a snapshot covers the data up to this number.
-    snapshot: Option<Snapshot>,
+    snapshot: Option<NewestSnapshot>,
     /// Held as long as the log: one gateway a directory.
     _lock: File,
 }
 
 /// The newest snapshot.
 #[derive(Clone, Copy, Debug, Default)]
-struct Snapshot {
+struct NewestSnapshot {
     /// The last number that it covers.
     seq: u64,
     /// Its size in bytes.
@@ -103,16 +103,16 @@ impl Log {
             pool: SegmentPool::default(),
             unsynced: Unsynced::new(rules.fsync != Fsync::Never),
             next_seq,
-            cursor: Cursor {
+            cursor: LogCursor {
                 first: oldest,
                 offset: record::SEGMENT_HEAD as u64,
             },
             buffer: Buffer::default(),
             quota,
             bytes: 0,
-            snapshot: covered.map(|seq| Snapshot {
+            snapshot: covered.map(|seq| NewestSnapshot {
                 seq,
-                ..Snapshot::default()
+                ..NewestSnapshot::default()
             }),
             _lock: lock,
         };
@@ -161,8 +161,8 @@ impl Log {
             return Err(error);
         }
         let kind = match purpose {
-            Purpose::Unread | Purpose::Claimed => Kind::Data,
-            Purpose::State => Kind::State,
+            Purpose::Unread | Purpose::Claimed => RecordKind::Data,
+            Purpose::State => RecordKind::State,
         };
         let head = Head {
             kind,
@@ -227,7 +227,8 @@ impl Log {
     pub fn wants_snapshot(&self) -> bool {
         // A log that its own quota would stop must not wait for a whole segment.
         let most = self.quota.limit() / 4;
-        let due = |snapshot: Snapshot| snapshot.since >= self.segment_bytes.max(snapshot.bytes).min(most);
+        let due =
+            |snapshot: NewestSnapshot| snapshot.since >= self.segment_bytes.max(snapshot.bytes).min(most);
         self.snapshot.is_some_and(due)
     }
 
@@ -249,7 +250,7 @@ impl Log {
     /// Notes a snapshot as of `seq` that has `bytes`. The log had written `covered` bytes since the snapshot before it.
     pub fn kept_snapshot(&mut self, seq: u64, bytes: u64, covered: u64) {
         let since = self.since_snapshot().saturating_sub(covered);
-        self.snapshot = Some(Snapshot { seq, bytes, since });
+        self.snapshot = Some(NewestSnapshot { seq, bytes, since });
         self.reclaim();
         self.weigh();
     }
@@ -294,7 +295,7 @@ impl Log {
             // Notes go where the data goes that they follow: only data begins another segment.
             self.open_file(self.next_seq)?;
             let head = Head {
-                kind: Kind::Settled,
+                kind: RecordKind::Settled,
                 tag: 0,
                 seq: 0,
                 items: 0,

@@ -54,7 +54,7 @@ const SALT_AT: usize = 16;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// Data of the owner.
     Data,
     /// Numbers of data that is no longer needed.
@@ -63,7 +63,7 @@ pub enum Kind {
     State,
 }
 
-impl Kind {
+impl RecordKind {
     fn of(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::Data),
@@ -78,7 +78,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The kind of the record.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The owner's tag; 0 to 2.
     pub tag: u8,
     /// Number of the data, counting from 1; 0 for other kinds.
@@ -200,9 +200,9 @@ pub fn head<'a>(
 ) -> [u8; RECORD_HEAD] {
     let length: usize = payload.clone().map(<[u8]>::len).sum();
     let kind = match head.kind {
-        Kind::Data => 1,
-        Kind::Settled => 2,
-        Kind::State => 3,
+        RecordKind::Data => 1,
+        RecordKind::Settled => 2,
+        RecordKind::State => 3,
     };
     let mut bytes = [0; RECORD_HEAD];
     bytes[..4].copy_from_slice(&seal.mark());
@@ -239,7 +239,7 @@ impl Promise {
         let bytes = bytes.get(..RECORD_HEAD)?;
         let length = promised_length(bytes, seal)?;
         let head = Head {
-            kind: Kind::of(bytes[12])?,
+            kind: RecordKind::of(bytes[12])?,
             tag: bytes[13],
             seq: u64_at(bytes, 16)?,
             items: u32_at(bytes, 24)?,
@@ -266,8 +266,8 @@ impl Promise {
             items,
         } = self.head;
         match kind {
-            Kind::Settled => (tag, seq, items) == (0, 0, 0),
-            Kind::Data | Kind::State => usize::from(tag) < TAGS && numbers.contains(&seq),
+            RecordKind::Settled => (tag, seq, items) == (0, 0, 0),
+            RecordKind::Data | RecordKind::State => usize::from(tag) < TAGS && numbers.contains(&seq),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::ops::RangeInclusive;
 
 use super::record::{self, CRC_FROM, SEGMENT_HEAD, Seal};
-use super::window::{PIECE, Search, Window};
+use super::window::{FileWindow, PIECE, Search};
 
 /// If the salt in the head seems sound, a record with it must begin within this many bytes.
 const SEARCHED: u64 = 4 << 20;
@@ -18,7 +18,7 @@ const FIRST: u64 = SEGMENT_HEAD as u64;
 /// The seal of a file whose head is damaged, and whose data may have these numbers. It uses the salt in the head and
 /// the first record: no sender of telemetry can choose these.
 pub(super) fn seal_without_head(
-    window: &mut Window<'_>,
+    window: &mut FileWindow<'_>,
     numbers: &RangeInclusive<u64>,
 ) -> io::Result<Option<Seal>> {
     let Some(head) = window.get(0, SEGMENT_HEAD)?.map(<[u8]>::to_vec) else {
@@ -39,7 +39,7 @@ pub(super) fn seal_without_head(
 }
 
 /// The first mark has the salt.
-fn seal_of_salted(window: &mut Window<'_>, head: &[u8]) -> io::Result<Option<Seal>> {
+fn seal_of_salted(window: &mut FileWindow<'_>, head: &[u8]) -> io::Result<Option<Seal>> {
     let mark = window.get(FIRST, record::MARK_LENGTH)?;
     let Some(salt) = mark.and_then(record::salt_of_mark) else {
         return Ok(None);
@@ -49,7 +49,7 @@ fn seal_of_salted(window: &mut Window<'_>, head: &[u8]) -> io::Result<Option<Sea
 }
 
 /// The salt of the first record's checksum, which the next record confirms.
-fn seal_of_plain(window: &mut Window<'_>) -> io::Result<Option<Seal>> {
+fn seal_of_plain(window: &mut FileWindow<'_>) -> io::Result<Option<Seal>> {
     let unknown = Seal::plain(0);
     let Some(promise) = window.promise(FIRST, unknown)? else {
         return Ok(None);
@@ -117,14 +117,14 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::record::{Head, Kind};
+    use super::super::record::{Head, RecordKind};
     use super::super::window::counts;
     use super::*;
 
     fn seal_of(bytes: &[u8]) -> Option<Seal> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        let mut window = Window::new(&file, bytes.len() as u64);
+        let mut window = FileWindow::new(&file, bytes.len() as u64);
         seal_without_head(&mut window, &(1..=100)).unwrap()
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let mut bytes = head.to_vec();
         for (seq, payload) in (1..).zip(payloads) {
             let head = Head {
-                kind: Kind::Data,
+                kind: RecordKind::Data,
                 tag: 0,
                 seq,
                 items: 1,
@@ -174,7 +174,7 @@ mod tests {
             file.write_all(&head).unwrap();
             file.set_len(GIB).unwrap();
             counts::reset();
-            let mut window = Window::new(&file, GIB);
+            let mut window = FileWindow::new(&file, GIB);
             assert_eq!(seal_without_head(&mut window, &(1..=100)).unwrap(), None);
             assert!(counts::read() <= 3 * SEARCHED, "{}", counts::read());
             assert!(counts::longest_read() <= PIECE);

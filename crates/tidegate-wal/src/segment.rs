@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use tidegate_runtime::files;
 
-use super::record::{self, Head, Kind, MAX_SEQ, Promise, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored, TAGS};
+use super::record::{
+    self, Head, MAX_SEQ, Promise, RECORD_HEAD, RecordKind, SEGMENT_HEAD, Seal, Stored, TAGS,
+};
 use super::recovery::{Replay, Scan};
 use super::rescue::seal_without_head;
-use super::window::{PIECE, Search, Window, read_at};
+use super::window::{FileWindow, PIECE, Search, read_at};
 
 /// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of settled data.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;
@@ -68,7 +70,7 @@ pub(super) struct Segment {
 }
 
 /// The reader's result at an offset.
-pub(super) enum Found {
+pub(super) enum RecordRead {
     /// A record that is wanted, and where the next one begins.
     Record(Stored, u64),
     /// No wanted record; the next read starts there.
@@ -148,7 +150,7 @@ impl Segment {
     ) -> io::Result<Option<(Self, Scan)>> {
         let file = files::open(&path)?;
         let length = bounded_length(&file, MAX_FILE_BYTES)?;
-        let mut window = Window::new(&file, length);
+        let mut window = FileWindow::new(&file, length);
         let head = window.get(0, SEGMENT_HEAD)?.and_then(record::read_segment_head);
         let found = match head {
             Some(found) => Some(found),
@@ -167,10 +169,10 @@ impl Segment {
             if let Some(promise) = window.record(at, seal)? {
                 let head = promise.head;
                 match head.kind {
-                    Kind::Settled => window.payload(at, &promise, |piece| {
+                    RecordKind::Settled => window.payload(at, &promise, |piece| {
                         settled.extend(record::ranges(piece));
                     })?,
-                    Kind::Data | Kind::State => {
+                    RecordKind::Data | RecordKind::State => {
                         if replay.wants(head.seq) {
                             replay.take(head.seq, window.whole(at, &promise, seal)?);
                         }
@@ -213,7 +215,7 @@ impl Segment {
     }
 
     /// Number and seal of a file whose head is damaged: by its name and its records.
-    fn rescue(path: &Path, window: &mut Window<'_>, length: u64) -> io::Result<Option<(u64, Seal)>> {
+    fn rescue(path: &Path, window: &mut FileWindow<'_>, length: u64) -> io::Result<Option<(u64, Seal)>> {
         let Some(first) = Self::named(path).filter(|first| *first <= MAX_SEQ) else {
             return Ok(None);
         };
@@ -255,7 +257,7 @@ impl Segment {
     pub(super) fn add(&mut self, head: Head, claimed: bool) {
         self.count = head.seq - self.first + 1;
         let at = head.seq - self.first;
-        if head.kind == Kind::State {
+        if head.kind == RecordKind::State {
             return self.settled.add(at);
         }
         self.open += 1;
@@ -315,15 +317,19 @@ impl Segment {
 
     /// Reads on at `offset`. It claims each record that it gives. `has_room` says whether memory has room for a record
     /// of that many bytes.
-    pub(super) fn read(&mut self, offset: u64, has_room: &mut dyn FnMut(usize) -> bool) -> io::Result<Found> {
+    pub(super) fn read(
+        &mut self,
+        offset: u64,
+        has_room: &mut dyn FnMut(usize) -> bool,
+    ) -> io::Result<RecordRead> {
         if offset >= self.len {
-            return Ok(Found::End);
+            return Ok(RecordRead::End);
         }
         if self.reader.is_none() {
             self.reader = Some(files::open(&self.path)?);
         }
         let Some(file) = &self.reader else {
-            return Ok(Found::End);
+            return Ok(RecordRead::End);
         };
         let mut head = [0; RECORD_HEAD];
         let promise = if read_at(file, &mut head, offset)? {
@@ -339,19 +345,22 @@ impl Segment {
         let end = offset + promise.bytes() as u64;
         // Memory for a long one is asked for when the record is known to be sound.
         if promise.bytes() > PIECE && self.sound_at != Some(offset) {
-            if Window::new(file, self.len).record(offset, self.seal)?.is_none() {
+            if FileWindow::new(file, self.len)
+                .record(offset, self.seal)?
+                .is_none()
+            {
                 self.wasted = self.wasted.saturating_add(promise.bytes() as u64);
                 return self.skip_damage(offset);
             }
             self.sound_at = Some(offset);
         }
-        let is_wanted = promise.head.kind == Kind::Data && self.is_wanted(promise.head.seq);
+        let is_wanted = promise.head.kind == RecordKind::Data && self.is_wanted(promise.head.seq);
         if promise.bytes() > PIECE && !is_wanted {
             self.pass(promise.head);
-            return Ok(Found::Skip(end));
+            return Ok(RecordRead::Skip(end));
         }
         if is_wanted && !has_room(promise.bytes()) {
-            return Ok(Found::NoRoom);
+            return Ok(RecordRead::NoRoom);
         }
         let mut bytes = vec![0; promise.bytes()];
         let sound = if read_at(file, &mut bytes, offset)? {
@@ -364,8 +373,8 @@ impl Segment {
             return self.skip_damage(offset);
         };
         self.pass(head);
-        if head.kind != Kind::Data || !self.is_wanted(head.seq) {
-            return Ok(Found::Skip(end));
+        if head.kind != RecordKind::Data || !self.is_wanted(head.seq) {
+            return Ok(RecordRead::Skip(end));
         }
         self.claimed.add(head.seq - self.first);
         self.count_unread(head.tag, |unread| {
@@ -377,23 +386,23 @@ impl Segment {
             items: head.items,
             payload: Bytes::from(bytes).slice(RECORD_HEAD..),
         };
-        Ok(Found::Record(stored, end))
+        Ok(RecordRead::Record(stored, end))
     }
 
     /// The reader has come past a sound record.
     fn pass(&mut self, head: Head) {
-        if head.kind != Kind::Settled && self.holds(head.seq) {
+        if head.kind != RecordKind::Settled && self.holds(head.seq) {
             self.passed = self.passed.max(head.seq + 1);
         }
     }
 
     /// Skips damage since the file was written or recovered. The unread end of the file was part of it.
-    fn skip_damage(&mut self, offset: u64) -> io::Result<Found> {
+    fn skip_damage(&mut self, offset: u64) -> io::Result<RecordRead> {
         let Some(file) = &self.reader else {
-            return Ok(Found::Skip(self.len));
+            return Ok(RecordRead::Skip(self.len));
         };
         let end = self.len.min(file.metadata()?.len());
-        let mut window = Window::new(file, end).go_on(self.wasted, self.weight());
+        let mut window = FileWindow::new(file, end).go_on(self.wasted, self.weight());
         let numbers = self.passed..=self.last();
         let found = window.find(offset + 1..end, self.seal, &numbers)?;
         self.wasted = window.wasted();
@@ -405,7 +414,7 @@ impl Segment {
                 self.len
             }
         };
-        Ok(Found::Skip(next))
+        Ok(RecordRead::Skip(next))
     }
 
     /// Gives up the unreadable records: they are lost. Gives their number, and their items by tag.

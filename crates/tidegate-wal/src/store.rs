@@ -104,13 +104,13 @@ pub struct Outbox {
 /// A log, its thread and its post.
 #[derive(Debug)]
 pub struct Store {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     thread: Mutex<Option<JoinHandle<()>>>,
     quota: Arc<Quota>,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct StoreInner {
     pub(super) owner: Arc<str>,
     pub(super) fsync: Fsync,
     post: Mutex<Post>,
@@ -166,7 +166,7 @@ impl Store {
         state: Option<Arc<dyn State>>,
     ) -> io::Result<(Self, Recovered)> {
         let (log, recovered) = Log::open(directory, rules, quota.clone(), state.as_deref())?;
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(StoreInner {
             owner,
             fsync: rules.fsync,
             post: Mutex::new(Post {
@@ -323,7 +323,7 @@ impl Post {
     }
 }
 
-impl Inner {
+impl StoreInner {
     pub(super) fn post(&self) -> MutexGuard<'_, Post> {
         self.post.lock()
     }

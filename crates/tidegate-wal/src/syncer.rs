@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(super) struct Syncer {
     files: Option<SyncSender<Vec<File>>>,
-    state: Arc<State>,
+    state: Arc<SyncState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SyncState {
     busy: AtomicBool,
     error: Mutex<Option<io::Error>>,
 }
@@ -28,7 +28,7 @@ struct State {
 impl Syncer {
     pub(super) fn start() -> io::Result<Self> {
         let (files, received) = sync_channel(1);
-        let state = Arc::<State>::default();
+        let state = Arc::<SyncState>::default();
         let for_thread = state.clone();
         let thread = std::thread::Builder::new()
             .name("storage-sync".into())
@@ -60,7 +60,7 @@ impl Syncer {
     }
 }
 
-fn run(files: &Receiver<Vec<File>>, state: &State) {
+fn run(files: &Receiver<Vec<File>>, state: &SyncState) {
     for files in files {
         if let Err(error) = files.iter().try_for_each(File::sync_data) {
             *state.error.lock() = Some(error);

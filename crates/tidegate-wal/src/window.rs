@@ -20,7 +20,7 @@ pub(super) const PIECE: usize = 1 << 20;
 const MOST_WASTED: u64 = 4;
 
 /// A file and the piece of it that is in memory.
-pub(super) struct Window<'a> {
+pub(super) struct FileWindow<'a> {
     file: &'a File,
     /// The offset at which reading ends.
     end: u64,
@@ -44,7 +44,7 @@ pub(super) enum Search {
     GivenUp,
 }
 
-impl<'a> Window<'a> {
+impl<'a> FileWindow<'a> {
     /// The first `end` bytes of a file. Nothing is read yet.
     pub(super) fn new(file: &'a File, end: u64) -> Self {
         Self {
@@ -302,7 +302,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::record::{Head, Kind};
+    use super::super::record::{Head, RecordKind};
     use super::*;
 
     const SEAL: Seal = Seal::plain(7);
@@ -326,7 +326,7 @@ mod tests {
             let mut bytes = Vec::new();
             for (seq, (is_record, length)) in (1..).zip(parts) {
                 if is_record {
-                    let head = Head { kind: Kind::Data, tag: 0, seq, items: 1 };
+                    let head = Head { kind: RecordKind::Data, tag: 0, seq, items: 1 };
                     record::write(&mut bytes, SEAL, head, &vec![seq as u8; length]);
                 } else {
                     // Every byte of it could begin a mark.
@@ -336,7 +336,7 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();
             let end = bytes.len() as u64;
-            let mut window = Window::new(&file, end);
+            let mut window = FileWindow::new(&file, end);
             let mut at = from.index(bytes.len() + 1);
             while let Search::Found(next) = window.find(at as u64..end, SEAL, &ANY).unwrap() {
                 prop_assert_eq!(Search::Found(next), find(&bytes, at));
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_file_that_is_shorter_than_it_was_is_no_error() {
         let file = tempfile::tempfile().unwrap();
-        let mut window = Window::new(&file, 1 << 20);
+        let mut window = FileWindow::new(&file, 1 << 20);
         assert_eq!(window.get(0, 100).unwrap(), None);
         assert_eq!(window.find(0..1 << 20, SEAL, &ANY).unwrap(), Search::Missing);
         assert!(window.record(0, SEAL).unwrap().is_none());

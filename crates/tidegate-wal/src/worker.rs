@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::log::{Log, ReadBack};
 use super::snapshot::Underway;
-use super::store::{Append, Done, Inner, READ_BYTES, Reading};
+use super::store::{Append, Done, READ_BYTES, Reading, StoreInner};
 use super::syncer::Syncer;
 use super::{Fsync, Joins, Purpose, Saving, State};
 
@@ -23,7 +23,7 @@ const SYNC_AGAIN: Duration = Duration::from_millis(10);
 
 /// A log, and for whom it is kept.
 pub(super) struct Worker {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<StoreInner>,
     pub(super) log: Log,
     pub(super) state: Option<Arc<dyn State>>,
     /// Runs if data is synced at an interval.

@@ -5,12 +5,12 @@
 use std::io;
 
 use super::super::record::{self, Stored, TAGS};
-use super::super::segment::Found;
+use super::super::segment::RecordRead;
 use super::Log;
 
 /// The position of the next read: an offset in the segment with this first number.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cursor {
+pub(super) struct LogCursor {
     pub(super) first: u64,
     pub(super) offset: u64,
 }
@@ -55,24 +55,24 @@ impl Log {
             let mut fits = |more: usize| has_room(before, more);
             let found = self.segments[at].read(self.cursor.offset, &mut fits)?;
             match found {
-                Found::Record(stored, next) => {
+                RecordRead::Record(stored, next) => {
                     bytes += stored.payload.len();
                     back.stored.push(stored);
                     self.cursor.offset = next;
                 }
-                Found::Skip(next) => self.cursor.offset = next,
-                Found::NoRoom => {
+                RecordRead::Skip(next) => self.cursor.offset = next,
+                RecordRead::NoRoom => {
                     back.is_short = true;
                     break;
                 }
-                Found::End => {
+                RecordRead::End => {
                     let (records, items) = self.segments[at].give_up_unread();
                     back.lost_records += records;
                     (back.lost_items.iter_mut().zip(items)).for_each(|(sum, lost)| *sum += lost);
                     if is_newest {
                         break;
                     }
-                    self.cursor = Cursor {
+                    self.cursor = LogCursor {
                         first: self.segments[at + 1].first,
                         offset: record::SEGMENT_HEAD as u64,
                     };
@@ -89,7 +89,7 @@ impl Log {
             .partition_point(|segment| segment.first < self.cursor.first);
         let segment = self.segments.get(at)?;
         if segment.first != self.cursor.first {
-            self.cursor = Cursor {
+            self.cursor = LogCursor {
                 first: segment.first,
                 offset: record::SEGMENT_HEAD as u64,
             };

@@ -12,7 +12,7 @@ const PLAIN: record::Seal = record::Seal::plain(7);
 
 fn data(seq: u64) -> record::Head {
     record::Head {
-        kind: record::Kind::Data,
+        kind: record::RecordKind::Data,
         tag: 0,
         seq,
         items: 1,

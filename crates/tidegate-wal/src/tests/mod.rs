@@ -253,7 +253,7 @@ fn numbers_that_no_file_could_hold_are_not_believed() {
     let mut bytes = record::segment_head(1, SEAL).to_vec();
     for seq in [1, 1 << 40, 2] {
         let head = record::Head {
-            kind: record::Kind::Data,
+            kind: record::RecordKind::Data,
             tag: 0,
             seq,
             items: seq as u32,
@@ -271,7 +271,7 @@ fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
     let directory = tempfile::tempdir().unwrap();
     let mut forged = Vec::new();
     let head = record::Head {
-        kind: record::Kind::Data,
+        kind: record::RecordKind::Data,
         tag: 0,
         seq: 7,
         items: 7,
