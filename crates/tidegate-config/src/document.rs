@@ -8,7 +8,7 @@ use super::decode::{Decode, TypeHelp, wrong_type};
 use super::id::{Class, ComponentId, PipelineId};
 use super::node::{Node, quoted};
 use super::problems::Problems;
-use super::table::{Fields, Names};
+use super::table::{Fields, OptionNames};
 use super::units::Ordered;
 
 /// A configuration whose components have not decoded their options yet.
@@ -201,8 +201,8 @@ where
         .ok()
 }
 
-fn key(field: &'static str) -> Names {
-    Names { field, aliases: &[] }
+fn key(field: &'static str) -> OptionNames {
+    OptionNames { field, aliases: &[] }
 }
 
 /// A list of ids from which the malformed ones are left out after being reported, so that the

@@ -7,7 +7,7 @@
 use super::id::Class;
 
 /// Types of a class, without underscores, with what to use instead.
-type Known = (&'static [Class], &'static [&'static str], &'static str);
+type ForeignComponent = (&'static [Class], &'static [&'static str], &'static str);
 
 const IN: &[Class] = &[Class::Receiver];
 const WORK: &[Class] = &[Class::Processor];
@@ -16,7 +16,7 @@ const JOIN: &[Class] = &[Class::Connector];
 const BESIDE: &[Class] = &[Class::Extension];
 
 /// More than one row may name a type; the first counts.
-const KNOWN: &[Known] = &[
+const KNOWN: &[ForeignComponent] = &[
     (
         WORK,
         &["cumulativetodelta"],
@@ -268,6 +268,7 @@ const KNOWN: &[Known] = &[
 /// What to use instead of a component of the Collector that tidegate has not.
 pub(super) fn instead(class: Class, kind: &str) -> Option<&'static str> {
     let kind = kind.replace('_', "");
-    let of_class = |(classes, kinds, _): &&Known| classes.contains(&class) && kinds.contains(&kind.as_str());
+    let of_class =
+        |(classes, kinds, _): &&ForeignComponent| classes.contains(&class) && kinds.contains(&kind.as_str());
     KNOWN.iter().find(of_class).map(|(_, _, instead)| *instead)
 }

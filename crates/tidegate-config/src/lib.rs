@@ -46,7 +46,7 @@ pub use signal::Signal;
 pub use source::{FileId, REDACTED, Sources, Span};
 pub use suggest::nearest;
 #[doc(hidden)]
-pub use table::{Fields, Names, decode_choice, show_fields};
+pub use table::{Fields, OptionNames, decode_choice, show_fields};
 pub use table::{OptionDoc, WithoutEffect};
 pub use units::{ByteSize, NotASize, Ordered};
 pub use yaml::{MAX_NODES, parse_text};

@@ -80,7 +80,7 @@ macro_rules! options {
             $vis fn options() -> ::std::vec::Vec<$crate::OptionDoc> {
                 #[allow(unused_mut, reason = "most tables accept nothing that has no effect")]
                 let mut options = ::std::vec![$($crate::OptionDoc::new::<$ty>(
-                    $crate::Names {
+                    $crate::OptionNames {
                         field: stringify!($field),
                         aliases: &[$($alias),*],
                     },
@@ -104,7 +104,7 @@ macro_rules! options {
                 $(fields.refuse($refused);)?
                 $(fields.accept($accepted);)*
                 $(let $field = fields.$how::<$ty>(
-                    $crate::Names {
+                    $crate::OptionNames {
                         field: stringify!($field),
                         aliases: &[$($alias),*],
                     },

@@ -94,10 +94,10 @@ pub struct Entry {
 
 /// Position in the tree, shown as `receivers::nixl::directories[0]`.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
-pub struct Path(Option<Arc<Step>>);
+pub struct Path(Option<Arc<PathSegment>>);
 
 #[derive(Eq, Hash, PartialEq)]
-struct Step {
+struct PathSegment {
     parent: Path,
     name: Name,
 }
@@ -325,13 +325,13 @@ impl Path {
             .filter(|path| path.0.is_some())
     }
 
-    fn steps_upwards(&self) -> impl Iterator<Item = &Step> {
+    fn steps_upwards(&self) -> impl Iterator<Item = &PathSegment> {
         std::iter::successors(self.0.as_deref(), |step| step.parent.0.as_deref())
     }
 
     fn step(&self, name: Name) -> Path {
         let parent = self.clone();
-        Path(Some(Arc::new(Step { parent, name })))
+        Path(Some(Arc::new(PathSegment { parent, name })))
     }
 }
 

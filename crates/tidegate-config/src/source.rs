@@ -27,7 +27,7 @@ pub struct Span {
 
 /// One configuration text with the index that turns bytes into lines.
 #[derive(Clone, Debug)]
-struct Source {
+struct SourceText {
     name: String,
     text: String,
     line_starts: Vec<usize>,
@@ -37,7 +37,7 @@ struct Source {
 /// All texts that one load has read; a [`Span`] is meaningful only with them.
 #[derive(Clone, Default)]
 pub struct Sources {
-    list: Vec<Source>,
+    list: Vec<SourceText>,
 }
 
 /// What stands for a masked value wherever configuration is printed.
@@ -58,7 +58,7 @@ impl Sources {
         let line_starts = std::iter::once(0)
             .chain(text.match_indices('\n').map(|(at, _)| at + 1))
             .collect();
-        self.list.push(Source {
+        self.list.push(SourceText {
             name: name.into(),
             text,
             line_starts,
@@ -135,7 +135,7 @@ impl Sources {
         hits
     }
 
-    fn get(&self, file: FileId) -> Option<&Source> {
+    fn get(&self, file: FileId) -> Option<&SourceText> {
         self.list.get(file.0 as usize)
     }
 }

@@ -46,10 +46,10 @@ struct Expander<'a> {
 }
 
 /// What went wrong with a reference: message and help.
-type Failure = (String, &'static str);
+type ReferenceFailure = (String, &'static str);
 
 /// The text that a reference stands for, `None` when its variable is unset.
-type Found = Result<Option<String>, Failure>;
+type ResolvedText = Result<Option<String>, ReferenceFailure>;
 
 impl Expander<'_> {
     fn node(&mut self, node: &mut Node, depth: usize, nesting: usize) {
@@ -127,7 +127,7 @@ impl Expander<'_> {
         node: &Node,
         pieces: &[Piece<'t>],
         nesting: usize,
-    ) -> Result<String, (&'t str, Failure)> {
+    ) -> Result<String, (&'t str, ReferenceFailure)> {
         let mut joined = String::new();
         for piece in pieces {
             match piece {
@@ -142,7 +142,7 @@ impl Expander<'_> {
     }
 
     /// What a reference inside a longer string yields.
-    fn embedded(&mut self, node: &Node, body: &str, nesting: usize) -> Result<String, Failure> {
+    fn embedded(&mut self, node: &Node, body: &str, nesting: usize) -> Result<String, ReferenceFailure> {
         let Some(raw) = self.resolve(node, body, nesting)? else {
             return Ok(String::new());
         };
@@ -154,13 +154,13 @@ impl Expander<'_> {
     }
 
     /// A text with all its references replaced.
-    fn text(&mut self, node: &Node, text: &str, nesting: usize) -> Result<String, Failure> {
+    fn text(&mut self, node: &Node, text: &str, nesting: usize) -> Result<String, ReferenceFailure> {
         let pieces = split(text)?;
         let joined = self.join(node, &pieces, nesting);
         joined.map_err(|(_, failure)| failure)
     }
 
-    fn resolve(&mut self, node: &Node, body: &str, nesting: usize) -> Found {
+    fn resolve(&mut self, node: &Node, body: &str, nesting: usize) -> ResolvedText {
         self.spend(0)?;
         self.expansions += 1;
         if nesting > MAX_NESTING || self.expansions > MAX_EXPANSIONS {
@@ -184,7 +184,7 @@ impl Expander<'_> {
     }
 
     /// `body` is the whole reference, for pointing at it; `variable` is without its scheme.
-    fn variable(&mut self, node: &Node, body: &str, variable: &str, nesting: usize) -> Found {
+    fn variable(&mut self, node: &Node, body: &str, variable: &str, nesting: usize) -> ResolvedText {
         let (name, default) = match split_default(variable) {
             Some((name, default)) => (name, Some(default)),
             None => (variable, None),
@@ -209,7 +209,7 @@ impl Expander<'_> {
         }
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn spend(&mut self, bytes: usize) -> Result<(), ReferenceFailure> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_EXPANDED_BYTES {
             let message = format!("references yield more than {MAX_EXPANDED_BYTES} bytes");
@@ -218,7 +218,7 @@ impl Expander<'_> {
         Ok(())
     }
 
-    fn fail(&mut self, node: &mut Node, body: &str, (message, help): Failure) {
+    fn fail(&mut self, node: &mut Node, body: &str, (message, help): ReferenceFailure) {
         self.at_reference(node, body).help(help).error(message);
         *node = self.broken_in_place_of(node);
     }
@@ -260,7 +260,7 @@ pub(super) fn read_file(path: &FilePath) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn unreadable(error: std::io::Error) -> Failure {
+fn unreadable(error: std::io::Error) -> ReferenceFailure {
     let message = format!("can't read this file: {error}");
     (message, "relative paths start at the working directory")
 }
@@ -311,7 +311,7 @@ enum Piece<'a> {
 }
 
 /// Cuts a text at its references; `$$` becomes `$`, a lone `$` stays.
-fn split(text: &str) -> Result<Vec<Piece<'_>>, Failure> {
+fn split(text: &str) -> Result<Vec<Piece<'_>>, ReferenceFailure> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -334,7 +334,7 @@ fn split(text: &str) -> Result<Vec<Piece<'_>>, Failure> {
     Ok(pieces)
 }
 
-fn unclosed() -> Failure {
+fn unclosed() -> ReferenceFailure {
     let message = "`${` without its `}`".to_owned();
     (message, "write `$$` for a literal `$`")
 }

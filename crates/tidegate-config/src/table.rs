@@ -31,7 +31,7 @@ pub type WithoutEffect = [(&'static str, &'static str)];
 impl OptionDoc {
     /// Used by [`options!`](crate::options).
     #[doc(hidden)]
-    pub fn new<T: Decode>(names: Names, help: &[&str], default: Option<T>) -> Self {
+    pub fn new<T: Decode>(names: OptionNames, help: &[&str], default: Option<T>) -> Self {
         let help: Vec<_> = help.iter().map(|line| line.trim()).collect();
         Self {
             name: names.key(),
@@ -65,14 +65,14 @@ impl OptionDoc {
 /// The key of an option and its aliases.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Names {
+pub struct OptionNames {
     /// The name of the field, perhaps with `r#`.
     pub field: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
 }
 
-impl Names {
+impl OptionNames {
     fn key(self) -> &'static str {
         self.field.strip_prefix("r#").unwrap_or(self.field)
     }
@@ -87,7 +87,7 @@ impl Names {
 pub struct Fields<'a> {
     node: &'a Node,
     cx: &'a mut Problems,
-    known: Vec<Names>,
+    known: Vec<OptionNames>,
     refused: bool,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
                     .error(format!("`{key}` is not supported"));
                 self.refused = true;
             }
-            self.known.push(Names {
+            self.known.push(OptionNames {
                 field: key,
                 aliases: &[],
             });
@@ -138,7 +138,7 @@ impl<'a> Fields<'a> {
                     .at_key(&entry.value)
                     .warning(format!("accepted without effect: {why}"));
             }
-            self.known.push(Names {
+            self.known.push(OptionNames {
                 field: key,
                 aliases: &[],
             });
@@ -146,7 +146,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An option that must be there.
-    pub fn required<T: Decode>(&mut self, names: Names) -> Option<T> {
+    pub fn required<T: Decode>(&mut self, names: OptionNames) -> Option<T> {
         match self.find(names) {
             Some(node) if node.is_broken() => None,
             Some(node) if T::TAKES_NULL || !node.is_null() => T::decode(node, self.cx),
@@ -163,7 +163,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An option with a default, which null means as well.
-    pub fn optional<T: Decode>(&mut self, names: Names, default: impl FnOnce() -> T) -> Option<T> {
+    pub fn optional<T: Decode>(&mut self, names: OptionNames, default: impl FnOnce() -> T) -> Option<T> {
         match self.find(names) {
             Some(node) if node.is_broken() => None,
             Some(node) if T::TAKES_NULL || !node.is_null() => T::decode(node, self.cx),
@@ -208,7 +208,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn find(&mut self, names: Names) -> Option<&'a Node> {
+    fn find(&mut self, names: OptionNames) -> Option<&'a Node> {
         self.known.push(names);
         let mut spellings = names.all().filter_map(|name| self.node.entry(name));
         let found = spellings.next()?;
