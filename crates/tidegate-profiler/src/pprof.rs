@@ -14,7 +14,7 @@ pub(crate) struct Encoded {
     #[prost(message, repeated, tag = "1")]
     pub(crate) sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) sample: Vec<Sample>,
+    pub(crate) sample: Vec<PprofSample>,
     #[prost(message, repeated, tag = "4")]
     pub(crate) location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
@@ -43,7 +43,7 @@ pub(crate) struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Sample {
+pub(crate) struct PprofSample {
     #[prost(uint64, repeated, tag = "1")]
     pub(crate) location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -57,11 +57,11 @@ pub(crate) struct Location {
     #[prost(uint64, tag = "3")]
     pub(crate) address: u64,
     #[prost(message, repeated, tag = "4")]
-    pub(crate) line: Vec<Line>,
+    pub(crate) line: Vec<PprofLine>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct Line {
+pub(crate) struct PprofLine {
     #[prost(uint64, tag = "1")]
     pub(crate) function_id: u64,
     #[prost(int64, tag = "2")]
@@ -81,7 +81,7 @@ pub(crate) struct Function {
 }
 
 pub(crate) fn encode(profile: &Profile) -> Vec<u8> {
-    let mut table = Table::default();
+    let mut table = SymbolTable::default();
     let cpu = table.value_type("cpu", "nanoseconds");
     let period = nanos(profile.period.as_nanos());
     let mut encoded = Encoded {
@@ -100,7 +100,7 @@ pub(crate) fn encode(profile: &Profile) -> Vec<u8> {
     };
     for (id, (address, count)) in (1..).zip(&profile.samples) {
         let count = i64::try_from(*count).unwrap_or(i64::MAX);
-        encoded.sample.push(Sample {
+        encoded.sample.push(PprofSample {
             location_id: vec![id],
             value: vec![count, count.saturating_mul(period)],
         });
@@ -127,14 +127,14 @@ fn nanos(nanos: u128) -> i64 {
 }
 
 /// Strings and functions, each once.
-struct Table {
+struct SymbolTable {
     strings: Vec<String>,
     known_strings: HashMap<String, i64>,
     functions: Vec<Function>,
     known_functions: HashMap<(String, String), u64>,
 }
 
-impl Default for Table {
+impl Default for SymbolTable {
     fn default() -> Self {
         let mut table = Self {
             strings: Vec::new(),
@@ -148,7 +148,7 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl SymbolTable {
     fn string(&mut self, text: String) -> i64 {
         let next = self.strings.len() as i64;
         let index = *self.known_strings.entry(text.clone()).or_insert(next);
@@ -166,13 +166,13 @@ impl Table {
     }
 
     /// The function at an address, and before it those that were inlined into it.
-    fn lines(&mut self, address: usize) -> Vec<Line> {
+    fn lines(&mut self, address: usize) -> Vec<PprofLine> {
         let mut lines = Vec::new();
         backtrace::resolve(address as *mut _, |symbol| {
             let name = symbol.name().map(|name| format!("{name:#}"));
             let file = symbol.filename().map(|path| path.display().to_string());
             if let Some(name) = name {
-                lines.push(Line {
+                lines.push(PprofLine {
                     function_id: self.function(name, file.unwrap_or_default()),
                     line: symbol.lineno().unwrap_or_default().into(),
                 });
@@ -242,7 +242,7 @@ mod tests {
             kinds.collect::<Vec<_>>(),
             [("samples", "count"), ("cpu", "nanoseconds")]
         );
-        let burns = |sample: &&Sample| {
+        let burns = |sample: &&PprofSample| {
             let location = encoded
                 .location
                 .iter()
