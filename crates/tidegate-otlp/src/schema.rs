@@ -8,11 +8,11 @@ use super::wire::proto::WireType;
 
 /// A message type.
 pub(crate) struct Message {
-    pub(crate) fields: &'static [Field],
+    pub(crate) fields: &'static [SchemaField],
     /// Place of a field in `fields` plus one, by its number; 0 where there is none.
     by_number: [u8; MAX_NUMBER + 1],
     /// What follows a tag, by its byte.
-    steps: [Step; ONE_BYTE_TAGS],
+    steps: [TagStep; ONE_BYTE_TAGS],
     /// The types of its fields that are messages, by the field's number.
     inner: [Option<&'static Message>; MAX_NUMBER + 1],
     /// One element, and one item where it is one; see [`Tally`].
@@ -50,7 +50,7 @@ impl Tally {
 }
 
 /// A field of a message.
-pub(crate) struct Field {
+pub(crate) struct SchemaField {
     pub(crate) number: u32,
     pub(crate) name: &'static str,
     pub(crate) kind: Type,
@@ -69,15 +69,15 @@ const ONE_BYTE_TAGS: usize = 0x80;
 
 /// What follows a tag of one byte, where that is what the field's type says.
 #[derive(Clone, Copy)]
-pub(crate) struct Step {
-    pub(crate) value: Value,
-    /// [`Field::once`], or 0.
+pub(crate) struct TagStep {
+    pub(crate) value: ValueLength,
+    /// [`SchemaField::once`], or 0.
     pub(crate) once: u32,
 }
 
 /// How long a value is, as far as its type tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum ValueLength {
     /// No field of ours, or not as its type is written.
     Other,
     Fixed64,
@@ -124,7 +124,7 @@ pub(crate) enum Type {
 impl Message {
     /// The field of a number.
     #[inline]
-    pub(crate) fn field(&self, number: u32) -> Option<&'static Field> {
+    pub(crate) fn field(&self, number: u32) -> Option<&'static SchemaField> {
         let place = *self.by_number.get(number as usize)?;
         self.fields.get(usize::from(place).checked_sub(1)?)
     }
@@ -137,16 +137,16 @@ impl Message {
 
     /// What follows a tag that begins with this byte.
     #[inline]
-    pub(crate) fn step(&self, tag: u8) -> Step {
-        const OTHER: Step = Step {
-            value: Value::Other,
+    pub(crate) fn step(&self, tag: u8) -> TagStep {
+        const OTHER: TagStep = TagStep {
+            value: ValueLength::Other,
             once: 0,
         };
         self.steps.get(usize::from(tag)).copied().unwrap_or(OTHER)
     }
 }
 
-impl Field {
+impl SchemaField {
     /// The bit of what a message should have once at most: each message that is not repeated, and each `oneof`.
     /// `None` for what may be repeated, or is merely overwritten.
     #[inline]
@@ -159,23 +159,23 @@ impl Field {
     }
 
     /// How the field is written on the wire, and what it is then: numbers that may be repeated are packed.
-    const fn step(&self) -> (WireType, Step) {
+    const fn step(&self) -> (WireType, TagStep) {
         let (wire, value) = match (self.kind, self.kind.wire()) {
-            (Type::Message(_), wire) if self.is_attribute => (wire, Value::Attribute),
-            (Type::Message(_), wire) => (wire, Value::Message),
+            (Type::Message(_), wire) if self.is_attribute => (wire, ValueLength::Attribute),
+            (Type::Message(_), wire) => (wire, ValueLength::Message),
             // Each is an element: `check` looks closely.
-            (_, wire @ WireType::Bytes) if self.repeated => (wire, Value::Other),
-            (_, wire @ WireType::Bytes) => (wire, Value::Bytes),
-            (_, WireType::Fixed64) if self.repeated => (WireType::Bytes, Value::Fixed64s),
-            (_, wire @ WireType::Fixed64) => (wire, Value::Fixed64),
-            (_, wire @ WireType::Fixed32) => (wire, Value::Fixed32),
-            (_, wire @ WireType::Varint) => (wire, Value::Varint),
+            (_, wire @ WireType::Bytes) if self.repeated => (wire, ValueLength::Other),
+            (_, wire @ WireType::Bytes) => (wire, ValueLength::Bytes),
+            (_, WireType::Fixed64) if self.repeated => (WireType::Bytes, ValueLength::Fixed64s),
+            (_, wire @ WireType::Fixed64) => (wire, ValueLength::Fixed64),
+            (_, wire @ WireType::Fixed32) => (wire, ValueLength::Fixed32),
+            (_, wire @ WireType::Varint) => (wire, ValueLength::Varint),
         };
         let once = match self.once() {
             Some(bit) => bit,
             None => 0,
         };
-        (wire, Step { value, once })
+        (wire, TagStep { value, once })
     }
 }
 
@@ -202,8 +202,8 @@ use Type::{
 const TRACE: Type = Id(16);
 const SPAN: Type = Id(8);
 
-const fn one(number: u32, name: &'static str, kind: Type) -> Field {
-    Field {
+const fn one(number: u32, name: &'static str, kind: Type) -> SchemaField {
+    SchemaField {
         number,
         name,
         kind,
@@ -213,28 +213,28 @@ const fn one(number: u32, name: &'static str, kind: Type) -> Field {
     }
 }
 
-const fn many(number: u32, name: &'static str, kind: Type) -> Field {
-    Field {
+const fn many(number: u32, name: &'static str, kind: Type) -> SchemaField {
+    SchemaField {
         repeated: true,
         ..one(number, name, kind)
     }
 }
 
-const fn attributes(number: u32, name: &'static str) -> Field {
-    Field {
+const fn attributes(number: u32, name: &'static str) -> SchemaField {
+    SchemaField {
         is_attribute: true,
         ..many(number, name, Of(&KEY_VALUE))
     }
 }
 
-const fn either(number: u32, name: &'static str, kind: Type) -> Field {
-    Field {
+const fn either(number: u32, name: &'static str, kind: Type) -> SchemaField {
+    SchemaField {
         oneof: true,
         ..one(number, name, kind)
     }
 }
 
-const fn by_number(fields: &[Field]) -> [u8; MAX_NUMBER + 1] {
+const fn by_number(fields: &[SchemaField]) -> [u8; MAX_NUMBER + 1] {
     let mut places = [0; MAX_NUMBER + 1];
     let mut at = 0;
     while at < fields.len() {
@@ -244,7 +244,7 @@ const fn by_number(fields: &[Field]) -> [u8; MAX_NUMBER + 1] {
     places
 }
 
-const fn inner(fields: &[Field]) -> [Option<&'static Message>; MAX_NUMBER + 1] {
+const fn inner(fields: &[SchemaField]) -> [Option<&'static Message>; MAX_NUMBER + 1] {
     let mut all = [None; MAX_NUMBER + 1];
     let mut at = 0;
     while at < fields.len() {
@@ -256,9 +256,9 @@ const fn inner(fields: &[Field]) -> [Option<&'static Message>; MAX_NUMBER + 1] {
     all
 }
 
-const fn steps(fields: &[Field]) -> [Step; ONE_BYTE_TAGS] {
-    let mut steps = [Step {
-        value: Value::Other,
+const fn steps(fields: &[SchemaField]) -> [TagStep; ONE_BYTE_TAGS] {
+    let mut steps = [TagStep {
+        value: ValueLength::Other,
         once: 0,
     }; ONE_BYTE_TAGS];
     let mut at = 0;

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::scalar::Scalar;
 use super::{JsonError, Unread};
-use crate::schema::{Field, Message, Type};
+use crate::schema::{Message, SchemaField, Type};
 use crate::wire::edit::push_varint;
 use crate::wire::proto::WireType;
 
@@ -32,7 +32,7 @@ pub(super) fn request(
         return Err(Unread::NoRoom(escaped.saturating_add(json.len() / 2)));
     }
     let mut text = serde_json::Deserializer::from_slice(json);
-    let read = Value::whole(schema, &mut out)
+    let read = ValueSeed::whole(schema, &mut out)
         .deserialize(&mut text)
         .and_then(|()| text.end());
     match read {
@@ -55,14 +55,14 @@ struct Out<'r> {
     wire: Vec<u8>,
     /// Whether there is room for so many bytes more.
     reserve: &'r mut dyn FnMut(usize) -> bool,
-    trail: Vec<Step>,
+    trail: Vec<TrailSegment>,
     /// What is wrong, in our words; serde only carries that something is.
     problem: Option<String>,
     /// What there was no room for.
     short_of: Option<usize>,
 }
 
-enum Step {
+enum TrailSegment {
     Field(&'static str),
     Index(usize),
 }
@@ -102,9 +102,9 @@ impl Out<'_> {
         let mut path = String::new();
         for step in &self.trail {
             match step {
-                Step::Field(name) if path.is_empty() => path.push_str(name),
-                Step::Field(name) => path.extend([".", name]),
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                TrailSegment::Field(name) if path.is_empty() => path.push_str(name),
+                TrailSegment::Field(name) => path.extend([".", name]),
+                TrailSegment::Index(index) => path.push_str(&format!("[{index}]")),
             }
         }
         if path.is_empty() { "$".to_owned() } else { path }
@@ -126,7 +126,7 @@ impl Out<'_> {
 }
 
 /// A value that is about to be read.
-struct Value<'a, 'r> {
+struct ValueSeed<'a, 'r> {
     kind: Type,
     /// Its field number; `None` where the value stands without a tag (the whole request, packed numbers).
     number: Option<u32>,
@@ -137,7 +137,7 @@ struct Value<'a, 'r> {
     out: &'a mut Out<'r>,
 }
 
-impl<'a, 'r> Value<'a, 'r> {
+impl<'a, 'r> ValueSeed<'a, 'r> {
     fn whole(schema: &'static Message, out: &'a mut Out<'r>) -> Self {
         Self {
             kind: Type::Message(schema),
@@ -148,7 +148,7 @@ impl<'a, 'r> Value<'a, 'r> {
         }
     }
 
-    fn of(field: &'static Field, out: &'a mut Out<'r>) -> Self {
+    fn of(field: &'static SchemaField, out: &'a mut Out<'r>) -> Self {
         Self {
             kind: field.kind,
             number: Some(field.number),
@@ -178,7 +178,7 @@ impl<'a, 'r> Value<'a, 'r> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -186,7 +186,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Value<'_, '_> {
+impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -238,8 +238,8 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         }
         let start = self.out.wire.len();
         for index in 0.. {
-            self.out.trail.push(Step::Index(index));
-            let element = Value {
+            self.out.trail.push(TrailSegment::Index(index));
+            let element = ValueSeed {
                 kind: self.kind,
                 number: self.number.filter(|_| !is_packed),
                 is_list: false,
@@ -280,8 +280,8 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            self.out.trail.push(Step::Field(field.name));
-            map.next_value_seed(Value::of(field, &mut *self.out))?;
+            self.out.trail.push(TrailSegment::Field(field.name));
+            map.next_value_seed(ValueSeed::of(field, &mut *self.out))?;
             self.out.trail.pop();
         }
         if self.number.is_some() {
@@ -296,7 +296,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
 struct Name(&'static Message);
 
 impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Option<&'static Field>;
+    type Value = Option<&'static SchemaField>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -304,7 +304,7 @@ impl<'de> DeserializeSeed<'de> for Name {
 }
 
 impl Visitor<'_> for Name {
-    type Value = Option<&'static Field>;
+    type Value = Option<&'static SchemaField>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")

@@ -5,7 +5,7 @@
 use base64::Engine;
 use tidegate_model::varint::unzigzag;
 
-use crate::schema::{Field, Message, Type};
+use crate::schema::{Message, SchemaField, Type};
 use crate::wire::proto::{Field as WireField, Fields, WireType, varint};
 
 /// How deep messages may nest: the `AnyValue`s of an attribute are the only ones that nest at will.
@@ -54,7 +54,12 @@ fn object(schema: &'static Message, wire: &[u8], json: &mut String, depth: usize
     Ok(())
 }
 
-fn array(field: &Field, found: &[&WireField<'_>], json: &mut String, depth: usize) -> Result<(), Problem> {
+fn array(
+    field: &SchemaField,
+    found: &[&WireField<'_>],
+    json: &mut String,
+    depth: usize,
+) -> Result<(), Problem> {
     json.push('[');
     let mut first = true;
     let mut comma = |json: &mut String| {

@@ -35,12 +35,12 @@ pub struct WireAttributes<'a> {
     number: u32,
     /// Where new ones are put.
     end: usize,
-    entries: SmallVec<[Entry<'a>; 8]>,
+    entries: SmallVec<[AttributeEntry<'a>; 8]>,
     added: SmallVec<[Added; 2]>,
 }
 
 /// An attribute that is there.
-struct Entry<'a> {
+struct AttributeEntry<'a> {
     /// The whole field.
     range: Range<usize>,
     key: &'a [u8],
@@ -68,7 +68,7 @@ impl<'a> WireAttributes<'a> {
             let start = whole.end - left;
             left = fields.rest().len();
             if field.number == number && field.wire == WireType::Bytes {
-                entries.push(Entry::read(field.payload, start..whole.end - left));
+                entries.push(AttributeEntry::read(field.payload, start..whole.end - left));
             }
         }
         Self {
@@ -106,7 +106,7 @@ impl<'a> WireAttributes<'a> {
         added.iter().for_each(|added| added.write(self.number, editor));
     }
 
-    fn find(&self, key: &str) -> Option<&Entry<'a>> {
+    fn find(&self, key: &str) -> Option<&AttributeEntry<'a>> {
         self.entries
             .iter()
             .find(|entry| entry.is(key) && !entry.is_removed)
@@ -125,7 +125,7 @@ impl AttributeSet for WireAttributes<'_> {
     fn get(&self, key: &str) -> Option<AttributeValue> {
         match self.find_added(key) {
             Some(value) => Some(value.clone()),
-            None => self.find(key).map(Entry::value),
+            None => self.find(key).map(AttributeEntry::value),
         }
     }
 
@@ -177,7 +177,7 @@ impl AttributeSet for WireAttributes<'_> {
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> AttributeEntry<'a> {
     /// `KeyValue { key = 1, value = 2 }`, each once: see `check`.
     #[inline]
     fn read(pair: &'a [u8], range: Range<usize>) -> Self {

@@ -22,7 +22,7 @@ use super::walk::{HEADER, Header, Item, ItemKind, Visitor, edit};
 use super::{WireError, text};
 use crate::schema::{self, Message};
 use crate::{Encoded, Signal};
-use found::Found;
+use found::CheckFindings;
 
 /// A point, span, log record, resource or scope has at most so many elements, where nobody says otherwise: attributes, and
 /// what takes as much memory as one. SDKs stop at 128 attributes. So many has the metadata of a metric.
@@ -71,7 +71,7 @@ pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
 /// What the decoded form of a checked request takes, about.
 pub fn weight(signal: Signal, bytes: &[u8]) -> usize {
     // What a processor made of it may have gone wrong: then nobody can decode it.
-    Found::of(signal, bytes, usize::MAX).map_or(bytes.len(), |found| found.weight(bytes.len()))
+    CheckFindings::of(signal, bytes, usize::MAX).map_or(bytes.len(), |found| found.weight(bytes.len()))
 }
 
 /// As [`check`]; what has more than `max_elements` is cut out of it. `has_room` says whether so many bytes may be taken: where
@@ -92,18 +92,18 @@ pub fn weigh(
             Err(CheckError::NoRoom(weight))
         }
     };
-    let mut found = Found::of(signal, &bytes, max_elements)?;
+    let mut found = CheckFindings::of(signal, &bytes, max_elements)?;
     if found.in_pieces {
         reserve(found.weight_in_pieces(bytes.len()))?;
         bytes = written_anew(signal, &bytes)?;
-        found = Found::of(signal, &bytes, max_elements)?;
+        found = CheckFindings::of(signal, &bytes, max_elements)?;
     }
     let mut cut = None;
     if found.is_heavy {
         reserve(bytes.len())?;
         let items = found.tally.items();
         bytes = without_heavy(signal, bytes, items, max_elements)?;
-        found = Found::of(signal, &bytes, max_elements)?;
+        found = CheckFindings::of(signal, &bytes, max_elements)?;
         if found.is_heavy {
             return Err(WireError::here(TOO_MANY).into());
         }
@@ -129,7 +129,7 @@ fn without_heavy(
     struct Sieve(usize);
     impl Sieve {
         fn lets_through(&self, message: &'static Message, bytes: &[u8]) -> bool {
-            let mut found = Found::within(self.0);
+            let mut found = CheckFindings::within(self.0);
             found.look(message, bytes, 0).is_ok() && !found.is_heavy
         }
     }
@@ -145,7 +145,7 @@ fn without_heavy(
         }
 
         fn whole_metric(&mut self, metric: &[u8]) -> bool {
-            !Found::within(self.0).describes_too_much(metric)
+            !CheckFindings::within(self.0).describes_too_much(metric)
         }
 
         fn item(&mut self, item: &Item<'_>, _: &mut Editor<'_>) -> bool {

@@ -57,7 +57,7 @@ pub trait PointVisitor {
 /// # Errors
 /// Bytes that are no request.
 pub fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result<Encoded, WireError> {
-    let mut reader = Reader {
+    let mut reader = PointReader {
         visitor,
         wanted: false,
         name: String::new(),
@@ -69,7 +69,7 @@ pub fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result<Encode
     edit(encoded, &mut reader)
 }
 
-struct Reader<'v> {
+struct PointReader<'v> {
     visitor: &'v mut dyn PointVisitor,
     /// Whether the visitor looks at the current metric.
     wanted: bool,
@@ -88,7 +88,7 @@ struct Reader<'v> {
 /// Field numbers of the messages inside: `scope_metrics`, `metrics`, the kinds of data, `data_points`.
 const INSIDE: [&[u32]; 4] = [&[2], &[2], &[5, 7, 9, 10, 11], &[1]];
 
-impl Visitor for Reader<'_> {
+impl Visitor for PointReader<'_> {
     fn begin(&mut self, level: Level, message: &[u8]) {
         let depth = match level {
             Level::Resource => 0,
@@ -137,7 +137,7 @@ impl Visitor for Reader<'_> {
     }
 }
 
-impl Reader<'_> {
+impl PointReader<'_> {
     fn show(&mut self, item: &Item<'_>) -> bool {
         let (around, data) = (&self.around, self.data);
         let decode = || cut_out(around, data, item.message);

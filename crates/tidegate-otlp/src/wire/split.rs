@@ -19,7 +19,7 @@ pub(crate) fn split_part(signal: Signal, part: &Part, at: usize) -> Option<(Part
 fn keep(signal: Signal, part: &Part, from: usize, to: usize) -> Option<Part> {
     let whole = Encoded::one(signal, part.bytes.clone(), part.items);
     let is_last = to == part.items;
-    let mut window = Window {
+    let mut window = ItemWindow {
         from,
         to,
         is_last,
@@ -29,7 +29,7 @@ fn keep(signal: Signal, part: &Part, from: usize, to: usize) -> Option<Part> {
     (kept.items == to - from && window.next == part.items).then_some(kept)
 }
 
-struct Window {
+struct ItemWindow {
     from: usize,
     to: usize,
     /// Whether no other side follows.
@@ -37,7 +37,7 @@ struct Window {
     next: usize,
 }
 
-impl Visitor for Window {
+impl Visitor for ItemWindow {
     /// It goes with the item behind it.
     fn empty_metric(&mut self, _: &[u8]) -> bool {
         self.next >= self.from && (self.next < self.to || self.is_last)

@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::trace::v1 as trace;
 use super::MAX_NAME_BYTES;
 use super::plain::after_plain_attributes;
 use crate::Signal;
-use crate::schema::{self, Message, Tally, Type, Value};
+use crate::schema::{self, Message, Tally, Type, ValueLength};
 use crate::wire::proto::{self, Fields, WireType, delimited, varint};
 use crate::wire::{MAX_DEPTH, WireError};
 
@@ -49,7 +49,7 @@ const fn largest(sizes: &[usize]) -> usize {
 }
 
 /// What a pass has found so far.
-pub(super) struct Found {
+pub(super) struct CheckFindings {
     pub(super) tally: Tally,
     pub(super) in_pieces: bool,
     /// Something has too many elements, or a metric too long a name.
@@ -62,7 +62,7 @@ pub(super) struct Found {
 /// What a message comes to. The error is boxed: nearly every message has none, and an answer of one word costs less.
 pub(super) type Looked<T = ()> = Result<T, Box<WireError>>;
 
-impl Found {
+impl CheckFindings {
     /// Nothing yet; a message may have so many elements.
     pub(super) fn within(max_elements: usize) -> Self {
         Self {
@@ -156,27 +156,27 @@ impl Found {
         while let &[tag, ref behind @ ..] = rest {
             let step = message.step(tag);
             let next = match step.value {
-                Value::Fixed64 => behind.get(8..),
-                Value::Fixed32 => behind.get(4..),
-                Value::Varint => behind
+                ValueLength::Fixed64 => behind.get(8..),
+                ValueLength::Fixed32 => behind.get(4..),
+                ValueLength::Varint => behind
                     .split_first()
                     .and_then(|(byte, next)| (*byte < 0x80).then_some(next)),
-                Value::Bytes => delimited(behind).map(|(_, next)| next),
-                Value::Fixed64s => delimited(behind).and_then(|(values, next)| {
+                ValueLength::Bytes => delimited(behind).map(|(_, next)| next),
+                ValueLength::Fixed64s => delimited(behind).and_then(|(values, next)| {
                     // Bounds and counts of buckets take as much memory as bytes: they are limited, but weigh nothing more.
                     self.is_heavy |= values.len() / 8 > self.max_elements;
                     values.len().is_multiple_of(8).then_some(next)
                 }),
-                Value::Attribute if may_be_plain => after_plain_attributes(tag, rest, &mut self.tally),
-                Value::Attribute => None,
-                Value::Message => match delimited(behind) {
+                ValueLength::Attribute if may_be_plain => after_plain_attributes(tag, rest, &mut self.tally),
+                ValueLength::Attribute => None,
+                ValueLength::Message => match delimited(behind) {
                     Some((inner, next)) => {
                         self.look_inside(message, u32::from(tag >> 3), inner, depth)?;
                         Some(next)
                     }
                     None => None,
                 },
-                Value::Other => None,
+                ValueLength::Other => None,
             };
             let Some(next) = next else {
                 rest = self.look_closely(message, rest, &mut seen, depth)?;

@@ -9,7 +9,7 @@ use tidegate_requests::attribute;
 use super::*;
 use crate::schema;
 use crate::wire::MAX_ELEMENTS;
-use crate::wire::check::found::Found;
+use crate::wire::check::found::CheckFindings;
 use crate::wire::proto::delimited;
 
 /// A field of a data point, and something behind it.
@@ -29,7 +29,7 @@ fn is_seen_alike(bytes: &[u8]) -> bool {
     let Some((attribute, behind)) = delimited(&bytes[1..]) else {
         return false;
     };
-    let mut found = Found::within(MAX_ELEMENTS);
+    let mut found = CheckFindings::within(MAX_ELEMENTS);
     let looked = found.look(&schema::KEY_VALUE, attribute, 0);
     bytes[0] == TAG && next == behind && looked.is_ok() && !found.in_pieces && found.tally.items() == 0
 }
