@@ -5,7 +5,7 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::eval::{Eval, Value, execution};
+use super::eval::{Eval, QueryValue, execution};
 use super::float_histogram::Total;
 use super::need::Steps;
 use super::notes::{Note, go_shortest};
@@ -45,7 +45,7 @@ fn grouped(node: &Aggregate, rows: &Rows) -> Grouped {
 impl Eval {
     pub(super) fn aggregate(&self, node: &Aggregate, steps: Steps) -> Result<Rows, QueryError> {
         let parameter = match &node.parameter {
-            None => Value::Scalar(Vec::new()),
+            None => QueryValue::Scalar(Vec::new()),
             Some(expr) => self.value(expr, steps)?,
         };
         let rows = self.vector(&node.expr, steps)?;
@@ -54,20 +54,20 @@ impl Eval {
         }
         let groups = grouped(node, &rows);
         match (node.operator, parameter) {
-            (Aggregation::CountValues, Value::Text(label)) => {
+            (Aggregation::CountValues, QueryValue::Text(label)) => {
                 // Each value becomes a label, which costs more than looking at it.
                 self.spend(LABELLING * rows.floats.len())?;
                 count_values(&label, &rows, &groups)
             }
-            (Aggregation::Quantile, Value::Scalar(ranks)) => {
+            (Aggregation::Quantile, QueryValue::Scalar(ranks)) => {
                 self.note_ranks(node, &ranks);
                 Ok(by_cell(&rows, &groups, |step, members| {
-                    let number = |member: &Member<'_>| member.cell.float();
+                    let number = |member: &GroupMember<'_>| member.cell.float();
                     let numbers: Vec<f64> = members.iter().filter_map(number).collect();
                     (!numbers.is_empty()).then(|| SampleValue::Float(quantile(ranks[step], numbers)))
                 }))
             }
-            (Aggregation::Topk | Aggregation::Bottomk | Aggregation::Limitk, Value::Scalar(counts)) => {
+            (Aggregation::Topk | Aggregation::Bottomk | Aggregation::Limitk, QueryValue::Scalar(counts)) => {
                 choose(node.operator, &counts, rows, &groups)
             }
             (Aggregation::Count | Aggregation::Group, _) => Ok(counted(node.operator, &rows, &groups)),
@@ -83,7 +83,7 @@ impl Eval {
         &self,
         operator: Aggregation,
         node: &Aggregate,
-        members: &[Member<'_>],
+        members: &[GroupMember<'_>],
     ) -> Option<SampleValue> {
         let numbers: Vec<f64> = members.iter().filter_map(|member| member.cell.float()).collect();
         let histograms = members.iter().filter_map(|member| member.cell.histogram());
@@ -252,7 +252,7 @@ fn counted(operator: Aggregation, rows: &Rows, groups: &Grouped) -> Rows {
 
 /// A value of a group at a step.
 #[derive(Clone, Copy)]
-struct Member<'a> {
+struct GroupMember<'a> {
     row: usize,
     cell: Cell<'a>,
 }
@@ -274,12 +274,12 @@ impl<'a> Cell<'a> {
 }
 
 /// Shows the members of every group at every step to `each`.
-fn members<'a>(rows: &'a Rows, groups: &Grouped, each: &mut dyn FnMut(usize, usize, &[Member<'a>])) {
+fn members<'a>(rows: &'a Rows, groups: &Grouped, each: &mut dyn FnMut(usize, usize, &[GroupMember<'a>])) {
     let mut of_group = vec![Vec::new(); groups.labels.len()];
     for step in 0..rows.steps {
         for (row, group) in groups.places.iter().enumerate() {
             let cell = rows.cell(row, step);
-            of_group[*group].extend(cell.map(|cell| Member { row, cell }));
+            of_group[*group].extend(cell.map(|cell| GroupMember { row, cell }));
         }
         for (group, members) in of_group.iter_mut().enumerate() {
             if !members.is_empty() {
@@ -294,7 +294,7 @@ fn members<'a>(rows: &'a Rows, groups: &Grouped, each: &mut dyn FnMut(usize, usi
 fn by_cell(
     rows: &Rows,
     groups: &Grouped,
-    fold: impl Fn(usize, &[Member<'_>]) -> Option<SampleValue>,
+    fold: impl Fn(usize, &[GroupMember<'_>]) -> Option<SampleValue>,
 ) -> Rows {
     let mut made = Rows::of_labels(rows.steps, groups.labels.clone());
     members(rows, groups, &mut |step, group, members| {

@@ -6,45 +6,45 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::eval::{Value, execution};
+use super::eval::{QueryValue, execution};
 use super::notes::{Note, Notebook};
 use super::rows::{Cell, Groups, Keep, Rows, is_absent};
-use super::syntax::ast::{Group, Link, Matching, Operator, Span};
+use super::syntax::ast::{GroupModifier, Link, Matching, Operator, QuerySpan};
 use super::{FloatHistogram, Labels, QueryError, SampleValue};
 
 /// An operator at its place in a query.
 struct Operation<'a> {
     link: &'a Link,
     notes: &'a Notebook,
-    span: Span,
+    span: QuerySpan,
 }
 
 /// The result of an operator on both sides.
 pub(super) fn link(
     link: &Link,
-    left: Value,
-    right: Value,
+    left: QueryValue,
+    right: QueryValue,
     notes: &Notebook,
-    span: Span,
-) -> Result<Value, QueryError> {
+    span: QuerySpan,
+) -> Result<QueryValue, QueryError> {
     let operation = Operation { link, notes, span };
     let operator = link.operator;
     Ok(match (left, right) {
-        (Value::Scalar(left), Value::Scalar(right)) => {
+        (QueryValue::Scalar(left), QueryValue::Scalar(right)) => {
             let pairs = left.iter().zip(&right);
-            Value::Scalar(
+            QueryValue::Scalar(
                 pairs
                     .map(|(left, right)| number(operator, *left, *right))
                     .collect(),
             )
         }
-        (Value::Vector(left), Value::Scalar(right)) => {
-            Value::Vector(operation.with_scalar(left, &right, false)?)
+        (QueryValue::Vector(left), QueryValue::Scalar(right)) => {
+            QueryValue::Vector(operation.with_scalar(left, &right, false)?)
         }
-        (Value::Scalar(left), Value::Vector(right)) => {
-            Value::Vector(operation.with_scalar(right, &left, true)?)
+        (QueryValue::Scalar(left), QueryValue::Vector(right)) => {
+            QueryValue::Vector(operation.with_scalar(right, &left, true)?)
         }
-        (Value::Vector(left), Value::Vector(right)) => Value::Vector(if operator.is_set() {
+        (QueryValue::Vector(left), QueryValue::Vector(right)) => QueryValue::Vector(if operator.is_set() {
             sets(link, left, right)?
         } else {
             operation.vectors(&left, &right)?
@@ -164,7 +164,7 @@ impl Operation<'_> {
     /// Two vectors, series by series.
     fn vectors(&self, left: &Rows, right: &Rows) -> Result<Rows, QueryError> {
         let matching = &self.link.matching;
-        let swapped = matching.group == Group::Right;
+        let swapped = matching.group == GroupModifier::Right;
         let (many, one) = if swapped { (right, left) } else { (left, right) };
         let mut groups = Groups::new(keep(matching));
         let places = |groups: &mut Groups<'_>, labels: &Labels| groups.place(labels, one.is_nameless);
@@ -209,12 +209,12 @@ impl Operation<'_> {
                 };
                 let place = made.place((row, other), || self.labels(many.shown(row), one, other));
                 let taken = match matching.group {
-                    Group::None => &mut matched[group],
+                    GroupModifier::None => &mut matched[group],
                     _ => &mut made.taken[place],
                 };
                 if std::mem::replace(taken, step) == step {
                     return execution(match matching.group {
-                        Group::None => {
+                        GroupModifier::None => {
                             "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
                         }
                         _ => "multiple matches for labels: grouping labels must ensure unique matches",
@@ -237,7 +237,7 @@ impl Operation<'_> {
         } else {
             labels.nameless()
         };
-        if matching.group == Group::None
+        if matching.group == GroupModifier::None
             && let Some(names) = &matching.labels
         {
             out = out.filter(|name| names.iter().any(|known| known == name) == matching.is_on);

@@ -8,7 +8,7 @@ use super::labels::Labels;
 use super::native;
 use super::notes::{Note, Notebook, go_shortest};
 use super::rows::{ABSENT, Groups, Keep, Rows, is_absent};
-use super::syntax::ast::Span;
+use super::syntax::ast::QuerySpan;
 
 const LE: &str = "le";
 
@@ -20,7 +20,7 @@ pub(super) fn quantiles(
     ranks: &[f64],
     rows: &Rows,
     notes: &Notebook,
-    (of_rank, of_rows): (Span, Span),
+    (of_rank, of_rows): (QuerySpan, QuerySpan),
 ) -> Result<Rows, QueryError> {
     for rank in ranks {
         note_rank(*rank, notes, of_rank);
@@ -47,7 +47,7 @@ pub(super) fn fractions(
     (lower, upper): (&[f64], &[f64]),
     rows: &Rows,
     notes: &Notebook,
-    span: Span,
+    span: QuerySpan,
 ) -> Result<Rows, QueryError> {
     let of_classic =
         |step: usize, _: &str, buckets: &mut Vec<Bucket>| fraction(lower[step], upper[step], buckets);
@@ -60,7 +60,7 @@ pub(super) fn fractions(
     of_both(rows, (notes, span), of_classic, of_native)
 }
 
-pub(super) fn note_rank(rank: f64, notes: &Notebook, span: Span) {
+pub(super) fn note_rank(rank: f64, notes: &Notebook, span: QuerySpan) {
     if !(0.0..=1.0).contains(&rank) {
         notes.add(Note::InvalidQuantile(go_shortest(rank)), span);
     }
@@ -74,7 +74,7 @@ struct Classic {
 }
 
 /// Classic histograms by their labels without `le`.
-fn classic(rows: &Rows, notes: (&Notebook, Span)) -> Vec<Classic> {
+fn classic(rows: &Rows, notes: (&Notebook, QuerySpan)) -> Vec<Classic> {
     let mut groups = Groups::new(Keep::All);
     let mut all: Vec<Classic> = Vec::new();
     for row in 0..rows.len() {
@@ -119,7 +119,7 @@ fn bound(text: &str) -> Option<f64> {
 /// One number a histogram and step. Where both kinds have the same labels there is no telling which is meant: none.
 fn of_both(
     rows: &Rows,
-    notes: (&Notebook, Span),
+    notes: (&Notebook, QuerySpan),
     of_classic: impl Fn(usize, &str, &mut Vec<Bucket>) -> f64,
     of_native: impl Fn(usize, &str, &super::FloatHistogram) -> f64,
 ) -> Result<Rows, QueryError> {
@@ -153,7 +153,7 @@ fn join(
     mut made: Rows,
     natives: Rows,
     rows: &Rows,
-    (notes, span): (&Notebook, Span),
+    (notes, span): (&Notebook, QuerySpan),
 ) -> Result<Rows, QueryError> {
     let mut groups = Groups::new(Keep::All);
     for labels in &made.labels {

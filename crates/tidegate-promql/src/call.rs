@@ -2,7 +2,7 @@
 
 //! Function calls.
 
-use super::eval::{Eval, Ranges, Value, execution, of_scalars};
+use super::eval::{Eval, QueryValue, Ranges, execution, of_scalars};
 use super::need::Steps;
 use super::notes::Note;
 use super::over_time::{self, OverTime, Range};
@@ -15,10 +15,10 @@ use super::{
 };
 
 impl Eval {
-    pub(super) fn call(&self, node: &Call, steps: Steps) -> Result<Value, QueryError> {
+    pub(super) fn call(&self, node: &Call, steps: Steps) -> Result<QueryValue, QueryError> {
         let (name, arguments) = (node.function.name, &*node.arguments);
         if let Some((function, keeps_name)) = over_time::find(name) {
-            return Ok(Value::Vector(self.over_time(
+            return Ok(QueryValue::Vector(self.over_time(
                 node,
                 (function, keeps_name),
                 steps,
@@ -28,10 +28,10 @@ impl Eval {
             let missing = || QueryError::Execution(format!("an argument of {name} is missing"));
             arguments.get(at).ok_or_else(missing)
         };
-        Ok(Value::Vector(match name {
-            "time" => return Ok(Value::Scalar(seconds(steps))),
-            "pi" => return Ok(Value::Scalar(vec![std::f64::consts::PI; steps.count])),
-            "scalar" => return Ok(Value::Scalar(only(&self.vector(argument(0)?, steps)?))),
+        Ok(QueryValue::Vector(match name {
+            "time" => return Ok(QueryValue::Scalar(seconds(steps))),
+            "pi" => return Ok(QueryValue::Scalar(vec![std::f64::consts::PI; steps.count])),
+            "scalar" => return Ok(QueryValue::Scalar(only(&self.vector(argument(0)?, steps)?))),
             "vector" => of_scalars(self.numbers(argument(0)?, steps)?),
             "timestamp" => self.timestamps(argument(0)?, steps)?,
             "absent" => {

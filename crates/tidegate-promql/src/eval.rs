@@ -12,7 +12,7 @@ use super::labels::Patterns;
 use super::need::Steps;
 use super::notes::Notebook;
 use super::rows::{Cell, Rows, is_absent};
-use super::syntax::ast::{Aggregation, Chain, Expr, Range, Selector, Span, Subquery};
+use super::syntax::ast::{Aggregation, Chain, Expr, QuerySpan, Range, Selector, Subquery};
 use super::window::{Newest, shifted};
 use super::{
     Instant, Labels, Millis, Notes, Options, Patience, QueryError, QuerySeries, SUBQUERY_STEP_MS, Samples,
@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The value of an expression.
-pub(super) enum Value {
+pub(super) enum QueryValue {
     /// One number a step.
     Scalar(Vec<f64>),
     Vector(Rows),
@@ -28,10 +28,10 @@ pub(super) enum Value {
 }
 
 /// The text and the expression of a query.
-pub(super) type Asked<'a> = (&'a str, &'a Expr);
+pub(super) type ParsedQuery<'a> = (&'a str, &'a Expr);
 
 pub(super) fn instant(
-    (text, expr): Asked<'_>,
+    (text, expr): ParsedQuery<'_>,
     samples: &dyn Samples,
     at: Millis,
     options: &Options,
@@ -54,9 +54,9 @@ pub(super) fn instant(
             Instant::Matrix(series)
         }
         None => match eval.value(expr, steps)? {
-            Value::Scalar(numbers) => Instant::Scalar(numbers.first().copied().unwrap_or(f64::NAN)),
-            Value::Text(text) => Instant::String(text),
-            Value::Vector(rows) => {
+            QueryValue::Scalar(numbers) => Instant::Scalar(numbers.first().copied().unwrap_or(f64::NAN)),
+            QueryValue::Text(text) => Instant::String(text),
+            QueryValue::Vector(rows) => {
                 let shown = rows.cells().map(|(row, _, cell)| (rows.shown(row), cell.value()));
                 Instant::Vector(shown.collect())
             }
@@ -88,7 +88,7 @@ fn sorts(expr: &Expr) -> bool {
 }
 
 pub(super) fn range(
-    (text, expr): Asked<'_>,
+    (text, expr): ParsedQuery<'_>,
     samples: &dyn Samples,
     (steps, end): (Steps, Millis),
     options: &Options,
@@ -97,9 +97,9 @@ pub(super) fn range(
     let eval = Eval::prepare(expr, samples, (steps, end), options)?;
     let preparation = lap(&mut clock);
     let rows = match eval.value(expr, steps)? {
-        Value::Scalar(numbers) => of_scalars(numbers),
-        Value::Vector(rows) => rows,
-        Value::Text(_) => Rows::default(),
+        QueryValue::Scalar(numbers) => of_scalars(numbers),
+        QueryValue::Vector(rows) => rows,
+        QueryValue::Text(_) => Rows::default(),
     };
     let mut series = rows.into_series(steps);
     let evaluation = lap(&mut clock);
@@ -193,12 +193,12 @@ impl Eval {
         Ok(eval)
     }
 
-    pub(super) fn value(&self, expr: &Expr, steps: Steps) -> Result<Value, QueryError> {
+    pub(super) fn value(&self, expr: &Expr, steps: Steps) -> Result<QueryValue, QueryError> {
         let value = self.compute(expr, steps)?;
         self.spend(match &value {
-            Value::Vector(rows) => 1 + rows.weight(),
-            Value::Scalar(numbers) => numbers.len(),
-            Value::Text(_) => 1,
+            QueryValue::Vector(rows) => 1 + rows.weight(),
+            QueryValue::Scalar(numbers) => numbers.len(),
+            QueryValue::Text(_) => 1,
         })?;
         Ok(value)
     }
@@ -254,22 +254,24 @@ impl Eval {
         &self.patience
     }
 
-    fn compute(&self, expr: &Expr, steps: Steps) -> Result<Value, QueryError> {
+    fn compute(&self, expr: &Expr, steps: Steps) -> Result<QueryValue, QueryError> {
         Ok(match expr {
-            Expr::Number(number, _) => Value::Scalar(vec![*number; steps.count]),
-            Expr::Text(text, _) => Value::Text(text.clone()),
+            Expr::Number(number, _) => QueryValue::Scalar(vec![*number; steps.count]),
+            Expr::Text(text, _) => QueryValue::Text(text.clone()),
             Expr::Paren(inner, _) => self.value(inner, steps)?,
             Expr::Unary(node) => match (self.value(&node.expr, steps)?, node.is_negative) {
                 (value, false) => value,
-                (Value::Scalar(numbers), _) => Value::Scalar(numbers.into_iter().map(|n| -n).collect()),
-                (Value::Vector(rows), _) => Value::Vector(negative(rows.nameless()?)),
-                (Value::Text(_), _) => return execution("a string has no sign"),
+                (QueryValue::Scalar(numbers), _) => {
+                    QueryValue::Scalar(numbers.into_iter().map(|n| -n).collect())
+                }
+                (QueryValue::Vector(rows), _) => QueryValue::Vector(negative(rows.nameless()?)),
+                (QueryValue::Text(_), _) => return execution("a string has no sign"),
             },
-            Expr::Selector(vs) => Value::Vector(self.select(vs, steps, |_, cell| cell)?),
+            Expr::Selector(vs) => QueryValue::Vector(self.select(vs, steps, |_, cell| cell)?),
             Expr::Range(_) | Expr::Subquery(_) => {
                 return execution("a range can only be the argument of a function");
             }
-            Expr::Aggregate(node) => Value::Vector(self.aggregate(node, steps)?),
+            Expr::Aggregate(node) => QueryValue::Vector(self.aggregate(node, steps)?),
             Expr::Chain(node) => self.chain(node, steps)?,
             Expr::Call(node) => self.call(node, steps)?,
         })
@@ -378,16 +380,16 @@ impl Eval {
         (spans, Steps { start, step, count })
     }
 
-    fn chain(&self, node: &Chain, steps: Steps) -> Result<Value, QueryError> {
+    fn chain(&self, node: &Chain, steps: Steps) -> Result<QueryValue, QueryError> {
         let mut left = self.value(&node.first, steps)?;
         for link in &node.links {
             let right = self.value(&link.right, steps)?;
-            let span = Span {
+            let span = QuerySpan {
                 start: node.first.span().start,
                 end: link.right.span().end,
             };
             left = binary::link(link, left, right, &self.notes, span)?;
-            if let Value::Vector(rows) = &left {
+            if let QueryValue::Vector(rows) = &left {
                 self.spend(rows.weight())?;
             }
         }
@@ -396,22 +398,22 @@ impl Eval {
 
     pub(super) fn vector(&self, expr: &Expr, steps: Steps) -> Result<Rows, QueryError> {
         match self.value(expr, steps)? {
-            Value::Vector(rows) => Ok(rows),
-            Value::Scalar(_) | Value::Text(_) => execution("a vector is wanted here"),
+            QueryValue::Vector(rows) => Ok(rows),
+            QueryValue::Scalar(_) | QueryValue::Text(_) => execution("a vector is wanted here"),
         }
     }
 
     pub(super) fn numbers(&self, expr: &Expr, steps: Steps) -> Result<Vec<f64>, QueryError> {
         match self.value(expr, steps)? {
-            Value::Scalar(numbers) => Ok(numbers),
-            Value::Vector(_) | Value::Text(_) => execution("a scalar is wanted here"),
+            QueryValue::Scalar(numbers) => Ok(numbers),
+            QueryValue::Vector(_) | QueryValue::Text(_) => execution("a scalar is wanted here"),
         }
     }
 
     pub(super) fn text(&self, expr: &Expr, steps: Steps) -> Result<String, QueryError> {
         match self.value(expr, steps)? {
-            Value::Text(text) => Ok(text),
-            Value::Scalar(_) | Value::Vector(_) => execution("a string is wanted here"),
+            QueryValue::Text(text) => Ok(text),
+            QueryValue::Scalar(_) | QueryValue::Vector(_) => execution("a string is wanted here"),
         }
     }
 }

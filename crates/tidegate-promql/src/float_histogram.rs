@@ -19,7 +19,7 @@ const MAX_SCHEMA: i32 = 8;
 const MAX_BUCKETS: usize = 4096;
 
 /// Filled buckets of a side, their indices rising.
-pub(super) type Side = Vec<(i64, f64)>;
+pub(super) type FilledBuckets = Vec<(i64, f64)>;
 
 /// A native histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,9 +35,9 @@ pub struct FloatHistogram {
     /// The sum of all observations; NaN: it is not known.
     pub sum: f64,
     /// Buckets above zero.
-    pub positive: Side,
+    pub positive: FilledBuckets,
     /// Buckets below zero, by the distance from it.
-    pub negative: Side,
+    pub negative: FilledBuckets,
 }
 
 /// A bucket with its bounds.
@@ -66,7 +66,7 @@ pub enum Boundary {
 
 impl From<&ExponentialHistogram> for FloatHistogram {
     fn from(of: &ExponentialHistogram) -> Self {
-        let side = |buckets: &tidegate_engine::Buckets| -> Side {
+        let side = |buckets: &tidegate_engine::Buckets| -> FilledBuckets {
             let filled = buckets.filled();
             filled.map(|(index, count)| (index + 1, count as f64)).collect()
         };
@@ -169,7 +169,7 @@ impl FloatHistogram {
     /// Whether it is the very same, bit by bit.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let numbers = |of: &Self| [of.zero_threshold, of.zero_count, of.count, of.sum].map(f64::to_bits);
-        let sides = |a: &Side, b: &Side| {
+        let sides = |a: &FilledBuckets, b: &FilledBuckets| {
             a.len() == b.len()
                 && a.iter()
                     .zip(b)
@@ -355,8 +355,8 @@ impl std::fmt::Display for FloatHistogram {
 }
 
 /// Both sides' counts, those of `b` by a factor.
-fn merged(a: &Side, b: &Side, factor: f64) -> Side {
-    let mut all = Side::with_capacity(a.len().max(b.len()));
+fn merged(a: &FilledBuckets, b: &FilledBuckets, factor: f64) -> FilledBuckets {
+    let mut all = FilledBuckets::with_capacity(a.len().max(b.len()));
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     loop {
         let (left, right) = (
@@ -381,7 +381,7 @@ fn merged(a: &Side, b: &Side, factor: f64) -> Side {
 }
 
 /// Whether some bucket holds less than before.
-fn fell(before: &Side, now: &Side) -> bool {
+fn fell(before: &FilledBuckets, now: &FilledBuckets) -> bool {
     let mut now = now.iter().peekable();
     before.iter().any(|(index, count)| {
         while now.next_if(|bucket| bucket.0 < *index).is_some() {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::float_histogram::Total;
 use super::notes::Note;
-use super::over_time::{OverTime, Range, Span};
+use super::over_time::{OverTime, Range, SampleTimes};
 use super::{FloatHistogram, HistogramSample, Millis, SampleValue};
 
 /// The result of a function for a range with histograms, and a note about the metric `metric`. Functions that ignore
@@ -127,7 +127,7 @@ fn extrapolated(
             rise.add(&pair[0].value);
         }
     }
-    let span = Span {
+    let span = SampleTimes {
         first: first.time,
         last: last.time,
         samples: histograms.len(),

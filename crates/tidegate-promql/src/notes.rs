@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::Work;
-use super::syntax::ast::Span;
+use super::syntax::ast::QuerySpan;
 use super::syntax::{position, quoted};
 
 /// The notes on an answer.
@@ -21,7 +21,7 @@ pub struct Notes {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Notebook(RefCell<BTreeSet<(Note, Span)>>);
+pub(super) struct Notebook(RefCell<BTreeSet<(Note, QuerySpan)>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Note {
@@ -117,7 +117,7 @@ impl Note {
 
 impl Notebook {
     /// Each note once a place.
-    pub(super) fn add(&self, note: Note, span: Span) {
+    pub(super) fn add(&self, note: Note, span: QuerySpan) {
         self.0.borrow_mut().insert((note, span));
     }
 

@@ -151,13 +151,13 @@ impl Range<'_> {
 }
 
 /// When the samples of a range were taken.
-pub(super) struct Span {
+pub(super) struct SampleTimes {
     pub(super) first: Millis,
     pub(super) last: Millis,
     pub(super) samples: usize,
 }
 
-impl Span {
+impl SampleTimes {
     /// The factor for the increase between first and last sample, which extrapolates it to each end of the range that
     /// they come near. `since_zero`: the time since the value may have been zero, before the first sample, as a share
     /// of the covered time.
@@ -192,7 +192,7 @@ fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
             rise += pair[0].value;
         }
     }
-    let span = Span {
+    let span = SampleTimes {
         first: first.time,
         last: last.time,
         samples: range.samples.len(),

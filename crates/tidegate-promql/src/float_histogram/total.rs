@@ -2,7 +2,7 @@
 
 //! Sums and means of many histograms.
 
-use super::{FloatHistogram, Side, merged};
+use super::{FilledBuckets, FloatHistogram, merged};
 
 /// A sum of histograms that loses no small addends (Neumaier).
 pub(crate) struct Total {
@@ -90,9 +90,9 @@ fn plus(a: f64, b: f64, lost: &mut f64) -> f64 {
 }
 
 /// The counts of both sides; the rounding errors go to `lost`.
-fn compensated(a: &Side, b: &Side, lost: &mut Side) -> Side {
+fn compensated(a: &FilledBuckets, b: &FilledBuckets, lost: &mut FilledBuckets) -> FilledBuckets {
     let whole = merged(a, b, 1.0);
-    let count = |side: &Side, index: i64| {
+    let count = |side: &FilledBuckets, index: i64| {
         let at = side.binary_search_by_key(&index, |(index, _)| *index);
         at.map_or(0.0, |at| side[at].1)
     };
@@ -101,7 +101,7 @@ fn compensated(a: &Side, b: &Side, lost: &mut Side) -> Side {
         plus(count(a, *index), count(b, *index), &mut gone);
         (gone != 0.0).then_some((*index, gone))
     };
-    let gone: Side = b.iter().filter_map(lose).collect();
+    let gone: FilledBuckets = b.iter().filter_map(lose).collect();
     if !gone.is_empty() {
         *lost = merged(lost, &gone, 1.0);
     }

@@ -119,7 +119,7 @@ impl Chunk {
 
     /// All of them, in their order.
     pub(super) fn samples(&self) -> impl Iterator<Item = (u32, f64)> + '_ {
-        let mut reader = Reader {
+        let mut reader = BitReader {
             bits: &self.bits,
             at: 0,
         };
@@ -147,12 +147,12 @@ fn whole_step(from: f64, to: f64) -> Option<u64> {
     Some(zigzag(step as i64))
 }
 
-struct Reader<'a> {
+struct BitReader<'a> {
     bits: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl BitReader<'_> {
     /// The next bits: at least 57 are valid, unless fewer are left.
     fn peek(&self) -> u64 {
         let rest = self.bits.get(self.at / 8..).unwrap_or_default();

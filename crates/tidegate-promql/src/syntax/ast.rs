@@ -7,7 +7,7 @@ use crate::{Matcher, Millis};
 
 /// Bytes of the text, the end not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Span {
+pub(crate) struct QuerySpan {
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
@@ -45,9 +45,9 @@ impl Type {
 
 #[derive(Debug)]
 pub(crate) enum Expr {
-    Number(f64, Span),
-    Text(String, Span),
-    Paren(Box<Expr>, Span),
+    Number(f64, QuerySpan),
+    Text(String, QuerySpan),
+    Paren(Box<Expr>, QuerySpan),
     Unary(Box<Unary>),
     Chain(Box<Chain>),
     Call(Box<Call>),
@@ -61,7 +61,7 @@ pub(crate) enum Expr {
 pub(crate) struct Unary {
     pub(crate) is_negative: bool,
     pub(crate) expr: Expr,
-    pub(crate) span: Span,
+    pub(crate) span: QuerySpan,
 }
 
 /// Operands joined from left to right: `((first op a) op b) op c`. A list, so that long ones take no stack.
@@ -157,13 +157,13 @@ pub(crate) struct Matching {
     /// `on (labels)`, or `ignoring (labels)`.
     pub(crate) is_on: bool,
     pub(crate) labels: Option<Vec<String>>,
-    pub(crate) group: Group,
+    pub(crate) group: GroupModifier,
     /// Labels that `group_left` and `group_right` take over.
     pub(crate) include: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Group {
+pub(crate) enum GroupModifier {
     #[default]
     None,
     Left,
@@ -174,7 +174,7 @@ pub(crate) enum Group {
 pub(crate) struct Call {
     pub(crate) function: &'static Function,
     pub(crate) arguments: Vec<Expr>,
-    pub(crate) span: Span,
+    pub(crate) span: QuerySpan,
 }
 
 #[derive(Debug)]
@@ -183,7 +183,7 @@ pub(crate) struct Aggregate {
     pub(crate) parameter: Option<Expr>,
     pub(crate) expr: Expr,
     pub(crate) grouping: Grouping,
-    pub(crate) span: Span,
+    pub(crate) span: QuerySpan,
 }
 
 /// The labels that make a group.
@@ -264,7 +264,7 @@ pub(crate) struct Selector {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) offset: Option<Millis>,
     pub(crate) at: Option<At>,
-    pub(crate) span: Span,
+    pub(crate) span: QuerySpan,
 }
 
 #[derive(Debug)]
@@ -285,11 +285,11 @@ pub(crate) struct Subquery {
 }
 
 impl Expr {
-    pub(crate) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> QuerySpan {
         match self {
             Self::Number(_, span) | Self::Text(_, span) | Self::Paren(_, span) => *span,
             Self::Unary(node) => node.span,
-            Self::Chain(node) => Span {
+            Self::Chain(node) => QuerySpan {
                 start: node.first.span().start,
                 end: node
                     .links
@@ -300,11 +300,11 @@ impl Expr {
             Self::Call(node) => node.span,
             Self::Aggregate(node) => node.span,
             Self::Selector(node) => node.span,
-            Self::Range(node) => Span {
+            Self::Range(node) => QuerySpan {
                 start: node.selector.span.start,
                 end: node.end,
             },
-            Self::Subquery(node) => Span {
+            Self::Subquery(node) => QuerySpan {
                 start: node.expr.span().start,
                 end: node.end,
             },

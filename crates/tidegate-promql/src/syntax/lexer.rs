@@ -4,7 +4,7 @@
 
 use super::Wrong;
 use super::text::{quoted, quoted_char};
-use super::token::{Kind, Token, word};
+use super::token::{Token, TokenKind, word};
 
 use super::ast::Operator;
 
@@ -57,12 +57,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn token(&self, kind: Kind, start: usize) -> Lexed<'a> {
+    fn token(&self, kind: TokenKind, start: usize) -> Lexed<'a> {
         let text = self.text.get(start..self.at).unwrap_or_default();
         Ok(Token { kind, text, start })
     }
 
-    fn of(&mut self, kind: Kind, bytes: usize) -> Lexed<'a> {
+    fn of(&mut self, kind: TokenKind, bytes: usize) -> Lexed<'a> {
         let start = self.at;
         self.at += bytes;
         self.token(kind, start)
@@ -94,53 +94,53 @@ impl<'a> Lexer<'a> {
         match c {
             '"' | '\'' => self.string(c),
             '`' => self.raw_string(),
-            ',' => self.of(Kind::Comma, 1),
-            '*' => self.of(Kind::Operator(Operator::Mul), 1),
-            '/' => self.of(Kind::Operator(Operator::Div), 1),
-            '%' => self.of(Kind::Operator(Operator::Mod), 1),
-            '+' => self.of(Kind::Operator(Operator::Add), 1),
-            '-' => self.of(Kind::Operator(Operator::Sub), 1),
-            '^' => self.of(Kind::Operator(Operator::Pow), 1),
-            '@' => self.of(Kind::At, 1),
-            '=' if second == Some('=') => self.of(Kind::Operator(Operator::Equal), 2),
+            ',' => self.of(TokenKind::Comma, 1),
+            '*' => self.of(TokenKind::Operator(Operator::Mul), 1),
+            '/' => self.of(TokenKind::Operator(Operator::Div), 1),
+            '%' => self.of(TokenKind::Operator(Operator::Mod), 1),
+            '+' => self.of(TokenKind::Operator(Operator::Add), 1),
+            '-' => self.of(TokenKind::Operator(Operator::Sub), 1),
+            '^' => self.of(TokenKind::Operator(Operator::Pow), 1),
+            '@' => self.of(TokenKind::At, 1),
+            '=' if second == Some('=') => self.of(TokenKind::Operator(Operator::Equal), 2),
             '=' if second == Some('~') => self.wrong(start, "unexpected character after '=': '~'"),
-            '=' => self.of(Kind::Assign, 1),
-            '!' if second == Some('=') => self.of(Kind::Operator(Operator::NotEqual), 2),
+            '=' => self.of(TokenKind::Assign, 1),
+            '!' if second == Some('=') => self.of(TokenKind::Operator(Operator::NotEqual), 2),
             '!' => self.wrong(
                 start,
                 format!("unexpected character after '!': {}", shown(second)),
             ),
-            '<' if second == Some('=') => self.of(Kind::Operator(Operator::LessOrEqual), 2),
-            '<' => self.of(Kind::Operator(Operator::Less), 1),
-            '>' if second == Some('=') => self.of(Kind::Operator(Operator::GreaterOrEqual), 2),
-            '>' => self.of(Kind::Operator(Operator::Greater), 1),
+            '<' if second == Some('=') => self.of(TokenKind::Operator(Operator::LessOrEqual), 2),
+            '<' => self.of(TokenKind::Operator(Operator::Less), 1),
+            '>' if second == Some('=') => self.of(TokenKind::Operator(Operator::GreaterOrEqual), 2),
+            '>' => self.of(TokenKind::Operator(Operator::Greater), 1),
             '(' => {
                 self.parens += 1;
-                self.of(Kind::LeftParen, 1)
+                self.of(TokenKind::LeftParen, 1)
             }
             ')' if self.parens == 0 => self.wrong(start + 1, "unexpected right parenthesis ')'"),
             ')' => {
                 self.parens -= 1;
-                self.of(Kind::RightParen, 1)
+                self.of(TokenKind::RightParen, 1)
             }
             '{' => {
                 self.in_braces = true;
-                self.of(Kind::LeftBrace, 1)
+                self.of(TokenKind::LeftBrace, 1)
             }
             '[' if self.in_brackets => self.wrong(start, "unexpected left bracket '['"),
             '[' => {
                 (self.in_brackets, self.has_colon, self.wants_duration) = (true, false, true);
-                self.of(Kind::LeftBracket, 1)
+                self.of(TokenKind::LeftBracket, 1)
             }
             ']' if !self.in_brackets => self.wrong(start, "unexpected right bracket ']'"),
             ']' => {
                 (self.in_brackets, self.wants_duration) = (false, false);
-                self.of(Kind::RightBracket, 1)
+                self.of(TokenKind::RightBracket, 1)
             }
             _ if is_number => self.number(),
             ':' if self.in_brackets && !self.has_colon => {
                 self.has_colon = true;
-                self.of(Kind::Colon, 1)
+                self.of(TokenKind::Colon, 1)
             }
             _ if self.in_brackets && self.has_colon && (is_alpha(c) || c == ':') => {
                 self.wrong(start, format!("unexpected colon {}", quoted_char(c)))
@@ -153,9 +153,9 @@ impl<'a> Lexer<'a> {
                 self.skip_while(|c| is_alpha(c) || c.is_ascii_digit() || c == ':');
                 let text = self.text.get(start..self.at).unwrap_or_default();
                 let kind = word(text).unwrap_or(if text.contains(':') {
-                    Kind::MetricIdentifier
+                    TokenKind::MetricIdentifier
                 } else {
-                    Kind::Identifier
+                    TokenKind::Identifier
                 });
                 self.token(kind, start)
             }
@@ -169,7 +169,7 @@ impl<'a> Lexer<'a> {
             _ if self.in_brackets && self.wants_duration => "unexpected end of input in duration expression",
             _ if self.parens > 0 => "unclosed left parenthesis",
             _ if self.in_brackets => "unclosed left bracket",
-            _ => return self.token(Kind::End, self.at),
+            _ => return self.token(TokenKind::End, self.at),
         };
         self.wrong(self.at, why)
     }
@@ -180,11 +180,11 @@ impl<'a> Lexer<'a> {
         match c {
             '"' | '\'' => self.string(c),
             '`' => self.raw_string(),
-            ',' => self.of(Kind::Comma, 1),
-            '=' if second == Some('~') => self.of(Kind::Matches, 2),
-            '=' => self.of(Kind::Assign, 1),
-            '!' if second == Some('~') => self.of(Kind::MatchesNot, 2),
-            '!' if second == Some('=') => self.of(Kind::Operator(Operator::NotEqual), 2),
+            ',' => self.of(TokenKind::Comma, 1),
+            '=' if second == Some('~') => self.of(TokenKind::Matches, 2),
+            '=' => self.of(TokenKind::Assign, 1),
+            '!' if second == Some('~') => self.of(TokenKind::MatchesNot, 2),
+            '!' if second == Some('=') => self.of(TokenKind::Operator(Operator::NotEqual), 2),
             '!' => self.wrong(
                 start,
                 format!("unexpected character after '!' inside braces: {}", shown(second)),
@@ -192,11 +192,11 @@ impl<'a> Lexer<'a> {
             '{' => self.wrong(start, "unexpected left brace '{'"),
             '}' => {
                 self.in_braces = false;
-                self.of(Kind::RightBrace, 1)
+                self.of(TokenKind::RightBrace, 1)
             }
             _ if is_alpha(c) => {
                 self.skip_while(|c| is_alpha(c) || c.is_ascii_digit());
-                self.token(Kind::Identifier, start)
+                self.token(TokenKind::Identifier, start)
             }
             _ => self.wrong(
                 start,
@@ -208,7 +208,7 @@ impl<'a> Lexer<'a> {
     fn raw_string(&mut self) -> Lexed<'a> {
         let start = self.at;
         match self.rest().get(1..).and_then(|rest| rest.find('`')) {
-            Some(length) => self.of(Kind::Text, length + 2),
+            Some(length) => self.of(TokenKind::Text, length + 2),
             None => self.wrong(start, "unterminated raw string"),
         }
     }
@@ -226,7 +226,7 @@ impl<'a> Lexer<'a> {
                     }
                 }
                 '\u{fffd}' => return self.wrong(start, "invalid UTF-8 rune"),
-                _ if c == quote => return self.token(Kind::Text, start),
+                _ if c == quote => return self.token(TokenKind::Text, start),
                 _ => {}
             }
         }
@@ -270,10 +270,10 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         self.wants_duration = false;
         if self.is_number() {
-            return self.token(Kind::Number, start);
+            return self.token(TokenKind::Number, start);
         }
         if self.is_duration() {
-            return self.token(Kind::Duration, start);
+            return self.token(TokenKind::Duration, start);
         }
         let seen = self.text.get(start..self.at).unwrap_or_default();
         self.wrong(start, format!("bad number or duration syntax: {}", quoted(seen)))

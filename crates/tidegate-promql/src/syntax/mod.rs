@@ -20,7 +20,7 @@ pub(super) use text::quoted;
 pub(super) use tree::json;
 pub(super) use types::handles_absence;
 
-use ast::{Expr, Span};
+use ast::{Expr, QuerySpan};
 
 /// Levels of expressions: the parser and the evaluation recurse this deep. Parentheses, a function, an aggregation, a sign
 /// and the right side of an operator are a level each; the expression itself is one. A chain of operators counts once.
@@ -34,7 +34,7 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
-    fn at(span: Span, why: impl Into<String>) -> Self {
+    fn at(span: QuerySpan, why: impl Into<String>) -> Self {
         Self {
             at: span.start,
             why: why.into(),

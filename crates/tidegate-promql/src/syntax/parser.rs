@@ -6,11 +6,12 @@ mod modifiers;
 mod selector;
 
 use super::ast::{
-    Aggregate, Aggregation, Call, Chain, Expr, Group, Grouping, Link, Matching, Operator, Span, Unary,
+    Aggregate, Aggregation, Call, Chain, Expr, GroupModifier, Grouping, Link, Matching, Operator, QuerySpan,
+    Unary,
 };
 use super::lexer::Lexer;
 use super::text::{quoted, unquoted};
-use super::token::{Keyword, Kind, Token};
+use super::token::{Keyword, Token, TokenKind};
 use super::{MAX_DEPTH, Wrong, durations, functions};
 use crate::labels::Patterns;
 
@@ -26,12 +27,12 @@ pub(super) fn parse(text: &str) -> Result<Expr, Wrong> {
         depth: 0,
         patterns: Patterns::default(),
     };
-    if parser.token.kind == Kind::End {
-        return Err(Wrong::at(Span::default(), "no expression found in input"));
+    if parser.token.kind == TokenKind::End {
+        return Err(Wrong::at(QuerySpan::default(), "no expression found in input"));
     }
     let expr = parser.expr(1)?;
     match parser.token.kind {
-        Kind::End => Ok(expr),
+        TokenKind::End => Ok(expr),
         _ => parser.unexpected(),
     }
 }
@@ -60,12 +61,12 @@ impl<'a> Parser<'a> {
         Ok(taken)
     }
 
-    fn is(&self, kind: Kind) -> bool {
+    fn is(&self, kind: TokenKind) -> bool {
         self.token.kind == kind
     }
 
     /// Takes a token of this kind, if it is the next.
-    fn accept(&mut self, kind: Kind) -> Parsed<bool> {
+    fn accept(&mut self, kind: TokenKind) -> Parsed<bool> {
         let found = self.is(kind);
         if found {
             self.take()?;
@@ -91,7 +92,7 @@ impl<'a> Parser<'a> {
         Err(Wrong::at(self.token.span(), why))
     }
 
-    fn expect(&mut self, kind: Kind) -> Parsed<Token<'a>> {
+    fn expect(&mut self, kind: TokenKind) -> Parsed<Token<'a>> {
         if self.is(kind) {
             self.take()
         } else {
@@ -99,8 +100,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn since(&self, start: usize) -> Span {
-        Span {
+    fn since(&self, start: usize) -> QuerySpan {
+        QuerySpan {
             start,
             end: self.before,
         }
@@ -115,7 +116,7 @@ impl<'a> Parser<'a> {
         }
         let first = self.unary()?;
         let mut links = Vec::new();
-        while let Kind::Operator(operator) = self.token.kind
+        while let TokenKind::Operator(operator) = self.token.kind
             && operator.precedence() >= least
         {
             self.take()?;
@@ -140,8 +141,8 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Parsed<Expr> {
         let is_negative = match self.token.kind {
-            Kind::Operator(Operator::Add) => false,
-            Kind::Operator(Operator::Sub) => true,
+            TokenKind::Operator(Operator::Add) => false,
+            TokenKind::Operator(Operator::Sub) => true,
             _ => return self.with_modifiers(),
         };
         let start = self.take()?.start;
@@ -160,22 +161,22 @@ impl<'a> Parser<'a> {
 
     fn matching(&mut self) -> Parsed<Matching> {
         let mut made = Matching {
-            as_bool: self.accept(Kind::Keyword(Keyword::Bool))?,
+            as_bool: self.accept(TokenKind::Keyword(Keyword::Bool))?,
             ..Matching::default()
         };
-        let Kind::Keyword(word @ (Keyword::On | Keyword::Ignoring)) = self.token.kind else {
+        let TokenKind::Keyword(word @ (Keyword::On | Keyword::Ignoring)) = self.token.kind else {
             return Ok(made);
         };
         self.take()?;
         made.is_on = word == Keyword::On;
         made.labels = Some(self.labels()?);
         made.group = match self.token.kind {
-            Kind::Keyword(Keyword::GroupLeft) => Group::Left,
-            Kind::Keyword(Keyword::GroupRight) => Group::Right,
+            TokenKind::Keyword(Keyword::GroupLeft) => GroupModifier::Left,
+            TokenKind::Keyword(Keyword::GroupRight) => GroupModifier::Right,
             _ => return Ok(made),
         };
         self.take()?;
-        if self.is(Kind::LeftParen) {
+        if self.is(TokenKind::LeftParen) {
             made.include = self.labels()?;
         }
         Ok(made)
@@ -184,24 +185,24 @@ impl<'a> Parser<'a> {
     /// Names of labels in parentheses.
     fn labels(&mut self) -> Parsed<Vec<String>> {
         const CONTEXT: &str = "grouping opts";
-        if !self.accept(Kind::LeftParen)? {
+        if !self.accept(TokenKind::LeftParen)? {
             return self.unexpected_in(CONTEXT, "\"(\"");
         }
         let mut all = Vec::new();
-        if self.accept(Kind::RightParen)? {
+        if self.accept(TokenKind::RightParen)? {
             return Ok(all);
         }
         loop {
             match self.token.kind {
-                Kind::Text => {
+                TokenKind::Text => {
                     let text = self.take()?;
                     all.push(text_of(text)?);
                 }
                 _ if self.token.is_label() => all.push(self.take()?.text.to_owned()),
                 _ => return self.unexpected_in(CONTEXT, "label"),
             }
-            let is_more = self.accept(Kind::Comma)?;
-            if self.accept(Kind::RightParen)? {
+            let is_more = self.accept(TokenKind::Comma)?;
+            if self.accept(TokenKind::RightParen)? {
                 return Ok(all);
             }
             if !is_more {
@@ -215,9 +216,9 @@ impl<'a> Parser<'a> {
         let mut expr = self.operand()?;
         loop {
             expr = match self.token.kind {
-                Kind::LeftBracket => self.range(expr)?,
-                Kind::Keyword(Keyword::Offset) => self.offset(expr)?,
-                Kind::At => self.at(expr)?,
+                TokenKind::LeftBracket => self.range(expr)?,
+                TokenKind::Keyword(Keyword::Offset) => self.offset(expr)?,
+                TokenKind::At => self.at(expr)?,
                 _ => return Ok(expr),
             };
         }
@@ -226,40 +227,40 @@ impl<'a> Parser<'a> {
     fn operand(&mut self) -> Parsed<Expr> {
         let token = self.token;
         match token.kind {
-            Kind::Number => {
+            TokenKind::Number => {
                 self.take()?;
                 let number = durations::number(token.text).map_err(|why| Wrong::at(token.span(), why))?;
                 Ok(Expr::Number(number, token.span()))
             }
-            Kind::Duration => {
+            TokenKind::Duration => {
                 self.take()?;
                 let millis = durations::parse(token.text).map_err(|why| Wrong::at(token.span(), why))?;
                 Ok(Expr::Number(millis as f64 / 1000.0, token.span()))
             }
-            Kind::Text => {
+            TokenKind::Text => {
                 self.take()?;
                 Ok(Expr::Text(text_of(token)?, token.span()))
             }
-            Kind::LeftParen => {
+            TokenKind::LeftParen => {
                 self.take()?;
                 let expr = self.expr(1)?;
-                self.expect(Kind::RightParen)?;
+                self.expect(TokenKind::RightParen)?;
                 Ok(Expr::Paren(Box::new(expr), self.since(token.start)))
             }
-            Kind::LeftBrace => self.selector(None, token.start),
-            Kind::Aggregation(operator) => {
+            TokenKind::LeftBrace => self.selector(None, token.start),
+            TokenKind::Aggregation(operator) => {
                 self.take()?;
                 match self.token.kind {
-                    Kind::LeftParen | Kind::Keyword(Keyword::By | Keyword::Without) => {
+                    TokenKind::LeftParen | TokenKind::Keyword(Keyword::By | Keyword::Without) => {
                         self.aggregate(operator, token.start)
                     }
                     _ => self.selector(Some(token.text), token.start),
                 }
             }
-            Kind::Identifier => {
+            TokenKind::Identifier => {
                 self.take()?;
                 match self.token.kind {
-                    Kind::LeftParen => self.call(token),
+                    TokenKind::LeftParen => self.call(token),
                     _ => self.selector(Some(token.text), token.start),
                 }
             }
@@ -272,18 +273,18 @@ impl<'a> Parser<'a> {
     }
 
     fn arguments(&mut self) -> Parsed<Vec<Expr>> {
-        self.expect(Kind::LeftParen)?;
+        self.expect(TokenKind::LeftParen)?;
         let mut all = Vec::new();
-        if self.accept(Kind::RightParen)? {
+        if self.accept(TokenKind::RightParen)? {
             return Ok(all);
         }
         loop {
             all.push(self.expr(1)?);
-            if self.accept(Kind::RightParen)? {
+            if self.accept(TokenKind::RightParen)? {
                 return Ok(all);
             }
-            let comma = self.expect(Kind::Comma)?;
-            if self.is(Kind::RightParen) {
+            let comma = self.expect(TokenKind::Comma)?;
+            if self.is(TokenKind::RightParen) {
                 let why = "trailing commas not allowed in function call args";
                 return Err(Wrong::at(comma.span(), why));
             }
@@ -310,8 +311,8 @@ impl<'a> Parser<'a> {
 
     fn grouping(&mut self) -> Parsed<Option<Grouping>> {
         let is_without = match self.token.kind {
-            Kind::Keyword(Keyword::By) => false,
-            Kind::Keyword(Keyword::Without) => true,
+            TokenKind::Keyword(Keyword::By) => false,
+            TokenKind::Keyword(Keyword::Without) => true,
             _ => return Ok(None),
         };
         self.take()?;

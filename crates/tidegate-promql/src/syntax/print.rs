@@ -4,7 +4,7 @@
 
 use std::fmt::{Display, Formatter, Result, Write as _};
 
-use super::ast::{At, Expr, Group, Link, Range, Selector, Subquery};
+use super::ast::{At, Expr, GroupModifier, Link, Range, Selector, Subquery};
 use super::durations::show;
 use super::text::quoted;
 use crate::{Millis, NAME};
@@ -63,9 +63,9 @@ impl Display for Link {
             write!(f, " {word} ({})", labels.join(", "))?;
         }
         match matching.group {
-            Group::None => {}
-            Group::Left => write!(f, " group_left ({})", matching.include.join(", "))?,
-            Group::Right => write!(f, " group_right ({})", matching.include.join(", "))?,
+            GroupModifier::None => {}
+            GroupModifier::Left => write!(f, " group_left ({})", matching.include.join(", "))?,
+            GroupModifier::Right => write!(f, " group_right ({})", matching.include.join(", "))?,
         }
         write!(f, " {}", self.right)
     }

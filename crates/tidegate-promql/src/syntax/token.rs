@@ -2,11 +2,11 @@
 
 //! Tokens, and their names in error messages.
 
-use super::ast::{Aggregation, Operator, Span};
+use super::ast::{Aggregation, Operator, QuerySpan};
 use super::text::quoted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     End,
     Identifier,
     MetricIdentifier,
@@ -55,28 +55,28 @@ pub(super) enum Bound {
 }
 
 /// Words that are more than names.
-pub(super) fn word(text: &str) -> Option<Kind> {
+pub(super) fn word(text: &str) -> Option<TokenKind> {
     let lower = text.to_ascii_lowercase();
     let known = match &*lower {
-        "and" => Kind::Operator(Operator::And),
-        "or" => Kind::Operator(Operator::Or),
-        "unless" => Kind::Operator(Operator::Unless),
-        "atan2" => Kind::Operator(Operator::Atan2),
-        "offset" => Kind::Keyword(Keyword::Offset),
-        "by" => Kind::Keyword(Keyword::By),
-        "without" => Kind::Keyword(Keyword::Without),
-        "on" => Kind::Keyword(Keyword::On),
-        "ignoring" => Kind::Keyword(Keyword::Ignoring),
-        "group_left" => Kind::Keyword(Keyword::GroupLeft),
-        "group_right" => Kind::Keyword(Keyword::GroupRight),
-        "bool" => Kind::Keyword(Keyword::Bool),
-        "start" => Kind::Bound(Bound::Start),
-        "end" => Kind::Bound(Bound::End),
-        "step" => Kind::Bound(Bound::Step),
-        "inf" | "nan" => Kind::Number,
+        "and" => TokenKind::Operator(Operator::And),
+        "or" => TokenKind::Operator(Operator::Or),
+        "unless" => TokenKind::Operator(Operator::Unless),
+        "atan2" => TokenKind::Operator(Operator::Atan2),
+        "offset" => TokenKind::Keyword(Keyword::Offset),
+        "by" => TokenKind::Keyword(Keyword::By),
+        "without" => TokenKind::Keyword(Keyword::Without),
+        "on" => TokenKind::Keyword(Keyword::On),
+        "ignoring" => TokenKind::Keyword(Keyword::Ignoring),
+        "group_left" => TokenKind::Keyword(Keyword::GroupLeft),
+        "group_right" => TokenKind::Keyword(Keyword::GroupRight),
+        "bool" => TokenKind::Keyword(Keyword::Bool),
+        "start" => TokenKind::Bound(Bound::Start),
+        "end" => TokenKind::Bound(Bound::End),
+        "step" => TokenKind::Bound(Bound::Step),
+        "inf" | "nan" => TokenKind::Number,
         other => {
             let found = Aggregation::ALL.iter().find(|(name, _)| *name == other);
-            return found.map(|(_, operator)| Kind::Aggregation(*operator));
+            return found.map(|(_, operator)| TokenKind::Aggregation(*operator));
         }
     };
     Some(known)
@@ -84,14 +84,14 @@ pub(super) fn word(text: &str) -> Option<Kind> {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) text: &'a str,
     pub(super) start: usize,
 }
 
 impl Token<'_> {
-    pub(super) fn span(&self) -> Span {
-        Span {
+    pub(super) fn span(&self) -> QuerySpan {
+        QuerySpan {
             start: self.start,
             end: self.start + self.text.len(),
         }
@@ -107,15 +107,17 @@ impl Token<'_> {
             }
         };
         match self.kind {
-            Kind::End => "end of input".to_owned(),
-            Kind::Identifier => format!("identifier {}", quoted(self.text)),
-            Kind::MetricIdentifier => format!("metric identifier {}", quoted(self.text)),
-            Kind::Number => format!("number {}", shown()),
-            Kind::Duration => format!("duration {}", shown()),
-            Kind::Text => format!("string {}", shown()),
-            Kind::Keyword(_) => format!("<{}>", self.text),
-            Kind::Operator(_) | Kind::Matches | Kind::MatchesNot | Kind::At => format!("<op:{}>", self.text),
-            Kind::Aggregation(_) => format!("<aggr:{}>", self.text),
+            TokenKind::End => "end of input".to_owned(),
+            TokenKind::Identifier => format!("identifier {}", quoted(self.text)),
+            TokenKind::MetricIdentifier => format!("metric identifier {}", quoted(self.text)),
+            TokenKind::Number => format!("number {}", shown()),
+            TokenKind::Duration => format!("duration {}", shown()),
+            TokenKind::Text => format!("string {}", shown()),
+            TokenKind::Keyword(_) => format!("<{}>", self.text),
+            TokenKind::Operator(_) | TokenKind::Matches | TokenKind::MatchesNot | TokenKind::At => {
+                format!("<op:{}>", self.text)
+            }
+            TokenKind::Aggregation(_) => format!("<aggr:{}>", self.text),
             _ => shown(),
         }
     }
@@ -123,15 +125,22 @@ impl Token<'_> {
     /// Whether it can be the name of a metric.
     pub(super) fn is_metric(&self) -> bool {
         match self.kind {
-            Kind::Identifier | Kind::MetricIdentifier | Kind::Aggregation(_) | Kind::Bound(_) => true,
-            Kind::Keyword(word) => matches!(word, Keyword::By | Keyword::Offset | Keyword::Without),
-            Kind::Operator(operator) => operator.is_set(),
+            TokenKind::Identifier
+            | TokenKind::MetricIdentifier
+            | TokenKind::Aggregation(_)
+            | TokenKind::Bound(_) => true,
+            TokenKind::Keyword(word) => matches!(word, Keyword::By | Keyword::Offset | Keyword::Without),
+            TokenKind::Operator(operator) => operator.is_set(),
             _ => false,
         }
     }
 
     /// Whether it can be a label in `by (...)` and similar clauses.
     pub(super) fn is_label(&self) -> bool {
-        self.is_metric() || matches!(self.kind, Kind::Keyword(_) | Kind::Operator(Operator::Atan2))
+        self.is_metric()
+            || matches!(
+                self.kind,
+                TokenKind::Keyword(_) | TokenKind::Operator(Operator::Atan2)
+            )
     }
 }

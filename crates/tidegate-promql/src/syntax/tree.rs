@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::ast::{At, Chain, Expr, Group, Link, Matching, Selector, Type};
+use super::ast::{At, Chain, Expr, GroupModifier, Link, Matching, Selector, Type};
 use super::functions::Function;
 use crate::{Millis, show_number};
 
@@ -137,10 +137,10 @@ fn matching(to: &mut String, link: &Link) {
         ..
     } = &link.matching;
     let card = match group {
-        Group::Left => "many-to-one",
-        Group::Right => "one-to-many",
-        Group::None if link.operator.is_set() => "many-to-many",
-        Group::None => "one-to-one",
+        GroupModifier::Left => "many-to-one",
+        GroupModifier::Right => "one-to-many",
+        GroupModifier::None if link.operator.is_set() => "many-to-many",
+        GroupModifier::None => "one-to-one",
     };
     to.push_str("{\"card\":");
     text(to, card);

@@ -3,7 +3,7 @@
 //! Checks that every part of an expression has operands of the right types.
 
 use super::Wrong;
-use super::ast::{Aggregate, Call, Chain, Expr, Group, Link, Operator, Selector, Span, Type};
+use super::ast::{Aggregate, Call, Chain, Expr, GroupModifier, Link, Operator, QuerySpan, Selector, Type};
 use super::text::quoted;
 
 type Checked = Result<(), Wrong>;
@@ -139,22 +139,22 @@ fn chain(node: &Chain, query: &str) -> Checked {
 /// The left side of a link.
 #[derive(Clone, Copy)]
 struct Operand {
-    span: Span,
+    span: QuerySpan,
     kind: Type,
 }
 
 /// The position of the operator: after the left side and any white space.
-fn operator_span(left: Span, query: &str) -> Span {
+fn operator_span(left: QuerySpan, query: &str) -> QuerySpan {
     let behind = query.as_bytes().get(left.end..).unwrap_or_default();
     let blank = behind.iter().position(|byte| !byte.is_ascii_whitespace());
     let start = left.end + blank.unwrap_or(0);
-    Span { start, end: start }
+    QuerySpan { start, end: start }
 }
 
 fn link(left: Operand, link: &Link, query: &str) -> Result<Operand, Wrong> {
     let (operator, matching) = (link.operator, &link.matching);
     let right = link.right.kind();
-    let whole = Span {
+    let whole = QuerySpan {
         start: left.span.start,
         end: link.right.span().end,
     };
@@ -185,7 +185,7 @@ fn link(left: Operand, link: &Link, query: &str) -> Result<Operand, Wrong> {
         let why = "vector matching only allowed between instant vectors";
         return Err(Wrong::at(whole, why));
     }
-    if are_vectors && operator.is_set() && matching.group != Group::None {
+    if are_vectors && operator.is_set() && matching.group != GroupModifier::None {
         let why = format!("no grouping allowed for {} operation", quoted(operator.name()));
         return Err(Wrong::at(whole, why));
     }

@@ -5,7 +5,7 @@
 use super::{Parsed, Parser};
 use crate::Millis;
 use crate::syntax::ast::{At, Expr, Operator, Range, Subquery};
-use crate::syntax::token::{Bound, Kind};
+use crate::syntax::token::{Bound, TokenKind};
 use crate::syntax::{Wrong, durations, types};
 
 impl Parser<'_> {
@@ -13,8 +13,8 @@ impl Parser<'_> {
     fn duration(&mut self) -> Parsed<Option<Millis>> {
         let token = self.token;
         let made = match token.kind {
-            Kind::Number => durations::number(token.text).and_then(durations::of_seconds),
-            Kind::Duration => durations::parse(token.text),
+            TokenKind::Number => durations::number(token.text).and_then(durations::of_seconds),
+            TokenKind::Duration => durations::parse(token.text),
             _ => return Ok(None),
         };
         let made = made.map_err(|why| Wrong::at(token.span(), why))?;
@@ -34,15 +34,17 @@ impl Parser<'_> {
     pub(super) fn range(&mut self, expr: Expr) -> Parsed<Expr> {
         let bracket = self.take()?;
         let range = self.positive_duration("number or duration")?;
-        if self.accept(Kind::Colon)? {
+        if self.accept(TokenKind::Colon)? {
             let step = match self.token.kind {
-                Kind::RightBracket => None,
-                Kind::Number | Kind::Duration => Some(self.positive_duration("number or duration")?),
+                TokenKind::RightBracket => None,
+                TokenKind::Number | TokenKind::Duration => {
+                    Some(self.positive_duration("number or duration")?)
+                }
                 _ => {
                     return self.unexpected_in("subquery selector", "number, duration, or \"]\"");
                 }
             };
-            if !self.is(Kind::RightBracket) {
+            if !self.is(TokenKind::RightBracket) {
                 return self.unexpected_in("subquery selector", "\"]\"");
             }
             let end = self.take()?.span().end;
@@ -62,7 +64,7 @@ impl Parser<'_> {
             }
             return Ok(subquery);
         }
-        if !self.is(Kind::RightBracket) {
+        if !self.is(TokenKind::RightBracket) {
             return self.unexpected_in("subquery or range", "\":\" or \"]\"");
         }
         let end = self.take()?.span().end;
@@ -108,8 +110,8 @@ impl Parser<'_> {
 
     fn sign(&mut self) -> Parsed<Millis> {
         let sign = match self.token.kind {
-            Kind::Operator(Operator::Add) => 1,
-            Kind::Operator(Operator::Sub) => -1,
+            TokenKind::Operator(Operator::Add) => 1,
+            TokenKind::Operator(Operator::Sub) => -1,
             _ => return Ok(1),
         };
         self.take()?;
@@ -121,9 +123,9 @@ impl Parser<'_> {
         self.take()?;
         let span = expr.span();
         let at = match self.token.kind {
-            Kind::Bound(bound @ (Bound::Start | Bound::End)) => {
+            TokenKind::Bound(bound @ (Bound::Start | Bound::End)) => {
                 self.take()?;
-                for kind in [Kind::LeftParen, Kind::RightParen] {
+                for kind in [TokenKind::LeftParen, TokenKind::RightParen] {
                     if !self.accept(kind)? {
                         return self.unexpected_in(CONTEXT.0, CONTEXT.1);
                     }
@@ -137,10 +139,10 @@ impl Parser<'_> {
                 let sign = self.sign()?;
                 let token = self.token;
                 let seconds = match token.kind {
-                    Kind::Number => {
+                    TokenKind::Number => {
                         durations::number(token.text).map_err(|why| Wrong::at(token.span(), why))?
                     }
-                    Kind::Duration => {
+                    TokenKind::Duration => {
                         let millis =
                             durations::parse(token.text).map_err(|why| Wrong::at(token.span(), why))?;
                         millis as f64 / 1000.0

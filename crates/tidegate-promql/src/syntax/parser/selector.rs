@@ -7,11 +7,11 @@ use crate::NAME;
 use crate::labels::{MatchKind, Matcher};
 use crate::syntax::Wrong;
 use crate::syntax::ast::{Expr, Operator, Selector};
-use crate::syntax::token::Kind;
+use crate::syntax::token::TokenKind;
 
 impl Parser<'_> {
     pub(super) fn selector(&mut self, name: Option<&str>, start: usize) -> Parsed<Expr> {
-        let mut matchers = if self.is(Kind::LeftBrace) {
+        let mut matchers = if self.is(TokenKind::LeftBrace) {
             self.matchers()?
         } else {
             Vec::new()
@@ -28,18 +28,18 @@ impl Parser<'_> {
 
     fn matchers(&mut self) -> Parsed<Vec<Matcher>> {
         const CONTEXT: &str = "label matching";
-        self.expect(Kind::LeftBrace)?;
+        self.expect(TokenKind::LeftBrace)?;
         let mut all = Vec::new();
-        if self.accept(Kind::RightBrace)? {
+        if self.accept(TokenKind::RightBrace)? {
             return Ok(all);
         }
         loop {
             match self.token.kind {
-                Kind::Identifier | Kind::Text => all.push(self.matcher()?),
+                TokenKind::Identifier | TokenKind::Text => all.push(self.matcher()?),
                 _ => return self.unexpected_in(CONTEXT, "identifier or \"}\""),
             }
-            let is_more = self.accept(Kind::Comma)?;
-            if self.accept(Kind::RightBrace)? {
+            let is_more = self.accept(TokenKind::Comma)?;
+            if self.accept(TokenKind::RightBrace)? {
                 return Ok(all);
             }
             if !is_more {
@@ -51,22 +51,22 @@ impl Parser<'_> {
     fn matcher(&mut self) -> Parsed<Matcher> {
         const CONTEXT: &str = "label matching";
         let token = self.take()?;
-        let is_quoted = token.kind == Kind::Text;
+        let is_quoted = token.kind == TokenKind::Text;
         let name = if is_quoted {
             text_of(token)?
         } else {
             token.text.to_owned()
         };
         let kind = match self.token.kind {
-            Kind::Assign => MatchKind::Equal,
-            Kind::Operator(Operator::NotEqual) => MatchKind::NotEqual,
-            Kind::Matches => MatchKind::Matches,
-            Kind::MatchesNot => MatchKind::MatchesNot,
+            TokenKind::Assign => MatchKind::Equal,
+            TokenKind::Operator(Operator::NotEqual) => MatchKind::NotEqual,
+            TokenKind::Matches => MatchKind::Matches,
+            TokenKind::MatchesNot => MatchKind::MatchesNot,
             _ if is_quoted => return Ok(Matcher::equal(NAME, &name)),
             _ => return self.unexpected_in(CONTEXT, "label matching operator"),
         };
         self.take()?;
-        if !self.is(Kind::Text) {
+        if !self.is(TokenKind::Text) {
             return self.unexpected_in(CONTEXT, "string");
         }
         let value = self.take()?;
