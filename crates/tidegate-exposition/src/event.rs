@@ -113,22 +113,22 @@ pub struct Histogram<'a> {
 
 /// The series of a sample: bytes that stand for it, and its labels for anyone who asks.
 #[derive(Clone, Debug)]
-pub struct Series<'a>(pub(crate) Source<'a>);
+pub struct Series<'a>(pub(crate) SeriesSource<'a>);
 
 #[derive(Clone, Debug)]
-pub(crate) enum Source<'a> {
+pub(crate) enum SeriesSource<'a> {
     Text {
         page: &'a [u8],
         start: usize,
         end: usize,
         syntax: Syntax,
     },
-    Protobuf(protobuf::Series<'a>),
+    Protobuf(protobuf::ProtobufSeries<'a>),
 }
 
 impl<'a> Series<'a> {
     pub(crate) fn text(page: &'a [u8], start: usize, end: usize, syntax: Syntax) -> Self {
-        Self(Source::Text {
+        Self(SeriesSource::Text {
             page,
             start,
             end,
@@ -140,8 +140,8 @@ impl<'a> Series<'a> {
     /// of one series have different bytes).
     pub fn raw(&self) -> &'a [u8] {
         match &self.0 {
-            Source::Text { page, start, end, .. } => page.get(*start..*end).unwrap_or_default(),
-            Source::Protobuf(series) => series.raw,
+            SeriesSource::Text { page, start, end, .. } => page.get(*start..*end).unwrap_or_default(),
+            SeriesSource::Protobuf(series) => series.raw,
         }
     }
 
@@ -153,13 +153,13 @@ impl<'a> Series<'a> {
     pub fn labels(&self, into: &mut Labels) -> Result<(), ParseError> {
         into.clear();
         match &self.0 {
-            Source::Text {
+            SeriesSource::Text {
                 page,
                 start,
                 end,
                 syntax,
             } => labels::parse_series(page, *start..*end, *syntax, into).map_err(|fault| fault.in_line(page)),
-            Source::Protobuf(series) => series.labels(into),
+            SeriesSource::Protobuf(series) => series.labels(into),
         }
     }
 }

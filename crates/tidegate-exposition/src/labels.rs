@@ -99,7 +99,7 @@ pub(crate) fn parse_series(
     syntax: Syntax,
     into: &mut Labels,
 ) -> Result<(), Fault> {
-    let mut cursor = Cursor {
+    let mut cursor = LabelCursor {
         bytes: page.get(..range.end).unwrap_or(page),
         at: range.start,
         syntax,
@@ -127,7 +127,7 @@ pub(crate) fn parse_series(
 
 /// Checks `{labels}` of an exemplar.
 pub(crate) fn parse_exemplar(page: &[u8], range: Range<usize>, into: &mut Labels) -> Result<(), Fault> {
-    let mut cursor = Cursor {
+    let mut cursor = LabelCursor {
         bytes: page.get(..range.end).unwrap_or(page),
         at: range.start + 1,
         syntax: Syntax::OpenMetrics,
@@ -135,13 +135,13 @@ pub(crate) fn parse_exemplar(page: &[u8], range: Range<usize>, into: &mut Labels
     cursor.pairs(None, into)
 }
 
-struct Cursor<'a> {
+struct LabelCursor<'a> {
     bytes: &'a [u8],
     at: usize,
     syntax: Syntax,
 }
 
-impl Cursor<'_> {
+impl LabelCursor<'_> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }

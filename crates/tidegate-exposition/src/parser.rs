@@ -54,10 +54,10 @@ pub struct Options {
 
 /// Reads a page.
 #[derive(Debug)]
-pub struct Parser<'a>(Inner<'a>);
+pub struct Parser<'a>(FormatParser<'a>);
 
 #[derive(Debug)]
-enum Inner<'a> {
+enum FormatParser<'a> {
     Text(PlainText<'a>),
     OpenMetrics(OpenMetrics<'a>),
     Protobuf(Box<Protobuf<'a>>),
@@ -67,9 +67,9 @@ impl<'a> Parser<'a> {
     /// A parser of a whole page.
     pub fn new(format: Format, page: &'a [u8], options: Options) -> Self {
         Self(match format {
-            Format::Text => Inner::Text(PlainText::new(page)),
-            Format::OpenMetrics => Inner::OpenMetrics(OpenMetrics::new(page)),
-            Format::Protobuf => Inner::Protobuf(Box::new(Protobuf::new(page, options))),
+            Format::Text => FormatParser::Text(PlainText::new(page)),
+            Format::OpenMetrics => FormatParser::OpenMetrics(OpenMetrics::new(page)),
+            Format::Protobuf => FormatParser::Protobuf(Box::new(Protobuf::new(page, options))),
         })
     }
 
@@ -82,9 +82,11 @@ impl<'a> Parser<'a> {
     /// The page breaks the syntax of its format; the error names the place.
     pub fn next(&mut self, expected: &[u8]) -> Result<Option<Event<'_>>, ParseError> {
         match &mut self.0 {
-            Inner::Text(text) => text.next(expected).map_err(|fault| fault.in_line(text.page())),
-            Inner::OpenMetrics(text) => text.next(expected).map_err(|fault| fault.in_line(text.page())),
-            Inner::Protobuf(protobuf) => protobuf.next(expected),
+            FormatParser::Text(text) => text.next(expected).map_err(|fault| fault.in_line(text.page())),
+            FormatParser::OpenMetrics(text) => {
+                text.next(expected).map_err(|fault| fault.in_line(text.page()))
+            }
+            FormatParser::Protobuf(protobuf) => protobuf.next(expected),
         }
     }
 }

@@ -6,25 +6,25 @@
 const WHOLE_BELOW: f64 = 1e15;
 
 /// What text is appended to.
-pub trait Sink {
+pub trait TextSink {
     /// Appends.
     fn put(&mut self, text: &str);
 }
 
-impl Sink for String {
+impl TextSink for String {
     fn put(&mut self, text: &str) {
         self.push_str(text);
     }
 }
 
-impl Sink for Vec<u8> {
+impl TextSink for Vec<u8> {
     fn put(&mut self, text: &str) {
         self.extend_from_slice(text.as_bytes());
     }
 }
 
 /// Appends a double.
-pub fn push_f64(text: &mut impl Sink, value: f64) {
+pub fn push_f64(text: &mut impl TextSink, value: f64) {
     if value.is_nan() {
         text.put("NaN");
     } else if value.is_infinite() {
@@ -37,12 +37,12 @@ pub fn push_f64(text: &mut impl Sink, value: f64) {
 }
 
 /// Appends a whole number.
-pub fn push_i64(text: &mut impl Sink, value: i64) {
+pub fn push_i64(text: &mut impl TextSink, value: i64) {
     text.put(itoa::Buffer::new().format(value));
 }
 
 /// Appends an unsigned whole number.
-pub fn push_u64(text: &mut impl Sink, value: u64) {
+pub fn push_u64(text: &mut impl TextSink, value: u64) {
     text.put(itoa::Buffer::new().format(value));
 }
 

@@ -9,11 +9,11 @@ use crate::event::{Exemplar, ExemplarLabels, MetricType};
 use crate::labels::Labels;
 use crate::native::{Counts, NativeHistogram, Side, Span};
 use crate::parser::NativeHistograms;
-use crate::protobuf::wire::{Field, doubles, fields, varints};
+use crate::protobuf::wire::{WireField, doubles, fields, varints};
 
 /// Which sample of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum SampleRole {
     Number,
     Count,
     Sum,
@@ -22,7 +22,7 @@ pub(super) enum Role {
     Native,
 }
 
-impl Role {
+impl SampleRole {
     /// What is behind the family's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
@@ -45,8 +45,8 @@ impl Role {
 
 /// A sample of a metric.
 #[derive(Clone, Debug)]
-pub(super) struct Part<'a> {
-    pub(super) role: Role,
+pub(super) struct MetricPart<'a> {
+    pub(super) role: SampleRole,
     /// The value of its own label.
     pub(super) bound: f64,
     pub(super) value: f64,
@@ -60,7 +60,7 @@ const MAX_PARTS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Metric<'a> {
     /// The samples, in the order in which Prometheus has them.
-    pub(super) parts: Vec<Part<'a>>,
+    pub(super) parts: Vec<MetricPart<'a>>,
     pub(super) native: NativeHistogram,
     /// Those of the native histogram.
     pub(super) exemplars: Vec<Exemplar<'a>>,
@@ -110,13 +110,13 @@ impl<'a> Metric<'a> {
 
     fn part(
         &mut self,
-        role: Role,
+        role: SampleRole,
         bound: f64,
         value: f64,
         exemplar: Option<Exemplar<'a>>,
     ) -> Result<(), Problem> {
         self.check_room()?;
-        self.parts.push(Part {
+        self.parts.push(MetricPart {
             role,
             bound,
             value,
@@ -145,12 +145,12 @@ impl<'a> Metric<'a> {
             }
             Ok(())
         })?;
-        self.part(Role::Number, 0.0, value, example)
+        self.part(SampleRole::Number, 0.0, value, example)
     }
 
     fn summary(&mut self, message: &'a [u8]) -> Result<(), Problem> {
-        self.part(Role::Count, 0.0, 0.0, None)?;
-        self.part(Role::Sum, 0.0, 0.0, None)?;
+        self.part(SampleRole::Count, 0.0, 0.0, None)?;
+        self.part(SampleRole::Sum, 0.0, 0.0, None)?;
         fields(message, |number, field| {
             match number {
                 1 => self.parts[0].value = field.number() as f64,
@@ -165,7 +165,7 @@ impl<'a> Metric<'a> {
                         }
                         Ok(())
                     })?;
-                    self.part(Role::Quantile, quantile, value, None)?;
+                    self.part(SampleRole::Quantile, quantile, value, None)?;
                 }
                 4 => self.created = timestamp(field.bytes())?,
                 _ => {}
@@ -202,14 +202,14 @@ impl<'a> Metric<'a> {
         } else {
             self.parts.clear();
         }
-        let part = |role, value| Part {
+        let part = |role, value| MetricPart {
             role,
             bound: 0.0,
             value,
             exemplar: None,
         };
-        let native = has_native.then(|| part(Role::Native, 0.0));
-        let totals = has_classic.then(|| [part(Role::Count, count), part(Role::Sum, sum)]);
+        let native = has_native.then(|| part(SampleRole::Native, 0.0));
+        let totals = has_classic.then(|| [part(SampleRole::Count, count), part(SampleRole::Sum, sum)]);
         self.parts
             .splice(0..0, native.into_iter().chain(totals.into_iter().flatten()));
         Ok(())
@@ -217,11 +217,11 @@ impl<'a> Metric<'a> {
 
     /// The bucket that holds everything is the last one, added where it is missing.
     fn complete(&mut self, count: f64) {
-        let is_last = |bucket: &Part<'_>| bucket.bound == f64::INFINITY;
+        let is_last = |bucket: &MetricPart<'_>| bucket.bound == f64::INFINITY;
         match self.parts.iter().position(is_last) {
             Some(at) => self.parts.truncate(at + 1),
-            None => self.parts.push(Part {
-                role: Role::Bucket,
+            None => self.parts.push(MetricPart {
+                role: SampleRole::Bucket,
                 bound: f64::INFINITY,
                 value: count,
                 exemplar: None,
@@ -238,7 +238,7 @@ impl<'a> Metric<'a> {
         self.exemplars.retain(|exemplar| exemplar.timestamp.is_some());
     }
 
-    fn histogram_field(&mut self, number: u32, field: Field<'a>) -> Result<(), Problem> {
+    fn histogram_field(&mut self, number: u32, field: WireField<'a>) -> Result<(), Problem> {
         let native = &mut self.native;
         match number {
             1 => native.count = field.number(),
@@ -274,12 +274,12 @@ impl<'a> Metric<'a> {
             Ok(())
         })?;
         let value = if float == 0.0 { count as f64 } else { float };
-        self.part(Role::Bucket, bound, value, example)
+        self.part(SampleRole::Bucket, bound, value, example)
     }
 }
 
 /// Spans, deltas and floats of one side, which follow one another in both.
-fn side(side: &mut Side, which: u32, field: Field<'_>) -> Result<(), Problem> {
+fn side(side: &mut Side, which: u32, field: WireField<'_>) -> Result<(), Problem> {
     match which {
         0 => {
             let mut span = Span::default();

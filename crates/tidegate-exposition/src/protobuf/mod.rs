@@ -9,15 +9,15 @@ mod metric;
 mod wire;
 
 use crate::error::{ParseError, Problem};
-use crate::event::{self, Escapes, Event, Histogram, MetricType, Sample, Source, Text};
+use crate::event::{self, Escapes, Event, Histogram, MetricType, Sample, SeriesSource, Text};
 use crate::labels::Labels;
 use crate::openmetrics::is_suffix;
 use crate::parser::Options;
 use crate::{NAME, number};
 
 pub(crate) use metric::exemplar_labels;
-use metric::{Metric, Role, label};
-use wire::{Field, delimited, field, fields};
+use metric::{Metric, SampleRole, label};
+use wire::{WireField, delimited, field, fields};
 
 /// What comes next of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Protobuf<'a> {
     options: Options,
     /// How many families have been begun.
     families: usize,
-    family: Family<'a>,
+    family: FamilyHeader<'a>,
     stage: Stage,
     metric: Metric<'a>,
     /// How many parts of the metric have been given.
@@ -49,7 +49,7 @@ pub(crate) struct Protobuf<'a> {
 
 /// What a `MetricFamily` message says besides its metrics.
 #[derive(Debug, Default)]
-struct Family<'a> {
+struct FamilyHeader<'a> {
     name: &'a str,
     help: &'a str,
     unit: &'a str,
@@ -60,10 +60,10 @@ struct Family<'a> {
 
 /// The series of a part.
 #[derive(Clone, Debug)]
-pub(crate) struct Series<'a> {
+pub(crate) struct ProtobufSeries<'a> {
     pub(crate) raw: &'a [u8],
     name: &'a str,
-    role: Role,
+    role: SampleRole,
     bound: f64,
     /// The fields of labels.
     labels: &'a [u8],
@@ -76,13 +76,13 @@ const KEY_TAIL: usize = 9;
 
 /// A key that was made before, of the same family.
 #[derive(Clone, Copy, Debug)]
-struct Known<'k> {
+struct KnownKey<'k> {
     /// Without role and bound.
     head: &'k [u8],
     labels: &'k [u8],
 }
 
-impl<'k> Known<'k> {
+impl<'k> KnownKey<'k> {
     #[inline]
     fn of(key: &'k [u8], name: &[u8]) -> Option<Self> {
         let (head, _) = key.split_last_chunk::<KEY_TAIL>()?;
@@ -98,7 +98,7 @@ impl<'a> Protobuf<'a> {
             rest: page,
             options,
             families: 0,
-            family: Family::default(),
+            family: FamilyHeader::default(),
             stage: Stage::Metrics,
             metric: Metric::default(),
             given: 0,
@@ -145,7 +145,7 @@ impl<'a> Protobuf<'a> {
     /// Reads the family's next metric; whether there is one.
     fn next_metric(&mut self, expected: &[u8]) -> Result<bool, Problem> {
         let name = self.family.name.as_bytes();
-        let known = Known::of(expected, name);
+        let known = KnownKey::of(expected, name);
         while !self.family.rest.is_empty() {
             let (number, field) = field(&mut self.family.rest)?;
             if number != 4 {
@@ -178,7 +178,7 @@ impl<'a> Protobuf<'a> {
         while !self.rest.is_empty() {
             self.families += 1;
             let message = delimited(&mut self.rest)?;
-            if let Some(family) = Family::read(message)? {
+            if let Some(family) = FamilyHeader::read(message)? {
                 family.check()?;
                 self.family = family;
                 self.metric.parts.clear();
@@ -219,7 +219,7 @@ impl<'a> Protobuf<'a> {
         let tail = &mut self.key[self.key_base..];
         tail[0] = part.role as u8;
         tail[1..].copy_from_slice(&part.bound.to_bits().to_le_bytes());
-        let series = event::Series(Source::Protobuf(Series {
+        let series = event::Series(SeriesSource::Protobuf(ProtobufSeries {
             raw: &self.key,
             name: self.family.name,
             role: part.role,
@@ -229,7 +229,7 @@ impl<'a> Protobuf<'a> {
             offset: self.page.len() - self.rest.len(),
         }));
         let (timestamp, created) = (self.metric.timestamp, self.metric.created);
-        if part.role == Role::Native {
+        if part.role == SampleRole::Native {
             return Event::Histogram(Histogram {
                 series,
                 value: &self.metric.native,
@@ -248,7 +248,7 @@ impl<'a> Protobuf<'a> {
     }
 }
 
-impl<'a> Family<'a> {
+impl<'a> FamilyHeader<'a> {
     /// Reads a message; nothing where it has no metrics, whatever else is in it.
     fn read(message: &'a [u8]) -> Result<Option<Self>, Problem> {
         let mut family = Self {
@@ -256,7 +256,11 @@ impl<'a> Family<'a> {
             rest: message,
             ..Self::default()
         };
-        let (mut name, mut help, mut unit) = (Field::Bytes(&[]), Field::Bytes(&[]), Field::Bytes(&[]));
+        let (mut name, mut help, mut unit) = (
+            WireField::Bytes(&[]),
+            WireField::Bytes(&[]),
+            WireField::Bytes(&[]),
+        );
         let (mut kind, mut has_metrics) = (0, false);
         fields(message, |number, field| {
             match number {
@@ -290,7 +294,7 @@ impl<'a> Family<'a> {
     }
 }
 
-impl Series<'_> {
+impl ProtobufSeries<'_> {
     pub(crate) fn labels(&self, into: &mut Labels) -> Result<(), ParseError> {
         self.read_labels(into).map_err(|problem| ParseError::Message {
             family: self.family,

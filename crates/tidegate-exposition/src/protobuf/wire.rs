@@ -8,7 +8,7 @@ use crate::error::Problem;
 
 /// A value as it stands on the wire.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Field<'a> {
+pub(super) enum WireField<'a> {
     Varint(u64),
     Fixed64(u64),
     /// Nothing here has this type; it is passed over.
@@ -16,7 +16,7 @@ pub(super) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-impl<'a> Field<'a> {
+impl<'a> WireField<'a> {
     /// A number of type `double`; 0 where it is something else.
     pub(super) fn double(self) -> f64 {
         match self {
@@ -54,7 +54,7 @@ impl<'a> Field<'a> {
 /// Calls `each` with the number and value of every field.
 pub(super) fn fields<'a>(
     message: &'a [u8],
-    mut each: impl FnMut(u32, Field<'a>) -> Result<(), Problem>,
+    mut each: impl FnMut(u32, WireField<'a>) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let mut rest = message;
     while !rest.is_empty() {
@@ -66,17 +66,17 @@ pub(super) fn fields<'a>(
 
 /// Takes the field at the beginning.
 #[inline]
-pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Field<'a>), Problem> {
+pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, WireField<'a>), Problem> {
     let key = varint(rest)?;
     let number = u32::try_from(key >> 3).ok().filter(|number| *number > 0);
     let number = number.ok_or(Problem::ExpectedMessage)?;
     let field = match key & 7 {
-        0 => Field::Varint(varint(rest)?),
-        1 => Field::Fixed64(u64::from_le_bytes(array(rest)?)),
-        2 => Field::Bytes(delimited(rest)?),
+        0 => WireField::Varint(varint(rest)?),
+        1 => WireField::Fixed64(u64::from_le_bytes(array(rest)?)),
+        2 => WireField::Bytes(delimited(rest)?),
         5 => {
             array::<4>(rest)?;
-            Field::Fixed32
+            WireField::Fixed32
         }
         _ => return Err(Problem::ExpectedMessage),
     };
@@ -104,9 +104,9 @@ fn varint(rest: &mut &[u8]) -> Result<u64, Problem> {
 }
 
 /// Adds the numbers of a repeated field, packed or not.
-pub(super) fn varints(field: Field<'_>, mut add: impl FnMut(u64)) -> Result<(), Problem> {
+pub(super) fn varints(field: WireField<'_>, mut add: impl FnMut(u64)) -> Result<(), Problem> {
     match field {
-        Field::Bytes(mut packed) => {
+        WireField::Bytes(mut packed) => {
             while !packed.is_empty() {
                 add(varint(&mut packed)?);
             }
@@ -117,9 +117,9 @@ pub(super) fn varints(field: Field<'_>, mut add: impl FnMut(u64)) -> Result<(), 
 }
 
 /// Adds the doubles of a repeated field, packed or not.
-pub(super) fn doubles(field: Field<'_>, into: &mut Vec<f64>) -> Result<(), Problem> {
+pub(super) fn doubles(field: WireField<'_>, into: &mut Vec<f64>) -> Result<(), Problem> {
     match field {
-        Field::Bytes(packed) => {
+        WireField::Bytes(packed) => {
             let (chunks, rest) = packed.as_chunks::<8>();
             into.extend(chunks.iter().map(|bits| f64::from_le_bytes(*bits)));
             if !rest.is_empty() {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::number::{Sink, push_f64};
+use crate::number::{TextSink, push_f64};
 
 /// The texts of bounds, which most histograms of a family share.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use super::kind::{self, Type};
 use crate::format::Format;
 use crate::labels::{escape, render};
 use crate::name::Spelling;
-use crate::number::{Sink, push_f64, push_i64, push_u64};
+use crate::number::{TextSink, push_f64, push_i64, push_u64};
 
 /// Encodes the text formats: one line per sample.
 pub(super) struct TextEncoder<'a> {
