@@ -161,9 +161,9 @@ impl Drop for Reservation {
 
 /// Keeps resource, scope and metric once: successive series usually share them.
 #[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<Option<Arc<Series>>>);
+pub(crate) struct SeriesInterner(Mutex<Option<Arc<Series>>>);
 
-impl Shared {
+impl SeriesInterner {
     /// Gives the kept series and the result of `reserve` for its bytes; `None`: `reserve` gives `None`.
     pub(crate) fn keep<R>(
         &self,
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn neighbours_share_what_they_have_in_common_and_short_texts_count_once() {
-        let shared = Shared::default();
+        let shared = SeriesInterner::default();
         let keep = |resource: &str, pod: &str| shared.keep(series(resource, pod), Some).unwrap();
         let (first, whole) = keep("a", "1");
         assert_eq!(whole, bytes_of(&first));

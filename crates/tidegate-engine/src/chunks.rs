@@ -190,8 +190,8 @@ impl<T> Chunks<T> {
     }
 
     /// Access to single slots, that keeps the lock of the last one's chunk.
-    pub(crate) fn cursor(&self) -> Cursor<'_, T> {
-        Cursor {
+    pub(crate) fn cursor(&self) -> ChunkCursor<'_, T> {
+        ChunkCursor {
             chunks: self,
             held: None,
         }
@@ -200,12 +200,12 @@ impl<T> Chunks<T> {
 
 /// See [`Chunks::cursor`].
 #[derive(Debug)]
-pub(crate) struct Cursor<'a, T> {
+pub(crate) struct ChunkCursor<'a, T> {
     chunks: &'a Chunks<T>,
     held: Option<(u32, MutexGuard<'a, Chunk<T>>)>,
 }
 
-impl<T> Cursor<'_, T> {
+impl<T> ChunkCursor<'_, T> {
     /// The slot of this number.
     #[inline]
     pub(crate) fn get(&mut self, at: u32) -> Option<&mut T> {

@@ -9,7 +9,7 @@ use crate::key::Key;
 /// Numbers of slots by key, in `PARTS` tables (a power of two). A table that is full moves all its entries, and a thread that
 /// adds the next one waits for that: the tenths of a millisecond that one of 64 takes, not those of all.
 #[derive(Debug)]
-pub(crate) struct Index<const PARTS: usize>([Part; PARTS]);
+pub(crate) struct Index<const PARTS: usize>([IndexTable; PARTS]);
 
 /// A table: entries by tag, with gaps in between.
 ///
@@ -19,28 +19,28 @@ pub(crate) struct Index<const PARTS: usize>([Part; PARTS]);
 /// A table that indexes by the bits of a hash must double, and is half empty afterwards. This table grows in one pass
 /// over memory. A look-up of a tag reads one or two cache lines.
 #[derive(Debug, Default)]
-struct Part {
+struct IndexTable {
     /// `homes` positions, and a tail for entries that the last ones crowd out.
-    entries: Box<[Entry]>,
+    entries: Box<[IndexEntry]>,
     homes: u32,
     len: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct IndexEntry {
     tag: u32,
     at: u32,
 }
 
 /// A gap: no slot has this number.
-const GAP: Entry = Entry { tag: 0, at: u32::MAX };
+const GAP: IndexEntry = IndexEntry { tag: 0, at: u32::MAX };
 
 /// The least number of places.
 const FEWEST: u32 = 8;
 
 impl<const PARTS: usize> Default for Index<PARTS> {
     fn default() -> Self {
-        Self(array::from_fn(|_| Part::default()))
+        Self(array::from_fn(|_| IndexTable::default()))
     }
 }
 
@@ -54,13 +54,13 @@ impl<const PARTS: usize> Index<PARTS> {
 
     /// Adds a key that is not in the index.
     pub(crate) fn insert(&mut self, key: Key, at: u32) {
-        let entry = Entry { tag: key.tag(), at };
+        let entry = IndexEntry { tag: key.tag(), at };
         self.0[part::<PARTS>(entry.tag)].insert(entry);
     }
 
     /// Removes a key.
     pub(crate) fn remove(&mut self, key: Key, at: u32) {
-        let entry = Entry { tag: key.tag(), at };
+        let entry = IndexEntry { tag: key.tag(), at };
         self.0[part::<PARTS>(entry.tag)].remove(entry);
     }
 }
@@ -72,13 +72,13 @@ impl<const PARTS: usize> Index<PARTS> {
     }
 }
 
-impl Part {
+impl IndexTable {
     /// The position of a tag unless others crowd it out.
     fn home(&self, tag: u32) -> usize {
         ((u64::from(tag) * u64::from(self.homes)) >> 32) as usize
     }
 
-    fn find(&self, tag: u32, is: impl FnMut(&&Entry) -> bool) -> Option<&Entry> {
+    fn find(&self, tag: u32, is: impl FnMut(&&IndexEntry) -> bool) -> Option<&IndexEntry> {
         let from = self.entries.get(self.home(tag)..)?;
         from.iter()
             .take_while(|entry| **entry != GAP && entry.tag <= tag)
@@ -86,7 +86,7 @@ impl Part {
             .find(is)
     }
 
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: IndexEntry) {
         // A search reads four entries on average when seven of eight places are taken, and many more beyond.
         if self.len + self.len / 7 >= self.homes {
             let homes = self.homes + FEWEST.max(self.homes / 8);
@@ -99,9 +99,9 @@ impl Part {
     }
 
     /// `false`: the tail is full.
-    fn put(&mut self, entry: Entry) -> bool {
+    fn put(&mut self, entry: IndexEntry) -> bool {
         let home = self.home(entry.tag);
-        let stays = |other: &Entry| *other != GAP && other.tag <= entry.tag;
+        let stays = |other: &IndexEntry| *other != GAP && other.tag <= entry.tag;
         let before = self.entries[home..].iter().take_while(|other| stays(other));
         let at = home + before.count();
         let Some(moved) = self.entries[at..].iter().position(|other| *other == GAP) else {
@@ -112,7 +112,7 @@ impl Part {
         true
     }
 
-    fn remove(&mut self, entry: Entry) {
+    fn remove(&mut self, entry: IndexEntry) {
         let home = self.home(entry.tag);
         let mut from = self.entries.iter().skip(home);
         let Some(at) = from.position(|other| *other == entry) else {
@@ -120,7 +120,8 @@ impl Part {
         };
         let at = home + at;
         // Entries that it crowded out move up.
-        let is_crowded = |(place, other): &(usize, &Entry)| **other != GAP && self.home(other.tag) < *place;
+        let is_crowded =
+            |(place, other): &(usize, &IndexEntry)| **other != GAP && self.home(other.tag) < *place;
         let crowded = (at + 1..).zip(&self.entries[at + 1..]).take_while(is_crowded);
         let end = at + crowded.count();
         self.entries.copy_within(at + 1..=end, at);
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    impl Part {
+    impl IndexTable {
         /// Every entry is found where a search looks for it, in order, and they are as many as it says.
         fn check(&self) {
             let mut last = None;
@@ -200,15 +201,15 @@ mod tests {
         /// After any changes, the table has the same entries as a list.
         #[test]
         fn a_table_has_what_a_list_has(steps in prop::collection::vec((tag(), 0u8..5), 1..200), thin in 0u8..5) {
-            let mut part = Part::default();
-            let mut model: Vec<Entry> = Vec::new();
+            let mut part = IndexTable::default();
+            let mut model: Vec<IndexEntry> = Vec::new();
             for (at, (tag, step)) in steps.into_iter().enumerate() {
                 if step <= thin && !model.is_empty() {
                     let gone = model.swap_remove(tag as usize % model.len());
                     part.remove(gone);
                     part.remove(gone);
                 } else {
-                    let entry = Entry { tag, at: at as u32 };
+                    let entry = IndexEntry { tag, at: at as u32 };
                     part.insert(entry);
                     model.push(entry);
                 }

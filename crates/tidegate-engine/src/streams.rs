@@ -52,16 +52,16 @@ pub(crate) struct Streams<T> {
     shards: Box<[Mutex<Shard>]>,
     /// Fair: a sweep that removes many streams hands the lock to waiting threads between chunks.
     register: FairMutex<Register>,
-    chunks: Chunks<Slot<T>>,
+    chunks: Chunks<StreamSlot<T>>,
     max_streams: usize,
     term_ns: u64,
     live: AtomicUsize,
 }
 
-type Slot<T> = Option<Stream<T>>;
+type StreamSlot<T> = Option<StreamEntry<T>>;
 
 #[derive(Debug)]
-struct Stream<T> {
+struct StreamEntry<T> {
     /// The key of its first spelling.
     home: Key,
     /// The key of its decoded identity.
@@ -129,8 +129,8 @@ impl<T> Streams<T> {
     }
 
     /// Access to one stream after the other.
-    pub(crate) fn cursor(&self) -> Cursor<'_, T> {
-        Cursor {
+    pub(crate) fn cursor(&self) -> StreamCursor<'_, T> {
+        StreamCursor {
             streams: self,
             chunk: self.chunks.cursor(),
             last: NONE,
@@ -171,7 +171,7 @@ impl<T> Streams<T> {
         if self.len() >= self.max_streams {
             return None;
         }
-        let stream = Stream {
+        let stream = StreamEntry {
             home: key,
             identity,
             seen: now,
@@ -279,7 +279,7 @@ impl<T> Streams<T> {
     }
 
     /// Stores a stream in a free slot or a new one, and returns its number.
-    fn insert(&self, register: &mut Register, stream: Stream<T>, now: UnixNanos) -> u32 {
+    fn insert(&self, register: &mut Register, stream: StreamEntry<T>, now: UnixNanos) -> u32 {
         register.wheel.start(now);
         if let Some(at) = register.free.pop() {
             self.chunks.refill(at / CHUNK, || None);
@@ -322,9 +322,9 @@ impl Register {
 
 /// See [`Streams::cursor`].
 #[derive(Debug)]
-pub(crate) struct Cursor<'a, T> {
+pub(crate) struct StreamCursor<'a, T> {
     streams: &'a Streams<T>,
-    chunk: chunks::Cursor<'a, Slot<T>>,
+    chunk: chunks::ChunkCursor<'a, StreamSlot<T>>,
     last: u32,
     /// The slot that followed the last stream the last time.
     next: u32,
@@ -332,7 +332,7 @@ pub(crate) struct Cursor<'a, T> {
     in_order: bool,
 }
 
-impl<T> Cursor<'_, T> {
+impl<T> StreamCursor<'_, T> {
     /// The stream that was seen before under `key`. Its chunk stays locked until the next call or `release`.
     pub(crate) fn get(&mut self, key: Key, now: UnixNanos) -> Option<&mut T> {
         if self.in_order && self.next != NONE {

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::budget::{Reservation, Shared};
+use crate::budget::{Reservation, SeriesInterner};
 use crate::bytes::{number, take};
 use crate::key::Key;
 use crate::restored::RestoredStates;
@@ -38,7 +38,7 @@ pub struct ConverterLimits {
 const IN_ORDER: u64 = 0;
 
 /// The bytes of a stream beside its series and its position: index entries and timer.
-const STREAM_BYTES: usize = size_of::<Stream>() + 160;
+const STREAM_BYTES: usize = size_of::<ConvertedStream>() + 160;
 
 /// The same of a place that a previous process saved.
 const RESTORED_BYTES: usize = size_of::<Restored>() + 64;
@@ -50,7 +50,7 @@ pub struct Converter {
     /// Another process counted the epochs that began before this.
     born: UnixNanos,
     limits: ConverterLimits,
-    streams: Arc<Streams<Stream>>,
+    streams: Arc<Streams<ConvertedStream>>,
     /// Places that a previous process saved, until their streams are seen again.
     restored: Arc<RestoredStates<Restored>>,
     /// When the first sweep came that saw them; 0: none has.
@@ -59,12 +59,12 @@ pub struct Converter {
     lost: AtomicUsize,
     /// The memory budget of streams and positions.
     budget: Arc<Budget>,
-    shared: Shared,
+    shared: SeriesInterner,
     swept: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Stream {
+struct ConvertedStream {
     id: StreamId,
     /// The series in the output.
     series: Arc<Series>,
@@ -96,7 +96,7 @@ struct Saved {
 /// it first.
 #[derive(Debug)]
 pub struct FrozenPlaces {
-    streams: Arc<Streams<Stream>>,
+    streams: Arc<Streams<ConvertedStream>>,
     restored: Arc<RestoredStates<Restored>>,
     buffer: Arc<SnapshotBuffer<(StreamId, Saved)>>,
 }
@@ -150,7 +150,7 @@ impl Converter {
             restored_at: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
             budget: Arc::default(),
-            shared: Shared::default(),
+            shared: SeriesInterner::default(),
             swept: AtomicU64::new(born),
         }
     }
@@ -217,7 +217,7 @@ impl Converter {
             sample.time = clock::wall(now);
         }
         let mut cursor = cursor;
-        let mut step = |stream: &mut Stream| self.step(stream, &sample, now, cursor.as_deref_mut());
+        let mut step = |stream: &mut ConvertedStream| self.step(stream, &sample, now, cursor.as_deref_mut());
         if let Some(converted) = self.streams.known(key, now, &mut step) {
             return converted;
         }
@@ -231,7 +231,7 @@ impl Converter {
             let (series, reservation) = self.shared.keep(series, reserve)?;
             let id = id(&series);
             let restored = self.restored.take(id);
-            Some(Stream {
+            Some(ConvertedStream {
                 id,
                 series,
                 is_restored: restored.is_some(),
@@ -250,7 +250,7 @@ impl Converter {
 
     fn step(
         &self,
-        stream: &mut Stream,
+        stream: &mut ConvertedStream,
         sample: &Sample<'_>,
         now: UnixNanos,
         cursor: Option<&mut Vec<u8>>,
@@ -280,7 +280,7 @@ impl Converter {
     }
 
     /// The bytes by which the position of a stream will grow.
-    fn growth(&self, stream: &Stream, data: Data, sample: &Sample<'_>) -> usize {
+    fn growth(&self, stream: &ConvertedStream, data: Data, sample: &Sample<'_>) -> usize {
         let Saved { tracker, total, .. } = &stream.saved;
         match self.wanted {
             Temporality::Delta => tracker.growth(data, sample),
@@ -290,7 +290,12 @@ impl Converter {
         }
     }
 
-    fn advance(&self, stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
+    fn advance(
+        &self,
+        stream: &mut ConvertedStream,
+        data: Data,
+        sample: &Sample<'_>,
+    ) -> Result<Converted, Rejection> {
         match self.wanted {
             Temporality::Delta => self.delta(stream, data, sample),
             _ => total(stream, data, sample),
@@ -304,7 +309,12 @@ impl Converter {
         }
     }
 
-    fn delta(&self, stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
+    fn delta(
+        &self,
+        stream: &mut ConvertedStream,
+        data: Data,
+        sample: &Sample<'_>,
+    ) -> Result<Converted, Rejection> {
         let tracker = &mut stream.saved.tracker;
         let (was, since) = (tracker.newest(), tracker.start);
         let is_new_epoch = !tracker.knows(sample.start);
@@ -418,7 +428,7 @@ impl Converter {
     }
 }
 
-fn total(stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
+fn total(stream: &mut ConvertedStream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
     let Saved {
         tracker,
         total,
@@ -441,7 +451,7 @@ fn total(stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Convert
     Ok(Converted::Point(point(stream, since, sample, value)))
 }
 
-fn point(stream: &Stream, start: UnixNanos, sample: &Sample<'_>, value: Value) -> Point {
+fn point(stream: &ConvertedStream, start: UnixNanos, sample: &Sample<'_>, value: Value) -> Point {
     Point {
         series: stream.series.clone(),
         start,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::encoded::{Entries, Entry, put_entry};
+use super::encoded::{EncodedEntry, Entries, put_entry};
 use super::{AttributeRef, Attributes};
 
 /// Collects the entries of a set. It can be used again for the next one, which then has its room.
@@ -44,7 +44,7 @@ impl AttributesBuilder {
     }
 
     fn sort(&mut self) {
-        let mut entries: SmallVec<[Entry<'_>; 16]> = Entries(&self.bytes).collect();
+        let mut entries: SmallVec<[EncodedEntry<'_>; 16]> = Entries(&self.bytes).collect();
         entries.sort_by(|a, b| a.key.cmp(b.key));
         self.sorted.clear();
         self.sorted.reserve(self.bytes.len());

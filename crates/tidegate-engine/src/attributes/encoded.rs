@@ -117,14 +117,14 @@ fn take_field<'a>(from: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
 
 /// An entry whose content is not checked yet.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct EncodedEntry<'a> {
     /// With its tag and length.
     pub(super) whole: &'a [u8],
     pub(super) key: &'a [u8],
     value: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> EncodedEntry<'a> {
     pub(super) fn key(&self) -> Option<&'a str> {
         std::str::from_utf8(self.key).ok()
     }
@@ -139,9 +139,9 @@ impl<'a> Entry<'a> {
 pub(super) struct Entries<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+    type Item = EncodedEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<EncodedEntry<'a>> {
         let (all, mut rest) = (self.0, self.0);
         // Left empty where the bytes are wrong.
         self.0 = &[];
@@ -150,7 +150,7 @@ impl<'a> Iterator for Entries<'a> {
         let value = take_field(&mut entry, VALUE)?;
         self.0 = rest;
         let whole = all.get(..all.len() - rest.len())?;
-        Some(Entry { whole, key, value })
+        Some(EncodedEntry { whole, key, value })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::across::quantile as rank_of;
-use super::member::{Kind, Member, MemberId, reduce};
+use super::member::{Member, MemberId, MemberKind, reduce};
 use super::sketch::Sketch;
 use super::slab::Slab;
 use super::source::Liveness;
@@ -22,7 +22,7 @@ use crate::{Attributes, Quantile, Series, UnixNanos};
 const EMPTY_NS: u64 = 60_000_000_000;
 
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct CompositeGroup {
     pub(super) series: Arc<Series>,
     cut: Cut,
     /// The window of pooled observations.
@@ -80,7 +80,7 @@ struct Told {
     error: Option<Arc<str>>,
 }
 
-impl Group {
+impl CompositeGroup {
     pub(super) fn new(series: Arc<Series>, cut: Cut, reservation: Reservation) -> Self {
         Self {
             series,
@@ -119,7 +119,7 @@ impl Group {
     }
 
     /// Adds a series of a source.
-    pub(super) fn enter(&mut self, liveness: &Liveness, kind: Kind) -> MemberId {
+    pub(super) fn enter(&mut self, liveness: &Liveness, kind: MemberKind) -> MemberId {
         let source = self.join(liveness);
         if let Some(source) = self.sources.get_mut(source) {
             source.members += 1;

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::group::Group;
+use super::group::CompositeGroup;
 use super::{Composite, MEMORY};
 use crate::budget::Reservation;
 use crate::chunks::lock;
@@ -14,14 +14,14 @@ use crate::lease::nanos;
 use crate::{Attributes, Series, UnixNanos};
 
 /// The bytes of a group beside its text and window: its index entries and its sources.
-const GROUP_BYTES: usize = size_of::<Group>() + size_of::<Series>() + 200;
+const GROUP_BYTES: usize = size_of::<CompositeGroup>() + size_of::<Series>() + 200;
 
 /// Attributes of a group above this size count for their copies in pages and queries too, like those of series in
 /// tables.
 const COPIED_BYTES: usize = 1 << 10;
 const COPIES: usize = 3;
 
-pub(super) type SharedGroup = Arc<Mutex<Group>>;
+pub(super) type SharedGroup = Arc<Mutex<CompositeGroup>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Groups {
@@ -95,7 +95,7 @@ impl Composite {
         };
         let series = self.series(attributes);
         groups.left.retain(|left| left.attributes != series.attributes);
-        let group = Arc::new(Mutex::new(Group::new(series, self.cut, reservation)));
+        let group = Arc::new(Mutex::new(CompositeGroup::new(series, self.cut, reservation)));
         groups.index.insert(key, group.clone());
         groups.list.push(group.clone());
         group
@@ -105,7 +105,7 @@ impl Composite {
     pub(super) fn within<R>(
         &self,
         attributes: &Attributes,
-        act: impl Fn(&mut Group) -> R,
+        act: impl Fn(&mut CompositeGroup) -> R,
     ) -> (SharedGroup, R) {
         loop {
             let shared = self.group(attributes.clone());

@@ -18,7 +18,7 @@ pub(super) struct MemberId {
 
 /// The contribution of a series.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum MemberKind {
     /// Observations, which fall into the window of the group. Deltas need not be in every push.
     Pooled {
         /// Whether it is in every push of its source.
@@ -55,7 +55,7 @@ pub(super) struct Member {
     pub(super) is_stalled: bool,
     /// When another process than before last reported its level as this series; 0: never.
     pub(super) interleaved: UnixNanos,
-    kind: Kind,
+    kind: MemberKind,
     level: Option<f64>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Reduced {
 }
 
 impl Member {
-    pub(super) fn new(id: u64, source: u32, kind: Kind) -> Self {
+    pub(super) fn new(id: u64, source: u32, kind: MemberKind) -> Self {
         Self {
             id,
             source,
@@ -83,32 +83,34 @@ impl Member {
     }
 
     pub(super) fn is_level(&self) -> bool {
-        matches!(self.kind, Kind::Level { .. })
+        matches!(self.kind, MemberKind::Level { .. })
     }
 
     /// Whether it is stale when its living source leaves it out.
     pub(super) fn can_be_left_out(&self) -> bool {
         match self.kind {
-            Kind::Pooled { is_steady } | Kind::Own { is_steady, .. } => is_steady,
-            Kind::Level { .. } => true,
+            MemberKind::Pooled { is_steady } | MemberKind::Own { is_steady, .. } => is_steady,
+            MemberKind::Level { .. } => true,
         }
     }
 
     /// The window of its own.
     pub(super) fn window(&mut self) -> Option<&mut Window> {
         match &mut self.kind {
-            Kind::Pooled { .. } => None,
-            Kind::Own { window, .. } => Some(window),
-            Kind::Level { window, .. } => window.as_deref_mut(),
+            MemberKind::Pooled { .. } => None,
+            MemberKind::Own { window, .. } => Some(window),
+            MemberKind::Level { window, .. } => window.as_deref_mut(),
         }
     }
 
     /// The bytes that the sketches of its own window have allocated.
     pub(super) fn bytes_of_sketches(&self) -> usize {
         match &self.kind {
-            Kind::Pooled { .. } => 0,
-            Kind::Own { window, .. } => window.bytes_of_sketches(),
-            Kind::Level { window, .. } => window.as_ref().map_or(0, |window| window.bytes_of_sketches()),
+            MemberKind::Pooled { .. } => 0,
+            MemberKind::Own { window, .. } => window.bytes_of_sketches(),
+            MemberKind::Level { window, .. } => {
+                window.as_ref().map_or(0, |window| window.bytes_of_sketches())
+            }
         }
     }
 
@@ -165,7 +167,7 @@ impl Member {
 
     /// Its name in messages.
     pub(super) fn name(&self) -> Option<String> {
-        let Kind::Level {
+        let MemberKind::Level {
             series: Some(series), ..
         } = &self.kind
         else {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use self::events::SourceKinds;
 use self::points::PointStream;
 use super::plan::Plan;
-use super::source::{PointSource, Standing};
+use super::source::{PointSource, ReportedState};
 use super::{Composite, MEMORY};
 use crate::fold::Folds;
 use crate::key::{Key, KeyMap};
@@ -244,9 +244,9 @@ impl CompositeSet {
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) {
         let standing = match (value, value.number().map(Number::as_f64)) {
-            (Value::NoRecordedValue, _) => Standing::Left,
-            (_, Some(0.0)) => Standing::Down,
-            (_, Some(_)) => Standing::Running,
+            (Value::NoRecordedValue, _) => ReportedState::Left,
+            (_, Some(0.0)) => ReportedState::Down,
+            (_, Some(_)) => ReportedState::Running,
             (_, None) => return,
         };
         let known = lock(&self.ups).get(&key).copied();
@@ -273,7 +273,7 @@ impl Composite {
     }
 
     /// A target, if it feeds this composite, said how it is.
-    fn stand(&self, resource: Key, standing: Standing, now: UnixNanos) {
+    fn stand(&self, resource: Key, standing: ReportedState, now: UnixNanos) {
         let source = lock(&self.inputs.points).get(&resource).cloned();
         if let Some(source) = source {
             source.touch(now);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::member::Kind;
+use super::member::MemberKind;
 use super::window::Window;
 use super::{Composite, Function};
 use crate::{Attributes, Resource, Series};
@@ -22,19 +22,19 @@ pub(super) enum Plan {
 
 impl Composite {
     /// The contribution of a series to its group.
-    pub(super) fn kind(&self, plan: &Plan, is_first: bool) -> Kind {
+    pub(super) fn kind(&self, plan: &Plan, is_first: bool) -> MemberKind {
         let declaration = &self.declaration;
         let window = |has_sketches| Box::new(Window::new(self.cut, has_sketches));
         let is_quantile = matches!(declaration.function, Function::Quantile(_));
         match plan {
-            Plan::Pooled { is_steady } => Kind::Pooled {
+            Plan::Pooled { is_steady } => MemberKind::Pooled {
                 is_steady: *is_steady,
             },
-            Plan::Own { is_steady } => Kind::Own {
+            Plan::Own { is_steady } => MemberKind::Own {
                 window: window(is_quantile),
                 is_steady: *is_steady,
             },
-            Plan::Level(series) => Kind::Level {
+            Plan::Level(series) => MemberKind::Level {
                 window: match (declaration.is_by_series(), declaration.function) {
                     (true, Function::Last) => None,
                     (true, _) => Some(window(is_quantile)),

@@ -24,13 +24,13 @@ type Entries = Vec<(i32, f64)>;
 
 /// Observations between two values, or at one value if both are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Span {
+struct ValueRange {
     lower: f64,
     upper: f64,
     count: f64,
 }
 
-impl Span {
+impl ValueRange {
     fn at(value: f64, count: f64) -> Self {
         Self {
             lower: value,
@@ -53,7 +53,7 @@ pub(super) struct Sketch {
     positive: Entries,
     negative: Entries,
     /// Buckets of histograms, in order.
-    spans: Vec<Span>,
+    spans: Vec<ValueRange>,
 }
 
 impl Default for Sketch {
@@ -72,7 +72,7 @@ impl Sketch {
     /// The bytes that it has allocated.
     pub(super) fn bytes(&self) -> usize {
         let entries = self.positive.capacity() + self.negative.capacity();
-        entries * size_of::<(i32, f64)>() + self.spans.capacity() * size_of::<Span>()
+        entries * size_of::<(i32, f64)>() + self.spans.capacity() * size_of::<ValueRange>()
     }
 }
 
@@ -132,24 +132,26 @@ impl Sketch {
             let bound = |at: Option<usize>| at.and_then(|at| increase.bounds.get(at)).copied();
             let count = *count as f64;
             let span = match (bound(at.checked_sub(1)), bound(Some(at))) {
-                (Some(lower), Some(upper)) => Span { lower, upper, count },
+                (Some(lower), Some(upper)) => ValueRange { lower, upper, count },
                 (None, Some(upper)) => {
                     let said = increase.min.filter(|min| min.is_finite());
                     let floor = said.or((upper > 0.0).then_some(0.0));
                     let lower = floor.filter(|floor| *floor < upper).unwrap_or(upper);
-                    Span { lower, upper, count }
+                    ValueRange { lower, upper, count }
                 }
                 (Some(lower), None) => {
                     let upper = increase.max.filter(|max| *max > lower).unwrap_or(lower);
-                    Span { lower, upper, count }
+                    ValueRange { lower, upper, count }
                 }
-                (None, None) => Span::at(increase.sum.unwrap_or(f64::NAN) / increase.count as f64, count),
+                (None, None) => {
+                    ValueRange::at(increase.sum.unwrap_or(f64::NAN) / increase.count as f64, count)
+                }
             };
             self.add_span(span);
         }
     }
 
-    fn add_span(&mut self, span: Span) {
+    fn add_span(&mut self, span: ValueRange) {
         if !(span.lower.is_finite() && span.upper.is_finite()) {
             let ends = [span.lower, span.upper];
             let known = ends.iter().find(|end| end.is_finite()).unwrap_or(&span.lower);
@@ -211,13 +213,13 @@ impl Sketch {
         let below = self
             .negative
             .iter()
-            .map(|(at, n)| Span::at(-middle(self.scale, *at), *n));
-        let zero = (self.zero > 0.0).then(|| Span::at(0.0, self.zero));
+            .map(|(at, n)| ValueRange::at(-middle(self.scale, *at), *n));
+        let zero = (self.zero > 0.0).then(|| ValueRange::at(0.0, self.zero));
         let above = self
             .positive
             .iter()
-            .map(|(at, n)| Span::at(middle(self.scale, *at), *n));
-        let spans: Vec<Span> = below
+            .map(|(at, n)| ValueRange::at(middle(self.scale, *at), *n));
+        let spans: Vec<ValueRange> = below
             .chain(zero)
             .chain(above)
             .chain(self.spans.iter().copied())
@@ -231,7 +233,7 @@ impl Sketch {
 
 /// Observations over the values that they may have.
 pub(super) struct Spread {
-    spans: Vec<Span>,
+    spans: Vec<ValueRange>,
     /// The bounds of spans, ascending. Between two of them observations are evenly spread.
     edges: Vec<f64>,
 }
@@ -240,11 +242,13 @@ impl Spread {
     /// Observations up to `value`; those exactly at it count if `with_value`. A passed span counts whole, so that no
     /// sum of parts decides where a bucket ends.
     fn up_to(&self, value: f64, with_value: bool) -> f64 {
-        let part = |span: &Span| match span {
-            Span { lower, upper, .. } if lower == upper && value == *upper => f64::from(u8::from(with_value)),
-            Span { upper, .. } if value >= *upper => 1.0,
-            Span { lower, .. } if value <= *lower => 0.0,
-            Span { lower, upper, .. } => (value - lower) / (upper - lower),
+        let part = |span: &ValueRange| match span {
+            ValueRange { lower, upper, .. } if lower == upper && value == *upper => {
+                f64::from(u8::from(with_value))
+            }
+            ValueRange { upper, .. } if value >= *upper => 1.0,
+            ValueRange { lower, .. } if value <= *lower => 0.0,
+            ValueRange { lower, upper, .. } => (value - lower) / (upper - lower),
         };
         self.spans.iter().map(|span| span.count * part(span)).sum()
     }

@@ -19,7 +19,7 @@ const LEFT_OUT: u64 = 3;
 /// The state that a source reports of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Standing {
+pub(super) enum ReportedState {
     /// It lives by its cadence.
     Running,
     /// Its last scrape failed.
@@ -54,7 +54,7 @@ impl PointSource {
             touched: AtomicU64::new(0),
             began: AtomicU64::new(0),
             pushes: AtomicU64::new(0),
-            standing: AtomicU8::new(Standing::Running as u8),
+            standing: AtomicU8::new(ReportedState::Running as u8),
             changed: AtomicU64::new(0),
         }
     }
@@ -86,24 +86,24 @@ impl PointSource {
 
     /// Notes that it sent a value, in any standing.
     pub(super) fn revive(&self, now: UnixNanos) {
-        if self.standing() != Standing::Running {
-            self.stand(Standing::Running, now);
+        if self.standing() != ReportedState::Running {
+            self.stand(ReportedState::Running, now);
         }
     }
 
     /// It said how it is, or its receiver did.
-    pub(super) fn stand(&self, standing: Standing, now: UnixNanos) {
+    pub(super) fn stand(&self, standing: ReportedState, now: UnixNanos) {
         if self.standing() != standing {
             self.standing.store(standing as u8, Relaxed);
             self.changed.store(now, Relaxed);
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> ReportedState {
         match self.standing.load(Relaxed) {
-            1 => Standing::Down,
-            2 => Standing::Left,
-            _ => Standing::Running,
+            1 => ReportedState::Down,
+            2 => ReportedState::Left,
+            _ => ReportedState::Running,
         }
     }
 
@@ -128,7 +128,7 @@ impl PointSource {
 
     fn is_alive(&self, now: UnixNanos) -> bool {
         let is_due = now.saturating_sub(self.touched()) <= self.term.load(Relaxed);
-        is_due && self.standing() == Standing::Running
+        is_due && self.standing() == ReportedState::Running
     }
 }
 
@@ -172,13 +172,13 @@ impl Liveness {
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Events(lease) | Self::Feed(lease) => lease.is_ended(),
-            Self::Points(source) => source.standing() == Standing::Left,
+            Self::Points(source) => source.standing() == ReportedState::Left,
         }
     }
 
     /// Whether it is a target that has left discovery.
     pub(super) fn has_left(&self) -> bool {
-        matches!(self, Self::Points(source) if source.standing() == Standing::Left)
+        matches!(self, Self::Points(source) if source.standing() == ReportedState::Left)
     }
 
     /// Whether its series that ended at `time` ended because a scrape failed.
@@ -188,7 +188,8 @@ impl Liveness {
         match self {
             Self::Events(_) | Self::Feed(_) => false,
             Self::Points(source) => {
-                source.standing() == Standing::Down && source.changed.load(Relaxed).abs_diff(time) <= APART_NS
+                source.standing() == ReportedState::Down
+                    && source.changed.load(Relaxed).abs_diff(time) <= APART_NS
             }
         }
     }
@@ -265,7 +266,7 @@ mod tests {
         let liveness = Liveness::Points(source.clone());
         source.touch(START);
         assert!(liveness.is_alive(START));
-        source.stand(Standing::Down, START + 1);
+        source.stand(ReportedState::Down, START + 1);
         assert!(!liveness.is_alive(START + 1) && !liveness.is_gone() && liveness.failed_at(START));
         source.touch(START + 2);
         assert!(
@@ -274,7 +275,7 @@ mod tests {
         );
         source.revive(START + 3);
         assert!(liveness.is_alive(START + 3));
-        source.stand(Standing::Left, START + 4);
+        source.stand(ReportedState::Left, START + 4);
         assert!(liveness.is_gone() && liveness.has_left());
     }
 

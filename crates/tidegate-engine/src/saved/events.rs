@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Reader, Writer, load_attributes, load_length, load_text, save_attributes, save_text};
+use super::{
+    IdentityReader, IdentityWriter, load_attributes, load_length, load_text, save_attributes, save_text,
+};
 use crate::bytes::{number, take};
 use crate::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, UnixNanos, Values, clock};
 
@@ -30,7 +32,7 @@ impl Events {
             }))
         });
         let kinds: Vec<u16> = kinds.collect();
-        let mut writer = Writer::default();
+        let mut writer = IdentityWriter::default();
         writer.resource(&self.source.resource);
         writer.scope(&self.source.scope);
         let mut bytes = writer.bytes;
@@ -63,7 +65,7 @@ impl Events {
 
     /// A batch that was saved. Its source is a new one, whose lease is over at `now`: it left with its process.
     pub fn load(from: &[u8], now: UnixNanos) -> Option<Self> {
-        let mut reader = Reader::new(from);
+        let mut reader = IdentityReader::new(from);
         let (resource, scope) = (reader.resource()?, reader.scope()?);
         let from = &mut reader.bytes;
         let attributes = load_attributes(from, 0)?;

@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Writes identities.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub(crate) struct IdentityWriter {
     pub(crate) bytes: Vec<u8>,
     resources: HashMap<Arc<Resource>, u32>,
     scopes: HashMap<Arc<Scope>, u32>,
@@ -42,13 +42,13 @@ fn refer<T: Eq + Hash>(seen: &mut HashMap<Arc<T>, u32>, thing: &Arc<T>, to: &mut
     number == next && seen.len() as u32 > next
 }
 
-impl AsMut<Vec<u8>> for Writer {
+impl AsMut<Vec<u8>> for IdentityWriter {
     fn as_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 }
 
-impl Writer {
+impl IdentityWriter {
     pub(crate) fn series(&mut self, series: &Series) {
         self.resource(&series.resource);
         self.scope(&series.scope);
@@ -81,14 +81,14 @@ impl Writer {
 }
 
 /// Reads identities back; `None` where the bytes are not ours.
-pub(crate) struct Reader<'a> {
+pub(crate) struct IdentityReader<'a> {
     pub(crate) bytes: &'a [u8],
     resources: Vec<Arc<Resource>>,
     scopes: Vec<Arc<Scope>>,
     metrics: Vec<Arc<Metric>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> IdentityReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,

@@ -27,7 +27,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::Overflow;
 use super::lookup::Arrivals;
 use super::sets::Sets;
-use super::state::State;
+use super::state::SeriesState;
 use crate::chunks::{self, CHUNK, Chunks};
 use crate::index::Index;
 use crate::key::Key;
@@ -63,7 +63,7 @@ impl CellRef {
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) series: Arc<Series>,
-    pub(crate) state: State,
+    pub(crate) state: SeriesState,
     /// The last time a source of it was alive.
     pub(crate) seen: UnixNanos,
 }
@@ -79,7 +79,7 @@ const COPIES: usize = 3;
 impl Cell {
     fn weigh(&self) -> u32 {
         /// Slot, index entry, and the allocation of the series.
-        const FIXED: usize = size_of::<Slot>() + 16 + size_of::<Series>() + 16;
+        const FIXED: usize = size_of::<CellSlot>() + 16 + size_of::<Series>() + 16;
         let Series {
             resource,
             scope,
@@ -98,19 +98,19 @@ impl Cell {
 /// A slot for a cell: one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Slot {
+struct CellSlot {
     cell: Option<Cell>,
     generation: u32,
     /// Bytes of the cell as of its last check.
     weight: u32,
 }
 
-const _: () = assert!(size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<CellSlot>() == 64);
 
 /// All cells of a table.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    chunks: Chunks<Slot>,
+    chunks: Chunks<CellSlot>,
     /// Fair: a sweep that removes many cells hands the lock to waiting threads between chunks.
     register: Mutex<Register>,
     term_ns: u64,
@@ -178,7 +178,7 @@ impl Cells {
         &self,
         series: Series,
         caps: Caps,
-        make: impl FnOnce(&Series) -> State,
+        make: impl FnOnce(&Series) -> SeriesState,
         now: UnixNanos,
     ) -> Result<CellRef, Overflow> {
         let key = Key::of(&series);
@@ -243,7 +243,7 @@ impl Cells {
             }
             return CellRef { index, generation };
         }
-        let index = self.chunks.push(Slot {
+        let index = self.chunks.push(CellSlot {
             cell: Some(cell),
             generation: 0,
             weight,
@@ -272,9 +272,9 @@ impl Cells {
         let Some(generation) = register.vacated.remove(&chunk) else {
             return;
         };
-        self.chunks.refill(chunk, || Slot {
+        self.chunks.refill(chunk, || CellSlot {
             generation,
-            ..Slot::default()
+            ..CellSlot::default()
         });
     }
 
@@ -304,8 +304,8 @@ impl Cells {
     }
 
     /// Access to single cells that keeps the lock of the last one's chunk.
-    pub(crate) fn cursor(&self) -> Cursor<'_> {
-        Cursor(self.chunks.cursor())
+    pub(crate) fn cursor(&self) -> CellCursor<'_> {
+        CellCursor(self.chunks.cursor())
     }
 
     /// Removes a cell at once. Call it with no cursor that holds a lock.
@@ -437,7 +437,7 @@ struct Gone {
     weight: u32,
 }
 
-impl Slot {
+impl CellSlot {
     fn clear(&mut self, index: u32) -> Option<Gone> {
         self.generation = self.generation.wrapping_add(1);
         let weight = self.weight;
@@ -447,9 +447,9 @@ impl Slot {
 
 /// See `Cells::cursor`.
 #[derive(Debug)]
-pub(crate) struct Cursor<'a>(chunks::Cursor<'a, Slot>);
+pub(crate) struct CellCursor<'a>(chunks::ChunkCursor<'a, CellSlot>);
 
-impl Cursor<'_> {
+impl CellCursor<'_> {
     /// The cell, if it has not left.
     pub(crate) fn get(&mut self, at: CellRef) -> Option<&mut Cell> {
         self.slot(at)?.cell.as_mut()
@@ -460,7 +460,7 @@ impl Cursor<'_> {
         self.0.release();
     }
 
-    fn slot(&mut self, at: CellRef) -> Option<&mut Slot> {
+    fn slot(&mut self, at: CellRef) -> Option<&mut CellSlot> {
         let slot = self.0.get(at.index)?;
         (slot.generation == at.generation).then_some(slot)
     }

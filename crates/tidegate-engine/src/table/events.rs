@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Table;
 use super::cell::CellRef;
-use super::targets::{Target, Targets};
+use super::targets::{CellTarget, Targets};
 use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::rule::Op;
 use crate::stream_tracker::Rejection;
@@ -226,7 +226,7 @@ impl Table {
     }
 
     /// Makes a cell show its 0 if it should, and gives its bounds if it takes observations.
-    fn prepare(&self, to: &Target, zero: Option<UnixNanos>) -> Option<Arc<BucketTable>> {
+    fn prepare(&self, to: &CellTarget, zero: Option<UnixNanos>) -> Option<Arc<BucketTable>> {
         let mut cursor = self.cells.cursor();
         let cell = cursor.get(to.cell)?;
         if let Some(now) = zero {
@@ -343,7 +343,7 @@ impl SourceState {
     }
 
     /// Prepares the state that a target needs beside the folds of its kind.
-    fn enter(&mut self, kind: u16, target: &mut Target, bounds: Option<Arc<BucketTable>>) {
+    fn enter(&mut self, kind: u16, target: &mut CellTarget, bounds: Option<Arc<BucketTable>>) {
         match (target.op, bounds) {
             (Op::UpDown, _) => {
                 target.member = self.given.len() as u32;
@@ -355,7 +355,7 @@ impl SourceState {
     }
 
     /// Prepares the folds of a new kind for the needs of its targets.
-    fn keep(&mut self, kind: u16, targets: &[Target]) {
+    fn keep(&mut self, kind: u16, targets: &[CellTarget]) {
         let all = |wanted: [Op; 2]| targets.iter().all(|target| wanted.contains(&target.op));
         if all([Op::Add, Op::UpDown]) {
             return;
@@ -367,7 +367,7 @@ impl SourceState {
         }
     }
 
-    fn each_target(&self) -> impl Iterator<Item = &Target> {
+    fn each_target(&self) -> impl Iterator<Item = &CellTarget> {
         self.targets.iter().flat_map(|targets| targets.iter())
     }
 
@@ -383,7 +383,7 @@ impl SourceState {
         self.targets.iter().filter(feeds).count()
     }
 
-    fn given(&self, target: &Target) -> Number {
+    fn given(&self, target: &CellTarget) -> Number {
         let given = self.given.get(target.member as usize);
         given.copied().unwrap_or(Number::ZERO)
     }

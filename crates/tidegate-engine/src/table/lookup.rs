@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Table;
-use super::cell::{Cell, CellRef, Cursor};
+use super::cell::{Cell, CellCursor, CellRef};
 use crate::streams::lock;
 use crate::{Composite, Reading, Resource, Series, UnixNanos};
 
@@ -50,7 +50,7 @@ pub enum LookupResult<'a> {
 ///
 /// It holds the lock of the chunk that it read last, so reads in the order of slots are fast. Writers of
 /// that chunk wait until the reader moves on: release or drop it soon.
-pub struct SeriesReader<'a>(Cursor<'a>);
+pub struct SeriesReader<'a>(CellCursor<'a>);
 
 impl SeriesReader<'_> {
     /// Releases the lock until the next read, for a caller that does other work first.

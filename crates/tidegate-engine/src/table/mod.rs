@@ -33,12 +33,12 @@ use folded::Folded;
 pub use holdings::{Count, Holdings, holdings};
 pub use limits::{Limits, Overflow, Stats};
 pub use lookup::{LookupResult, SeriesReader, SlotId};
+use points::InputStream;
 pub use points::Outcome;
-use points::Stream;
 pub use saved::{Frozen, Restored};
 pub use session::Session;
 use source_registry::SourceRegistry;
-use state::State;
+use state::SeriesState;
 
 use crate::MatchTracker;
 use crate::lease::nanos;
@@ -54,7 +54,7 @@ use crate::{Bounds, Composite, Reading, Series, SourceId, TimestampAnomalies, Un
 const OVERFLOW_SHARE: usize = 8;
 
 /// The bytes of an input stream of points, estimated: its state, its index entries and its timer.
-const STREAM_BYTES: usize = size_of::<Stream>() + 160;
+const STREAM_BYTES: usize = size_of::<InputStream>() + 160;
 
 /// The number of sweeps over the sources of events in one expiry time.
 const SWEEPS: u64 = 4;
@@ -70,7 +70,7 @@ struct Counters {
     colliding: [AtomicU64; Collision::ALL.len()],
 }
 
-type Sources = HashMap<SourceId, Arc<Mutex<events::SourceState>>>;
+type SourceStates = HashMap<SourceId, Arc<Mutex<events::SourceState>>>;
 
 /// State by output identity.
 #[derive(Debug)]
@@ -86,17 +86,17 @@ pub struct Table {
     is_shared: bool,
     lateness_ns: u64,
     cells: Arc<Cells>,
-    streams: Arc<Streams<Stream>>,
+    streams: Arc<Streams<InputStream>>,
     /// Identifies streams to other processes, if the state is saved.
     identify: Option<fn(&Series) -> StreamId>,
     /// Streams that a previous process saved and when they were seen, until they are seen again.
-    restored: Arc<RestoredStates<(Stream, UnixNanos)>>,
+    restored: Arc<RestoredStates<(InputStream, UnixNanos)>>,
     folded: Mutex<Folded>,
     /// The last stream that collided, by its first output series.
     collided: Mutex<Option<(Collision, Arc<Series>)>>,
     anomalies: TimestampAnomalies,
     registry: Mutex<SourceRegistry>,
-    sources: RwLock<Sources>,
+    sources: RwLock<SourceStates>,
     kinds_of_sources: AtomicUsize,
     composites: RwLock<Vec<Arc<Composite>>>,
     counters: Counters,
@@ -265,7 +265,7 @@ impl Table {
         self.counters.rejected[rejection as usize].fetch_add(items as u64, Relaxed);
     }
 
-    fn sources(&self) -> std::sync::RwLockReadGuard<'_, Sources> {
+    fn sources(&self) -> std::sync::RwLockReadGuard<'_, SourceStates> {
         self.sources.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -297,7 +297,7 @@ impl Table {
                 max_bytes.saturating_sub(of_streams)
             },
         };
-        let make = |series: &Series| State::new(series.metric.data, rule, start, clock::wall(now));
+        let make = |series: &Series| SeriesState::new(series.metric.data, rule, start, clock::wall(now));
         let mut why = Overflow::Source;
         if !crowded {
             match self.cells.resolve(output.series.clone(), caps, make, now) {
@@ -313,7 +313,7 @@ impl Table {
             // Names of metrics may be as long as anything else.
             bytes: max_bytes.saturating_add(max_bytes / OVERFLOW_SHARE),
         };
-        let make = |series: &Series| State::new(series.metric.data, rule, 0, clock::wall(now));
+        let make = |series: &Series| SeriesState::new(series.metric.data, rule, 0, clock::wall(now));
         let at = self.cells.resolve(output.series, caps, make, now).ok()?;
         (output.op != Op::Keep).then_some((at, output.op))
     }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::Table;
 use super::cell::{self, CellRef};
 use super::source_registry::SourceNumber;
-use super::targets::{Target, Targets};
+use super::targets::{CellTarget, Targets};
 use crate::key::Key;
 use crate::lease::nanos;
 use crate::rule::Op;
@@ -33,7 +33,7 @@ pub enum Outcome {
 
 /// An input stream of points.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct InputStream {
     pub(super) data: Data,
     pub(super) tracker: StreamTracker,
     pub(super) targets: Targets,
@@ -44,7 +44,7 @@ pub(super) struct Stream {
 }
 
 /// A million of them are to take 72 MB.
-const _: () = assert!(size_of::<Stream>() == 72);
+const _: () = assert!(size_of::<InputStream>() == 72);
 
 /// Fields that only some streams have.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub(super) enum Phase {
     Left,
 }
 
-impl Stream {
+impl InputStream {
     /// Whether it was connected by other bounds.
     fn is_apart_from(&self, bounds: &Arc<[f64]>) -> bool {
         let connected = self.about.as_ref().and_then(|about| about.bounds.as_ref());
@@ -74,7 +74,7 @@ impl Stream {
 }
 
 /// The result of a sample for a known stream.
-pub(super) enum Step {
+pub(super) enum SampleResult {
     Done(Outcome),
     /// It has to be connected to its targets again.
     Left,
@@ -97,7 +97,7 @@ impl Table {
         now: UnixNanos,
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> bool {
-        let is_taken = |stream: &mut Stream| stream.phase != Phase::Live || !stream.targets.is_empty();
+        let is_taken = |stream: &mut InputStream| stream.phase != Phase::Live || !stream.targets.is_empty();
         if let Some(known) = self.streams.known(key, now, is_taken) {
             return known;
         }
@@ -118,12 +118,12 @@ impl Table {
         start: UnixNanos,
         value: &Value,
         now: UnixNanos,
-    ) -> Option<Stream> {
+    ) -> Option<InputStream> {
         let has_room = !self.bounds.is_tight() && !self.has_no_room_for(&series.resource);
         has_room.then(|| self.stream(series, start, value, now))
     }
 
-    fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> Stream {
+    fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> InputStream {
         let (source, streams) = lock(&self.registry).add_stream(&series.resource, start);
         let crowded = self.is_crowded(streams);
         let id = self.identify.map(|identify| identify(series));
@@ -143,7 +143,7 @@ impl Table {
                 bounds: bounds.cloned(),
             })
         });
-        let mut stream = Stream {
+        let mut stream = InputStream {
             data: series.metric.data,
             tracker: folded.map_or_else(StreamTracker::default, |(start, time)| {
                 StreamTracker::folded(start, time)
@@ -196,35 +196,35 @@ impl Table {
         }
     }
 
-    pub(super) fn target(&self, cell: CellRef, op: Op) -> Target {
+    pub(super) fn target(&self, cell: CellRef, op: Op) -> CellTarget {
         let mut cursor = self.cells.cursor();
         let group = cursor.get(cell).filter(|_| op == Op::Member);
         let member = group.map_or(0, |group| group.state.join());
         if op == Op::Observe {
             cursor.get(cell).map(|cell| cell.state.bounds());
         }
-        Target { cell, op, member }
+        CellTarget { cell, op, member }
     }
 
     /// Shows a sample to a stream. `cells` may hold a lock.
     pub(super) fn step(
         &self,
-        stream: &mut Stream,
+        stream: &mut InputStream,
         sample: &Sample<'_>,
         now: UnixNanos,
-        cells: &mut cell::Cursor<'_>,
-    ) -> Step {
+        cells: &mut cell::CellCursor<'_>,
+    ) -> SampleResult {
         match stream.phase {
-            Phase::Left => return Step::Left,
-            Phase::NoRoom => return Step::Done(Outcome::Rejected(Rejection::Limit)),
-            Phase::Live if stream.targets.is_empty() => return Step::Done(Outcome::Unmatched),
+            Phase::Left => return SampleResult::Left,
+            Phase::NoRoom => return SampleResult::Done(Outcome::Rejected(Rejection::Limit)),
+            Phase::Live if stream.targets.is_empty() => return SampleResult::Done(Outcome::Unmatched),
             Phase::Live => {}
         }
         if let Value::Histogram(histogram) = sample.value
             && stream.is_apart_from(&histogram.bounds)
         {
             self.leave(stream, cells);
-            return Step::Left;
+            return SampleResult::Left;
         }
         if let Value::Summary(summary) = sample.value
             && !self.rules.iter().all(|rule| rule.verbatim)
@@ -263,9 +263,9 @@ impl Table {
             } else {
                 Outcome::Rejected(rejection)
             };
-            return Step::Done(outcome);
+            return SampleResult::Done(outcome);
         }
-        Step::Done(Outcome::Absorbed)
+        SampleResult::Done(Outcome::Absorbed)
     }
 
     /// Notes a point that is refused because of its time. After a sender's clock was set back, its shown values are no
@@ -273,10 +273,10 @@ impl Table {
     #[cold]
     pub(super) fn note_anomaly(
         &self,
-        stream: &mut Stream,
+        stream: &mut InputStream,
         sample: &Sample<'_>,
         now: UnixNanos,
-        cells: &mut cell::Cursor<'_>,
+        cells: &mut cell::CellCursor<'_>,
     ) -> Option<TimestampAnomaly> {
         let first = stream.targets.iter().next()?;
         let (series, shown) = {
@@ -303,10 +303,10 @@ impl Table {
 
     fn keep(
         &self,
-        stream: &mut Stream,
+        stream: &mut InputStream,
         sample: &Sample<'_>,
         now: UnixNanos,
-        cells: &mut cell::Cursor<'_>,
+        cells: &mut cell::CellCursor<'_>,
     ) -> Result<(), Rejection> {
         let (tracker, targets) = (&mut stream.tracker, &stream.targets);
         let mut shown = || {
@@ -343,10 +343,10 @@ impl Table {
 
     fn add(
         &self,
-        stream: &mut Stream,
+        stream: &mut InputStream,
         sample: &Sample<'_>,
         now: UnixNanos,
-        cells: &mut cell::Cursor<'_>,
+        cells: &mut cell::CellCursor<'_>,
     ) -> Result<(), Rejection> {
         let change = match stream.tracker.next_total(stream.data, sample) {
             Some(increase) => Change::Number(increase),
@@ -371,7 +371,7 @@ impl Table {
     }
 
     /// Counts a stream that several processes turn out to report, and remembers one of its output series.
-    fn note_collision(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
+    fn note_collision(&self, stream: &mut InputStream, cells: &mut cell::CellCursor<'_>) {
         let Some(collision) = stream.tracker.take_collision() else {
             return;
         };
@@ -384,7 +384,7 @@ impl Table {
     }
 
     /// The stream has said that it is over: a series that shows it alone goes with it.
-    fn end(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
+    fn end(&self, stream: &mut InputStream, cells: &mut cell::CellCursor<'_>) {
         let own: SmallVec<[CellRef; 1]> = stream
             .targets
             .iter()
@@ -401,7 +401,7 @@ impl Table {
 
     /// Takes back a departed stream's amounts in sums that may fall, and its value in groups of gauges. Its counts
     /// stay.
-    pub(super) fn leave(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
+    pub(super) fn leave(&self, stream: &mut InputStream, cells: &mut cell::CellCursor<'_>) {
         stream.phase = Phase::Left;
         let targets = std::mem::take(&mut stream.targets);
         let falls = targets.iter().any(|target| target.op == Op::UpDown);
@@ -463,7 +463,7 @@ impl Table {
         );
     }
 
-    fn sweep_stream(&self, stream: &mut Stream, idle: u64, expiry: u64, memory: u64) -> Sweep {
+    fn sweep_stream(&self, stream: &mut InputStream, idle: u64, expiry: u64, memory: u64) -> Sweep {
         if idle > expiry && stream.phase == Phase::Live && !stream.targets.is_empty() {
             self.leave(stream, &mut self.cells.cursor());
             self.counters.version.fetch_add(1, Relaxed);

@@ -16,14 +16,14 @@ use smallvec::SmallVec;
 
 use super::Table;
 use super::cell::{Caps, Cell, CellRef, Cells};
-use super::points::{About, Phase, Stream};
+use super::points::{About, InputStream, Phase};
 use super::source_registry::SourceNumber;
-use super::state::State;
-use super::targets::{Target, Targets};
+use super::state::SeriesState;
+use super::targets::{CellTarget, Targets};
 use crate::bytes::{number, take};
 use crate::restored::RestoredStates;
 use crate::rule::Op;
-use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
+use crate::saved::{IdentityReader, IdentityWriter, StreamId, data_code, data_of};
 use crate::snapshot_buffer::SnapshotBuffer;
 use crate::stream_tracker::{LastValue, StreamTracker};
 use crate::streams::{Streams, lock};
@@ -64,8 +64,8 @@ pub struct Restored {
 #[derive(Debug)]
 pub struct Frozen {
     cells: Arc<Cells>,
-    streams: Arc<Streams<Stream>>,
-    restored: Arc<RestoredStates<(Stream, UnixNanos)>>,
+    streams: Arc<Streams<InputStream>>,
+    restored: Arc<RestoredStates<(InputStream, UnixNanos)>>,
     saving: Arc<Saving>,
 }
 
@@ -76,7 +76,7 @@ impl Frozen {
     /// Those of `to`: the written part is then useless.
     pub fn write(self, to: &mut dyn Write) -> io::Result<()> {
         let Saving { cells, streams, .. } = &*self.saving;
-        let mut writer = Writer::default();
+        let mut writer = IdentityWriter::default();
         writer.bytes.push(VERSION);
         // Streams refer to cells.
         self.cells
@@ -135,7 +135,7 @@ struct TargetSnapshot {
 }
 
 impl CellSnapshot {
-    fn save(&self, writer: &mut Writer) {
+    fn save(&self, writer: &mut IdentityWriter) {
         writer.bytes.push(CELL);
         writer.bytes.extend(self.number.to_le_bytes());
         writer.series(&self.series);
@@ -184,7 +184,7 @@ impl Saving {
 }
 
 impl StreamSnapshot {
-    fn of(stream: &Stream, seen: UnixNanos, cells: &Cells) -> Option<Self> {
+    fn of(stream: &InputStream, seen: UnixNanos, cells: &Cells) -> Option<Self> {
         let id = stream.about.as_ref().and_then(|about| about.id);
         let says_nothing = stream.targets.is_empty() && !stream.tracker.holds_total();
         let id = id.filter(|_| !says_nothing)?;
@@ -275,7 +275,7 @@ impl Table {
     pub fn restore(&self, bytes: &[u8]) -> Option<Restored> {
         let mut restored = Restored::default();
         let mut cells = HashMap::new();
-        let mut reader = Reader::new(bytes);
+        let mut reader = IdentityReader::new(bytes);
         if *take(&mut reader.bytes)? != [VERSION] {
             return None;
         }
@@ -299,7 +299,7 @@ impl Table {
         Some(restored)
     }
 
-    fn load_cell(&self, reader: &mut Reader<'_>) -> Option<(u32, Option<CellRef>)> {
+    fn load_cell(&self, reader: &mut IdentityReader<'_>) -> Option<(u32, Option<CellRef>)> {
         let at = reader.length()? as u32;
         let series = reader.series()?;
         let bytes = &mut reader.bytes;
@@ -315,7 +315,7 @@ impl Table {
             .iter()
             .find(|rule| rule.could_make(&series))
             .and_then(|rule| {
-                let mut state = State::new(series.metric.data, rule, start, clock::wall(seen));
+                let mut state = SeriesState::new(series.metric.data, rule, start, clock::wall(seen));
                 if !state.take_up(time, value?) {
                     return None;
                 }
@@ -328,7 +328,7 @@ impl Table {
         &self,
         from: &mut &[u8],
         cells: &HashMap<u32, CellRef>,
-    ) -> Option<(StreamId, Stream, UnixNanos)> {
+    ) -> Option<(StreamId, InputStream, UnixNanos)> {
         let id: StreamId = *take(from)?;
         let data = data_of(take::<1>(from)?[0])?;
         let phase = *PHASES.get(usize::from(take::<1>(from)?[0]))?;
@@ -343,7 +343,7 @@ impl Table {
             let Some(cell) = cells.get(&cell).copied() else {
                 continue;
             };
-            let mut target = Target { cell, op, member: 0 };
+            let mut target = CellTarget { cell, op, member: 0 };
             if let (Op::Member, LastValue::Number(number)) = (op, value) {
                 let mut cursor = self.cells.cursor();
                 if let Some(group) = cursor.get(cell) {
@@ -357,7 +357,7 @@ impl Table {
             id: Some(id),
             bounds: None,
         };
-        let stream = Stream {
+        let stream = InputStream {
             data,
             tracker,
             targets,
@@ -370,9 +370,9 @@ impl Table {
     }
 
     /// Continues a new stream at its position in a previous process.
-    pub(super) fn take_up(&self, stream: &mut Stream, mut old: Stream) {
-        let same = |a: &Target, b: &Target| (a.cell, a.op) == (b.cell, b.op);
-        let falls = |targets: &[Target]| targets.iter().any(|target| target.op == Op::UpDown);
+    pub(super) fn take_up(&self, stream: &mut InputStream, mut old: InputStream) {
+        let same = |a: &CellTarget, b: &CellTarget| (a.cell, a.op) == (b.cell, b.op);
+        let falls = |targets: &[CellTarget]| targets.iter().any(|target| target.op == Op::UpDown);
         let is_as_before = old.targets.len() == stream.targets.len()
             && old
                 .targets

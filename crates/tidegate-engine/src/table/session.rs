@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use super::Table;
 use super::cell;
-use super::points::{Outcome, Phase, Step, Stream};
+use super::points::{InputStream, Outcome, Phase, SampleResult};
 use super::source_registry::SourceNumber;
 use crate::key::Key;
 use crate::stream_tracker::{Rejection, Sample};
@@ -40,8 +40,8 @@ pub struct Session<'a> {
     now: UnixNanos,
     /// The latest time that a point may have.
     latest: UnixNanos,
-    streams: streams::Cursor<'a, Stream>,
-    cells: cell::Cursor<'a>,
+    streams: streams::StreamCursor<'a, InputStream>,
+    cells: cell::CellCursor<'a>,
     /// Points since the last release of the locks.
     in_a_row: u32,
     has_changed: bool,
@@ -103,8 +103,8 @@ impl Session<'_> {
             None
         };
         let outcome = refused.unwrap_or_else(|| match self.step(key, &sample) {
-            Some(Step::Done(outcome)) => outcome,
-            Some(Step::Left) | None => self.connect(key, &sample, identify),
+            Some(SampleResult::Done(outcome)) => outcome,
+            Some(SampleResult::Left) | None => self.connect(key, &sample, identify),
         });
         match outcome {
             Outcome::Absorbed => self.has_changed = true,
@@ -142,7 +142,7 @@ impl Session<'_> {
 
     /// Shows a sample to a known stream.
     #[inline]
-    fn step(&mut self, key: Key, sample: &Sample<'_>) -> Option<Step> {
+    fn step(&mut self, key: Key, sample: &Sample<'_>) -> Option<SampleResult> {
         self.in_a_row += 1;
         if self.in_a_row >= IN_A_ROW {
             self.pause();
@@ -165,8 +165,8 @@ impl Session<'_> {
 
     /// Notes once that a source reports.
     #[cold]
-    fn hear(&mut self, source: SourceNumber, step: &Step) {
-        let is_taken = !matches!(step, Step::Left | Step::Done(Outcome::Unmatched));
+    fn hear(&mut self, source: SourceNumber, step: &SampleResult) {
+        let is_taken = !matches!(step, SampleResult::Left | SampleResult::Done(Outcome::Unmatched));
         if is_taken {
             self.heard = Some(source);
             lock(&self.table.registry).note_report(source, self.now);
@@ -211,9 +211,9 @@ impl Session<'_> {
             self.hear(*source, step);
         }
         match step {
-            Some((_, Step::Done(outcome))) => outcome,
+            Some((_, SampleResult::Done(outcome))) => outcome,
             // A sweep removed the stream between the two look-ups. It was idle for long, so this is rare.
-            Some((_, Step::Left)) | None => Outcome::Rejected(Rejection::Limit),
+            Some((_, SampleResult::Left)) | None => Outcome::Rejected(Rejection::Limit),
         }
     }
 

@@ -23,12 +23,12 @@ pub(super) type SourceNumber = u32;
 #[derive(Debug, Default)]
 pub(super) struct SourceRegistry {
     index: KeyMap<SourceNumber>,
-    list: Vec<Option<Entry>>,
+    list: Vec<Option<SourceEntry>>,
     free: Vec<SourceNumber>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SourceEntry {
     key: Key,
     resource: Arc<Resource>,
     streams: usize,
@@ -45,7 +45,7 @@ impl SourceRegistry {
         let key = Key::of_value(resource);
         let (list, free) = (&mut self.list, &mut self.free);
         let number = *self.index.entry(key).or_insert_with(|| {
-            let entry = Some(Entry {
+            let entry = Some(SourceEntry {
                 key,
                 resource: resource.clone(),
                 streams: 0,

@@ -14,7 +14,7 @@ const MAX_EXEMPLARS: usize = 8;
 
 /// Value and times of a series.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct SeriesState {
     pub(crate) start: UnixNanos,
     /// The time of the value; 0: there is nothing to show.
     pub(crate) time: UnixNanos,
@@ -34,7 +34,7 @@ struct Rare {
 /// The shown value may be this much newer than an arriving one, in nanoseconds (1 s): sources take turns.
 const AHEAD_NS: u64 = 1_000_000_000;
 
-impl State {
+impl SeriesState {
     /// An empty state for `data`.
     pub(crate) fn new(data: Data, rule: &Rule, start: UnixNanos, now: UnixNanos) -> Self {
         let rare = (data == Data::Gauge && rule.gauge != GaugePolicy::Last).then(|| {

@@ -10,7 +10,7 @@ use crate::rule::Op;
 
 /// A cell that an input changes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct CellTarget {
     pub(super) cell: CellRef,
     pub(super) op: Op,
     /// Its place among the values of a group of gauges.
@@ -22,18 +22,18 @@ pub(super) struct Target {
 pub(super) enum Targets {
     #[default]
     None,
-    One(Target),
+    One(CellTarget),
     #[expect(
         clippy::box_collection,
         reason = "a thin pointer, which leaves room for the tag"
     )]
-    Many(Box<Vec<Target>>),
+    Many(Box<Vec<CellTarget>>),
 }
 
-const _: () = assert!(size_of::<Targets>() == size_of::<Target>());
+const _: () = assert!(size_of::<Targets>() == size_of::<CellTarget>());
 
 impl Targets {
-    pub(super) fn push(&mut self, target: Target) {
+    pub(super) fn push(&mut self, target: CellTarget) {
         *self = match std::mem::take(self) {
             Self::None => Self::One(target),
             Self::One(first) => Self::Many(Box::new(vec![first, target])),
@@ -46,9 +46,9 @@ impl Targets {
 }
 
 impl Deref for Targets {
-    type Target = [Target];
+    type Target = [CellTarget];
 
-    fn deref(&self) -> &[Target] {
+    fn deref(&self) -> &[CellTarget] {
         match self {
             Self::None => &[],
             Self::One(target) => slice::from_ref(target),
@@ -58,7 +58,7 @@ impl Deref for Targets {
 }
 
 impl DerefMut for Targets {
-    fn deref_mut(&mut self) -> &mut [Target] {
+    fn deref_mut(&mut self) -> &mut [CellTarget] {
         match self {
             Self::None => &mut [],
             Self::One(target) => slice::from_mut(target),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::group::Group;
+use super::super::group::CompositeGroup;
 use super::super::member::MemberId;
 use super::super::source::Liveness;
 use super::super::window::Moments;
@@ -156,7 +156,7 @@ impl Composite {
 }
 
 impl KindPlace {
-    fn add(&self, group: &mut Group, now: UnixNanos, moments: &Moments, is_sketched: bool) {
+    fn add(&self, group: &mut CompositeGroup, now: UnixNanos, moments: &Moments, is_sketched: bool) {
         match self.member {
             Some(member) if self.is_level => group.level(member, now, moments),
             Some(member) => group.observe(member, now, moments, |_| (), is_sketched),

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 
-use super::super::group::Group;
+use super::super::group::CompositeGroup;
 use super::super::member::{Member, MemberId};
 use super::super::sketch::Sketch;
 use super::super::source::{Liveness, PointSource};
@@ -35,7 +35,7 @@ pub(in super::super) struct PointStream {
     /// When the process began that spoke last.
     start: UnixNanos,
     /// `None`: the declaration does not select it, or does not suit it.
-    place: Option<Place>,
+    place: Option<GroupPlace>,
     source: Arc<PointSource>,
     /// The budget's reservation for its text and window, and for its last value.
     reservation: Reservation,
@@ -43,7 +43,7 @@ pub(in super::super) struct PointStream {
 
 /// The target of a series.
 #[derive(Debug)]
-struct Place {
+struct GroupPlace {
     plan: Plan,
     group: SharedGroup,
     /// `None`: it has ended, for now.
@@ -150,7 +150,7 @@ impl Composite {
             .entry(Key::of_value(&series.resource))
             .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
             .clone();
-        let place = is_placed.then(|| Place {
+        let place = is_placed.then(|| GroupPlace {
             plan,
             group: self.group(self.group_attributes(&series.resource, &series.attributes)),
             member: None,
@@ -269,7 +269,7 @@ impl Composite {
     pub(super) fn refuse_future(&self, key: Key, sample: &Sample<'_>, now: UnixNanos) {
         self.inputs.streams.known(key, now, |stream| {
             self.note_anomaly(stream, sample, now);
-            if let Some(Place {
+            if let Some(GroupPlace {
                 group,
                 member: Some(member),
                 ..
@@ -285,11 +285,11 @@ impl Composite {
     /// The group of a series that was in this push, and the series in it.
     fn seen<'a>(
         &self,
-        place: &'a mut Option<Place>,
+        place: &'a mut Option<GroupPlace>,
         source: &Arc<PointSource>,
         (push, is_stalled): (u64, bool),
         now: UnixNanos,
-    ) -> Option<(MutexGuard<'a, Group>, MemberId)> {
+    ) -> Option<(MutexGuard<'a, CompositeGroup>, MemberId)> {
         let place = place.as_mut()?;
         let known = place
             .member

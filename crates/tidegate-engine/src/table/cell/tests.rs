@@ -38,7 +38,7 @@ fn a_burst_that_is_over_leaves_no_memory_and_no_old_place_leads_to_a_new_cell() 
                     .resolve(
                         series(number),
                         CAPS,
-                        |_| State::new(Data::Gauge, &rule, 0, now),
+                        |_| SeriesState::new(Data::Gauge, &rule, 0, now),
                         now,
                     )
                     .unwrap()
