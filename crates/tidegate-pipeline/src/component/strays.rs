@@ -14,10 +14,10 @@ const PAUSE: Duration = Duration::from_mins(1);
 
 /// Reports the stray streams of one component as a metric and in the log.
 #[derive(Debug, Default)]
-pub struct StrayReporter(Mutex<State>);
+pub struct StrayReporter(Mutex<StrayState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct StrayState {
     at: Option<Instant>,
     /// The number of streams at the last log line.
     counts: [u64; TimestampAnomaly::ALL.len()],

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::machine::{Rules, Together};
+use super::machine::{DeliveryRules, Together};
 use super::retry_on::RetryStatus;
 use super::shape::Shape;
 use super::temporality::TemporalityChoice;
@@ -230,15 +230,15 @@ pub struct Delivery {
     pub refuses_falling: bool,
     /// The changes to metrics before export.
     pub shape: Shape,
-    /// Whether requests keep the order of their arrival; see [`Rules::in_order`].
+    /// Whether requests keep the order of their arrival; see [`DeliveryRules::in_order`].
     pub in_order: bool,
-    /// The limits for joining ready requests; see [`Rules::together`].
+    /// The limits for joining ready requests; see [`DeliveryRules::together`].
     pub together: Option<Together>,
 }
 
 impl Delivery {
-    pub(super) fn rules(&self) -> Rules {
-        Rules {
+    pub(super) fn rules(&self) -> DeliveryRules {
+        DeliveryRules {
             consumers: self.queue.num_consumers.get(),
             in_order: self.in_order,
             together: self.together,

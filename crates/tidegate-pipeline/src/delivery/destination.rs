@@ -25,7 +25,7 @@ use super::outcome::Outcome;
 use super::recovery::Recovery;
 use super::shape::Shape;
 use super::spill::{AppendOptions, Placement, Spill};
-use super::standing::{OUTAGE, Standing};
+use super::standing::{DestinationHealth, OUTAGE};
 use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
@@ -66,11 +66,11 @@ pub type DrainHandler = Box<dyn Fn(Batch) + Send + Sync>;
 
 /// A pushing exporter: `A` implements the protocol, and this type implements the rest.
 pub struct Destination<A> {
-    inner: Arc<Inner<A>>,
+    inner: Arc<DestinationInner<A>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-pub(super) struct Inner<A> {
+pub(super) struct DestinationInner<A> {
     pub(super) context: Context,
     pub(super) ledgers: [Option<Arc<Ledger>>; 3],
     pub(super) attempt: A,
@@ -83,7 +83,7 @@ pub(super) struct Inner<A> {
     pub(super) ended: AtomicBool,
     pub(super) timeout: Option<Duration>,
     pub(super) notices: Notices,
-    pub(super) standing: Standing,
+    pub(super) standing: DestinationHealth,
     pub(super) recovery: Recovery,
     pub(super) ending: Ending,
     /// Set at the start, where the queue has storage.
@@ -109,7 +109,7 @@ impl<A: Attempt> Destination<A> {
     pub fn new(context: ExporterContext, delivery: &Delivery, attempt: A) -> Self {
         let (sizer, size) = delivery.queue.capacity();
         let max_bytes = delivery.queue.max_bytes.as_usize();
-        let inner = Inner {
+        let inner = DestinationInner {
             capacity: QueueCapacity::new(sizer, size, max_bytes, context.base.shared.clone()),
             backpressure: Arc::default(),
             machine: Mutex::new(Machine::new(delivery.rules(), rand::random())),
@@ -130,7 +130,7 @@ impl<A: Attempt> Destination<A> {
             batching: delivery.queue.batching(),
             timeout: delivery.timeout,
             notices: Notices::default(),
-            standing: Standing::new(
+            standing: DestinationHealth::new(
                 context.base.path.clone(),
                 attempt.endpoint(),
                 context.base.shared.clone(),
@@ -151,7 +151,7 @@ impl<A: Attempt> Destination<A> {
 
 #[cfg(test)]
 impl<A: Attempt> Destination<A> {
-    pub(super) fn inner(&self) -> &Inner<A> {
+    pub(super) fn inner(&self) -> &DestinationInner<A> {
         &self.inner
     }
 }
@@ -252,7 +252,7 @@ impl<A: Attempt> Consumer for Destination<A> {
     }
 }
 
-impl<A: Attempt> Inner<A> {
+impl<A: Attempt> DestinationInner<A> {
     pub(super) fn has_storage(&self) -> bool {
         self.queue.storage.is_some()
     }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::capacity::QueuePermit;
-use super::destination::{Attempt, Inner};
+use super::destination::{Attempt, DestinationInner};
 use super::export_request::{BatchKey, ExportRequest};
 use super::gauges::Gauges;
 use super::machine::{Action, Load, Machine};
@@ -27,7 +27,7 @@ use crate::component::{Ledger, Reason};
 
 /// An attempt in progress. The machine learns its end in every case, including a panic.
 struct Flight<A: Attempt> {
-    inner: Arc<Inner<A>>,
+    inner: Arc<DestinationInner<A>>,
     id: u64,
     signal: Signal,
     /// Whether it is the first attempt to send its request.
@@ -102,7 +102,7 @@ impl Engine {
     }
 }
 
-impl<A: Attempt> Inner<A> {
+impl<A: Attempt> DestinationInner<A> {
     /// Prepares the destination to run on the current runtime.
     pub(super) fn ignite(&self) {
         let exporter = self.context.id.to_string();

@@ -40,7 +40,7 @@ impl Trouble {
 }
 
 /// The standing of one destination.
-pub(super) struct Standing {
+pub(super) struct DestinationHealth {
     component: Arc<str>,
     /// The address without secrets; empty if the exporter has none.
     pub(super) endpoint: String,
@@ -73,7 +73,7 @@ pub(super) struct Outage {
     pub(super) why: String,
 }
 
-impl Standing {
+impl DestinationHealth {
     pub(super) fn new(component: Arc<str>, endpoint: String, shared: Arc<Shared>, outage: Duration) -> Self {
         Self {
             component,
@@ -220,7 +220,7 @@ impl Failing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for DestinationHealth {
     fn drop(&mut self) {
         self.leave();
     }
@@ -230,12 +230,12 @@ impl Drop for Standing {
 mod tests {
     use super::*;
 
-    fn of(shared: &Arc<Shared>) -> Standing {
+    fn of(shared: &Arc<Shared>) -> DestinationHealth {
         let (component, endpoint) = ("exporters::otlp".into(), "http://a:4317".into());
-        Standing::new(component, endpoint, shared.clone(), Duration::from_mins(1))
+        DestinationHealth::new(component, endpoint, shared.clone(), Duration::from_mins(1))
     }
 
-    fn standing() -> (Standing, Arc<Shared>) {
+    fn standing() -> (DestinationHealth, Arc<Shared>) {
         let shared = Arc::new(Shared::default());
         (of(&shared), shared)
     }

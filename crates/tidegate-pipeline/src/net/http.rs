@@ -30,7 +30,7 @@ pub use self::activity::{Unfinished, Waiting};
 use self::answers::{Answers, Pieces};
 use self::frames::Frames;
 use self::lingering::Lingering;
-use self::reads::Seen;
+use self::reads::ObservedStream;
 use self::turns::Turns;
 use super::auth::Sender;
 use super::authority::AuthorityFilter;
@@ -280,13 +280,13 @@ where
         held.of(sender.and_then(Sender::key))
     };
     let frames = Frames::new([held(), held()], endpoint.clone());
-    let stream = Seen::new(stream, frames);
+    let stream = ObservedStream::new(stream, frames);
     let stream = match peer {
         Peer::Unix(_) => AuthorityFilter::new(stream),
         Peer::Tcp(_) => AuthorityFilter::passing(stream),
     };
     let stream = answers::Noted::new(stream, answers.clone());
-    let stream = Seen::new(
+    let stream = ObservedStream::new(
         Lingering::new(stream, activity.clone()),
         Turns::of(config.turn_bytes),
     );

@@ -23,12 +23,12 @@ pub struct Reloading<T, E>(Arc<Files<T, E>>);
 struct Files<T, E> {
     files: Vec<PathBuf>,
     load: Box<dyn Fn() -> Result<T, E> + Send + Sync>,
-    known: Mutex<Option<Known<T>>>,
+    known: Mutex<Option<LoadedValue<T>>>,
     /// Whether a thread checks the files now.
     is_looking: AtomicBool,
 }
 
-struct Known<T> {
+struct LoadedValue<T> {
     value: T,
     modified: Vec<Option<SystemTime>>,
 }
@@ -67,7 +67,7 @@ where
         }
         let modified = self.0.modified();
         let value = (self.0.load)()?;
-        *self.0.known.lock() = Some(Known {
+        *self.0.known.lock() = Some(LoadedValue {
             value: value.clone(),
             modified,
         });
@@ -83,7 +83,7 @@ impl<T, E> Files<T, E> {
 }
 
 /// Files to check, independent of their value.
-trait Look: Send + Sync {
+trait FileCheck: Send + Sync {
     /// Rebuilds the value if the files have changed.
     fn look(&self);
 
@@ -91,7 +91,7 @@ trait Look: Send + Sync {
     fn is_looking(&self) -> &AtomicBool;
 }
 
-impl<T: Send, E: Display> Look for Files<T, E> {
+impl<T: Send, E: Display> FileCheck for Files<T, E> {
     fn look(&self) {
         // The lock is never held while a file is read. The first user reads a value that is not used yet.
         let Some(before) = self.known.lock().as_ref().map(|known| known.modified.clone()) else {
@@ -128,7 +128,7 @@ struct Watcher {
 
 /// Files that are checked while they are in use.
 struct Watched {
-    files: Weak<dyn Look>,
+    files: Weak<dyn FileCheck>,
     interval: Duration,
     due: Instant,
 }
@@ -143,7 +143,7 @@ impl Watcher {
         watcher
     }
 
-    fn add(&self, files: Weak<dyn Look>, interval: Duration) {
+    fn add(&self, files: Weak<dyn FileCheck>, interval: Duration) {
         self.all.lock().push(Watched {
             files,
             interval,
@@ -166,7 +166,7 @@ impl Watcher {
 }
 
 /// A check in progress. Its drop ends the check, even if no thread could be started.
-struct Looking(Arc<dyn Look>);
+struct Looking(Arc<dyn FileCheck>);
 
 impl Drop for Looking {
     fn drop(&mut self) {

@@ -260,7 +260,7 @@ struct Slots {
 }
 
 /// A slot, and its file descriptor.
-struct Slot {
+struct ConnectionSlot {
     _place: OwnedSemaphorePermit,
     _descriptor: OwnedSemaphorePermit,
 }
@@ -276,7 +276,7 @@ impl Slots {
     }
 
     /// Waits for a slot. While none is free, idle connections are asked to close.
-    async fn take(&self) -> Option<Slot> {
+    async fn take(&self) -> Option<ConnectionSlot> {
         let mut place = pin!(self.all.clone().acquire_owned());
         let place = loop {
             if self.all.available_permits() == 0 {
@@ -306,7 +306,7 @@ impl Slots {
                 }
             }
         };
-        Some(Slot {
+        Some(ConnectionSlot {
             _place: place,
             _descriptor: descriptor,
         })
@@ -368,7 +368,7 @@ impl AcceptLoop {
         stopping.run_until_cancelled(accept_all).await;
     }
 
-    fn spawn<H, F>(&self, stream: Stream, handler: H, slot: Slot)
+    fn spawn<H, F>(&self, stream: Stream, handler: H, slot: ConnectionSlot)
     where
         H: Fn(Connection) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,

@@ -22,10 +22,10 @@ const MAX_BUFFERED: usize = 128 << 10;
 ///
 /// Writer and driver share the stream behind a lock, which each holds for one poll only.
 #[derive(Debug)]
-pub struct CoalescedWriter<S>(Arc<Mutex<Inner<S>>>);
+pub struct CoalescedWriter<S>(Arc<Mutex<WriteBuffer<S>>>);
 
 #[derive(Debug)]
-struct Inner<S> {
+struct WriteBuffer<S> {
     stream: S,
     /// Written bytes. Those from `sent` on have not been handed to the stream.
     buffered: Vec<u8>,
@@ -34,7 +34,7 @@ struct Inner<S> {
 
 /// Sends the buffered bytes whenever the future that writes them is idle.
 #[derive(Debug)]
-pub struct Driver<S>(Arc<Mutex<Inner<S>>>);
+pub struct Driver<S>(Arc<Mutex<WriteBuffer<S>>>);
 
 /// A future and the stream that it writes to.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Driven<S, F> {
 impl<S> CoalescedWriter<S> {
     /// A buffering writer for `stream`, and the driver that sends the buffered bytes.
     pub fn pair(stream: S) -> (Self, Driver<S>) {
-        let inner = Arc::new(Mutex::new(Inner {
+        let inner = Arc::new(Mutex::new(WriteBuffer {
             stream,
             buffered: Vec::new(),
             sent: 0,
@@ -62,7 +62,7 @@ impl<S: AsyncWrite + Unpin> Driver<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Inner<S> {
+impl<S: AsyncWrite + Unpin> WriteBuffer<S> {
     /// Hands all buffered bytes to the stream and flushes it.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self.buffered.get(self.sent..).filter(|rest| !rest.is_empty()) {

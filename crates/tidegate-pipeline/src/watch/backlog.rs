@@ -81,7 +81,7 @@ impl Watchers {
 }
 
 /// The sending side. Clones send to the same reader.
-pub struct Backlog<T>(Arc<State<T>>);
+pub struct Backlog<T>(Arc<BacklogState<T>>);
 
 impl<T> Clone for Backlog<T> {
     fn clone(&self) -> Self {
@@ -100,7 +100,7 @@ impl<T> Drop for Backlog<T> {
     }
 }
 
-struct State<T> {
+struct BacklogState<T> {
     account: Arc<Account>,
     watchers: Arc<Watchers>,
     messages: Arc<Semaphore>,
@@ -129,7 +129,7 @@ impl<T> Queue<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> BacklogState<T> {
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {
         self.queue.lock()
     }
@@ -154,14 +154,14 @@ pub struct Place(Weight);
 
 /// The reading side: the messages in order.
 pub struct Unread<T> {
-    state: Arc<State<T>>,
+    state: Arc<BacklogState<T>>,
     /// The reservation of the last message taken. The next request for a message means that it is written.
     writing: Option<Weight>,
 }
 
 /// Creates a stream for one reader. `say` creates the last message from the reason of the end.
 pub fn backlog<T>(shared: &Shared, say: fn(Ended) -> Option<T>) -> (Backlog<T>, Unread<T>) {
-    let state = Arc::new(State {
+    let state = Arc::new(BacklogState {
         account: shared.memory.clone(),
         watchers: shared.parts.get(Watchers::default),
         messages: Arc::new(Semaphore::new(MESSAGES)),
@@ -209,7 +209,7 @@ impl<T> Backlog<T> {
     /// # Errors
     /// The stream has ended, or ends now because memory is short.
     pub async fn place(&self, bytes: usize) -> Result<Place, Ended> {
-        let State {
+        let BacklogState {
             messages,
             bytes: of_stream,
             ..
@@ -232,7 +232,7 @@ impl<T> Backlog<T> {
 
     /// Reserves memory. It waits as long as a slow reader may take, because slow readers lose their messages then.
     async fn reserve(&self, bytes: usize, of_stream: [OwnedSemaphorePermit; 2]) -> Result<Place, Ended> {
-        let State {
+        let BacklogState {
             account, watchers, ..
         } = &*self.0;
         let added = |held: usize| {
@@ -283,7 +283,7 @@ impl<T> Backlog<T> {
 
     /// Returns when the stream has ended, because the reader closed it or is too slow.
     pub async fn ended(&self) -> Ended {
-        let State { watchers, ended, .. } = &*self.0;
+        let BacklogState { watchers, ended, .. } = &*self.0;
         loop {
             let shortage = watchers.shortage.notified();
             tokio::pin!(shortage);

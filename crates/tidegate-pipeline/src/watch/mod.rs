@@ -48,7 +48,7 @@ const CROSSINGS: usize = 256;
 pub struct Watched {
     composite: Arc<Composite>,
     thresholds: Vec<Threshold>,
-    seen: Mutex<Seen>,
+    seen: Mutex<LastRead>,
     /// The newest number.
     newest: watch::Sender<u64>,
     crossings: broadcast::Sender<Arc<Crossing>>,
@@ -60,8 +60,8 @@ pub struct Watched {
 
 /// The state of the last read. Its lock is held while numbers and crossings are sent, so both leave in order.
 #[derive(Default)]
-struct Seen {
-    groups: HashMap<Attributes, Group>,
+struct LastRead {
+    groups: HashMap<Attributes, LastAnswer>,
     version: u64,
     looks: u64,
     snapshot: CompositeSnapshot,
@@ -76,7 +76,7 @@ pub struct CompositeSnapshot {
     pub seq: u64,
 }
 
-struct Group {
+struct LastAnswer {
     value: ComparableValue,
     seq: u64,
     crossed: Vec<Hysteresis>,
@@ -186,7 +186,7 @@ impl Watched {
             let group = seen
                 .groups
                 .entry(answer.attributes.clone())
-                .or_insert_with(|| Group {
+                .or_insert_with(|| LastAnswer {
                     value: ComparableValue::of(&answer),
                     seq: 0,
                     crossed: vec![Hysteresis::default(); self.thresholds.len()],
@@ -268,7 +268,7 @@ impl Watched {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, LastRead> {
         self.seen.lock()
     }
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use crate::component::Brief;
-use crate::delivery::destination::{Attempt, Inner};
+use crate::delivery::destination::{Attempt, DestinationInner};
 use crate::delivery::notices::INTERVAL;
 use crate::delivery::recovery::Progress;
 use crate::delivery::standing::{Outage, Trouble};
 
-impl<A: Attempt> Inner<A> {
+impl<A: Attempt> DestinationInner<A> {
     pub(in crate::delivery) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
         /// The interval between log lines after the warning about an outage.
         const KNOWN: Duration = Duration::from_mins(5);

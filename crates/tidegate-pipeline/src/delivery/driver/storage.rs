@@ -8,12 +8,12 @@ use std::time::Instant;
 use crate::batch::Signal;
 use crate::component::Reason;
 use crate::delivery::capacity::Permits;
-use crate::delivery::destination::{Attempt, Inner};
+use crate::delivery::destination::{Attempt, DestinationInner};
 use crate::delivery::export_request::{BatchKey, ExportRequest};
 use crate::delivery::outcome::Loss;
 use crate::delivery::spill::{AppendOptions, Spill};
 
-impl<A: Attempt> Inner<A> {
+impl<A: Attempt> DestinationInner<A> {
     /// Moves batches from disk to memory, and reads more if memory allows. Returns whether there are more.
     pub(super) fn read_back(self: &Arc<Self>, spill: &Spill) -> bool {
         let mut reloaded = spill.collect();

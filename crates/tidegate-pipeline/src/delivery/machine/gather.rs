@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Action, Load, Machine, Request, cut};
+use super::{Action, Load, Machine, PendingRequest, cut};
 use crate::batch::{BatchMetrics, Batching, Trigger};
 use crate::delivery::capacity::Permits;
 
@@ -55,14 +55,14 @@ impl<L: Load> Gathering<L> {
     }
 
     /// The finished requests, in pieces if the load is too large.
-    pub(super) fn into_requests(self) -> Vec<Request<L>> {
+    pub(super) fn into_requests(self) -> Vec<PendingRequest<L>> {
         let (max_size, sizer) = (self.batching.max_size, self.batching.sizer);
         if max_size == 0 || self.size() <= max_size {
-            return vec![Request::new(self.load, self.permits)];
+            return vec![PendingRequest::new(self.load, self.permits)];
         }
         let pieces = cut(self.load, &self.permits, max_size, sizer).into_iter();
         pieces
-            .map(|(piece, permits)| Request::new(piece, permits))
+            .map(|(piece, permits)| PendingRequest::new(piece, permits))
             .collect()
     }
 }
@@ -117,7 +117,7 @@ impl<L: Load> Machine<L> {
         &mut self,
         metrics: Option<Arc<BatchMetrics>>,
         trigger: Trigger,
-        requests: &[Request<L>],
+        requests: &[PendingRequest<L>],
     ) {
         let Some(metrics) = metrics else { return };
         self.settled

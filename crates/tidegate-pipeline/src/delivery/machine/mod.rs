@@ -72,7 +72,7 @@ pub trait Load: Clone {
 
 /// The rules of a destination.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct DeliveryRules {
     /// The number of concurrent attempts; 1 if requests are ordered.
     pub consumers: usize,
     /// Whether requests keep the order of their arrival. One is sent at a time, and none overtakes a waiting
@@ -93,7 +93,7 @@ pub struct Rules {
 }
 
 /// A request in one of the states.
-struct Request<L> {
+struct PendingRequest<L> {
     load: L,
     permits: Permits,
     first_attempt: Option<Instant>,
@@ -116,7 +116,7 @@ fn cut<L: Load>(load: L, permits: &Permits, max: usize, sizer: Sizer) -> Vec<(L,
     pieces.map(|(piece, parts)| (piece, of(parts))).collect()
 }
 
-impl<L> Request<L> {
+impl<L> PendingRequest<L> {
     fn new(load: L, permits: Permits) -> Self {
         Self {
             load,
@@ -141,12 +141,12 @@ impl<L> Request<L> {
 
 /// The delivery state machine of one destination.
 pub struct Machine<L: Load> {
-    rules: Rules,
+    rules: DeliveryRules,
     gathering: Vec<Gathering<L>>,
-    ready: VecDeque<Request<L>>,
+    ready: VecDeque<PendingRequest<L>>,
     /// Sorted by due time. The number separates requests with equal times.
-    waiting: BTreeMap<(Instant, u64), Request<L>>,
-    flying: HashMap<u64, Request<L>>,
+    waiting: BTreeMap<(Instant, u64), PendingRequest<L>>,
+    flying: HashMap<u64, PendingRequest<L>>,
     breaker: CircuitBreaker,
     joined: Joined,
     settled: VecDeque<Action<L>>,
@@ -159,7 +159,7 @@ pub struct Machine<L: Load> {
 
 impl<L: Load> Machine<L> {
     /// An empty machine; `seed` feeds the jitter.
-    pub fn new(rules: Rules, seed: u64) -> Self {
+    pub fn new(rules: DeliveryRules, seed: u64) -> Self {
         Self {
             rules,
             gathering: Vec::new(),
@@ -182,7 +182,7 @@ impl<L: Load> Machine<L> {
             Some(batching) if self.deadline.is_none() && !self.goes_alone(&load) => {
                 self.gather(now, batching, load, permits);
             }
-            _ => self.ready.push_back(Request::new(load, permits)),
+            _ => self.ready.push_back(PendingRequest::new(load, permits)),
         }
     }
 
@@ -291,7 +291,7 @@ impl<L: Load> Machine<L> {
     }
 
     /// Gives up a request that is too late for this run.
-    fn stop_trying(&mut self, request: Request<L>, why: String) {
+    fn stop_trying(&mut self, request: PendingRequest<L>, why: String) {
         if self.rules.keeps {
             self.keep(request);
         } else {
@@ -299,7 +299,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    fn keep(&mut self, request: Request<L>) {
+    fn keep(&mut self, request: PendingRequest<L>) {
         self.settled.push_back(request.keep());
         self.keeping = true;
     }
@@ -356,7 +356,7 @@ impl<L: Load> Machine<L> {
         Some(Action::Send { id, load, is_first })
     }
 
-    fn take_due(&mut self, now: Instant) -> Option<Request<L>> {
+    fn take_due(&mut self, now: Instant) -> Option<PendingRequest<L>> {
         let first = self.waiting.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }
@@ -396,7 +396,7 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    fn drop_request(&mut self, request: &Request<L>, reason: Reason, why: String) {
+    fn drop_request(&mut self, request: &PendingRequest<L>, reason: Reason, why: String) {
         self.drop_load(&request.load, &request.permits, reason, why);
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use super::{Action, Load, Machine, Request};
+use super::{Action, Load, Machine, PendingRequest};
 use crate::batch::Sizer;
 use crate::delivery::outcome::{Left, Parts};
 
@@ -63,7 +63,7 @@ impl<L: Load> Machine<L> {
     }
 
     /// Takes the next request to start.
-    pub(super) fn take(&mut self, now: Instant) -> Option<Request<L>> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<PendingRequest<L>> {
         let due = self.take_due(now);
         match due {
             None if self.is_blocked() => None,
@@ -79,11 +79,11 @@ impl<L: Load> Machine<L> {
     }
 
     /// Joins ready requests to one that was never sent, unless options define the size of requests.
-    pub(super) fn join_following(&mut self, request: &mut Request<L>) {
+    pub(super) fn join_following(&mut self, request: &mut PendingRequest<L>) {
         let Some(together) = self.rules.together else {
             return;
         };
-        let is_free = |request: &Request<L>| {
+        let is_free = |request: &PendingRequest<L>| {
             let is_fresh = request.attempts == 0 && !request.is_piece && !request.load.is_alone();
             is_fresh && (self.rules.in_order || request.load.batching().is_none())
         };
@@ -112,12 +112,12 @@ impl<L: Load> Machine<L> {
     pub(super) fn keep_behind(&mut self) {
         if self.keeping && self.rules.in_order && self.flying.is_empty() {
             let behind = std::mem::take(&mut self.ready);
-            self.settled.extend(behind.into_iter().map(Request::keep));
+            self.settled.extend(behind.into_iter().map(PendingRequest::keep));
         }
     }
 
     /// Records the results of the parts of a request. Returns the rest that is to be retried.
-    pub(super) fn settle(&mut self, request: &mut Request<L>, parts: Parts) -> Option<Left> {
+    pub(super) fn settle(&mut self, request: &mut PendingRequest<L>, parts: Parts) -> Option<Left> {
         let mut rest = request.load.items();
         let left = parts.left.map(|left| Left {
             items: left.items.min(rest),

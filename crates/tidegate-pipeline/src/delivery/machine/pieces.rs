@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::{Load, Machine, Request, cut};
+use super::{Load, Machine, PendingRequest, cut};
 use crate::batch::Sizer;
 use crate::component::Reason;
 use crate::delivery::capacity::Permits;
@@ -16,7 +16,7 @@ pub(super) const MAX_SEARCH: u32 = 64;
 
 impl<L: Load> Machine<L> {
     /// Cuts a request that exceeds the limits. An item that is too large by itself is dropped.
-    pub(super) fn cut(&mut self, request: Request<L>) {
+    pub(super) fn cut(&mut self, request: PendingRequest<L>) {
         let max = self.rules.max_bytes;
         let pieces = cut(request.load, &request.permits, max, Sizer::Bytes);
         let (large, fitting): (Vec<_>, Vec<_>) = pieces
@@ -33,7 +33,7 @@ impl<L: Load> Machine<L> {
     }
 
     /// Searches a refused request by halves until each bad item is alone.
-    pub(super) fn isolate(&mut self, mut request: Request<L>, why: String) {
+    pub(super) fn isolate(&mut self, mut request: PendingRequest<L>, why: String) {
         if !self.rules.isolate {
             return self.drop_request(&request, Reason::Rejected, why);
         }
@@ -49,7 +49,7 @@ impl<L: Load> Machine<L> {
     }
 
     /// Cuts a request that is too large or has a bad item into halves, unless it can't be cut.
-    pub(super) fn halve(&mut self, request: Request<L>, why: String) {
+    pub(super) fn halve(&mut self, request: PendingRequest<L>, why: String) {
         let half = request.load.items().div_ceil(2);
         let pieces = cut(request.load, &request.permits, half, Sizer::Items);
         match &*pieces {
@@ -60,8 +60,8 @@ impl<L: Load> Machine<L> {
 
     pub(super) fn requeue_pieces(&mut self, pieces: Vec<(L, Permits)>, search: Option<&Arc<AtomicU32>>) {
         for (piece, permits) in pieces.into_iter().rev() {
-            let request = Request::new(piece, permits);
-            self.ready.push_front(Request {
+            let request = PendingRequest::new(piece, permits);
+            self.ready.push_front(PendingRequest {
                 search: search.cloned(),
                 is_piece: true,
                 ..request

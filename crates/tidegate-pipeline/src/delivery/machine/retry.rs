@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Action, Load, Machine, Request};
+use super::{Action, Load, Machine, PendingRequest};
 use crate::component::Reason;
 use crate::delivery::backoff::{Backoff, server_delay};
 
@@ -13,7 +13,7 @@ impl<L: Load> Machine<L> {
         &mut self,
         now: Instant,
         id: u64,
-        request: Request<L>,
+        request: PendingRequest<L>,
         after: Option<Duration>,
         why: String,
     ) {
@@ -37,7 +37,7 @@ impl<L: Load> Machine<L> {
     }
 
     /// The reason why a retry at `due` would be too late, or `None`.
-    fn give_up(&self, due: Instant, request: &Request<L>, backoff: &Backoff) -> Option<Reason> {
+    fn give_up(&self, due: Instant, request: &PendingRequest<L>, backoff: &Backoff) -> Option<Reason> {
         let elapsed = due.duration_since(request.first_attempt.unwrap_or(due));
         if self
             .deadline
@@ -49,7 +49,7 @@ impl<L: Load> Machine<L> {
         exhausted.then_some(Reason::RetriesExhausted)
     }
 
-    fn wait(&mut self, now: Instant, delay: Duration, request: Request<L>, why: String) {
+    fn wait(&mut self, now: Instant, delay: Duration, request: PendingRequest<L>, why: String) {
         self.settled.push_back(Action::Retrying {
             items: request.load.items(),
             delay,

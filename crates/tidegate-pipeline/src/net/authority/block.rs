@@ -26,7 +26,7 @@ const MAX_INTEGER_BYTES: usize = 4;
 pub(super) fn edited(block: &[u8]) -> Option<Vec<u8>> {
     let mut edited = Vec::new();
     let mut copied = 0;
-    let mut cursor = Cursor { block, at: 0 };
+    let mut cursor = BlockCursor { block, at: 0 };
     while cursor.at < block.len() {
         let Some(value) = cursor.field()?.authority else {
             continue;
@@ -61,20 +61,20 @@ fn usable(mut authority: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// One representation of a header field.
-struct Field<'a> {
+struct HeaderField<'a> {
     /// Its value, if it is a literal `:authority`.
-    authority: Option<Text<'a>>,
+    authority: Option<HeaderString<'a>>,
 }
 
 /// A string in a block.
-struct Text<'a> {
+struct HeaderString<'a> {
     /// The string with its length prefix.
     encoded: Range<usize>,
     bytes: &'a [u8],
     coded: bool,
 }
 
-impl Text<'_> {
+impl HeaderString<'_> {
     fn text(&self) -> Option<Vec<u8>> {
         if self.coded {
             huffman::decode(self.bytes)
@@ -88,27 +88,27 @@ impl Text<'_> {
     }
 }
 
-struct Cursor<'a> {
+struct BlockCursor<'a> {
     block: &'a [u8],
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> BlockCursor<'a> {
     /// The next representation; `None` if it is malformed.
-    fn field(&mut self) -> Option<Field<'a>> {
+    fn field(&mut self) -> Option<HeaderField<'a>> {
         let first = *self.block.get(self.at)?;
         let index = match first {
             // An indexed field.
             0x80.. => {
                 self.integer(7)?;
-                return Some(Field { authority: None });
+                return Some(HeaderField { authority: None });
             }
             // A literal that enters the table.
             0x40.. => self.integer(6)?,
             // A size update of the table.
             0x20.. => {
                 self.integer(5)?;
-                return Some(Field { authority: None });
+                return Some(HeaderField { authority: None });
             }
             // A literal without indexing, or never indexed.
             _ => self.integer(4)?,
@@ -118,19 +118,19 @@ impl<'a> Cursor<'a> {
             index => index == STATIC_INDEX,
         };
         let value = self.string()?;
-        Some(Field {
+        Some(HeaderField {
             authority: named.then_some(value),
         })
     }
 
-    fn string(&mut self) -> Option<Text<'a>> {
+    fn string(&mut self) -> Option<HeaderString<'a>> {
         let start = self.at;
         let coded = self.block.get(start)? & 0x80 != 0;
         let length = self.integer(7)?;
         let end = self.at.checked_add(length)?;
         let bytes = self.block.get(self.at..end)?;
         self.at = end;
-        Some(Text {
+        Some(HeaderString {
             encoded: start..end,
             bytes,
             coded,
@@ -259,7 +259,7 @@ mod tests {
         fn lengths_are_read_as_they_are_written(length in 0_usize..1 << 21) {
             let mut block = Vec::new();
             push_integer(&mut block, length);
-            prop_assert_eq!(Cursor { block: &block, at: 0 }.integer(7), Some(length));
+            prop_assert_eq!(BlockCursor { block: &block, at: 0 }.integer(7), Some(length));
         }
     }
 }

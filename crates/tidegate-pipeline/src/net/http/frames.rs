@@ -200,7 +200,7 @@ impl Reads for Frames {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::super::reads::Seen;
+    use super::super::reads::ObservedStream;
     use super::*;
     use crate::component::Account;
 
@@ -211,7 +211,7 @@ mod tests {
         let (mut peer, stream) = tokio::io::duplex(4 << 20);
         let held = || Held::new(memory.clone());
         let frames = Frames::new([held(), held()], "".into());
-        let mut framed = Seen::new(stream, frames);
+        let mut framed = ObservedStream::new(stream, frames);
         let mut all = Vec::new();
         let mut outcome = Ok(0);
         for write in writes {

@@ -44,7 +44,7 @@ enum Next {
 
 /// An entry of the table.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct HeaderEntry {
     /// Its least size, in bytes.
     size: usize,
     /// The bytes of the buffer that it keeps.
@@ -74,7 +74,7 @@ pub(super) struct HeaderTable {
     /// Bytes of the frames of this block, if they are larger than a buffer and no entry keeps theirs.
     block: usize,
     /// The oldest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<HeaderEntry>,
     table_bytes: usize,
     buffer_bytes: usize,
 }
@@ -252,7 +252,7 @@ impl HeaderTable {
     }
 
     fn insert(&mut self) {
-        let entry = Entry {
+        let entry = HeaderEntry {
             size: self.size,
             buffer: if self.is_pseudo { self.take_buffer() } else { 0 },
             is_pseudo: self.is_pseudo,

@@ -17,18 +17,18 @@ pub(super) trait Reads {
     fn see(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()>;
 }
 
-pub(super) struct Seen<S, R> {
+pub(super) struct ObservedStream<S, R> {
     stream: S,
     by: R,
 }
 
-impl<S, R> Seen<S, R> {
+impl<S, R> ObservedStream<S, R> {
     pub(super) fn new(stream: S, by: R) -> Self {
         Self { stream, by }
     }
 }
 
-impl<S: AsyncRead + Unpin, R: Reads + Unpin> AsyncRead for Seen<S, R> {
+impl<S: AsyncRead + Unpin, R: Reads + Unpin> AsyncRead for ObservedStream<S, R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -40,7 +40,7 @@ impl<S: AsyncRead + Unpin, R: Reads + Unpin> AsyncRead for Seen<S, R> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, R: Unpin> AsyncWrite for Seen<S, R> {
+impl<S: AsyncWrite + Unpin, R: Unpin> AsyncWrite for ObservedStream<S, R> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -46,14 +46,14 @@ mod tests {
 
     use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-    use super::super::reads::Seen;
+    use super::super::reads::ObservedStream;
     use super::*;
 
     #[tokio::test]
     async fn others_have_their_turn_after_so_many_bytes() {
         const TURN_BYTES: usize = 64 << 10;
         let endless = tokio::io::repeat(7);
-        let mut turns = Seen::new(endless, Turns::of(TURN_BYTES));
+        let mut turns = ObservedStream::new(endless, Turns::of(TURN_BYTES));
         let mut bytes = [0; 4 << 10];
         let mut read_in_turn = 0;
         poll_fn(|cx| {

@@ -24,7 +24,7 @@ pub(super) struct KeyPair<'a> {
     pub(super) key_pem: Option<&'a Secret>,
 }
 
-pub(super) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub(super) type CertificateAndKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl<'a> KeyPair<'a> {
     fn certificate(&self) -> Option<Pem<'a>> {
@@ -53,7 +53,7 @@ impl<'a> KeyPair<'a> {
         }
     }
 
-    pub(super) fn read(&self) -> Result<Option<Identity>, TlsError> {
+    pub(super) fn read(&self) -> Result<Option<CertificateAndKey>, TlsError> {
         let (Some(certificate), Some(key)) = (self.certificate(), self.key()) else {
             return Ok(None);
         };

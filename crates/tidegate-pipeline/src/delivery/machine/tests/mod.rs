@@ -173,7 +173,7 @@ impl Bench {
         let now = Instant::now();
         Self {
             machine: Machine::new(
-                Rules {
+                DeliveryRules {
                     consumers,
                     in_order: false,
                     together: None,
