@@ -78,14 +78,14 @@ impl Newcomers {
 
 /// The reports of all resources of one gateway. All tables and readers share it.
 #[derive(Debug, Default)]
-pub struct Senders(Mutex<State>);
+pub struct Senders(Mutex<SenderTable>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SenderTable {
     ticked: UnixNanos,
     /// The time of the last removal.
     tidied: UnixNanos,
-    senders: KeyMap<Sender>,
+    senders: KeyMap<SenderState>,
     /// The last number given. A resource gets one when it appears, and a new one when it returns or is replaced.
     numbers: u64,
     /// Resources that get another number at the next tick, by the one they have.
@@ -95,7 +95,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Sender {
+struct SenderState {
     /// Some of its series.
     series: Vec<(Weak<Table>, SlotId)>,
     number: u64,
@@ -113,7 +113,7 @@ impl Senders {
         shared.parts.get(Self::default)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SenderTable> {
         self.0.lock()
     }
 
@@ -132,7 +132,7 @@ impl Senders {
         if state.senders.len() >= MOST && !state.senders.contains_key(&key) {
             state.make_room(now);
         }
-        let State { senders, numbers, .. } = &mut *state;
+        let SenderTable { senders, numbers, .. } = &mut *state;
         let is_full = senders.len() >= MOST;
         match senders.get_mut(&key) {
             Some(known) => {
@@ -151,7 +151,7 @@ impl Senders {
                 let seen = times.map_or(now, |times| times.seen);
                 let mut cadence = Cadence::default();
                 cadence.note(seen);
-                let sender = Sender {
+                let sender = SenderState {
                     series: vec![(Arc::downgrade(table), place)],
                     number: *numbers,
                     seen,
@@ -173,7 +173,7 @@ impl Senders {
         }
         let is_blind = passed > BLIND_NS;
         state.ticked = now;
-        let State {
+        let SenderTable {
             senders,
             numbers,
             replaced,
@@ -257,7 +257,7 @@ impl Senders {
     /// successor. Until then every reader uses the same numbers.
     pub(super) fn put_behind(&self, sender: Key, successor_began: UnixNanos) {
         let mut state = self.state();
-        let State {
+        let SenderTable {
             senders, replaced, ..
         } = &mut *state;
         let Some(known) = senders.get(&sender) else { return };
@@ -284,7 +284,7 @@ impl Life {
     }
 }
 
-impl State {
+impl SenderTable {
     /// The number of a table.
     fn number(&mut self, table: &Arc<Table>) -> u64 {
         let is_it = |known: &Weak<Table>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(table));
@@ -308,7 +308,7 @@ impl State {
     }
 }
 
-impl Sender {
+impl SenderState {
     /// The longest silence of a source that counts as alive, in nanoseconds. Every sweep of a table confirms the
     /// series of event sources, whatever passes.
     fn lease_ns(&self) -> u64 {

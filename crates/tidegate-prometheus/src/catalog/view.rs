@@ -39,13 +39,13 @@ use tidegate_promql::{
 pub use self::about::About;
 pub use self::asked::{Asked, QueryWarnings};
 pub use self::entry::HistoryRule;
-use self::entry::Look;
+use self::entry::ViewPass;
 pub use self::exemplars::Accepted;
 pub use self::listed::{Found, SeriesStats};
 pub use self::sources::Level;
 use self::sources::unnamed;
 pub use self::state::NamedTable;
-use self::state::State;
+use self::state::ViewState;
 use super::{Newcomers, Senders};
 use crate::Style;
 use crate::flat::identity;
@@ -109,7 +109,7 @@ pub struct View {
     memory: Arc<Account>,
     /// The arrivals of tables that `senders` already knows.
     attended: Mutex<Vec<(Weak<Table>, u64)>>,
-    state: Mutex<State>,
+    state: Mutex<ViewState>,
     /// The number of readers that wait for the state.
     waiting: AtomicUsize,
 }
@@ -170,7 +170,7 @@ impl View {
             senders,
             memory: shared.memory.clone(),
             attended: Mutex::default(),
-            state: Mutex::new(State::new(NO_PAST)),
+            state: Mutex::new(ViewState::new(NO_PAST)),
             waiting: AtomicUsize::new(0),
         })
     }
@@ -296,15 +296,15 @@ impl View {
         Asked::new(self)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ViewState> {
         self.waiting.fetch_add(1, Relaxed);
         let state = self.state.lock();
         self.waiting.fetch_sub(1, Relaxed);
         state
     }
 
-    fn look(&self, now: UnixNanos, records: bool) -> Look<'_> {
-        Look {
+    fn look(&self, now: UnixNanos, records: bool) -> ViewPass<'_> {
+        ViewPass {
             style: &self.plain,
             senders: &self.senders,
             now,

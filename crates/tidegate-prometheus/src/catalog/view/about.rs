@@ -8,7 +8,7 @@ use tidegate_exposition::MetricType;
 use tidegate_promql::{Patience, QueryError, Selection};
 
 use super::View;
-use super::entry::Entry;
+use super::entry::SeriesEntry;
 use crate::OPENMETRICS_NAME;
 
 /// The metadata of a metric.
@@ -45,7 +45,7 @@ impl View {
         &self,
         patience: &Patience,
     ) -> Result<BTreeSet<(String, String, About)>, QueryError> {
-        let of_target = |entry: &Entry| {
+        let of_target = |entry: &SeriesEntry| {
             let labels = &entry.numbers.first()?.labels;
             let (job, instance) = (labels.get("job"), labels.get("instance"));
             Some((job.to_owned(), instance.to_owned(), about(entry)?))
@@ -59,7 +59,7 @@ impl View {
 }
 
 /// `None`: the series shows nothing now.
-fn about(entry: &Entry) -> Option<About> {
+fn about(entry: &SeriesEntry) -> Option<About> {
     let name = entry.name.as_ref().filter(|_| !entry.numbers.is_empty())?;
     let metric = &entry.series.metric;
     Some(About {

@@ -11,9 +11,9 @@ use tidegate_engine::{Metric, UnixNanos};
 use tidegate_promql::{NAME, Selection};
 
 use super::super::differing;
-use super::entry::{Entry, Key};
+use super::entry::{Key, SeriesEntry};
 use super::listed::holds;
-use super::state::State;
+use super::state::ViewState;
 use super::{NamedTable, View};
 use crate::Style;
 use crate::flat::SUFFIXES;
@@ -121,7 +121,7 @@ impl<'a> Asked<'a> {
         self.warnings.lock().clone()
     }
 
-    pub(super) fn note(&self, state: &State, selection: &Selection) {
+    pub(super) fn note(&self, state: &ViewState, selection: &Selection) {
         let unknown = selection.name().filter(|name| !self.view.is_known(state, name));
         let mut notes = self.warnings.lock();
         if let Some(name) = unknown {
@@ -163,7 +163,7 @@ impl View {
     }
 
     /// Whether a metric of this name is here, was here, or is that of a declared composite.
-    fn is_known(&self, state: &State, name: &str) -> bool {
+    fn is_known(&self, state: &ViewState, name: &str) -> bool {
         let mut ended = Vec::new();
         for entry in state.named(name).filter(|entry| entry.may_be(name)) {
             if entry.numbers.is_empty() {
@@ -179,7 +179,7 @@ impl View {
     }
 
     /// The probable meaning of an unknown name.
-    fn meant(&self, state: &State, name: &str) -> Option<Meant> {
+    fn meant(&self, state: &ViewState, name: &str) -> Option<Meant> {
         if let Some(called) = self.called(state, name) {
             return Some(Meant::Called(called));
         }
@@ -193,7 +193,7 @@ impl View {
     }
 
     /// The query name of the metric that an exporter shows under this name.
-    fn called(&self, state: &State, asked: &str) -> Option<String> {
+    fn called(&self, state: &ViewState, asked: &str) -> Option<String> {
         let (styles, tables) = (self.styles(), self.named_tables());
         let is_asked = |metric: &Metric, stem: &str| {
             let mut names = styles.iter().map(|style| name_of(metric, style));
@@ -228,7 +228,7 @@ impl View {
 }
 
 /// Whether a series without numbers is one that counts in the table of another exporter.
-fn is_copy(entry: &Entry, tables: &[NamedTable]) -> bool {
+fn is_copy(entry: &SeriesEntry, tables: &[NamedTable]) -> bool {
     let Some(place) = entry.place.filter(|_| entry.numbers.is_empty()) else {
         return false;
     };

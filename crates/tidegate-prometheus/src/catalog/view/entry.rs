@@ -23,7 +23,7 @@ use crate::number::push_f64;
 pub(super) type Key = (u32, u32);
 
 /// A series of a table or a composite.
-pub(super) struct Entry {
+pub(super) struct SeriesEntry {
     pub(super) series: Arc<Series>,
     /// The place in the table. Composites have none.
     pub(super) place: Option<SlotId>,
@@ -78,7 +78,7 @@ impl HistoryRule {
 
 /// A pass over some series.
 #[derive(Clone, Copy)]
-pub(super) struct Look<'a> {
+pub(super) struct ViewPass<'a> {
     /// The style of the source's names.
     pub(super) style: &'a Style,
     pub(super) senders: &'a Senders,
@@ -90,21 +90,21 @@ pub(super) struct Look<'a> {
     pub(super) records: bool,
 }
 
-impl<'a> Look<'a> {
+impl<'a> ViewPass<'a> {
     /// The same pass over series in another style.
-    pub(super) fn of<'b>(self, style: &'b Style) -> Look<'b>
+    pub(super) fn of<'b>(self, style: &'b Style) -> ViewPass<'b>
     where
         'a: 'b,
     {
-        Look { style, ..self }
+        ViewPass { style, ..self }
     }
 }
 
-impl Entry {
+impl SeriesEntry {
     pub(super) fn new(
         series: &Arc<Series>,
         place: Option<SlotId>,
-        look: Look<'_>,
+        look: ViewPass<'_>,
         interner: &mut StringInterner,
     ) -> Self {
         let mut rules = look.rules.iter();
@@ -120,7 +120,7 @@ impl Entry {
     }
 
     /// One of the gateway's own, of this name.
-    pub(super) fn of_target(series: Arc<Series>, name: Arc<str>, look: Look<'_>) -> Self {
+    pub(super) fn of_target(series: Arc<Series>, name: Arc<str>, look: ViewPass<'_>) -> Self {
         let mut rules = look.rules.iter();
         Self {
             is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(&series)),
@@ -155,7 +155,13 @@ impl Entry {
     }
 
     /// Takes up what the series is now.
-    pub(super) fn see(&mut self, key: Key, reading: &Reading<'_>, look: Look<'_>, shared: &mut SharedState) {
+    pub(super) fn see(
+        &mut self,
+        key: Key,
+        reading: &Reading<'_>,
+        look: ViewPass<'_>,
+        shared: &mut SharedState,
+    ) {
         if self.name.is_none() {
             return;
         }
@@ -265,7 +271,13 @@ impl Entry {
     }
 
     /// Takes up that a series is there whose one number is 1, under these labels.
-    pub(super) fn see_one(&mut self, key: Key, labels: &Labels, look: Look<'_>, shared: &mut SharedState) {
+    pub(super) fn see_one(
+        &mut self,
+        key: Key,
+        labels: &Labels,
+        look: ViewPass<'_>,
+        shared: &mut SharedState,
+    ) {
         if self.numbers.first().is_none_or(|number| number.labels != *labels) {
             self.end(key, look.time, shared);
             self.numbers.reserve_exact(1);

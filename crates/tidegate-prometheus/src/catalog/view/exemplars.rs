@@ -12,10 +12,10 @@ use super::View;
 
 /// Series of tables that some selections accept, by their addresses.
 #[derive(Default)]
-pub struct Accepted(HashMap<usize, Seen>);
+pub struct Accepted(HashMap<usize, AcceptedSeries>);
 
 /// A series, and its numbers: the suffix of the name, and the labels.
-struct Seen {
+struct AcceptedSeries {
     /// Kept, so that its address stays its own.
     _series: Arc<Series>,
     numbers: Vec<(&'static str, Labels)>,
@@ -50,10 +50,13 @@ impl View {
         for selection in selections {
             self.each(selection, patience, &mut |state, entry| {
                 for number in state.numbers(entry, selection) {
-                    let seen = all.0.entry(address(&entry.series)).or_insert_with(|| Seen {
-                        _series: entry.series.clone(),
-                        numbers: Vec::new(),
-                    });
+                    let seen = all
+                        .0
+                        .entry(address(&entry.series))
+                        .or_insert_with(|| AcceptedSeries {
+                            _series: entry.series.clone(),
+                            numbers: Vec::new(),
+                        });
                     let mut numbers = seen.numbers.iter();
                     // Selections may ask for the same again and again.
                     if !numbers.any(|(suffix, labels)| *suffix == number.suffix && *labels == number.labels) {

@@ -10,8 +10,8 @@ use foldhash::fast::RandomState;
 use tidegate_engine::{Count, Data, LookupResult, Series, SlotId, Table, UnixNanos};
 use tidegate_promql::{Labels, NAME, Patience, QueryError, Selection};
 
-use super::entry::{Entry, Key, Number};
-use super::state::State;
+use super::entry::{Key, Number, SeriesEntry};
+use super::state::ViewState;
 use super::{SLICE, View, YIELD};
 use crate::render::TARGET_INFO;
 
@@ -48,10 +48,10 @@ pub struct SeriesStats {
     pub values: Vec<Count>,
 }
 
-type Counts<K> = HashMap<K, usize, RandomState>;
+type SeriesCounts<K> = HashMap<K, usize, RandomState>;
 
 /// By label: its values, by series.
-type Values = HashMap<Arc<str>, Counts<Arc<str>>, RandomState>;
+type ValueCounts = HashMap<Arc<str>, SeriesCounts<Arc<str>>, RandomState>;
 
 impl View {
     /// At most `most` series that one of these selections accepts, by the name of a number or of the metric.
@@ -126,7 +126,7 @@ impl View {
         // The first pass settles which of two equal series is seen.
         self.in_slices(now, &mut |_, _, _| patience.check().is_ok());
         let mut series = 0;
-        let (mut metrics, mut labels) = (Counts::<Arc<str>>::default(), Values::default());
+        let (mut metrics, mut labels) = (SeriesCounts::<Arc<str>>::default(), ValueCounts::default());
         self.in_slices(now, &mut |state, from, next| {
             let shown = state.between(from, next).filter(|entry| entry.is_shown);
             for number in shown.flat_map(|entry| &entry.numbers) {
@@ -149,12 +149,12 @@ impl View {
         patience.check()?;
         let pairs = labels.values().map(HashMap::len).sum();
         let by_label = labels.iter().map(|(label, values)| (label.clone(), values.len()));
-        let by_label: Counts<Arc<str>> = by_label.collect();
+        let by_label: SeriesCounts<Arc<str>> = by_label.collect();
         let by_value = labels.iter().flat_map(|(label, values)| {
             let values = values.iter();
             values.map(move |(value, count)| ((label.clone(), value.clone()), *count))
         });
-        let by_value: Counts<(Arc<str>, Arc<str>)> = by_value.collect();
+        let by_value: SeriesCounts<(Arc<str>, Arc<str>)> = by_value.collect();
         Ok(SeriesStats {
             series,
             pairs,
@@ -166,7 +166,11 @@ impl View {
 
     /// Reads all series in slices, and passes each slice to `each` with its bounds. Other readers get the state
     /// between slices. It ends when `each` returns false.
-    pub(super) fn in_slices(&self, now: UnixNanos, each: &mut dyn FnMut(&State, Key, Option<Key>) -> bool) {
+    pub(super) fn in_slices(
+        &self,
+        now: UnixNanos,
+        each: &mut dyn FnMut(&ViewState, Key, Option<Key>) -> bool,
+    ) {
         let look = self.look(now, false);
         let mut next = Some((0, 0));
         while let Some(from) = next {
@@ -182,16 +186,16 @@ impl View {
     }
 }
 
-fn add(counts: &mut Counts<Arc<str>>, key: &Arc<str>) {
+fn add(counts: &mut SeriesCounts<Arc<str>>, key: &Arc<str>) {
     match counts.get_mut(key) {
         Some(count) => *count += 1,
         None => _ = counts.insert(key.clone(), 1),
     }
 }
 
-impl State {
+impl ViewState {
     /// The series of one source from a place on, to the next place or the end of the source.
-    fn between(&self, (number, from): Key, next: Option<Key>) -> impl Iterator<Item = &Entry> {
+    fn between(&self, (number, from): Key, next: Option<Key>) -> impl Iterator<Item = &SeriesEntry> {
         let source = self.sources.get(number as usize).and_then(Option::as_ref);
         let entries = source.map_or(&[][..], |source| &source.entries);
         let until = next.filter(|next| next.0 == number);
@@ -203,14 +207,14 @@ impl State {
 
 /// The first number of a series that a selection accepts, or simply the first one if the selection names the
 /// metric itself.
-fn accepted<'a>(entry: &'a Entry, selection: &Selection) -> Option<&'a Number> {
+fn accepted<'a>(entry: &'a SeriesEntry, selection: &Selection) -> Option<&'a Number> {
     let mut numbers = entry.numbers.iter();
     let asked = numbers.find(|number| selection.accepts(&number.labels));
     let is_of_metric = |number: &&Number| selection.accepts(&of_metric(entry, number));
     asked.or_else(|| entry.numbers.first().filter(is_of_metric))
 }
 
-impl Entry {
+impl SeriesEntry {
     /// Whether it describes a resource: neither a table nor a composite has it.
     fn is_target(&self) -> bool {
         let series = &self.series;
@@ -219,7 +223,7 @@ impl Entry {
 }
 
 /// The labels that the numbers of a series have in common.
-fn of_metric(entry: &Entry, number: &Number) -> Labels {
+fn of_metric(entry: &SeriesEntry, number: &Number) -> Labels {
     let of_number = match entry.series.metric.data {
         Data::Gauge | Data::Sum { .. } => return number.labels.clone(),
         Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "le",
@@ -239,7 +243,7 @@ pub(super) fn holds(table: &Table, place: SlotId, series: &Arc<Series>) -> bool 
     }
 }
 
-fn largest<K: Ord>(counts: Counts<K>, top: usize, name: impl Fn(&K) -> String) -> Vec<Count> {
+fn largest<K: Ord>(counts: SeriesCounts<K>, top: usize, name: impl Fn(&K) -> String) -> Vec<Count> {
     let mut counts: Vec<(K, usize)> = counts.into_iter().collect();
     counts.sort_unstable_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
     counts.truncate(top);

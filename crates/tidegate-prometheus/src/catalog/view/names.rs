@@ -35,7 +35,7 @@ pub(super) type Pairs = Vec<(String, String)>;
 
 /// Series by the name of their metric.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct NameIndex {
     keys: HashMap<Arc<str>, BTreeSet<Key>>,
     indexes: HashMap<Arc<str>, Vec<Index>>,
 }
@@ -51,7 +51,7 @@ struct Index {
     asked: UnixNanos,
 }
 
-impl Names {
+impl NameIndex {
     /// The names of all metrics.
     pub(super) fn all(&self) -> impl Iterator<Item = &str> {
         self.keys.keys().map(|name| &**name)

@@ -8,12 +8,12 @@ use tidegate_engine::{LookupResult, UnixNanos};
 use tidegate_promql::Selection;
 
 use super::super::{Life, Senders, Standing, Times, Verdict};
-use super::entry::{Entry, Key, Look};
-use super::state::{Of, Source, State};
+use super::entry::{Key, SeriesEntry, ViewPass};
+use super::state::{SourceContent, ViewSource, ViewState};
 
-impl State {
+impl ViewState {
     /// Gives each series the contested names of another one, if the rule says so.
-    pub(super) fn settle(&mut self, look: Look<'_>) {
+    pub(super) fn settle(&mut self, look: ViewPass<'_>) {
         let (senders, now) = (look.senders, look.now);
         let mut losers: Vec<(Key, Option<Verdict<Key>>)> = Vec::new();
         let mut claims = std::mem::take(&mut self.shared.claims);
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    fn collides(&self, loser: Key, verdict: Verdict<Key>, look: Look<'_>) -> bool {
+    fn collides(&self, loser: Key, verdict: Verdict<Key>, look: ViewPass<'_>) -> bool {
         // The other one is its own copy in a later `aggregate` table.
         let is_copy = self.is_composite(loser) || self.is_composite(verdict.owner);
         let life = standing(&self.sources, look.senders, loser, look.now).flatten();
@@ -77,10 +77,10 @@ impl State {
 
     fn is_composite(&self, (number, _): Key) -> bool {
         let source = self.sources.get(number as usize).and_then(Option::as_ref);
-        source.is_some_and(|source| matches!(source.of, Of::Composite { .. }))
+        source.is_some_and(|source| matches!(source.of, SourceContent::Composite { .. }))
     }
 
-    fn hand_over(&mut self, owner: Key, to: Key, look: Look<'_>) {
+    fn hand_over(&mut self, owner: Key, to: Key, look: ViewPass<'_>) {
         // Taken out, so that both can be changed.
         let Some(mut old) = slot_of(&mut self.sources, owner).and_then(Option::take) else {
             return;
@@ -94,14 +94,14 @@ impl State {
     }
 }
 
-fn slot_of(sources: &mut [Option<Source>], (number, at): Key) -> Option<&mut Option<Entry>> {
+fn slot_of(sources: &mut [Option<ViewSource>], (number, at): Key) -> Option<&mut Option<SeriesEntry>> {
     let source = sources.get_mut(number as usize)?.as_mut()?;
     source.entries.get_mut(at as usize)
 }
 
 /// The standing of a series; `None`: it has gone.
 fn standing(
-    sources: &[Option<Source>],
+    sources: &[Option<ViewSource>],
     senders: &Senders,
     (number, at): Key,
     now: UnixNanos,
@@ -113,7 +113,7 @@ fn standing(
     }
     let resource = &entry.series.resource;
     match (&source.of, entry.place) {
-        (Of::Table { table, .. }, Some(place)) => {
+        (SourceContent::Table { table, .. }, Some(place)) => {
             let table = table.upgrade()?;
             // Read again: the others of the place may have been read at another time.
             let times = match table.series_reader().at(place) {

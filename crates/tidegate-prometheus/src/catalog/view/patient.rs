@@ -9,8 +9,8 @@ use foldhash::HashSet;
 use tidegate_engine::UnixNanos;
 use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
-use super::entry::{Entry, Key, Number};
-use super::state::State;
+use super::entry::{Key, Number, SeriesEntry};
+use super::state::ViewState;
 use super::{SLICE, View, YIELD};
 
 impl View {
@@ -84,7 +84,7 @@ impl View {
         &self,
         selection: &Selection,
         patience: &Patience,
-        look_at: &mut dyn FnMut(&State, &Entry),
+        look_at: &mut dyn FnMut(&ViewState, &SeriesEntry),
     ) -> Result<(), QueryError> {
         patience.check()?;
         let keys = {
@@ -122,7 +122,7 @@ impl View {
     }
 }
 
-impl State {
+impl ViewState {
     /// The keys of series that a selection may accept.
     fn all_keys(&self, selection: &Selection) -> Vec<Key> {
         if let Some(name) = selection.name() {
@@ -141,7 +141,7 @@ impl State {
     /// The numbers of a series that a selection accepts.
     pub(super) fn numbers<'a>(
         &self,
-        entry: &'a Entry,
+        entry: &'a SeriesEntry,
         selection: &'a Selection,
     ) -> impl Iterator<Item = &'a Number> {
         let numbers = entry.is_shown.then_some(&entry.numbers).into_iter().flatten();

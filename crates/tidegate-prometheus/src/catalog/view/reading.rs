@@ -7,21 +7,21 @@ use std::sync::{Arc, Weak};
 use tidegate_engine::{LookupResult, Table, UnixNanos};
 use tidegate_promql::Selection;
 
-use super::entry::{Entry, Key, Look};
-use super::state::{Of, Source, State, forget_name, labels};
-use super::targets::Found;
+use super::entry::{Key, SeriesEntry, ViewPass};
+use super::state::{SourceContent, ViewSource, ViewState, forget_name, labels};
+use super::targets::ResourceIndex;
 use crate::render::TARGET_INFO;
 
 /// The most keys that are held twice.
 const MANY: usize = 1 << 20;
 
-impl State {
+impl ViewState {
     /// Reads what the series are now that these ask for, each by name.
-    pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, look: Look<'_>) {
+    pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, look: ViewPass<'_>) {
         let names: Vec<&str> = selections.iter().filter_map(Selection::name).collect();
         for number in 0..self.sources.len() {
             let of = self.sources[number].as_ref().map(|source| &source.of);
-            if let Some(Of::Composite { name: Some(name), .. }) = of
+            if let Some(SourceContent::Composite { name: Some(name), .. }) = of
                 && names.contains(&&**name)
             {
                 self.read_composite(number, now, look);
@@ -50,8 +50,8 @@ impl State {
     }
 
     /// Settles what is seen after all series have been read.
-    pub(super) fn settle_all(&mut self, look: Look<'_>) {
-        let ends = |(number, source): (usize, &Option<Source>)| {
+    pub(super) fn settle_all(&mut self, look: ViewPass<'_>) {
+        let ends = |(number, source): (usize, &Option<ViewSource>)| {
             (
                 number as u32,
                 source.as_ref().map_or(0, |source| source.entries.len() as u32),
@@ -71,19 +71,20 @@ impl State {
         (number, from): Key,
         count: usize,
         now: UnixNanos,
-        look: Look<'_>,
+        look: ViewPass<'_>,
     ) -> Option<Key> {
         let end = match self.sources.get(number as usize)? {
             None => 0,
-            Some(Source {
-                of: Of::Composite { .. },
+            Some(ViewSource {
+                of: SourceContent::Composite { .. },
                 ..
             }) => {
                 self.read_composite(number as usize, now, look);
                 0
             }
-            Some(Source {
-                of: Of::Targets(_), ..
+            Some(ViewSource {
+                of: SourceContent::Targets(_),
+                ..
             }) => {
                 self.read_targets(look);
                 0
@@ -102,11 +103,11 @@ impl State {
     }
 
     /// Reads series of tables, quickest in order.
-    fn read(&mut self, keys: &[Key], look: Look<'_>) {
+    fn read(&mut self, keys: &[Key], look: ViewPass<'_>) {
         for of_source in keys.chunk_by(|a, b| a.0 == b.0) {
             let number = of_source[0].0 as usize;
-            let Some(Some(Source {
-                of: Of::Table { table, .. },
+            let Some(Some(ViewSource {
+                of: SourceContent::Table { table, .. },
                 entries,
                 style,
                 copied,
@@ -141,9 +142,9 @@ impl State {
         }
     }
 
-    fn read_composite(&mut self, number: usize, now: UnixNanos, look: Look<'_>) {
-        let Some(Some(Source {
-            of: Of::Composite {
+    fn read_composite(&mut self, number: usize, now: UnixNanos, look: ViewPass<'_>) {
+        let Some(Some(ViewSource {
+            of: SourceContent::Composite {
                 composite, places, ..
             },
             entries,
@@ -175,7 +176,7 @@ impl State {
             }
             is_shown[at] = true;
             let entry = entries[at].get_or_insert_with(|| {
-                let entry = Entry::new(reading.series, None, look, &mut self.shared.interner);
+                let entry = SeriesEntry::new(reading.series, None, look, &mut self.shared.interner);
                 if let Some(name) = &entry.name {
                     self.names
                         .add(name.clone(), key, || labels(reading.series, style));
@@ -215,12 +216,12 @@ impl State {
     }
 
     /// Reads which resources show something now.
-    fn read_targets(&mut self, look: Look<'_>) {
-        let is_targets = |source: &Option<Source>| {
+    fn read_targets(&mut self, look: ViewPass<'_>) {
+        let is_targets = |source: &Option<ViewSource>| {
             matches!(
                 source,
-                Some(Source {
-                    of: Of::Targets(_),
+                Some(ViewSource {
+                    of: SourceContent::Targets(_),
                     ..
                 })
             )
@@ -229,8 +230,8 @@ impl State {
             return;
         };
         // Removed during the read, so that all others are accessible.
-        let Some(Source {
-            of: Of::Targets(mut targets),
+        let Some(ViewSource {
+            of: SourceContent::Targets(mut targets),
             mut entries,
             style,
             copied,
@@ -238,7 +239,7 @@ impl State {
         else {
             return;
         };
-        let mut found = Found::default();
+        let mut found = ResourceIndex::default();
         for source in self.sources.iter().flatten() {
             for entry in source.entries.iter().flatten() {
                 found.add_series(entry, &source.style);
@@ -260,8 +261,8 @@ impl State {
                 entry.end(key, look.time, &mut self.shared);
             }
         }
-        let of = Of::Targets(targets);
-        self.sources[number] = Some(Source {
+        let of = SourceContent::Targets(targets);
+        self.sources[number] = Some(ViewSource {
             of,
             style,
             copied,

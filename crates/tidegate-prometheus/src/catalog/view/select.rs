@@ -12,9 +12,9 @@ use tidegate_promql::{
 
 use super::View;
 use super::asked::Asked;
-use super::entry::{Entry, Number, Past};
+use super::entry::{Number, Past, SeriesEntry};
 use super::shared::Gone;
-use super::state::State;
+use super::state::ViewState;
 
 /// The longest distance by which a series without samples reaches back, in milliseconds.
 const BEHIND_MS: Millis = 2000;
@@ -23,17 +23,17 @@ const BEHIND_MS: Millis = 2000;
 const LOOK_EVERY: usize = 256;
 
 /// Numbers with their series.
-type Live<'a> = Box<dyn Iterator<Item = (&'a Entry, &'a Number)> + 'a>;
+type Live<'a> = Box<dyn Iterator<Item = (&'a SeriesEntry, &'a Number)> + 'a>;
 
-impl State {
+impl ViewState {
     /// The numbers that a selection accepts, with their series; one a label set.
     pub(super) fn live<'a>(&'a self, selection: &'a Selection) -> Live<'a> {
-        let of = |entry: &'a Entry| {
+        let of = |entry: &'a SeriesEntry| {
             let numbers = entry.is_shown.then_some(&entry.numbers);
             let numbers = numbers.into_iter().flatten();
             numbers.map(move |number| (entry, number))
         };
-        let accepts = |(_, number): &(&Entry, &Number)| selection.accepts(&number.labels);
+        let accepts = |(_, number): &(&SeriesEntry, &Number)| selection.accepts(&number.labels);
         match selection.name() {
             None => Box::new(self.entries().flat_map(of).filter(accepts)),
             Some(name) => Box::new(self.asked(name, selection).flat_map(move |entry| {
@@ -89,7 +89,7 @@ impl Samples for Asked<'_> {
 }
 
 impl View {
-    fn read(&self, state: &State, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
+    fn read(&self, state: &ViewState, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
         let history = &state.shared.history;
         let (from, to) = (selection.from, selection.to);
         // A series is of one kind: the other gives nothing.

@@ -9,7 +9,7 @@ use tidegate_engine::Key as Whose;
 use tidegate_promql::{History, HistoryLimits, Labels, Millis, NAME, SeriesId};
 
 use super::super::{Contests, KeyMap};
-use super::entry::{Entry, Key, Number, Past};
+use super::entry::{Key, Number, Past, SeriesEntry};
 use super::interner::StringInterner;
 
 /// A number that has gone and can still be asked for.
@@ -19,13 +19,13 @@ pub(super) struct Gone {
     pub(super) since: Millis,
 }
 
-/// The state that all series share. It is part of [`State`](super::state::State) and under the same lock.
+/// The state that all series share. It is part of [`ViewState`](super::state::ViewState) and under the same lock.
 pub(super) struct SharedState {
     pub(super) history: History,
     pub(super) interner: StringInterner,
     /// The owners of names and labels. A series has all its possible names, or none.
     pub(super) owners: KeyMap<Key>,
-    /// Names and labels that several series claim, by [`Entry::identity`].
+    /// Names and labels that several series claim, by [`SeriesEntry::identity`].
     pub(super) contests: Contests<Key>,
     /// Series that others keep from being seen, met since claims were settled the last time.
     pub(super) claims: Vec<Key>,
@@ -78,13 +78,13 @@ impl SharedState {
     }
 
     /// Another series that has a name of this one.
-    pub(super) fn blocker(&self, entry: &Entry, key: Key) -> Option<Key> {
+    pub(super) fn blocker(&self, entry: &SeriesEntry, key: Key) -> Option<Key> {
         let owners = entry.names().filter_map(|name| self.owners.get(&name).copied());
         owners.into_iter().find(|owner| *owner != key)
     }
 
     /// A series contests its place no longer.
-    pub(super) fn leave(&mut self, entry: &Entry, key: Key) {
+    pub(super) fn leave(&mut self, entry: &SeriesEntry, key: Key) {
         if !self.contests.is_empty() {
             self.contests.remove_contender(entry.identity(), key);
         }

@@ -9,8 +9,8 @@ use tidegate_engine::{Data, Key, Resource, UnixNanos};
 use tidegate_promql::{Labels, NAME, Query, Selection};
 
 use super::View;
-use super::entry::{Entry, Look, Number};
-use super::state::State;
+use super::entry::{Number, SeriesEntry, ViewPass};
+use super::state::ViewState;
 use crate::labels::{instance, job};
 use tidegate_pipeline::component::{Evaluation, SelectedSource};
 
@@ -60,10 +60,10 @@ impl View {
     }
 }
 
-impl State {
+impl ViewState {
     /// The levels that a selection accepts.
-    fn levels(&self, selection: &Selection, look: Look<'_>) -> Vec<Level> {
-        let mut by_name: BTreeMap<&str, Vec<(&Entry, &Number)>> = BTreeMap::new();
+    fn levels(&self, selection: &Selection, look: ViewPass<'_>) -> Vec<Level> {
+        let mut by_name: BTreeMap<&str, Vec<(&SeriesEntry, &Number)>> = BTreeMap::new();
         let levels = self.live(selection).filter(|(entry, _)| entry.is_level());
         levels.for_each(|(entry, number)| {
             let of_name = by_name.entry(number.labels.get(NAME)).or_default();
@@ -95,14 +95,17 @@ impl State {
 }
 
 /// The sources of these series.
-fn sources<'a>(live: impl Iterator<Item = (&'a Entry, &'a Number)>, look: Look<'_>) -> Vec<SelectedSource> {
-    let mut senders: HashMap<*const Resource, Sender> = HashMap::new();
+fn sources<'a>(
+    live: impl Iterator<Item = (&'a SeriesEntry, &'a Number)>,
+    look: ViewPass<'_>,
+) -> Vec<SelectedSource> {
+    let mut senders: HashMap<*const Resource, ResourceState> = HashMap::new();
     let mut sources: HashMap<Key, SelectedSource> = HashMap::new();
     for (entry, number) in live.filter(|(entry, _)| entry.has_source()) {
         let resource = &entry.series.resource;
         let sender = senders
             .entry(Arc::as_ptr(resource))
-            .or_insert_with(|| Sender::of(resource, look));
+            .or_insert_with(|| ResourceState::of(resource, look));
         let key = key(&number.labels, resource);
         let known = sources.entry(key).or_insert(SelectedSource {
             key,
@@ -115,14 +118,14 @@ fn sources<'a>(live: impl Iterator<Item = (&'a Entry, &'a Number)>, look: Look<'
 }
 
 /// The state of a resource.
-struct Sender {
+struct ResourceState {
     /// The last report; 0: a rule makes it, and only its series show its state.
     seen: UnixNanos,
     lease: u64,
 }
 
-impl Sender {
-    fn of(resource: &Resource, look: Look<'_>) -> Self {
+impl ResourceState {
+    fn of(resource: &Resource, look: ViewPass<'_>) -> Self {
         let (seen, lease) = look.senders.heard(resource);
         let has_identity = job(resource).is_some() || !instance(resource).is_empty();
         Self {
@@ -132,7 +135,7 @@ impl Sender {
     }
 }
 
-impl Entry {
+impl SeriesEntry {
     /// Whether it has a source. Composites are made here.
     fn has_source(&self) -> bool {
         self.place.is_some() || !self.series.resource.attributes.is_empty()

@@ -9,8 +9,8 @@ use tidegate_engine::{Composite, Series, Table, UnixNanos};
 use tidegate_promql::{HistoryLimits, Millis, Selection};
 
 use super::super::Newcomers;
-use super::entry::{Entry, Key, Look};
-use super::names::{Names, Pairs, hash};
+use super::entry::{Key, SeriesEntry, ViewPass};
+use super::names::{NameIndex, Pairs, hash};
 use super::shared::SharedState;
 use super::targets::Targets;
 use crate::Style;
@@ -18,10 +18,10 @@ use crate::flat::{SUFFIXES, identity};
 use crate::name::Kind;
 
 /// All series of the tables so far.
-pub(super) struct State {
+pub(super) struct ViewState {
     /// Tables and composites; a place that is free is given to the next one.
-    pub(super) sources: Vec<Option<Source>>,
-    pub(super) names: Names,
+    pub(super) sources: Vec<Option<ViewSource>>,
+    pub(super) names: NameIndex,
     pub(super) shared: SharedState,
     /// The time of the last look.
     now: UnixNanos,
@@ -31,17 +31,17 @@ pub(super) struct State {
     pub(super) read: u64,
 }
 
-pub(super) struct Source {
-    pub(super) of: Of,
+pub(super) struct ViewSource {
+    pub(super) of: SourceContent,
     /// The style of its names.
     pub(super) style: Arc<Style>,
     /// Tables that hold copies of some of its series, which count there.
     pub(super) copied: Vec<Weak<Table>>,
     /// By the number of the place.
-    pub(super) entries: Vec<Option<Entry>>,
+    pub(super) entries: Vec<Option<SeriesEntry>>,
 }
 
-pub(super) enum Of {
+pub(super) enum SourceContent {
     Table {
         table: Weak<Table>,
         /// The arrivals that are known.
@@ -69,11 +69,11 @@ pub struct NamedTable {
     pub(super) copied: Vec<Weak<Table>>,
 }
 
-impl State {
+impl ViewState {
     pub(super) fn new(limits: HistoryLimits) -> Self {
         Self {
             sources: Vec::new(),
-            names: Names::default(),
+            names: NameIndex::default(),
             shared: SharedState::new(limits),
             now: 0,
             arrived: 0,
@@ -87,19 +87,23 @@ impl State {
         sources.map(|source| source.entries.len()).sum()
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &SeriesEntry> {
         let sources = self.sources.iter().flatten();
         sources.flat_map(|source| source.entries.iter().flatten())
     }
 
     /// The series that may have numbers of this name.
-    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &Entry> {
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &SeriesEntry> {
         let keys = stems(name).flat_map(|stem| self.names.keys(stem));
         keys.filter_map(|key| self.entry(key))
     }
 
     /// The series that may have numbers of this name which a selection accepts.
-    pub(super) fn asked<'a>(&'a self, name: &str, selection: &Selection) -> impl Iterator<Item = &'a Entry> {
+    pub(super) fn asked<'a>(
+        &'a self,
+        name: &str,
+        selection: &Selection,
+    ) -> impl Iterator<Item = &'a SeriesEntry> {
         let keys = self.keys(name, selection);
         keys.filter_map(|key| self.entry(key))
     }
@@ -125,7 +129,7 @@ impl State {
     }
 
     /// The series with this key.
-    pub(super) fn entry(&self, key: Key) -> Option<&Entry> {
+    pub(super) fn entry(&self, key: Key) -> Option<&SeriesEntry> {
         let source = self.sources.get(key.0 as usize)?.as_ref()?;
         source.entries.get(key.1 as usize)?.as_ref()
     }
@@ -136,7 +140,7 @@ impl State {
     }
 
     /// Updates the sources to these tables and their composites, and registers the series that have come.
-    pub(super) fn update_sources(&mut self, tables: &[NamedTable], look: Look<'_>) {
+    pub(super) fn update_sources(&mut self, tables: &[NamedTable], look: ViewPass<'_>) {
         self.now = look.now;
         self.names.forget_unused(look.now);
         self.shared.contests.begin_look();
@@ -147,18 +151,18 @@ impl State {
         };
         let composites: Vec<_> = tables.iter().flat_map(composites).collect();
         for number in 0..self.sources.len() {
-            let is_there = |source: &Source| {
+            let is_there = |source: &ViewSource| {
                 let has_style = |style: &Arc<Style>| Arc::ptr_eq(style, &source.style);
                 match &source.of {
-                    Of::Table { table, .. } => {
+                    SourceContent::Table { table, .. } => {
                         let mut tables = tables.iter();
                         tables.any(|other| is(table, &other.table) && has_style(&other.style))
                     }
-                    Of::Composite { composite, .. } => {
+                    SourceContent::Composite { composite, .. } => {
                         let mut composites = composites.iter();
                         composites.any(|(other, style)| is(composite, other) && has_style(style))
                     }
-                    Of::Targets(_) => true,
+                    SourceContent::Targets(_) => true,
                 }
             };
             if let Some(gone) = self.sources[number].take_if(|source| !is_there(source)) {
@@ -170,14 +174,16 @@ impl State {
             }
         }
         for NamedTable { table, style, copied } in tables {
-            let is_known = |of: &Of| matches!(of, Of::Table { table: known, .. } if is(known, table));
+            let is_known = |of: &SourceContent| matches!(of, SourceContent::Table { table: known, .. } if is(known, table));
             let (table, arrivals) = (Arc::downgrade(table), 0);
-            self.add_source(is_known, style, copied, || Of::Table { table, arrivals });
+            self.add_source(is_known, style, copied, || SourceContent::Table {
+                table,
+                arrivals,
+            });
         }
         for (composite, style) in &composites {
-            let is_known =
-                |of: &Of| matches!(of, Of::Composite { composite: known, .. } if is(known, composite));
-            self.add_source(is_known, style, &[], || Of::Composite {
+            let is_known = |of: &SourceContent| matches!(of, SourceContent::Composite { composite: known, .. } if is(known, composite));
+            self.add_source(is_known, style, &[], || SourceContent::Composite {
                 composite: Arc::downgrade(composite),
                 name: style
                     .naming
@@ -186,18 +192,20 @@ impl State {
             });
         }
         if let Some(first) = tables.first() {
-            let is_known = |of: &Of| matches!(of, Of::Targets(_));
-            self.add_source(is_known, &first.style, &[], || Of::Targets(Targets::default()));
+            let is_known = |of: &SourceContent| matches!(of, SourceContent::Targets(_));
+            self.add_source(is_known, &first.style, &[], || {
+                SourceContent::Targets(Targets::default())
+            });
         }
         (0..self.sources.len()).for_each(|number| self.register_arrivals(number, look));
     }
 
     fn add_source(
         &mut self,
-        is_known: impl Fn(&Of) -> bool,
+        is_known: impl Fn(&SourceContent) -> bool,
         style: &Arc<Style>,
         copied: &[Weak<Table>],
-        make: impl FnOnce() -> Of,
+        make: impl FnOnce() -> SourceContent,
     ) {
         if let Some(known) = self
             .sources
@@ -210,7 +218,7 @@ impl State {
             }
             return;
         }
-        let source = Some(Source {
+        let source = Some(ViewSource {
             of: make(),
             style: style.clone(),
             copied: copied.to_vec(),
@@ -222,17 +230,19 @@ impl State {
         }
     }
 
-    fn register_arrivals(&mut self, number: usize, look: Look<'_>) {
+    fn register_arrivals(&mut self, number: usize, look: ViewPass<'_>) {
         let mut replaced = Vec::new();
         let (names, interner) = (&mut self.names, &mut self.shared.interner);
-        let Some(Source {
+        let Some(ViewSource {
             of, style, entries, ..
         }) = &mut self.sources[number]
         else {
             return;
         };
         let look = look.of(style);
-        let Of::Table { table, arrivals } = of else { return };
+        let SourceContent::Table { table, arrivals } = of else {
+            return;
+        };
         let Some(table) = table.upgrade() else { return };
         let mut newcomers = Newcomers::default();
         let mut arrived = 0;
@@ -250,7 +260,7 @@ impl State {
             }
             newcomers.note(&series.resource, place);
             arrived += 1;
-            let entry = Entry::new(series, Some(place), look, interner);
+            let entry = SeriesEntry::new(series, Some(place), look, interner);
             let name = entry.name.clone();
             // An earlier series had the same key, so its name is removed first.
             if let Some(old) = entries[at].replace(entry) {
@@ -268,7 +278,7 @@ impl State {
         }
     }
 
-    fn let_go(&mut self, mut entry: Entry, key: Key, now: Millis) {
+    fn let_go(&mut self, mut entry: SeriesEntry, key: Key, now: Millis) {
         forget_name(&mut self.names, &entry, key);
         entry.end(key, now, &mut self.shared);
     }
@@ -278,7 +288,7 @@ fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
     std::ptr::eq(known.as_ptr(), Arc::as_ptr(other))
 }
 
-pub(super) fn forget_name(names: &mut Names, entry: &Entry, key: Key) {
+pub(super) fn forget_name(names: &mut NameIndex, entry: &SeriesEntry, key: Key) {
     if let Some(name) = &entry.name {
         names.remove(name, key);
     }

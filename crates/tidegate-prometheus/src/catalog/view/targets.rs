@@ -9,8 +9,8 @@ use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series};
 use tidegate_promql::{Labels, NAME};
 
 use super::super::{Times, owner};
-use super::entry::{Entry, Key, Look};
-use super::names::Names;
+use super::entry::{Key, SeriesEntry, ViewPass};
+use super::names::NameIndex;
 use super::shared::SharedState;
 use crate::Style;
 use crate::labels::{instance, job};
@@ -18,12 +18,12 @@ use crate::name::Spelling;
 use crate::render::TARGET_INFO;
 
 /// The name of the series, `job` and `instance`.
-type Identity = (String, String, String);
+type TargetIdentity = (String, String, String);
 
 /// Entries by who they describe.
 #[derive(Default)]
 pub(super) struct Targets {
-    known: BTreeMap<Identity, (u32, Labels)>,
+    known: BTreeMap<TargetIdentity, (u32, Labels)>,
     /// Places of entries that are free.
     free: Vec<u32>,
 }
@@ -40,15 +40,15 @@ struct Candidate {
 
 /// Resources that have series, by their address.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ResourceIndex {
     all: Vec<Candidate>,
     by_address: HashMap<(usize, usize), usize>,
     last: Option<usize>,
 }
 
-impl Found {
+impl ResourceIndex {
     /// Adds the resource of a series whose latest value, if it has one, is of these times.
-    pub(super) fn add_series(&mut self, entry: &Entry, style: &Arc<Style>) {
+    pub(super) fn add_series(&mut self, entry: &SeriesEntry, style: &Arc<Style>) {
         let (series, times) = (&entry.series, entry.times);
         let shows = !entry.numbers.is_empty();
         let resource = &series.resource;
@@ -85,8 +85,8 @@ impl Found {
     }
 
     /// The one resource that each target is described by.
-    fn settle(self, look: Look<'_>) -> BTreeMap<Identity, Candidate> {
-        let mut targets: BTreeMap<Identity, Vec<Candidate>> = BTreeMap::new();
+    fn settle(self, look: ViewPass<'_>) -> BTreeMap<TargetIdentity, Candidate> {
+        let mut targets: BTreeMap<TargetIdentity, Vec<Candidate>> = BTreeMap::new();
         for one in self.all {
             let Some(job) = job(&one.resource) else { continue };
             let name = one.style.naming.own(TARGET_INFO);
@@ -117,12 +117,12 @@ impl Targets {
     /// Updates the targets to the resources found. Returns the entries of targets that are gone.
     pub(super) fn update(
         &mut self,
-        found: Found,
-        look: Look<'_>,
-        entries: &mut Vec<Option<Entry>>,
+        found: ResourceIndex,
+        look: ViewPass<'_>,
+        entries: &mut Vec<Option<SeriesEntry>>,
         source: u32,
         shared: &mut SharedState,
-        names: &mut Names,
+        names: &mut NameIndex,
     ) -> Vec<Key> {
         let targets = found.settle(look);
         let before = std::mem::take(&mut self.known);
@@ -157,7 +157,7 @@ impl Targets {
             let name: Arc<str> = identity.0.as_str().into();
             let entry = entries[place].get_or_insert_with(|| {
                 names.add(name.clone(), (source, at), Vec::new);
-                Entry::of_target(series(&target.resource), name, look)
+                SeriesEntry::of_target(series(&target.resource), name, look)
             });
             entry.times = target.times;
             entry.see_one((source, at), &labels, look, shared);

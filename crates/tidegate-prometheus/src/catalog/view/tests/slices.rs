@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use tidegate_promql::{Patience, QueryError};
 
-use super::super::entry::Entry;
-use super::super::state::State;
+use super::super::entry::SeriesEntry;
+use super::super::state::ViewState;
 use super::*;
 
 #[test]
@@ -77,7 +77,7 @@ fn labels_of_many_selections_come_once_and_the_state_is_free_in_between() {
     let had_it = AtomicBool::new(false);
     let mut looked = 0;
     std::thread::scope(|scope| {
-        let look_at = &mut |_: &State, _: &Entry| {
+        let look_at = &mut |_: &ViewState, _: &SeriesEntry| {
             looked += 1;
             match looked {
                 1 => {
