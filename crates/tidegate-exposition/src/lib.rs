@@ -68,7 +68,7 @@ pub use event::{Event, Exemplar, Histogram, MetricType, Sample, Series, Text};
 #[cfg(feature = "parser")]
 pub use labels::Labels;
 #[cfg(feature = "parser")]
-pub use native::{BadHistogram, Counts, NativeHistogram, Side, Span};
+pub use native::{BadHistogram, BucketSpan, Counts, NativeHistogram, Side};
 #[cfg(feature = "parser")]
 pub use number::parse_float;
 #[cfg(feature = "parser")]

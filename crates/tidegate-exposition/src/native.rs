@@ -4,7 +4,7 @@
 
 /// Buckets next to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct BucketSpan {
     /// Index of the first bucket; from the second span on, how many buckets lie between it and the one before.
     pub offset: i32,
     /// How many buckets.
@@ -25,7 +25,7 @@ pub enum Counts {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
     /// Where buckets are.
-    pub spans: Vec<Span>,
+    pub spans: Vec<BucketSpan>,
     /// Whole counts, each as the difference to the one before.
     pub deltas: Vec<i64>,
     /// Floating point counts.
@@ -184,7 +184,7 @@ impl NativeHistogram {
     }
 }
 
-fn check_spans(spans: &[Span], buckets: usize) -> Result<(), BadHistogram> {
+fn check_spans(spans: &[BucketSpan], buckets: usize) -> Result<(), BadHistogram> {
     if spans.iter().skip(1).any(|span| span.offset < 0) {
         return Err(BadHistogram::SpanOffset);
     }

@@ -28,7 +28,7 @@ const NAMES: [(&str, Escaping); 4] = [
 
 /// The kind of a name: labels may not contain colons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum NameKind {
     Metric,
     Label,
 }
@@ -51,15 +51,15 @@ impl Escaping {
 
     /// The escaped name of a metric. A name that all scrapers accept stays unchanged.
     pub fn metric(self, name: String) -> String {
-        self.escape(name, Of::Metric)
+        self.escape(name, NameKind::Metric)
     }
 
     /// The escaped name of a label. A name that all scrapers accept stays unchanged.
     pub fn label(self, name: String) -> String {
-        self.escape(name, Of::Label)
+        self.escape(name, NameKind::Label)
     }
 
-    fn escape(self, name: String, of: Of) -> String {
+    fn escape(self, name: String, of: NameKind) -> String {
         if self == Self::AllowUtf8 || is_legacy(&name, of) {
             return name;
         }
@@ -103,22 +103,22 @@ pub fn unescape(name: &str) -> Option<String> {
 
 /// Whether every version of Prometheus takes it as a metric's name: `[a-zA-Z_:][a-zA-Z0-9_:]*`.
 pub fn is_legacy_metric_name(name: &str) -> bool {
-    is_legacy(name, Of::Metric)
+    is_legacy(name, NameKind::Metric)
 }
 
 /// Whether every version of Prometheus takes it as a label's name: `[a-zA-Z_][a-zA-Z0-9_]*`.
 pub fn is_legacy_label_name(name: &str) -> bool {
-    is_legacy(name, Of::Label)
+    is_legacy(name, NameKind::Label)
 }
 
-fn is_legacy(name: &str, of: Of) -> bool {
+fn is_legacy(name: &str, of: NameKind) -> bool {
     let mut chars = name.char_indices();
     !name.is_empty() && chars.all(|(at, c)| is_legacy_char(c, at == 0, of))
 }
 
-fn is_legacy_char(c: char, is_first: bool, of: Of) -> bool {
+fn is_legacy_char(c: char, is_first: bool, of: NameKind) -> bool {
     match c {
-        ':' => of == Of::Metric,
+        ':' => of == NameKind::Metric,
         '0'..='9' => !is_first,
         c => c.is_ascii_alphabetic() || c == '_',
     }

@@ -35,13 +35,13 @@ use tidegate_engine::{Number, Resource, SlotId, Table, UnixNanos};
 
 use self::conflict::Conflicts;
 pub use self::conflict::{Conflict, Counts, Difference, LeftOut};
-use self::encoder::{Encoder, SampleSnapshot, Times};
-use self::family::{Families, Family};
+use self::encoder::{Encoder, SampleSnapshot, ValueTimes};
+use self::family::{Families, PageFamily};
 use self::interner::LabelInterner;
 use self::protobuf::ProtobufEncoder;
 use self::records::Record;
-use self::registration::{Member, RegistrationCache, SeriesRegistration};
-use self::source::{Look, Open, Reader, SourceChanges, Sources};
+use self::registration::{RegistrationCache, SeriesPosition, SeriesRegistration};
+use self::source::{LookDepth, Open, PageSources, SourceChanges, SourceReader};
 use self::targets::{Liveness, TargetTable};
 use self::text::TextEncoder;
 use self::walk::Walk;
@@ -126,12 +126,12 @@ enum Use {
 pub struct Renderer {
     format: Format,
     style: Style,
-    sources: Sources,
+    sources: PageSources,
     families: Families,
     interner: LabelInterner,
     targets: TargetTable,
     conflicts: Conflicts,
-    contests: Contests<Member>,
+    contests: Contests<SeriesPosition>,
     senders: Arc<Senders>,
     /// The version of the current content.
     version: u64,
@@ -151,7 +151,7 @@ impl Renderer {
     pub fn new(format: Format, style: Style) -> Self {
         Self {
             format,
-            sources: Sources::default(),
+            sources: PageSources::default(),
             families: Families::new(format, style.naming.clone()),
             interner: LabelInterner::default(),
             targets: TargetTable::default(),
@@ -177,7 +177,7 @@ impl Renderer {
 
     /// The current exposition of these tables. It is the previous page if nothing has changed.
     pub fn render(&mut self, tables: &[Arc<Table>], now: UnixNanos) -> Arc<Page> {
-        self.look(tables, now, Look::Values);
+        self.look(tables, now, LookDepth::Values);
         if let Some(last) = self.last.upgrade()
             && last.version == self.version
         {
@@ -202,7 +202,7 @@ impl Renderer {
     pub fn register_series(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         let walked_at = *self.walked_at.get_or_insert(now);
         if now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
-            self.look(tables, now, Look::Changes);
+            self.look(tables, now, LookDepth::Changes);
         } else {
             self.check(tables, now);
         }
@@ -211,11 +211,11 @@ impl Renderer {
     /// Finds out what would be on a page of this moment, and what not, without keeping one.
     pub fn check(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         self.walked_at = Some(now);
-        self.look(tables, now, Look::Values);
+        self.look(tables, now, LookDepth::Values);
         if self.walked_version != self.version {
             self.write(Vec::new(), now, Use::Drop);
             // Removes ended series.
-            self.look(tables, now, Look::Changes);
+            self.look(tables, now, LookDepth::Changes);
         }
     }
 
@@ -252,7 +252,7 @@ impl Renderer {
         self.families.differences().cloned().collect()
     }
 
-    fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) {
+    fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: LookDepth) {
         let changes = self.sources.look(tables, now, look);
         self.record_senders(&changes, now);
         self.senders.tick(now);
@@ -298,7 +298,7 @@ impl Renderer {
             conflicts: &mut self.conflicts,
             contests: &mut self.contests,
             senders: &self.senders,
-            reader: Reader::new(&sources),
+            reader: SourceReader::new(&sources),
             now,
             has_changed: false,
             found_owners: BTreeSet::new(),
@@ -392,7 +392,7 @@ impl Renderer {
             .map(|source| source.column(with_times, with_exemplars));
         let mut walk = Walk {
             columns: columns.collect(),
-            reader: Reader::new(&open),
+            reader: SourceReader::new(&open),
             snapshot: SampleSnapshot::default(),
             with_exemplars,
             page: *walks,
@@ -412,7 +412,7 @@ impl Renderer {
             }
         });
         let own = style.naming.own(TARGET_INFO);
-        let (name, info) = Family::of_targets(own.clone(), *format);
+        let (name, info) = PageFamily::of_targets(own.clone(), *format);
         let shown = targets.shown(*walks);
         match families.owner_of(&name, info.of_type) {
             None => {
@@ -429,13 +429,13 @@ impl Renderer {
 fn write_targets<'a>(
     encoder: &mut impl Encoder,
     name: &str,
-    info: &Family,
+    info: &PageFamily,
     targets: impl Iterator<Item = &'a [u8]>,
 ) {
     let mut targets = targets.peekable();
     if targets.peek().is_some() {
         encoder.begin(name, info);
-        targets.for_each(|labels| _ = encoder.number(info, labels, Number::Int(1), Times::default()));
+        targets.for_each(|labels| _ = encoder.number(info, labels, Number::Int(1), ValueTimes::default()));
         encoder.end(info);
     }
 }

@@ -7,7 +7,7 @@ use tidegate_model::varint::{push_varint, unzigzag};
 use crate::error::Problem;
 use crate::event::{Exemplar, ExemplarLabels, MetricType};
 use crate::labels::Labels;
-use crate::native::{Counts, NativeHistogram, Side, Span};
+use crate::native::{BucketSpan, Counts, NativeHistogram, Side};
 use crate::parser::NativeHistograms;
 use crate::protobuf::wire::{WireField, doubles, fields, varints};
 
@@ -282,7 +282,7 @@ impl<'a> Metric<'a> {
 fn side(side: &mut Side, which: u32, field: WireField<'_>) -> Result<(), Problem> {
     match which {
         0 => {
-            let mut span = Span::default();
+            let mut span = BucketSpan::default();
             fields(field.bytes(), |number, field| {
                 match number {
                     1 => span.offset = unzigzag(field.number()) as i32,

@@ -14,7 +14,7 @@ const SCOPE_PREFIX: &str = "otel_scope_";
 
 /// A series' labels, divided up.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Identity {
+pub struct SeriesIdentity {
     /// The job of the resource, or an empty string.
     pub job: String,
     /// The instance of the resource, or an empty string.
@@ -25,7 +25,7 @@ pub struct Identity {
     pub attributes: Attributes,
 }
 
-impl Identity {
+impl SeriesIdentity {
     /// Divides labels up. `without` is one more label that is no attribute (`le`, `quantile`).
     pub fn of(labels: &LabelSet, without: &str, builder: &mut AttributesBuilder) -> Self {
         let is_info = labels.get(NAME) == TARGET_INFO;

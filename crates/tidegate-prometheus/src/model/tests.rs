@@ -3,7 +3,7 @@
 //! What data of Prometheus means.
 
 use tidegate_engine::{AttributesBuilder, Data, Temporality, Value};
-use tidegate_exposition::{Counts, NativeHistogram, Side, Span};
+use tidegate_exposition::{BucketSpan, Counts, NativeHistogram, Side};
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn identity_is_divided_up() {
         ("otel_scope_schema_url", "u"),
         ("x", "y"),
     ]);
-    let identity = Identity::of(&labels, "le", &mut AttributesBuilder::default());
+    let identity = SeriesIdentity::of(&labels, "le", &mut AttributesBuilder::default());
     assert_eq!((&*identity.job, &*identity.instance), ("j", "i"));
     assert_eq!(identity.attributes.to_string(), "x=y");
     assert_eq!(identity.scope.map(|scope| scope.schema_url), Some("u".into()));
@@ -70,7 +70,7 @@ fn ids_of_exemplars_are_lifted_where_they_are_ids() {
 }
 
 fn side(spans: &[(i32, u32)], deltas: &[i64]) -> Side {
-    let span = |(offset, length): &(i32, u32)| Span {
+    let span = |(offset, length): &(i32, u32)| BucketSpan {
         offset: *offset,
         length: *length,
     };

@@ -37,8 +37,8 @@ use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
 use super::series::Kind;
 use crate::model::{MAX_LABELS, MAX_TEXT_BYTES, NAME, exemplar, is_stale, nanos, number};
 use family::Families;
-use resolve::Shape;
-use resource::{Place, Resources};
+use resolve::SampleShape;
+use resource::{ResourcePlace, Resources};
 use tidegate_pipeline::component::collisions::Starts;
 use tidegate_pipeline::component::{Account, Reason, unix_now};
 
@@ -55,24 +55,27 @@ pub struct RemoteWriteDecoder {
     /// The limit of this account bounds the cache.
     memory: Arc<Account>,
     future: Future,
-    known: [Mutex<Generations<Known>>; SHARDS],
+    known: [Mutex<Generations<CachedSeries>>; SHARDS],
     families: Families,
     resources: Resources,
 }
 
 /// The OTLP form of a series.
 #[derive(Clone, Debug)]
-enum Known {
+enum CachedSeries {
     /// Points of this stream, as long as its resource has not changed.
     Stream {
         stream: Arc<Stream>,
-        place: Arc<Place>,
+        place: Arc<ResourcePlace>,
         version: u64,
         /// The runs of the series.
         starts: Arc<Starts>,
     },
     /// The series describes this resource.
-    Info { place: Arc<Place>, told: Arc<Resource> },
+    Info {
+        place: Arc<ResourcePlace>,
+        told: Arc<Resource>,
+    },
     /// The series can't be expressed.
     Refused(Reason, &'static str),
 }
@@ -135,7 +138,7 @@ impl RemoteWriteDecoder {
         Ok(request_decoder.decoded)
     }
 
-    fn shard(&self, key: Key) -> &Mutex<Generations<Known>> {
+    fn shard(&self, key: Key) -> &Mutex<Generations<CachedSeries>> {
         let mut hasher = KeyHasher::default();
         std::hash::Hash::hash(&key, &mut hasher);
         &self.known[hasher.finish() as usize % SHARDS]
@@ -236,9 +239,9 @@ fn labels_key(labels: &[(&str, &str)]) -> KeyHasher {
 
 impl RequestDecoder<'_> {
     fn numbers(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher) {
-        let known = self.known(series, labels, Shape::Number);
+        let known = self.known(series, labels, SampleShape::Number);
         // That it was another one until now says nothing of what it is.
-        if let Known::Info { place, told } = &known
+        if let CachedSeries::Info { place, told } = &known
             && series.samples.last().is_some_and(|last| !is_stale(last.value))
         {
             place.tell(told);
@@ -255,7 +258,7 @@ impl RequestDecoder<'_> {
             let times = (native.timestamp, native.start_timestamp);
             match native.read() {
                 Ok((value, data)) => {
-                    let known = self.known(series, labels, Shape::of(data));
+                    let known = self.known(series, labels, SampleShape::of(data));
                     let is_taken = self.push(&known, series, labels, times, value);
                     self.decoded.histograms += usize::from(is_taken);
                 }
@@ -274,7 +277,7 @@ impl RequestDecoder<'_> {
     /// Makes a point; false: it is dropped.
     fn push(
         &mut self,
-        known: &Known,
+        known: &CachedSeries,
         series: &SeriesIn<'_>,
         labels: &KeyHasher,
         (time, start): (i64, i64),
@@ -282,9 +285,9 @@ impl RequestDecoder<'_> {
     ) -> bool {
         let former = self.former.take();
         let (stream, starts) = match known {
-            Known::Stream { stream, starts, .. } => (stream, starts),
-            Known::Info { .. } => return true,
-            Known::Refused(reason, why) => {
+            CachedSeries::Stream { stream, starts, .. } => (stream, starts),
+            CachedSeries::Info { .. } => return true,
+            CachedSeries::Refused(reason, why) => {
                 self.drop_samples(*reason, 1, || format!("`{}`: {why}", name(series)));
                 return false;
             }
@@ -344,7 +347,7 @@ impl RequestDecoder<'_> {
     }
 
     /// The OTLP form of the series.
-    fn known(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher, shape: Shape) -> Known {
+    fn known(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher, shape: SampleShape) -> CachedSeries {
         let decoder = self.decoder;
         let mut hasher = labels.clone();
         hasher.write_u8(shape as u8);
@@ -372,11 +375,11 @@ impl RequestDecoder<'_> {
                 &mut self.builder,
             ))
         };
-        let weigh = |_: &Known| SERIES_BYTES + 2 * series.extent.text;
+        let weigh = |_: &CachedSeries| SERIES_BYTES + 2 * series.extent.text;
         self.decoded.evicted += shard.take_evicted();
         let mut found = shard.get(key, self.most, weigh, make);
         if let Some(known) = &mut found
-            && let Known::Stream {
+            && let CachedSeries::Stream {
                 stream,
                 place,
                 version,
@@ -393,7 +396,9 @@ impl RequestDecoder<'_> {
             self.former = Some(std::mem::replace(stream, new));
         }
         // `make` always makes something.
-        found.map_or(Known::Refused(Reason::Invalid, "unknown"), |known| known.clone())
+        found.map_or(CachedSeries::Refused(Reason::Invalid, "unknown"), |known| {
+            known.clone()
+        })
     }
 
     fn drop_samples(&mut self, reason: Reason, samples: usize, why: impl FnOnce() -> String) {

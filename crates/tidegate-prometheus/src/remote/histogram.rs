@@ -5,7 +5,7 @@
 
 use prost::Message;
 use tidegate_engine::{Buckets, Data, ExponentialHistogram, Histogram, Value};
-use tidegate_exposition::{BadHistogram, Counts, NativeHistogram, Side, Span as Run};
+use tidegate_exposition::{BadHistogram, BucketSpan as Run, Counts, NativeHistogram, Side};
 
 use super::stale;
 use crate::model;
@@ -31,13 +31,13 @@ pub struct Native {
     pub zero_count: Option<ZeroCount>,
     /// The runs of negative buckets.
     #[prost(message, repeated, tag = "8")]
-    pub negative_spans: Vec<Span>,
+    pub negative_spans: Vec<WireSpan>,
     /// The counts of negative buckets, each as the difference from its predecessor.
     #[prost(sint64, repeated, tag = "9")]
     pub negative_deltas: Vec<i64>,
     /// The runs of positive buckets.
     #[prost(message, repeated, tag = "11")]
-    pub positive_spans: Vec<Span>,
+    pub positive_spans: Vec<WireSpan>,
     /// The counts of positive buckets, each as the difference from its predecessor.
     #[prost(sint64, repeated, tag = "12")]
     pub positive_deltas: Vec<i64>,
@@ -79,7 +79,7 @@ pub enum ZeroCount {
 
 /// A run of buckets: the number of skipped ones before it (for the first run its offset), and its length.
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct Span {
+pub struct WireSpan {
     /// Buckets between the run before and this one; for the first run, the index of its first bucket.
     #[prost(sint32, tag = "1")]
     pub offset: i32,
@@ -203,7 +203,7 @@ impl Native {
         if !model::knows_schema(self.schema) {
             return Err(Unfit::Schema(self.schema));
         }
-        let side = |spans: &[Span], deltas: &mut Vec<i64>| Side {
+        let side = |spans: &[WireSpan], deltas: &mut Vec<i64>| Side {
             spans: spans
                 .iter()
                 .map(|span| Run {
@@ -244,10 +244,10 @@ impl Native {
     }
 }
 
-fn spans(side: &Side) -> Vec<Span> {
+fn spans(side: &Side) -> Vec<WireSpan> {
     let spans = side.spans.iter();
     spans
-        .map(|span| Span {
+        .map(|span| WireSpan {
             offset: span.offset,
             length: span.length,
         })

@@ -9,17 +9,17 @@ use tidegate_engine::{Data, Key, Series as Stream, Temporality};
 
 use super::generations::{Generations, SERIES_BYTES};
 use super::series::{Family, Identity, Kind, Label, NAME};
-use super::translate::Target;
+use super::translate::TargetInfo;
 use crate::name::Spelling;
 use tidegate_pipeline::component::Reason;
 use tidegate_pipeline::component::collisions::Starts;
 
 /// Streams by the key of what identifies them.
-pub(super) type Cache = Generations<Known>;
+pub(super) type Cache = Generations<StreamNames>;
 
 /// The names of a stream.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct StreamNames {
     pub(super) data: Data,
     /// The reason why Prometheus's model can't express it.
     pub(super) refused: Option<(Reason, String)>,
@@ -31,24 +31,29 @@ pub(super) struct Known {
     /// A hash that is equal for all series that may share one of its names and labels.
     pub(super) group: u64,
     /// The encoded form of its resource.
-    pub(super) target: Option<Arc<Target>>,
+    pub(super) target: Option<Arc<TargetInfo>>,
     base: Box<[Label]>,
     /// Its series at the last send.
-    parts: Vec<Part>,
+    parts: Vec<StreamSeries>,
 }
 
 /// One series of a stream.
 #[derive(Debug)]
-struct Part {
+struct StreamSeries {
     suffix: &'static str,
     /// One more label, the value by its bits.
     more: Option<(&'static str, u64)>,
     identity: Arc<Identity>,
 }
 
-impl Known {
+impl StreamNames {
     /// A stream that has this name and these labels.
-    pub(super) fn new(data: Data, family: Family, labels: Vec<Label>, target: Option<Arc<Target>>) -> Self {
+    pub(super) fn new(
+        data: Data,
+        family: Family,
+        labels: Vec<Label>,
+        target: Option<Arc<TargetInfo>>,
+    ) -> Self {
         let group = group(&family.name, &labels);
         Self {
             data,
@@ -96,7 +101,7 @@ impl Known {
         let own = [(NAME.into(), name)].into_iter().chain(more);
         let identity = Arc::new(Identity::new(own.chain(self.base.iter().cloned())));
         self.parts.truncate(at);
-        self.parts.push(Part {
+        self.parts.push(StreamSeries {
             suffix,
             more: bits,
             identity: identity.clone(),
@@ -141,7 +146,7 @@ const SPARE: usize = 1024;
 
 impl Runs {
     /// The runs of this series.
-    pub(super) fn of(&mut self, known: &Known) -> Arc<Starts> {
+    pub(super) fn of(&mut self, known: &StreamNames) -> Arc<Starts> {
         let key = Key::of_value(&(&known.family.name, &known.base));
         if let Some(starts) = self.runs.get(&key).and_then(Weak::upgrade) {
             return starts;

@@ -22,7 +22,7 @@ use tidegate_engine::{Data, Exemplar, Future, Key, Sample, Series as Stream, Uni
 
 use super::generations::most;
 use super::histogram::Native;
-use super::known::{Cache, Known, Runs};
+use super::known::{Cache, Runs, StreamNames};
 use super::series::{self, Family, Group, Identity, Series};
 use crate::labels::LabelSources;
 use crate::name::{Naming, Spelling};
@@ -52,11 +52,11 @@ pub struct Translator {
     settings: Settings,
     /// The account whose limit bounds the cache.
     memory: Arc<Account>,
-    state: Mutex<State>,
+    state: Mutex<TranslatorState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TranslatorState {
     cache: Cache,
     /// The runs of each series, by its name and labels. Several streams may share one series.
     starts: Runs,
@@ -134,11 +134,11 @@ struct Building<'a> {
     most: usize,
     /// Later points say nothing of collisions.
     latest: UnixNanos,
-    state: &'a mut State,
+    state: &'a mut TranslatorState,
     /// The index of a group, by its hash.
     index: HashMap<u64, usize, foldhash::fast::RandomState>,
     /// Resources to describe with their last use, and their index by job and instance.
-    targets: Vec<(Arc<Target>, i64)>,
+    targets: Vec<(Arc<TargetInfo>, i64)>,
     target_index: HashMap<Key, usize, foldhash::fast::RandomState>,
     points: u32,
     /// The series of the current point, the contribution to each, and the upper bound of its exemplars.
@@ -148,7 +148,7 @@ struct Building<'a> {
 
 /// The encoded form of a resource.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct TargetInfo {
     /// The key of job and instance.
     key: Key,
     group: u64,
@@ -196,14 +196,14 @@ impl Building<'_> {
 
     fn take(&mut self, key: Key, sample: Sample<'_>, name: &str, stream: &dyn Fn() -> Option<Arc<Stream>>) {
         let settings = self.settings;
-        let State { cache, starts, .. } = &mut *self.state;
+        let TranslatorState { cache, starts, .. } = &mut *self.state;
         let make = || {
             let stream = stream()?;
             let mut known = settings.know(&stream);
             known.starts = starts.of(&known);
             Some(known)
         };
-        let Some(known) = cache.get(key, self.most, Known::bytes, make) else {
+        let Some(known) = cache.get(key, self.most, StreamNames::bytes, make) else {
             return self.drop_points(Reason::Invalid, 1, || format!("`{name}` can't be read"));
         };
         let (group, family, target) = (known.group, known.family.clone(), known.target.clone());
@@ -277,7 +277,7 @@ impl Building<'_> {
     }
 
     /// Records the use of a resource.
-    fn tell(&mut self, target: Arc<Target>, time: i64) {
+    fn tell(&mut self, target: Arc<TargetInfo>, time: i64) {
         let new = self.targets.len();
         let at = *self.target_index.entry(target.key).or_insert(new);
         match self.targets.get_mut(at) {

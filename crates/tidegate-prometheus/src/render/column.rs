@@ -7,7 +7,7 @@
 
 use tidegate_engine::{Number, Table, Value};
 
-use super::encoder::Times;
+use super::encoder::ValueTimes;
 
 /// The kind of a series.
 #[derive(Clone, Copy, Debug)]
@@ -17,20 +17,20 @@ pub(super) enum Cell {
     /// There, without a value.
     Hidden,
     /// A number, with its times if they are needed.
-    Number(Number, Times),
+    Number(Number, ValueTimes),
     /// A value that must be read in the table.
     Complex,
 }
 
 /// The state of a column's place.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct ColumnSlot {
     bits: u64,
     generation: u32,
     tag: Tag,
 }
 
-const _: () = assert!(size_of::<Slot>() == 16);
+const _: () = assert!(size_of::<ColumnSlot>() == 16);
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Tag {
@@ -45,9 +45,9 @@ enum Tag {
 /// The numbers of a table by the number of their place.
 #[derive(Debug, Default)]
 pub(super) struct Column {
-    slots: Vec<Slot>,
+    slots: Vec<ColumnSlot>,
     /// Empty if the times are not needed.
-    times: Vec<Times>,
+    times: Vec<ValueTimes>,
 }
 
 impl Column {
@@ -71,14 +71,14 @@ impl Column {
                 Some(Value::Double(number)) => (Tag::Double, number.to_bits()),
                 Some(_) => (Tag::Complex, 0),
             };
-            let slot = Slot {
+            let slot = ColumnSlot {
                 bits,
                 generation,
                 tag,
             };
             put(&mut column.slots, at, slot);
             if with_times {
-                let times = reading.as_ref().map(Times::from);
+                let times = reading.as_ref().map(ValueTimes::from);
                 put(&mut column.times, at, times.unwrap_or_default());
             }
         });

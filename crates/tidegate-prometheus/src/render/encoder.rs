@@ -4,7 +4,7 @@
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Reading, UnixNanos, Value};
 
-use super::family::Family;
+use super::family::PageFamily;
 
 /// Encodes a page in one format.
 ///
@@ -15,16 +15,16 @@ pub(super) trait Encoder {
     fn page(&mut self) -> &mut Vec<u8>;
 
     /// Begins a family.
-    fn begin(&mut self, name: &str, family: &Family);
+    fn begin(&mut self, name: &str, family: &PageFamily);
 
     /// Writes a series that is a number. `false`: the format can't say it.
-    fn number(&mut self, family: &Family, labels: &[u8], number: Number, times: Times) -> bool;
+    fn number(&mut self, family: &PageFamily, labels: &[u8], number: Number, times: ValueTimes) -> bool;
 
     /// Writes a series of any kind. `false`: the format can't say it.
-    fn sample(&mut self, family: &Family, labels: &[u8], snapshot: &SampleSnapshot) -> bool;
+    fn sample(&mut self, family: &PageFamily, labels: &[u8], snapshot: &SampleSnapshot) -> bool;
 
     /// Ends a family, of which there is at least one sample.
-    fn end(&mut self, family: &Family);
+    fn end(&mut self, family: &PageFamily);
 
     /// Ends the page.
     fn finish(&mut self) {}
@@ -32,14 +32,14 @@ pub(super) trait Encoder {
 
 /// The times of a value.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
+pub(super) struct ValueTimes {
     /// Since when it counts; 0: not known.
     pub(super) start: UnixNanos,
     /// The time of the value.
     pub(super) time: UnixNanos,
 }
 
-impl From<&Reading<'_>> for Times {
+impl From<&Reading<'_>> for ValueTimes {
     fn from(reading: &Reading<'_>) -> Self {
         Self {
             start: reading.start,
@@ -55,7 +55,7 @@ impl From<&Reading<'_>> for Times {
 #[derive(Debug)]
 pub(super) struct SampleSnapshot {
     pub(super) value: Value,
-    pub(super) times: Times,
+    pub(super) times: ValueTimes,
     pub(super) exemplars: Vec<Exemplar>,
 }
 
@@ -63,7 +63,7 @@ impl Default for SampleSnapshot {
     fn default() -> Self {
         Self {
             value: Value::NoRecordedValue,
-            times: Times::default(),
+            times: ValueTimes::default(),
             exemplars: Vec::new(),
         }
     }

@@ -17,7 +17,7 @@ use crate::name::{Naming, Spelling};
 
 /// All series of one name and type.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct PageFamily {
     /// The name in text format, escaped if it must be quoted.
     pub(super) name: Box<str>,
     /// Whether the name must be quoted, within the braces.
@@ -65,7 +65,7 @@ impl Omitted {
     }
 }
 
-impl Family {
+impl PageFamily {
     pub(super) fn new(name: &str, of_type: Type, owner: Arc<str>, metric: Arc<Metric>) -> Self {
         let mut escaped = String::new();
         escape(&mut escaped, name);
@@ -129,7 +129,7 @@ impl Family {
 pub(super) struct Families {
     format: Format,
     naming: Naming,
-    list: Vec<Option<Family>>,
+    list: Vec<Option<PageFamily>>,
     free: Vec<u32>,
     names: BTreeMap<Box<str>, u32>,
     /// Metrics that are shown with foreign metadata, by family and owner.
@@ -156,16 +156,16 @@ impl Families {
         }
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Family> {
+    pub(super) fn get(&self, number: u32) -> Option<&PageFamily> {
         self.list.get(number as usize)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Family> {
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut PageFamily> {
         self.list.get_mut(number as usize)?.as_mut()
     }
 
     /// Shows every family, by name.
-    pub(super) fn in_order(&mut self, mut each: impl FnMut(&str, &mut Family)) {
+    pub(super) fn in_order(&mut self, mut each: impl FnMut(&str, &mut PageFamily)) {
         for (name, number) in &self.names {
             if let Some(Some(family)) = self.list.get_mut(*number as usize) {
                 each(name, family);
@@ -173,7 +173,7 @@ impl Families {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Family)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &PageFamily)> {
         let family = |number: &u32| self.list.get(*number as usize)?.as_ref();
         self.names
             .iter()
@@ -279,7 +279,7 @@ impl Families {
     }
 
     /// The family that a sample of this name belongs to.
-    fn holder(&self, sample: &str) -> Option<&Family> {
+    fn holder(&self, sample: &str) -> Option<&PageFamily> {
         let named = |name: &str| self.get(*self.names.get(name)?);
         named(sample).or_else(|| {
             SUFFIXES.iter().find_map(|suffix| {
@@ -290,7 +290,7 @@ impl Families {
         })
     }
 
-    fn taken(&self, sample: &str, by: &Family) -> Taken {
+    fn taken(&self, sample: &str, by: &PageFamily) -> Taken {
         Taken::By {
             sample: sample.into(),
             family: by.name.clone(),
@@ -300,7 +300,7 @@ impl Families {
     }
 
     fn open(&mut self, owner: &Arc<str>, name: String, of_type: Type, metric: &Arc<Metric>) -> u32 {
-        let family = Family::new(&name, of_type, owner.clone(), metric.clone());
+        let family = PageFamily::new(&name, of_type, owner.clone(), metric.clone());
         let number = self.free.pop().unwrap_or(self.list.len() as u32);
         match self.list.get_mut(number as usize) {
             Some(place) => *place = Some(family),

@@ -4,7 +4,7 @@
 //! become native ones, or classic ones if a format has no native form.
 
 use tidegate_engine::{Buckets, ExponentialHistogram, Histogram, Summary};
-use tidegate_exposition::{NativeHistogram, Side, Span};
+use tidegate_exposition::{BucketSpan, NativeHistogram, Side};
 
 /// The most buckets of an exponential histogram in classic form.
 const MAX_BUCKETS: u64 = 40;
@@ -188,7 +188,7 @@ pub(crate) fn side(buckets: &Buckets, shift: u32) -> Option<Side> {
                 }
                 span.length += u32::try_from(gap + 1).ok()?;
             }
-            _ => side.spans.push(Span {
+            _ => side.spans.push(BucketSpan {
                 offset: i32::try_from(gap).ok()?,
                 length: 1,
             }),
@@ -220,7 +220,7 @@ mod tests {
     fn indexes_move_by_one_and_counts_become_differences() {
         let native = native(&exponential(3, -2, vec![1, 4, 0, 2, 0, 0, 0, 7])).unwrap();
         // Buckets -1, 0, (1 empty), 2, and 6, three empty ones further.
-        let spans = [(-1, 4), (3, 1)].map(|(offset, length)| Span { offset, length });
+        let spans = [(-1, 4), (3, 1)].map(|(offset, length)| BucketSpan { offset, length });
         assert_eq!(native.positive.spans, spans);
         assert_eq!(native.positive.deltas, [1, 3, -4, 2, 5]);
         assert_eq!(

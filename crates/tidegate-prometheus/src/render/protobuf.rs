@@ -6,9 +6,9 @@ use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary
 use tidegate_exposition::{NativeHistogram, Side};
 
 use super::Style;
-use super::encoder::{Encoder, SampleSnapshot, Times};
+use super::encoder::{Encoder, SampleSnapshot, ValueTimes};
 use super::exemplar;
-use super::family::Family;
+use super::family::PageFamily;
 use super::histogram::{classic, native, quantiles, running};
 use super::kind::Type;
 use crate::name::{Naming, Spelling};
@@ -101,16 +101,16 @@ impl<'a> ProtobufEncoder<'a> {
     }
 
     /// The naming of exemplar labels.
-    fn names(&self) -> Names<'a> {
+    fn names(&self) -> NameStyle<'a> {
         (&self.style.naming, self.spelling)
     }
 
     fn scalar(
         &mut self,
-        family: &Family,
+        family: &PageFamily,
         labels: &[u8],
         number: f64,
-        times: Times,
+        times: ValueTimes,
         exemplar: Option<&Exemplar>,
     ) {
         let (names, value) = (self.names(), &mut self.value);
@@ -179,7 +179,7 @@ impl<'a> ProtobufEncoder<'a> {
         self.value.clear();
     }
 
-    fn summary(&mut self, labels: &[u8], summary: &Summary, times: Times) {
+    fn summary(&mut self, labels: &[u8], summary: &Summary, times: ValueTimes) {
         push_message(&mut self.value, 4, |value| {
             push_number(value, 1, summary.count);
             push_double(value, 2, summary.sum);
@@ -200,7 +200,7 @@ impl Encoder for ProtobufEncoder<'_> {
         &mut self.page
     }
 
-    fn begin(&mut self, name: &str, family: &Family) {
+    fn begin(&mut self, name: &str, family: &PageFamily) {
         self.open(family.size);
         let metric = &family.metric;
         self.spelling = Spelling::of(metric);
@@ -213,12 +213,12 @@ impl Encoder for ProtobufEncoder<'_> {
     }
 
     #[inline]
-    fn number(&mut self, family: &Family, labels: &[u8], number: Number, times: Times) -> bool {
+    fn number(&mut self, family: &PageFamily, labels: &[u8], number: Number, times: ValueTimes) -> bool {
         self.scalar(family, labels, number.as_f64(), times, None);
         true
     }
 
-    fn sample(&mut self, family: &Family, labels: &[u8], snapshot: &SampleSnapshot) -> bool {
+    fn sample(&mut self, family: &PageFamily, labels: &[u8], snapshot: &SampleSnapshot) -> bool {
         let times = snapshot.times;
         let newest = || exemplar::newest(&snapshot.exemplars);
         match &snapshot.value {
@@ -232,7 +232,7 @@ impl Encoder for ProtobufEncoder<'_> {
         true
     }
 
-    fn end(&mut self, _: &Family) {
+    fn end(&mut self, _: &PageFamily) {
         if !self.natives.is_empty() {
             self.end_natives();
         }
@@ -265,9 +265,14 @@ fn push_labels(page: &mut Vec<u8>, pairs: &[(String, String)]) {
 }
 
 /// The naming of exemplar labels, and the origin of the names.
-type Names<'a> = (&'a Naming, Spelling);
+type NameStyle<'a> = (&'a Naming, Spelling);
 
-fn push_exemplar(page: &mut Vec<u8>, field: u8, exemplar: Option<&Exemplar>, (naming, spelling): Names<'_>) {
+fn push_exemplar(
+    page: &mut Vec<u8>,
+    field: u8,
+    exemplar: Option<&Exemplar>,
+    (naming, spelling): NameStyle<'_>,
+) {
     let Some(exemplar) = exemplar else { return };
     let Some(value) = exemplar::value(exemplar) else {
         return;

@@ -12,7 +12,7 @@ use super::conflict::{Conflicts, Refused, Taken, Why};
 use super::family::Families;
 use super::interner::LabelInterner;
 use super::records::Record;
-use super::source::{Glance, New, Reader, Sources};
+use super::source::{Glance, New, PageSources, SourceReader};
 use super::targets::{Liveness, TargetTable};
 use super::{Style, encode};
 use crate::catalog::{Contests, Life, Senders, Standing, Times, Verdict, differing};
@@ -27,19 +27,19 @@ const MAX_ROUNDS: usize = 4;
 pub(super) struct SeriesRegistration<'a> {
     pub(super) format: Format,
     pub(super) style: &'a Style,
-    pub(super) sources: &'a Sources,
+    pub(super) sources: &'a PageSources,
     pub(super) families: &'a mut Families,
     pub(super) interner: &'a mut LabelInterner,
     pub(super) targets: &'a mut TargetTable,
     pub(super) conflicts: &'a mut Conflicts,
-    pub(super) contests: &'a mut Contests<Member>,
+    pub(super) contests: &'a mut Contests<SeriesPosition>,
     pub(super) senders: &'a Senders,
-    pub(super) reader: Reader<'a>,
+    pub(super) reader: SourceReader<'a>,
     pub(super) now: UnixNanos,
     /// Whether a place has another owner than before.
     pub(super) has_changed: bool,
     /// Series that were left out, and own their place since the verdict about another series.
-    pub(super) found_owners: BTreeSet<Member>,
+    pub(super) found_owners: BTreeSet<SeriesPosition>,
     pub(super) cache: RegistrationCache,
 }
 
@@ -132,7 +132,7 @@ impl SeriesRegistration<'_> {
     }
 
     /// Judges who has a place now.
-    fn judge(&mut self, place: Key) -> Option<Verdict<Member>> {
+    fn judge(&mut self, place: Key) -> Option<Verdict<SeriesPosition>> {
         let before = self.contests.owner(place);
         let (reader, senders, now) = (&mut self.reader, self.senders, self.now);
         let verdict = self.contests.judge(place, (senders, now), |member| {
@@ -144,12 +144,12 @@ impl SeriesRegistration<'_> {
         Some(verdict)
     }
 
-    fn life(&mut self, member: Member, resource: &Resource, times: Times) -> Life {
+    fn life(&mut self, member: SeriesPosition, resource: &Resource, times: Times) -> Life {
         life(&self.reader, self.senders, member, (resource, times), self.now)
     }
 
     /// Whether a series that is left out reports beside the one that has its place.
-    fn collides(&self, life: Option<Life>, verdict: Option<Verdict<Member>>) -> bool {
+    fn collides(&self, life: Option<Life>, verdict: Option<Verdict<SeriesPosition>>) -> bool {
         life.zip(verdict)
             .is_some_and(|(life, owner)| life.collides_with(&owner.life, self.now))
     }
@@ -164,9 +164,9 @@ impl SeriesRegistration<'_> {
             return self.refuse(new, Why::Full, None, before);
         };
         match self.known(family, text, &new) {
-            Known::No => self.place(family, text, new, before),
-            Known::Same => self.interner.release(text),
-            Known::Other(owner, place) => {
+            TextMatch::No => self.place(family, text, new, before),
+            TextMatch::Same => self.interner.release(text),
+            TextMatch::Other(owner, place) => {
                 self.interner.release(text);
                 self.lose(new, (owner, place), before);
             }
@@ -174,14 +174,14 @@ impl SeriesRegistration<'_> {
     }
 
     /// Leaves a series out that another one keeps from its place.
-    fn lose(&mut self, new: New, (owner, place): (Member, Key), before: Option<Before>) {
+    fn lose(&mut self, new: New, (owner, place): (SeriesPosition, Key), before: Option<Before>) {
         let why = self.rivalry(owner, new.source, &new.series);
         let spelling = Spelling::of(&new.series.metric);
         self.targets.add_resource(&new.series.resource, spelling);
         self.refuse(new, why, Some((owner, place)), before);
     }
 
-    fn refuse(&mut self, new: New, why: Why, contest: Option<(Member, Key)>, before: Option<Before>) {
+    fn refuse(&mut self, new: New, why: Why, contest: Option<(SeriesPosition, Key)>, before: Option<Before>) {
         let is_alive = contest.is_none_or(|(_, place)| {
             let (reader, senders) = (&mut self.reader, self.senders);
             let life = standing(reader, senders, (new.source, new.place), self.now);
@@ -226,15 +226,15 @@ impl SeriesRegistration<'_> {
     }
 
     /// Whether the family has this text already. What has ended, or gives way, makes room for it.
-    fn known(&mut self, family: u32, text: u32, new: &New) -> Known {
+    fn known(&mut self, family: u32, text: u32, new: &New) -> TextMatch {
         let known = self.families.get_mut(family);
         let Some(other) = known.and_then(|known| known.series.find(text)).copied() else {
-            return Known::No;
+            return TextMatch::No;
         };
         let owner = (self.targets.source(other.origin).unwrap_or(u16::MAX), other.place);
         let me = (new.source, new.place);
         if owner == me {
-            return Known::Same;
+            return TextMatch::Same;
         }
         let place = self.place_of(family, text);
         self.contests.add_contender(place, owner, me);
@@ -244,7 +244,7 @@ impl SeriesRegistration<'_> {
             None => matches!(glance, Glance::Gone),
         };
         if !is_mine {
-            return Known::Other(owner, place);
+            return TextMatch::Other(owner, place);
         }
         let origin = self.origin(new);
         let known = self.families.get_mut(family);
@@ -266,11 +266,11 @@ impl SeriesRegistration<'_> {
             }
             Glance::Gone => {}
         }
-        Known::Same
+        TextMatch::Same
     }
 
     /// The reason why a series is omitted while `owner` has its place.
-    fn rivalry(&mut self, (source, place): Member, own_source: u16, series: &Series) -> Why {
+    fn rivalry(&mut self, (source, place): SeriesPosition, own_source: u16, series: &Series) -> Why {
         let differ: Arc<str> = match self.reader.glance(source, place) {
             Glance::Shown(owner, _) | Glance::Silent(owner) => differing(&owner, series).into(),
             Glance::Gone => Arc::default(),
@@ -378,7 +378,7 @@ impl SeriesRegistration<'_> {
         let mut owner = same.first().map(member)?;
         let place = self.place_of(family, text);
         let others = same.iter().map(member).filter(|other| *other != owner);
-        let others: Vec<Member> = others.collect();
+        let others: Vec<SeriesPosition> = others.collect();
         if !others.is_empty() {
             for other in others {
                 self.contests.add_contender(place, owner, other);
@@ -402,10 +402,15 @@ impl SeriesRegistration<'_> {
 }
 
 /// The position of a series: its source, and its place there.
-pub(super) type Member = (u16, u64);
+pub(super) type SeriesPosition = (u16, u64);
 
 /// The standing of a series; `None`: it has gone.
-fn standing(reader: &mut Reader<'_>, senders: &Senders, member: Member, now: UnixNanos) -> Option<Standing> {
+fn standing(
+    reader: &mut SourceReader<'_>,
+    senders: &Senders,
+    member: SeriesPosition,
+    now: UnixNanos,
+) -> Option<Standing> {
     match reader.glance(member.0, member.1) {
         Glance::Gone => None,
         Glance::Silent(_) => Some(None),
@@ -417,9 +422,9 @@ fn standing(reader: &mut Reader<'_>, senders: &Senders, member: Member, now: Uni
 }
 
 fn life(
-    reader: &Reader<'_>,
+    reader: &SourceReader<'_>,
     senders: &Senders,
-    (source, place): Member,
+    (source, place): SeriesPosition,
     (resource, times): (&Resource, Times),
     now: UnixNanos,
 ) -> Life {
@@ -430,12 +435,12 @@ fn life(
 }
 
 /// Whether a family has a text.
-enum Known {
+enum TextMatch {
     No,
     /// It is the same series.
     Same,
     /// Another series has it, at this place of the page.
-    Other(Member, Key),
+    Other(SeriesPosition, Key),
 }
 
 /// Whether the labels of two series come to the same text.

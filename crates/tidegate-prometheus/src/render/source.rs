@@ -15,9 +15,9 @@ use crate::catalog::Times;
 
 /// Tables and composites by number; a number that is free is given to the next one.
 #[derive(Default)]
-pub(super) struct Sources(Vec<Option<Source>>);
+pub(super) struct PageSources(Vec<Option<PageSource>>);
 
-enum Source {
+enum PageSource {
     Table {
         table: Weak<Table>,
         owner: Arc<str>,
@@ -36,9 +36,9 @@ enum Source {
 /// The answers of a composite at the last look, by series address. The map keeps the series, so the address stays
 /// valid.
 #[derive(Default)]
-pub(super) struct Answers(HashMap<u64, Answer, RandomState>);
+pub(super) struct Answers(HashMap<u64, CompositeAnswer, RandomState>);
 
-struct Answer {
+struct CompositeAnswer {
     series: Arc<Series>,
     value: Value,
     time: UnixNanos,
@@ -53,7 +53,7 @@ pub(super) struct New {
 
 /// The depth of a look at sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum LookDepth {
     /// New series, and whether anything has changed.
     Changes,
     /// All values are wanted as they are now.
@@ -71,9 +71,9 @@ pub(super) struct SourceChanges {
     pub(super) has_changed: bool,
 }
 
-impl Sources {
+impl PageSources {
     /// Compares the sources with these tables and their composites, and returns the changes.
-    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) -> SourceChanges {
+    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: LookDepth) -> SourceChanges {
         let mut changes = SourceChanges::default();
         let of_table = |table: &'_ Arc<Table>| (table.clone(), table.attached());
         let attached: Vec<_> = tables.iter().map(of_table).collect();
@@ -82,9 +82,9 @@ impl Sources {
             .flat_map(|(table, composites)| composites.iter().map(move |composite| (table, composite)))
             .collect();
         for (number, source) in (0u16..).zip(&mut self.0) {
-            let is_there = |source: &Source| match source {
-                Source::Table { table, .. } => tables.iter().any(|other| is(table, other)),
-                Source::Composite { composite, .. } => {
+            let is_there = |source: &PageSource| match source {
+                PageSource::Table { table, .. } => tables.iter().any(|other| is(table, other)),
+                PageSource::Composite { composite, .. } => {
                     composites.iter().any(|(_, other)| is(composite, other))
                 }
             };
@@ -94,9 +94,8 @@ impl Sources {
             }
         }
         for table in tables {
-            let is_known =
-                |source: &Source| matches!(source, Source::Table { table: known, .. } if is(known, table));
-            self.add(is_known, || Source::Table {
+            let is_known = |source: &PageSource| matches!(source, PageSource::Table { table: known, .. } if is(known, table));
+            self.add(is_known, || PageSource::Table {
                 table: Arc::downgrade(table),
                 owner: table.owner().clone(),
                 arrivals: 0,
@@ -104,8 +103,8 @@ impl Sources {
             });
         }
         for (table, composite) in &composites {
-            let is_known = |source: &Source| matches!(source, Source::Composite { composite: known, .. } if is(known, composite));
-            self.add(is_known, || Source::Composite {
+            let is_known = |source: &PageSource| matches!(source, PageSource::Composite { composite: known, .. } if is(known, composite));
+            self.add(is_known, || PageSource::Composite {
                 composite: Arc::downgrade(composite),
                 owner: table.owner().clone(),
                 answers: Answers::default(),
@@ -120,7 +119,7 @@ impl Sources {
         changes
     }
 
-    fn add(&mut self, is_known: impl Fn(&Source) -> bool, make: impl FnOnce() -> Source) {
+    fn add(&mut self, is_known: impl Fn(&PageSource) -> bool, make: impl FnOnce() -> PageSource) {
         if self.0.iter().flatten().any(is_known) {
             return;
         }
@@ -136,7 +135,9 @@ impl Sources {
     /// The owner of a source.
     pub(super) fn owner(&self, number: u16) -> Arc<str> {
         match self.0.get(usize::from(number)) {
-            Some(Some(Source::Table { owner, .. } | Source::Composite { owner, .. })) => owner.clone(),
+            Some(Some(PageSource::Table { owner, .. } | PageSource::Composite { owner, .. })) => {
+                owner.clone()
+            }
             _ => Arc::default(),
         }
     }
@@ -147,8 +148,8 @@ impl Sources {
     }
 }
 
-impl Source {
-    fn look(&mut self, number: u16, now: UnixNanos, look: Look, changes: &mut SourceChanges) {
+impl PageSource {
+    fn look(&mut self, number: u16, now: UnixNanos, look: LookDepth, changes: &mut SourceChanges) {
         match self {
             Self::Table {
                 table,
@@ -160,7 +161,7 @@ impl Source {
                 // The version before the look, so that later changes are seen or change the version.
                 let latest = table.version();
                 // A table without news is not read, unless values are needed.
-                let seen = if look == Look::Values || table.arrived() != *arrivals {
+                let seen = if look == LookDepth::Values || table.arrived() != *arrivals {
                     table.arrivals(*arrivals, &mut |place, series| {
                         changes.series.push(New {
                             source: number,
@@ -198,7 +199,7 @@ impl Answers {
                     place,
                     series: reading.series.clone(),
                 });
-                Answer {
+                CompositeAnswer {
                     series: reading.series.clone(),
                     value: Value::NoRecordedValue,
                     time: 0,
@@ -224,10 +225,10 @@ pub(super) enum Open<'a> {
 }
 
 impl<'a> Open<'a> {
-    fn of(source: Option<&'a Source>) -> Self {
+    fn of(source: Option<&'a PageSource>) -> Self {
         match source {
-            Some(Source::Table { table, .. }) => table.upgrade().map_or(Self::Gone, Self::Table),
-            Some(Source::Composite { answers, .. }) => Self::Composite(answers),
+            Some(PageSource::Table { table, .. }) => table.upgrade().map_or(Self::Gone, Self::Table),
+            Some(PageSource::Composite { answers, .. }) => Self::Composite(answers),
             None => Self::Gone,
         }
     }
@@ -262,12 +263,12 @@ pub(super) enum Glance {
 }
 
 /// Reads series by source and place. Holds a lock of a table between two reads in it.
-pub(super) struct Reader<'a> {
+pub(super) struct SourceReader<'a> {
     sources: &'a [Open<'a>],
     reader: Option<(u16, SeriesReader<'a>)>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SourceReader<'a> {
     pub(super) fn new(sources: &'a [Open<'a>]) -> Self {
         Self {
             sources,

@@ -24,12 +24,12 @@ struct Origin {
 const NO_TARGET: u32 = u32::MAX;
 
 /// Job and instance.
-type Identity = (String, String);
+type TargetKey = (String, String);
 
 /// A target, with the attributes of one of its resources.
 #[derive(Debug)]
-struct Target {
-    identity: Arc<Identity>,
+struct TargetEntry {
+    identity: Arc<TargetKey>,
     /// The encoded labels of its `target_info`; empty: it has none.
     text: Box<[u8]>,
     /// The resource of these attributes.
@@ -47,7 +47,7 @@ type Described = (Weak<Resource>, Spelling);
 /// Other resources of a target that are remembered.
 const MAX_OTHERS: usize = 64;
 
-impl Target {
+impl TargetEntry {
     /// Adds a resource of this job and instance.
     fn add_resource(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
         let is_known = |(known, _): &Described| known.as_ptr() == Arc::as_ptr(resource);
@@ -107,9 +107,9 @@ pub(super) struct TargetTable {
     list: Vec<Origin>,
     free: Vec<u32>,
     by_source_and_target: HashMap<(u16, u32), u32, RandomState>,
-    targets: Vec<Option<Target>>,
+    targets: Vec<Option<TargetEntry>>,
     free_targets: Vec<u32>,
-    by_identity: BTreeMap<Arc<Identity>, u32>,
+    by_identity: BTreeMap<Arc<TargetKey>, u32>,
 }
 
 impl TargetTable {
@@ -157,7 +157,7 @@ impl TargetTable {
             return *number;
         }
         let identity = Arc::new(identity);
-        let target = Target {
+        let target = TargetEntry {
             identity: identity.clone(),
             text: encode(resource, spelling).into(),
             resource: (Arc::downgrade(resource), spelling),

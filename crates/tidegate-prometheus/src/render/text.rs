@@ -6,9 +6,9 @@ use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary
 
 use super::Style;
 use super::bounds::{Bounds, push_bound};
-use super::encoder::{Encoder, SampleSnapshot, Times};
+use super::encoder::{Encoder, SampleSnapshot, ValueTimes};
 use super::exemplar;
-use super::family::Family;
+use super::family::PageFamily;
 use super::histogram::{classic, quantiles, running};
 use super::kind::{self, Type};
 use crate::format::Format;
@@ -41,7 +41,7 @@ struct Head {
 }
 
 impl Head {
-    fn set(&mut self, family: &Family, suffix: &str) {
+    fn set(&mut self, family: &PageFamily, suffix: &str) {
         self.before.clear();
         self.bare.clear();
         open(&mut self.before, family, suffix, false);
@@ -79,7 +79,7 @@ impl<'a> TextEncoder<'a> {
     }
 
     /// `# TYPE name `.
-    fn comment(&mut self, word: &str, family: &Family) {
+    fn comment(&mut self, word: &str, family: &PageFamily) {
         let quote = if family.is_quoted { "\"" } else { "" };
         for part in ["# ", word, " ", quote, &*family.name, quote, " "] {
             self.page.put(part);
@@ -87,7 +87,7 @@ impl<'a> TextEncoder<'a> {
     }
 
     /// Name and labels, up to the value.
-    fn head(&mut self, family: &Family, suffix: &str, labels: &[u8]) {
+    fn head(&mut self, family: &PageFamily, suffix: &str, labels: &[u8]) {
         open(&mut self.page, family, suffix, labels.is_empty());
         self.page.extend_from_slice(labels);
         close(&mut self.page, family, labels.is_empty());
@@ -129,7 +129,7 @@ impl<'a> TextEncoder<'a> {
     }
 
     /// Writes the start of a counter, histogram or summary, for OpenMetrics.
-    fn created(&mut self, labels: &[u8], times: Times) {
+    fn created(&mut self, labels: &[u8], times: ValueTimes) {
         if self.is_openmetrics() && self.style.created && times.start > 0 {
             self.created.put(&mut self.page, labels);
             push_seconds(&mut self.page, times.start);
@@ -139,10 +139,10 @@ impl<'a> TextEncoder<'a> {
 
     fn scalar(
         &mut self,
-        family: &Family,
+        family: &PageFamily,
         labels: &[u8],
         number: Number,
-        times: Times,
+        times: ValueTimes,
         exemplar: Option<&Exemplar>,
     ) -> bool {
         if self.is_openmetrics() && !openmetrics_has(family, labels, number.as_f64()) {
@@ -162,7 +162,7 @@ impl<'a> TextEncoder<'a> {
 
     fn histogram(
         &mut self,
-        family: &Family,
+        family: &PageFamily,
         labels: &[u8],
         histogram: &Histogram,
         snapshot: &SampleSnapshot,
@@ -205,7 +205,7 @@ impl<'a> TextEncoder<'a> {
         self.tail(time, exemplar);
     }
 
-    fn sum(&mut self, family: &Family, labels: &[u8], sum: Option<f64>, times: Times) {
+    fn sum(&mut self, family: &PageFamily, labels: &[u8], sum: Option<f64>, times: ValueTimes) {
         if let Some(sum) = sum {
             self.head(family, "_sum", labels);
             push_f64(&mut self.page, sum);
@@ -213,13 +213,13 @@ impl<'a> TextEncoder<'a> {
         }
     }
 
-    fn count(&mut self, family: &Family, labels: &[u8], count: u64, times: Times) {
+    fn count(&mut self, family: &PageFamily, labels: &[u8], count: u64, times: ValueTimes) {
         self.head(family, "_count", labels);
         push_u64(&mut self.page, count);
         self.tail(times.time, None);
     }
 
-    fn summary(&mut self, family: &Family, labels: &[u8], summary: &Summary, times: Times) {
+    fn summary(&mut self, family: &PageFamily, labels: &[u8], summary: &Summary, times: ValueTimes) {
         let is_openmetrics = self.is_openmetrics();
         for (quantile, value) in quantiles(summary) {
             if is_openmetrics && value < 0.0 {
@@ -248,7 +248,7 @@ impl Encoder for TextEncoder<'_> {
         &mut self.page
     }
 
-    fn begin(&mut self, name: &str, family: &Family) {
+    fn begin(&mut self, name: &str, family: &PageFamily) {
         self.number.set(family, number_suffix(family, self.format));
         if self.is_openmetrics() {
             self.created.set(family, "_created");
@@ -272,11 +272,11 @@ impl Encoder for TextEncoder<'_> {
     }
 
     #[inline]
-    fn number(&mut self, family: &Family, labels: &[u8], number: Number, times: Times) -> bool {
+    fn number(&mut self, family: &PageFamily, labels: &[u8], number: Number, times: ValueTimes) -> bool {
         self.scalar(family, labels, number, times, None)
     }
 
-    fn sample(&mut self, family: &Family, labels: &[u8], snapshot: &SampleSnapshot) -> bool {
+    fn sample(&mut self, family: &PageFamily, labels: &[u8], snapshot: &SampleSnapshot) -> bool {
         match &snapshot.value {
             Value::Int(number) => {
                 let exemplar = exemplar::newest(&snapshot.exemplars);
@@ -294,7 +294,7 @@ impl Encoder for TextEncoder<'_> {
         true
     }
 
-    fn end(&mut self, _: &Family) {}
+    fn end(&mut self, _: &PageFamily) {}
 
     fn finish(&mut self) {
         if self.is_openmetrics() {
@@ -306,7 +306,7 @@ impl Encoder for TextEncoder<'_> {
 impl TextEncoder<'_> {
     fn exponential(
         &mut self,
-        family: &Family,
+        family: &PageFamily,
         labels: &[u8],
         histogram: &ExponentialHistogram,
         snapshot: &SampleSnapshot,
@@ -316,7 +316,7 @@ impl TextEncoder<'_> {
 }
 
 /// The suffix of a number's name.
-fn number_suffix(family: &Family, format: Format) -> &'static str {
+fn number_suffix(family: &PageFamily, format: Format) -> &'static str {
     match (family.of_type, format) {
         (Type::Counter, Format::OpenMetrics) => "_total",
         (Type::Info, _) => "_info",
@@ -325,7 +325,7 @@ fn number_suffix(family: &Family, format: Format) -> &'static str {
 }
 
 /// Writes the text before the labels: `name{`, or `{"name",`. Without labels nothing follows the name.
-fn open(page: &mut Vec<u8>, family: &Family, suffix: &str, is_bare: bool) {
+fn open(page: &mut Vec<u8>, family: &PageFamily, suffix: &str, is_bare: bool) {
     let (before, behind) = match (family.is_quoted, is_bare) {
         (true, true) => ("{\"", "\""),
         (true, false) => ("{\"", "\","),
@@ -338,13 +338,13 @@ fn open(page: &mut Vec<u8>, family: &Family, suffix: &str, is_bare: bool) {
 }
 
 /// Writes the text after the labels, or after a bare name.
-fn close(page: &mut Vec<u8>, family: &Family, is_bare: bool) {
+fn close(page: &mut Vec<u8>, family: &PageFamily, is_bare: bool) {
     page.put(if is_bare && !family.is_quoted { " " } else { "} " });
 }
 
 /// Whether OpenMetrics can have a sample of this value.
 #[inline]
-fn openmetrics_has(family: &Family, labels: &[u8], value: f64) -> bool {
+fn openmetrics_has(family: &PageFamily, labels: &[u8], value: f64) -> bool {
     match family.of_type {
         // Never NaN.
         Type::Counter => value >= 0.0,

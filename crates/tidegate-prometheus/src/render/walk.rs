@@ -6,11 +6,11 @@ use tidegate_engine::{LookupResult, UnixNanos, Value};
 
 use super::column::{Cell, Column};
 use super::encoder::{Encoder, SampleSnapshot};
-use super::family::Family;
+use super::family::PageFamily;
 use super::interner::LabelInterner;
 use super::kind;
 use super::records::Record;
-use super::source::Reader;
+use super::source::SourceReader;
 use super::targets::TargetTable;
 
 /// The number of series that are looked up before the first is written. A lookup waits for memory, and many waits
@@ -25,7 +25,7 @@ pub(super) struct Walk<'a> {
     /// The numbers of each source; of composites there are none.
     pub(super) columns: Vec<Option<Column>>,
     /// For what is not a number.
-    pub(super) reader: Reader<'a>,
+    pub(super) reader: SourceReader<'a>,
     pub(super) snapshot: SampleSnapshot,
     /// Whether the format has exemplars.
     pub(super) with_exemplars: bool,
@@ -43,7 +43,7 @@ impl Walk<'_> {
         &mut self,
         encoder: &mut S,
         name: &str,
-        family: &mut Family,
+        family: &mut PageFamily,
         targets: &mut TargetTable,
         interner: &mut LabelInterner,
     ) {
@@ -109,7 +109,7 @@ impl Walk<'_> {
     fn complex<S: Encoder>(
         &mut self,
         encoder: &mut S,
-        family: &Family,
+        family: &PageFamily,
         labels: &[u8],
         record: &Record,
         targets: &TargetTable,
@@ -129,7 +129,7 @@ impl Walk<'_> {
         is_there.then(|| encoder.sample(family, labels, &self.snapshot))
     }
 
-    fn bury(&mut self, family: &mut Family, targets: &mut TargetTable, interner: &mut LabelInterner) {
+    fn bury(&mut self, family: &mut PageFamily, targets: &mut TargetTable, interner: &mut LabelInterner) {
         if self.gone.is_empty() {
             return;
         }

@@ -36,7 +36,7 @@ impl FamilyRef {
 }
 
 #[derive(Debug)]
-struct Family {
+struct ScrapedFamily {
     name: Box<str>,
     kind: MetricType,
     help: Box<str>,
@@ -48,7 +48,7 @@ struct Family {
 
 /// The part of a family that a sample belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum FamilyPart {
     Number,
     Bucket,
     Quantile,
@@ -62,42 +62,42 @@ pub(super) enum Part {
 pub(super) struct Named {
     pub(super) family: FamilyRef,
     pub(super) kind: MetricType,
-    pub(super) part: Part,
+    pub(super) part: FamilyPart,
     /// Bytes of the name that are the suffix of its part.
     pub(super) suffix: usize,
 }
 
 /// Types, suffixes, and the parts that they mean together.
-const PARTS: [(MetricType, &str, Part); 22] = [
-    (MetricType::Unknown, "", Part::Number),
-    (MetricType::Gauge, "", Part::Number),
-    (MetricType::StateSet, "", Part::Number),
-    (MetricType::Info, "", Part::Number),
-    (MetricType::Info, "_info", Part::Number),
-    (MetricType::Counter, "", Part::Number),
-    (MetricType::Counter, "_total", Part::Number),
-    (MetricType::Counter, "_created", Part::Created),
-    (MetricType::Histogram, "_bucket", Part::Bucket),
-    (MetricType::Histogram, "_sum", Part::Sum),
-    (MetricType::Histogram, "_count", Part::Count),
-    (MetricType::Histogram, "_created", Part::Created),
-    (MetricType::GaugeHistogram, "_bucket", Part::Bucket),
-    (MetricType::GaugeHistogram, "_gsum", Part::Sum),
-    (MetricType::GaugeHistogram, "_gcount", Part::Count),
+const PARTS: [(MetricType, &str, FamilyPart); 22] = [
+    (MetricType::Unknown, "", FamilyPart::Number),
+    (MetricType::Gauge, "", FamilyPart::Number),
+    (MetricType::StateSet, "", FamilyPart::Number),
+    (MetricType::Info, "", FamilyPart::Number),
+    (MetricType::Info, "_info", FamilyPart::Number),
+    (MetricType::Counter, "", FamilyPart::Number),
+    (MetricType::Counter, "_total", FamilyPart::Number),
+    (MetricType::Counter, "_created", FamilyPart::Created),
+    (MetricType::Histogram, "_bucket", FamilyPart::Bucket),
+    (MetricType::Histogram, "_sum", FamilyPart::Sum),
+    (MetricType::Histogram, "_count", FamilyPart::Count),
+    (MetricType::Histogram, "_created", FamilyPart::Created),
+    (MetricType::GaugeHistogram, "_bucket", FamilyPart::Bucket),
+    (MetricType::GaugeHistogram, "_gsum", FamilyPart::Sum),
+    (MetricType::GaugeHistogram, "_gcount", FamilyPart::Count),
     // The name in protobuf.
-    (MetricType::GaugeHistogram, "_sum", Part::Sum),
-    (MetricType::GaugeHistogram, "_count", Part::Count),
-    (MetricType::GaugeHistogram, "", Part::Number),
-    (MetricType::Summary, "", Part::Quantile),
-    (MetricType::Summary, "_sum", Part::Sum),
-    (MetricType::Summary, "_count", Part::Count),
-    (MetricType::Summary, "_created", Part::Created),
+    (MetricType::GaugeHistogram, "_sum", FamilyPart::Sum),
+    (MetricType::GaugeHistogram, "_count", FamilyPart::Count),
+    (MetricType::GaugeHistogram, "", FamilyPart::Number),
+    (MetricType::Summary, "", FamilyPart::Quantile),
+    (MetricType::Summary, "_sum", FamilyPart::Sum),
+    (MetricType::Summary, "_count", FamilyPart::Count),
+    (MetricType::Summary, "_created", FamilyPart::Created),
 ];
 
 /// The families of a target.
 #[derive(Debug, Default)]
 pub(super) struct Families {
-    families: Vec<Family>,
+    families: Vec<ScrapedFamily>,
     names: HashMap<Box<str>, u32, RandomState>,
     /// The family of the last metadata line.
     current: Option<u32>,
@@ -165,7 +165,7 @@ impl Families {
     }
 
     /// The family of a metadata line, made when it is new.
-    fn of(&mut self, name: Text<'_>) -> &mut Family {
+    fn of(&mut self, name: Text<'_>) -> &mut ScrapedFamily {
         let page = self.page;
         let name = name.get();
         let at = match self
@@ -191,7 +191,7 @@ impl Families {
         let at = self.families.len() as u32;
         self.added = self.added.wrapping_add(1);
         self.version = self.version.wrapping_add(1);
-        self.families.push(Family {
+        self.families.push(ScrapedFamily {
             name: name.into(),
             kind: MetricType::Unknown,
             help: "".into(),
@@ -219,7 +219,7 @@ impl Families {
                 version: self.added,
             },
             kind: MetricType::Unknown,
-            part: Part::Number,
+            part: FamilyPart::Number,
             suffix: 0,
         })
     }
@@ -229,7 +229,7 @@ impl Families {
         let family = self.names.get(name).map(|at| (*at, &self.families[*at as usize]));
         Named {
             family: match family {
-                Some((family, Family { version, .. })) => FamilyRef {
+                Some((family, ScrapedFamily { version, .. })) => FamilyRef {
                     family,
                     version: *version,
                 },
@@ -239,7 +239,7 @@ impl Families {
                 },
             },
             kind: MetricType::Histogram,
-            part: Part::Number,
+            part: FamilyPart::Number,
             suffix: 0,
         }
     }
@@ -247,7 +247,8 @@ impl Families {
     fn part(&self, at: u32, name: &str) -> Option<Named> {
         let family = self.families.get(at as usize)?;
         let suffix = name.strip_prefix(&*family.name)?;
-        let is_it = |(kind, known, _): &&(MetricType, &str, Part)| *kind == family.kind && *known == suffix;
+        let is_it =
+            |(kind, known, _): &&(MetricType, &str, FamilyPart)| *kind == family.kind && *known == suffix;
         let (kind, suffix, part) = PARTS.iter().find(is_it)?;
         Some(Named {
             family: FamilyRef {

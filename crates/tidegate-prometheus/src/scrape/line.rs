@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use super::family::FamilyRef;
-use super::series::Role;
+use super::series::LineRole;
 
 /// Lines that are kept whatever happens, besides twice what is seen.
 const SPARE: usize = 1024;
@@ -29,11 +29,11 @@ pub(super) enum What {
     /// The line describes a resource.
     Info { info: u32 },
     /// The line is part of a series.
-    Part { slot: u32, role: Role },
+    Part { slot: u32, role: LineRole },
 }
 
 #[derive(Debug)]
-struct Line {
+struct ScrapedLine {
     raw: Box<[u8]>,
     hash: u64,
     /// The next line.
@@ -47,7 +47,7 @@ struct Line {
 /// The lines of a target.
 #[derive(Debug)]
 pub(super) struct Lines {
-    lines: Vec<Option<Line>>,
+    lines: Vec<Option<ScrapedLine>>,
     free: Vec<u32>,
     table: HashTable<u32>,
     hasher: RandomState,
@@ -86,7 +86,7 @@ impl Lines {
 
     /// The approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.table.len() * (size_of::<Option<Line>>() + 16) + self.bytes
+        self.table.len() * (size_of::<Option<ScrapedLine>>() + 16) + self.bytes
     }
 
     /// The bytes of their text on a page.
@@ -99,7 +99,7 @@ impl Lines {
         (self.last, self.expected, self.seen) = (NONE, self.first, 0);
     }
 
-    fn get(&self, at: u32) -> Option<&Line> {
+    fn get(&self, at: u32) -> Option<&ScrapedLine> {
         self.lines.get(at as usize)?.as_ref()
     }
 
@@ -130,7 +130,7 @@ impl Lines {
         }
         self.bytes += raw.len();
         let hash = self.hasher.hash_one(raw);
-        let line = Line {
+        let line = ScrapedLine {
             raw: raw.into(),
             hash,
             next: NONE,

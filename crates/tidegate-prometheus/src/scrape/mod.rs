@@ -31,7 +31,7 @@ use crate::model;
 use family::Families;
 use line::{Lines, What};
 use resource::Resources;
-use series::{Role, Slots, Stamp};
+use series::{LineRole, Slots, Stamp};
 pub use settings::{Counts, Failed, Failure, Settings, Target};
 
 /// The most that a sample's time may exceed the scrape's time, as in Prometheus. In nanoseconds.
@@ -241,7 +241,7 @@ impl ScrapeDecoder {
         timestamp: Option<i64>,
         time: UnixNanos,
         counts: &mut Counts,
-    ) -> Result<Option<(u32, Role, Stamp)>, Failure> {
+    ) -> Result<Option<(u32, LineRole, Stamp)>, Failure> {
         if self.settings.check(counts).is_err() {
             return self.count(series, counts).map(|()| None);
         }

@@ -6,11 +6,11 @@ use tidegate_engine::{Data, Series};
 use tidegate_exposition::{self as exposition, parse_float};
 
 use super::ScrapeDecoder;
-use super::family::{FamilyRef, Named, Part};
+use super::family::{FamilyPart, FamilyRef, Named};
 use super::line::What;
-use super::series::{Role, Shape};
+use super::series::{LineRole, SeriesShape};
 use super::settings::{Counts, Failure};
-use crate::model::{Identity, LabelSet, NAME, TARGET_INFO};
+use crate::model::{LabelSet, NAME, SeriesIdentity, TARGET_INFO};
 
 impl ScrapeDecoder {
     /// Finds out what a line is for and keeps it.
@@ -73,7 +73,7 @@ impl ScrapeDecoder {
     }
 
     fn info(&mut self, labels: &LabelSet) -> What {
-        let identity = Identity::of(labels, "", &mut self.builder);
+        let identity = SeriesIdentity::of(labels, "", &mut self.builder);
         let resource = self.resources.of(identity.job, identity.instance);
         What::Info {
             info: self.resources.add_info(resource, identity.attributes),
@@ -95,8 +95,8 @@ impl ScrapeDecoder {
     }
 
     fn native(&mut self, labels: &LabelSet, named: Named, data: Data) -> What {
-        let slot = self.slot(labels, labels.get(NAME), named, Shape::Native(data), "");
-        let role = Role::Native;
+        let slot = self.slot(labels, labels.get(NAME), named, SeriesShape::Native(data), "");
+        let role = LineRole::Native;
         What::Part { slot, role }
     }
 
@@ -105,13 +105,13 @@ impl ScrapeDecoder {
         let name = labels.get(NAME);
         let base = name.get(..name.len() - named.suffix)?;
         let own = match named.part {
-            Part::Bucket => "le",
-            Part::Quantile => "quantile",
+            FamilyPart::Bucket => "le",
+            FamilyPart::Quantile => "quantile",
             _ => "",
         };
         let total;
         let metric = match (data, named.part) {
-            (Data::Sum { .. }, Part::Created) => {
+            (Data::Sum { .. }, FamilyPart::Created) => {
                 total = format!("{base}_total");
                 &*total
             }
@@ -122,22 +122,22 @@ impl ScrapeDecoder {
             "" => None,
             own => Some(parse_float(labels.get(own).as_bytes())?),
         };
-        let slot = self.slot(labels, metric, named, Shape::Lines(data), own);
+        let slot = self.slot(labels, metric, named, SeriesShape::Lines(data), own);
         let role = match named.part {
-            Part::Number => Role::Number,
-            Part::Sum => Role::Sum,
-            Part::Count => Role::Count,
-            Part::Created => Role::Created,
-            Part::Bucket | Part::Quantile => self.slots.place(slot, place?)?,
+            FamilyPart::Number => LineRole::Number,
+            FamilyPart::Sum => LineRole::Sum,
+            FamilyPart::Count => LineRole::Count,
+            FamilyPart::Created => LineRole::Created,
+            FamilyPart::Bucket | FamilyPart::Quantile => self.slots.place(slot, place?)?,
         };
         Some(What::Part { slot, role })
     }
 
     /// The slot of a series, whose labels are these without `own`.
-    fn slot(&mut self, labels: &LabelSet, metric: &str, named: Named, shape: Shape, own: &str) -> u32 {
+    fn slot(&mut self, labels: &LabelSet, metric: &str, named: Named, shape: SeriesShape, own: &str) -> u32 {
         let metric = self.families.metric(metric, named, shape.data());
         let key = key(labels, &metric, shape, own);
-        let identity = Identity::of(labels, own, &mut self.builder);
+        let identity = SeriesIdentity::of(labels, own, &mut self.builder);
         let resource = self.resources.of(identity.job, identity.instance);
         let (resources, scope) = (&self.resources, &self.settings.scope);
         self.slots.of(&key, resource, shape, || Series {
@@ -150,7 +150,7 @@ impl ScrapeDecoder {
 }
 
 /// The key bytes of a series: its kind, its metric's name, its labels except `own`.
-fn key(labels: &LabelSet, metric: &tidegate_engine::Metric, shape: Shape, own: &str) -> Vec<u8> {
+fn key(labels: &LabelSet, metric: &tidegate_engine::Metric, shape: SeriesShape, own: &str) -> Vec<u8> {
     /// This byte does not occur in UTF-8.
     const SEPARATOR: u8 = u8::MAX;
     let kind = metric.metadata.encoded();

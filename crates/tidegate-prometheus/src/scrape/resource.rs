@@ -10,7 +10,7 @@ use tidegate_engine::{Attributes, Resource};
 use super::settings::Target;
 
 #[derive(Debug)]
-struct Entry {
+struct ResourceEntry {
     resource: Arc<Resource>,
     /// Changes with the resource. 0 before the end of the first page, when there is none.
     version: u32,
@@ -28,7 +28,7 @@ struct Info {
 /// The resources of a target.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
-    entries: Vec<Entry>,
+    entries: Vec<ResourceEntry>,
     /// Places of entries by job and instance.
     names: HashMap<(String, String), u32, foldhash::fast::RandomState>,
     free: Vec<u32>,
@@ -66,7 +66,7 @@ impl Resources {
         if let Some(at) = self.names.get(&key) {
             return *at;
         }
-        let entry = Entry {
+        let entry = ResourceEntry {
             resource: Arc::default(),
             version: 0,
             info: None,

@@ -13,7 +13,7 @@ use crate::model::{self, Classic, Quantiles};
 
 /// The role that a line plays in its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum LineRole {
     Number,
     Bucket(u32),
     Quantile(u32),
@@ -36,12 +36,12 @@ pub(super) struct Stamp {
 
 /// The form of a series: lines with one number each, or a native histogram. A name may have both.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
+pub(super) enum SeriesShape {
     Lines(Data),
     Native(Data),
 }
 
-impl Shape {
+impl SeriesShape {
     pub(super) fn data(self) -> Data {
         match self {
             Self::Lines(data) | Self::Native(data) => data,
@@ -62,7 +62,7 @@ impl Shape {
 }
 
 #[derive(Debug)]
-enum State {
+enum SeriesValue {
     Number(f64),
     Classic(Box<Classic>),
     Summary(Box<Quantiles>),
@@ -70,12 +70,12 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct SeriesSlot {
     series: Arc<Series>,
     /// The place of its resource, and which one of those that were there it has.
     resource: u32,
     version: u32,
-    state: State,
+    state: SeriesValue,
     /// The page that wrote to it last.
     page: u32,
     /// Whether that page has a sample of it, taken or not.
@@ -94,7 +94,7 @@ struct Slot {
 /// The series of a target.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<SeriesSlot>>,
     free: Vec<u32>,
     keys: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     /// The series of this page, in its order.
@@ -116,7 +116,7 @@ impl Slots {
     pub(super) fn bytes(&self, text: usize) -> usize {
         /// The series and its lists.
         const SERIES: usize = 256;
-        self.keys.len() * (size_of::<Option<Slot>>() + SERIES) + 2 * text
+        self.keys.len() * (size_of::<Option<SeriesSlot>>() + SERIES) + 2 * text
     }
 
     /// A page begins.
@@ -130,21 +130,21 @@ impl Slots {
         &mut self,
         key: &[u8],
         resource: u32,
-        shape: Shape,
+        shape: SeriesShape,
         make: impl FnOnce() -> Series,
     ) -> u32 {
         if let Some(at) = self.keys.get(key) {
             return *at;
         }
-        let slot = Slot {
+        let slot = SeriesSlot {
             series: Arc::new(make()),
             resource,
             version: 0,
             state: match shape {
-                Shape::Lines(Data::Gauge | Data::Sum { .. }) => State::Number(0.0),
-                Shape::Lines(Data::Summary) => State::Summary(Box::default()),
-                Shape::Lines(_) => State::Classic(Box::default()),
-                Shape::Native(_) => State::Native(None),
+                SeriesShape::Lines(Data::Gauge | Data::Sum { .. }) => SeriesValue::Number(0.0),
+                SeriesShape::Lines(Data::Summary) => SeriesValue::Summary(Box::default()),
+                SeriesShape::Lines(_) => SeriesValue::Classic(Box::default()),
+                SeriesShape::Native(_) => SeriesValue::Native(None),
             },
             page: 0,
             has_sample: false,
@@ -172,12 +172,12 @@ impl Slots {
     }
 
     /// The role of the bucket with this bound, or of the quantile; nothing for one that can't be.
-    pub(super) fn place(&mut self, at: u32, number: f64) -> Option<Role> {
+    pub(super) fn place(&mut self, at: u32, number: f64) -> Option<LineRole> {
         let slot = self.slots.get_mut(at as usize)?.as_mut()?;
         match &mut slot.state {
-            State::Classic(classic) => Some(Role::Bucket(classic.place(number)? as u32)),
-            State::Summary(quantiles) => Some(Role::Quantile(quantiles.place(number)? as u32)),
-            State::Number(_) | State::Native(_) => None,
+            SeriesValue::Classic(classic) => Some(LineRole::Bucket(classic.place(number)? as u32)),
+            SeriesValue::Summary(quantiles) => Some(LineRole::Quantile(quantiles.place(number)? as u32)),
+            SeriesValue::Number(_) | SeriesValue::Native(_) => None,
         }
     }
 
@@ -186,12 +186,12 @@ impl Slots {
     pub(super) fn write(
         &mut self,
         at: u32,
-        role: Role,
+        role: LineRole,
         value: f64,
         stamp: Stamp,
         counts: &mut Counts,
     ) -> bool {
-        if role == Role::Created {
+        if role == LineRole::Created {
             self.created(at, value, stamp.page);
             return true;
         }
@@ -199,19 +199,21 @@ impl Slots {
             return false;
         };
         let is_noted = match (&mut slot.state, role) {
-            (State::Number(number), Role::Number) => {
+            (SeriesValue::Number(number), LineRole::Number) => {
                 let is_new = is_first || number.to_bits() == value.to_bits();
                 if is_first {
                     *number = value;
                 }
                 is_new
             }
-            (State::Classic(classic), Role::Bucket(place)) => classic.bucket(place as usize, value),
-            (State::Classic(classic), Role::Sum) => classic.sum(value),
-            (State::Classic(classic), Role::Count) => classic.count(value),
-            (State::Summary(summary), Role::Quantile(place)) => summary.quantile(place as usize, value),
-            (State::Summary(summary), Role::Sum) => summary.sum(value),
-            (State::Summary(summary), Role::Count) => summary.count(value),
+            (SeriesValue::Classic(classic), LineRole::Bucket(place)) => classic.bucket(place as usize, value),
+            (SeriesValue::Classic(classic), LineRole::Sum) => classic.sum(value),
+            (SeriesValue::Classic(classic), LineRole::Count) => classic.count(value),
+            (SeriesValue::Summary(summary), LineRole::Quantile(place)) => {
+                summary.quantile(place as usize, value)
+            }
+            (SeriesValue::Summary(summary), LineRole::Sum) => summary.sum(value),
+            (SeriesValue::Summary(summary), LineRole::Count) => summary.count(value),
             _ => false,
         };
         counts.duplicates += usize::from(!is_noted);
@@ -224,7 +226,7 @@ impl Slots {
             return false;
         };
         if is_first {
-            slot.state = State::Native(Some(value));
+            slot.state = SeriesValue::Native(Some(value));
         } else {
             counts.duplicates += 1;
         }
@@ -242,7 +244,7 @@ impl Slots {
 
     /// A series that this page has not written to yet holds nothing.
     #[inline]
-    fn touch(&mut self, at: u32, page: u32) -> Option<&mut Slot> {
+    fn touch(&mut self, at: u32, page: u32) -> Option<&mut SeriesSlot> {
         let slot = self.slots.get_mut(at as usize)?.as_mut()?;
         if slot.page != page {
             slot.page = page;
@@ -256,7 +258,7 @@ impl Slots {
 
     /// The series for a sample of this time, and whether it is the first one. `None`: the sample is too late.
     #[inline]
-    fn ready(&mut self, at: u32, stamp: Stamp, counts: &mut Counts) -> Option<(&mut Slot, bool)> {
+    fn ready(&mut self, at: u32, stamp: Stamp, counts: &mut Counts) -> Option<(&mut SeriesSlot, bool)> {
         self.touch(at, stamp.page)?;
         let slot = self.slots.get_mut(at as usize)?.as_mut()?;
         slot.has_sample = true;
@@ -387,14 +389,14 @@ impl Slots {
     }
 }
 
-impl Slot {
+impl SeriesSlot {
     /// The point of what was noted.
     fn take(&mut self) -> Option<Point> {
         let value = match &mut self.state {
-            State::Number(number) => model::number(*number),
-            State::Classic(classic) => classic.take()?,
-            State::Summary(summary) => summary.take()?,
-            State::Native(value) => value.take()?,
+            SeriesValue::Number(number) => model::number(*number),
+            SeriesValue::Classic(classic) => classic.take()?,
+            SeriesValue::Summary(summary) => summary.take()?,
+            SeriesValue::Native(value) => value.take()?,
         };
         Some(Point {
             series: self.series.clone(),
@@ -435,7 +437,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl SeriesValue {
     fn clear(&mut self) {
         match self {
             Self::Number(_) => {}

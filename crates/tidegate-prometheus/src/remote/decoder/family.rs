@@ -39,13 +39,13 @@ impl Said {
 /// Metrics by their names.
 #[derive(Default)]
 pub(super) struct Families {
-    known: Mutex<Known>,
+    known: Mutex<KnownFamilies>,
     /// Changes when something else is said.
     version: AtomicU64,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownFamilies {
     families: HashMap<String, Said>,
     bytes: usize,
 }
@@ -63,7 +63,7 @@ impl Families {
             return;
         }
         if known.bytes > MAX_BYTES {
-            *known = Known::default();
+            *known = KnownFamilies::default();
         }
         known.bytes += metadata.family.len() + said.bytes();
         known.families.insert(metadata.family.to_owned(), said);

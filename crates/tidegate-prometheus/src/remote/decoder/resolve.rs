@@ -8,20 +8,20 @@ use tidegate_engine::{Attributes, AttributesBuilder, Data, Metric, Temporality};
 
 use super::family::Said;
 use super::resource::Resources;
-use super::{Kind, Known, Stream};
-use crate::model::{Identity, LabelSet, NAME, PROMETHEUS_TYPE, TARGET_INFO, ucum};
+use super::{CachedSeries, Kind, Stream};
+use crate::model::{LabelSet, NAME, PROMETHEUS_TYPE, SeriesIdentity, TARGET_INFO, ucum};
 use tidegate_pipeline::component::Reason;
 
 /// The data of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Shape {
+pub(super) enum SampleShape {
     Number,
     Exponential,
     Explicit,
 }
 
-impl Shape {
+impl SampleShape {
     /// The shape of a native histogram.
     pub(super) fn of(data: Data) -> Self {
         match data {
@@ -34,25 +34,25 @@ impl Shape {
 pub(super) fn resolve(
     labels: &[(&str, &str)],
     said: &Said,
-    shape: Shape,
+    shape: SampleShape,
     resources: &Resources,
     builder: &mut AttributesBuilder,
-) -> Known {
+) -> CachedSeries {
     if let Err(why) = check(labels) {
-        return Known::Refused(Reason::Invalid, why);
+        return CachedSeries::Refused(Reason::Invalid, why);
     }
     let labels: LabelSet = labels.iter().copied().collect();
-    let Identity {
+    let SeriesIdentity {
         job,
         instance,
         scope,
         attributes,
-    } = Identity::of(&labels, "", builder);
+    } = SeriesIdentity::of(&labels, "", builder);
     let place = resources.of(&job, &instance, builder);
     let name = labels.get(NAME);
-    if name == TARGET_INFO && shape == Shape::Number {
+    if name == TARGET_INFO && shape == SampleShape::Number {
         let told = place.with(&attributes);
-        return Known::Info { place, told };
+        return CachedSeries::Info { place, told };
     }
     let (resource, version) = place.resource();
     let metric = Metric {
@@ -62,7 +62,7 @@ pub(super) fn resolve(
         data: data(name, said.kind, shape, labels.has("le")),
         metadata: Attributes::from_iter([(PROMETHEUS_TYPE, said.kind.name())]),
     };
-    Known::Stream {
+    CachedSeries::Stream {
         stream: Arc::new(Stream {
             resource,
             scope: Arc::new(scope.unwrap_or_default()),
@@ -92,7 +92,7 @@ fn check(labels: &[(&str, &str)]) -> Result<(), &'static str> {
     }
 }
 
-fn data(name: &str, kind: Kind, shape: Shape, is_bucket: bool) -> Data {
+fn data(name: &str, kind: Kind, shape: SampleShape, is_bucket: bool) -> Data {
     let temporality = Temporality::Cumulative;
     let sum = |monotonic| Data::Sum {
         monotonic,
@@ -105,11 +105,11 @@ fn data(name: &str, kind: Kind, shape: Shape, is_bucket: bool) -> Data {
                 .any(|suffix| name.ends_with(suffix))
     };
     match (shape, kind) {
-        (Shape::Exponential, _) => Data::ExponentialHistogram { temporality },
-        (Shape::Explicit, _) => Data::Histogram { temporality },
-        (Shape::Number, Kind::Counter) => sum(true),
-        (Shape::Number, Kind::Info | Kind::StateSet) => sum(false),
-        (Shape::Number, Kind::Histogram | Kind::Summary) if is_total() => sum(true),
-        (Shape::Number, _) => Data::Gauge,
+        (SampleShape::Exponential, _) => Data::ExponentialHistogram { temporality },
+        (SampleShape::Explicit, _) => Data::Histogram { temporality },
+        (SampleShape::Number, Kind::Counter) => sum(true),
+        (SampleShape::Number, Kind::Info | Kind::StateSet) => sum(false),
+        (SampleShape::Number, Kind::Histogram | Kind::Summary) if is_total() => sum(true),
+        (SampleShape::Number, _) => Data::Gauge,
     }
 }

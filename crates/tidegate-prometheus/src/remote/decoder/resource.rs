@@ -14,14 +14,14 @@ const SPARE: usize = 1024;
 
 /// The place of a resource, whose attributes may change.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResourcePlace {
     /// Changes with the resource.
     pub(super) version: AtomicU64,
     identity: Attributes,
     resource: Mutex<Arc<Resource>>,
 }
 
-impl Place {
+impl ResourcePlace {
     /// The current resource, and its version.
     pub(super) fn resource(&self) -> (Arc<Resource>, u64) {
         let resource = self.resource.lock();
@@ -53,14 +53,19 @@ pub(super) struct Resources(Mutex<Places>);
 
 #[derive(Default)]
 struct Places {
-    places: HashMap<Key, Weak<Place>>,
+    places: HashMap<Key, Weak<ResourcePlace>>,
     /// The number of used places at the last count.
     used: usize,
 }
 
 impl Resources {
     /// The place of the resource of this job and instance.
-    pub(super) fn of(&self, job: &str, instance: &str, builder: &mut AttributesBuilder) -> Arc<Place> {
+    pub(super) fn of(
+        &self,
+        job: &str,
+        instance: &str,
+        builder: &mut AttributesBuilder,
+    ) -> Arc<ResourcePlace> {
         let key = Key::of_value(&(job, instance));
         let mut all = self.0.lock();
         if let Some(place) = all.places.get(&key).and_then(Weak::upgrade) {
@@ -76,7 +81,7 @@ impl Resources {
     }
 }
 
-fn place(job: &str, instance: &str, builder: &mut AttributesBuilder) -> Place {
+fn place(job: &str, instance: &str, builder: &mut AttributesBuilder) -> ResourcePlace {
     // `namespace/name` is the job of OTLP exporters. A job with more slashes is another one.
     let (namespace, name) = match job.split_once('/') {
         Some((namespace, name)) if !name.contains('/') => (namespace, name),
@@ -91,7 +96,7 @@ fn place(job: &str, instance: &str, builder: &mut AttributesBuilder) -> Place {
         builder.push(key, AttributeRef::Str(value));
     }
     let identity = builder.finish();
-    Place {
+    ResourcePlace {
         version: AtomicU64::new(0),
         resource: Mutex::new(Arc::new(Resource {
             attributes: identity.clone(),

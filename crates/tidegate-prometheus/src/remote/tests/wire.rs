@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use tidegate_engine::{Buckets, ExponentialHistogram, Histogram};
 
-use super::super::histogram::{Count, Native, Span, Unfit};
+use super::super::histogram::{Count, Native, Unfit, WireSpan};
 use super::super::read::read;
 use super::super::stale;
 use super::*;
@@ -91,7 +91,7 @@ proptest! {
             count: Some(Count::Int(count)),
             schema,
             sum: f64::NAN,
-            positive_spans: spans.into_iter().map(|(offset, length)| Span { offset, length }).collect(),
+            positive_spans: spans.into_iter().map(|(offset, length)| WireSpan { offset, length }).collect(),
             positive_deltas: deltas,
             custom_values: vec![1.0, 2.0, 5.0],
             ..Native::default()

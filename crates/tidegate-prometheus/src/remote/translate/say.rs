@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, Value};
 
 use super::super::histogram::{Native, Unfit};
-use super::super::known::{Known, check, group};
+use super::super::known::{StreamNames, check, group};
 use super::super::series::{self, Family, Identity, Kind, Label, NAME};
 use super::super::stale;
-use super::{Said, Settings, Target, millis};
+use super::{Said, Settings, TargetInfo, millis};
 use crate::flat;
 use crate::labels::{Labels, instance, job};
 use crate::model::PROMETHEUS_TYPE;
@@ -27,20 +27,20 @@ const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instan
 
 impl Settings {
     /// The names of a stream.
-    pub(super) fn know(&self, stream: &Stream) -> Known {
+    pub(super) fn know(&self, stream: &Stream) -> StreamNames {
         let metric = &stream.metric;
         if let Err((reason, why)) = check(metric.data) {
-            return Known::refused(stream, reason, why);
+            return StreamNames::refused(stream, reason, why);
         }
         let Ok((kind, _)) = kinds(metric.data) else {
-            return Known::refused(stream, Reason::Invalid, "its temporality is unspecified");
+            return StreamNames::refused(stream, Reason::Invalid, "its temporality is unspecified");
         };
         let said = metric.metadata.get(PROMETHEUS_TYPE).and_then(|said| match said {
             tidegate_engine::AttributeRef::Str(name) => Kind::named(name),
             _ => None,
         });
         let Some(name) = self.naming.of(metric, kind) else {
-            return Known::refused(stream, Reason::Invalid, "nothing of its name is left");
+            return StreamNames::refused(stream, Reason::Invalid, "nothing of its name is left");
         };
         let family = Family {
             name: name.into(),
@@ -55,7 +55,7 @@ impl Settings {
         };
         let labels = self.labels(Labels::of(stream, &self.naming, &self.sources));
         let target = self.target_info.then(|| self.target(stream)).flatten();
-        let mut known = Known::new(metric.data, family, labels, target.map(Arc::new));
+        let mut known = StreamNames::new(metric.data, family, labels, target.map(Arc::new));
         known.spelling = Spelling::of(metric);
         known
     }
@@ -77,7 +77,7 @@ impl Settings {
         labels
     }
 
-    fn target(&self, stream: &Stream) -> Option<Target> {
+    fn target(&self, stream: &Stream) -> Option<TargetInfo> {
         let job = job(&stream.resource)?;
         let mut others = stream
             .resource
@@ -91,7 +91,7 @@ impl Settings {
         labels.identify(&stream.resource);
         let name: Arc<str> = self.naming.own(TARGET_INFO).into();
         let labels = self.labels(labels);
-        Some(Target {
+        Some(TargetInfo {
             key: Key::of_value(&(job, instance(&stream.resource))),
             group: group(&name, &labels),
             identity: Arc::new(Identity::new(
@@ -109,7 +109,7 @@ impl Settings {
     /// Adds the contributions of a point to its series.
     pub(super) fn say(
         &self,
-        known: &mut Known,
+        known: &mut StreamNames,
         sample: &Sample<'_>,
         parts: &mut Vec<(Arc<Identity>, Said, f64)>,
     ) -> Result<(), (Reason, String)> {
@@ -124,7 +124,7 @@ impl Settings {
             };
             (reason, unfit.to_string())
         };
-        let mut native = |known: &mut Known, native: Native| {
+        let mut native = |known: &mut StreamNames, native: Native| {
             let said = Said::Native(Box::new(native));
             parts.push((known.part(0, "", None), said, f64::INFINITY));
         };
@@ -161,7 +161,7 @@ impl Settings {
 }
 
 /// The end of every series that the stream had; what it never had is ended as far as it has to be there.
-fn end(known: &mut Known, parts: &mut Vec<(Arc<Identity>, Said, f64)>) {
+fn end(known: &mut StreamNames, parts: &mut Vec<(Arc<Identity>, Said, f64)>) {
     let mut all = known.all();
     if all.is_empty() {
         let of_kind: &[(&'static str, Option<(&'static str, f64)>)] = match known.data {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_engine::{AttributeValue, Exemplar};
 
 use super::*;
-use crate::render::encoder::{SampleSnapshot, Times};
+use crate::render::encoder::{SampleSnapshot, ValueTimes};
 
 /// An encoder that ends the second series of a table while the first one is written, and writes to the table
 /// when the family ends.
@@ -24,13 +24,13 @@ impl Encoder for Nosy {
         &mut self.page
     }
 
-    fn begin(&mut self, _: &str, _: &Family) {}
+    fn begin(&mut self, _: &str, _: &PageFamily) {}
 
-    fn number(&mut self, _: &Family, _: &[u8], _: Number, _: Times) -> bool {
+    fn number(&mut self, _: &PageFamily, _: &[u8], _: Number, _: ValueTimes) -> bool {
         true
     }
 
-    fn sample(&mut self, _: &Family, _: &[u8], snapshot: &SampleSnapshot) -> bool {
+    fn sample(&mut self, _: &PageFamily, _: &[u8], snapshot: &SampleSnapshot) -> bool {
         self.exemplars
             .fetch_add(snapshot.exemplars.len(), std::sync::atomic::Ordering::Relaxed);
         if let Some(series) = self.ends.take() {
@@ -39,7 +39,7 @@ impl Encoder for Nosy {
         true
     }
 
-    fn end(&mut self, _: &Family) {
+    fn end(&mut self, _: &PageFamily) {
         let (table, (tell, told)) = (self.table.clone(), mpsc::sync_channel(1));
         std::thread::spawn(move || {
             put_at(&table, &[distribution("1", &[])], NOW + 2);

@@ -161,14 +161,14 @@ fn points_that_openmetrics_can_not_say_are_left_out_and_told() {
 fn a_counter_of_openmetrics_is_never_below_zero_and_always_a_number() {
     let style = Style::default();
     let metric = point("x", "", COUNTER, Value::Int(1)).series.metric.clone();
-    let family = family::Family::new("x", kind::Type::Counter, "test".into(), metric);
+    let family = family::PageFamily::new("x", kind::Type::Counter, "test".into(), metric);
     for (format, values) in [
         (Format::OpenMetrics, [true, false, false]),
         (Format::Text, [true; 3]),
     ] {
         let mut encoder = TextEncoder::new(Vec::new(), format, &style);
         let said = [0.0, -1.0, f64::NAN]
-            .map(|value| encoder.number(&family, b"", Number::Double(value), Times::default()));
+            .map(|value| encoder.number(&family, b"", Number::Double(value), ValueTimes::default()));
         assert_eq!(said, values, "{format:?}");
     }
 }
