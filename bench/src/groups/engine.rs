@@ -15,8 +15,8 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use tidegate_engine::{
     AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
-    Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, Rule, Sample, Schema, Series, Source,
-    SourceId, Table, Temporality, Value, Values,
+    Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, PointSample, Rule, Schema, Series,
+    Source, SourceId, Table, Temporality, Value, Values,
 };
 use tidegate_promql::{History, HistoryLimits};
 
@@ -320,7 +320,7 @@ fn by_identity(series: usize, runs: usize, order: Order) -> (Samples, f64) {
         let mut session = table.session(time);
         for number in orders.next().into_iter().flatten() {
             let number = *number as usize;
-            let sample = Sample {
+            let sample = PointSample {
                 start: NOW,
                 time,
                 value: &value,

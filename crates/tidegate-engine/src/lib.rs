@@ -83,7 +83,7 @@ pub use rule::{GaugePolicy, Input, Rule};
 #[cfg(feature = "tables")]
 pub use saved::StreamId;
 #[cfg(feature = "tables")]
-pub use stream_tracker::{Collision, Rejection, Sample};
+pub use stream_tracker::{Collision, PointSample, Rejection};
 #[cfg(feature = "tables")]
 pub use table::{
     Absorbed, Count, Frozen, Holdings, Limits, LookupResult, Outcome, Overflow, Restored, SeriesExplanation,

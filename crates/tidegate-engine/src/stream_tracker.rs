@@ -31,7 +31,7 @@ use epochs::Epochs;
 pub(crate) use last::LastValue;
 use out_of_order::OutOfOrder;
 use position::Position;
-pub use sample::{Rejection, Sample};
+pub use sample::{PointSample, Rejection};
 
 use crate::bytes::take;
 use crate::{Data, Number, Temporality, UnixNanos, Value};
@@ -98,7 +98,7 @@ impl StreamTracker {
     }
 
     /// Bytes that it allocates more for this sample.
-    pub(crate) fn growth(&self, data: Data, sample: &Sample<'_>) -> usize {
+    pub(crate) fn growth(&self, data: Data, sample: &PointSample<'_>) -> usize {
         let has_epochs = data != Data::Gauge && data.temporality() == Temporality::Cumulative;
         if !has_epochs || self.time == 0 {
             return 0;
@@ -118,7 +118,7 @@ impl StreamTracker {
     /// The fast path of `advance` for nearly every point: the next value of an integer counter. `None`: the
     /// point needs `advance`, and nothing has changed.
     #[inline]
-    pub(crate) fn next_total(&mut self, data: Data, sample: &Sample<'_>) -> Option<Number> {
+    pub(crate) fn next_total(&mut self, data: Data, sample: &PointSample<'_>) -> Option<Number> {
         let (LastValue::Number(Number::Int(then)), Value::Int(now)) = (&mut self.last, sample.value) else {
             return None;
         };
@@ -158,7 +158,7 @@ impl StreamTracker {
     pub(crate) fn advance<'a>(
         &mut self,
         data: Data,
-        sample: &Sample<'a>,
+        sample: &PointSample<'a>,
         lateness_ns: u64,
     ) -> Result<Change<'a>, Rejection> {
         check(data, sample.value)?;
@@ -192,7 +192,7 @@ impl StreamTracker {
     pub(crate) fn follow<'a>(
         &mut self,
         data: Data,
-        sample: &Sample<'a>,
+        sample: &PointSample<'a>,
         lateness_ns: u64,
         shown: &mut dyn FnMut() -> Option<LastValue>,
     ) -> Result<Followed<'a>, Rejection> {
@@ -251,7 +251,7 @@ impl StreamTracker {
     }
 
     /// Remembers the interval that the next delta skips, so that late deltas can fill it.
-    fn note_gap(&mut self, data: Data, sample: &Sample<'_>, lateness_ns: u64) {
+    fn note_gap(&mut self, data: Data, sample: &PointSample<'_>, lateness_ns: u64) {
         let delta = data.temporality() == Temporality::Delta;
         if !delta || lateness_ns == 0 || sample.start == 0 {
             return;
@@ -265,7 +265,7 @@ impl StreamTracker {
     }
 
     /// Looks for signs of other processes in the next value of the newest epoch.
-    fn note_next(&mut self, data: Data, sample: &Sample<'_>) {
+    fn note_next(&mut self, data: Data, sample: &PointSample<'_>) {
         if data.temporality() != Temporality::Cumulative || data == Data::Gauge {
             return;
         }
@@ -289,7 +289,7 @@ impl StreamTracker {
     }
 
     /// Begins a new epoch. The newest one so far moves to the others.
-    fn restart(&mut self, data: Data, sample: &Sample<'_>) {
+    fn restart(&mut self, data: Data, sample: &PointSample<'_>) {
         let falls = matches!(data, Data::Sum { monotonic: false, .. });
         let is_known = self.holds_total();
         if !is_known {
@@ -307,7 +307,7 @@ impl StreamTracker {
         epochs.note_time(self.time);
     }
 
-    fn fill<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
+    fn fill<'a>(&mut self, data: Data, sample: &PointSample<'a>) -> Result<Change<'a>, Rejection> {
         let change = self.change(data, sample.value)?;
         if let Some(out_of_order) = &mut self.out_of_order {
             out_of_order.fill(sample.start, sample.time);
@@ -320,7 +320,7 @@ impl StreamTracker {
     fn advance_epoch<'a>(
         &mut self,
         data: Data,
-        sample: &Sample<'a>,
+        sample: &PointSample<'a>,
         is_baseline: bool,
     ) -> Result<Change<'a>, Rejection> {
         let newest = self.newest();

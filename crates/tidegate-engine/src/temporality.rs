@@ -19,8 +19,8 @@ use crate::snapshot_buffer::SnapshotBuffer;
 use crate::stream_tracker::{Change, LastValue, StreamTracker};
 use crate::streams::{Streams, Sweep};
 use crate::{
-    Bounds, Budget, Data, Events, Future, FutureAction, Instrument, Metric, Point, Rejection, Sample, Series,
-    Temporality, TimestampAnomaly, UnixNanos, Value, clock,
+    Bounds, Budget, Data, Events, Future, FutureAction, Instrument, Metric, Point, PointSample, Rejection,
+    Series, Temporality, TimestampAnomaly, UnixNanos, Value, clock,
 };
 
 /// The limits of a converter: streams, expiry, and the policy for future points.
@@ -200,7 +200,7 @@ impl Converter {
     pub fn convert(
         &self,
         key: Key,
-        mut sample: Sample<'_>,
+        mut sample: PointSample<'_>,
         now: UnixNanos,
         series: &mut dyn FnMut() -> Option<Arc<Series>>,
         id: &dyn Fn(&Series) -> StreamId,
@@ -251,7 +251,7 @@ impl Converter {
     fn step(
         &self,
         stream: &mut ConvertedStream,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
         cursor: Option<&mut Vec<u8>>,
     ) -> Converted {
@@ -280,7 +280,7 @@ impl Converter {
     }
 
     /// The bytes by which the position of a stream will grow.
-    fn growth(&self, stream: &ConvertedStream, data: Data, sample: &Sample<'_>) -> usize {
+    fn growth(&self, stream: &ConvertedStream, data: Data, sample: &PointSample<'_>) -> usize {
         let Saved { tracker, total, .. } = &stream.saved;
         match self.wanted {
             Temporality::Delta => tracker.growth(data, sample),
@@ -294,7 +294,7 @@ impl Converter {
         &self,
         stream: &mut ConvertedStream,
         data: Data,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
     ) -> Result<Converted, Rejection> {
         match self.wanted {
             Temporality::Delta => self.delta(stream, data, sample),
@@ -313,7 +313,7 @@ impl Converter {
         &self,
         stream: &mut ConvertedStream,
         data: Data,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
     ) -> Result<Converted, Rejection> {
         let tracker = &mut stream.saved.tracker;
         let (was, since) = (tracker.newest(), tracker.start);
@@ -428,7 +428,7 @@ impl Converter {
     }
 }
 
-fn total(stream: &mut ConvertedStream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
+fn total(stream: &mut ConvertedStream, data: Data, sample: &PointSample<'_>) -> Result<Converted, Rejection> {
     let Saved {
         tracker,
         total,
@@ -451,7 +451,7 @@ fn total(stream: &mut ConvertedStream, data: Data, sample: &Sample<'_>) -> Resul
     Ok(Converted::Point(point(stream, since, sample, value)))
 }
 
-fn point(stream: &ConvertedStream, start: UnixNanos, sample: &Sample<'_>, value: Value) -> Point {
+fn point(stream: &ConvertedStream, start: UnixNanos, sample: &PointSample<'_>, value: Value) -> Point {
     Point {
         series: stream.series.clone(),
         start,

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Whatever is not as it should be: said to anyone who runs it.
-type Error = Box<dyn std::error::Error + Send + Sync>;
+type WorkloadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Rounds in which everything becomes known, and rounds that are counted.
 const WARM_UP: usize = 3;
@@ -27,7 +27,7 @@ const ROUNDS: usize = 5;
 /// A path, set up.
 trait Workload {
     /// Gets ready for the next round.
-    fn prepare(&mut self) -> Result<(), Error> {
+    fn prepare(&mut self) -> Result<(), WorkloadError> {
         Ok(())
     }
 
@@ -40,7 +40,7 @@ struct Path {
     name: &'static str,
     /// Items a round; if fewer arrive, something other than the path was counted.
     items: usize,
-    set_up: fn() -> Result<Box<dyn Workload>, Error>,
+    set_up: fn() -> Result<Box<dyn Workload>, WorkloadError>,
 }
 
 const PATHS: &[Path] = &[
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
 }
 
 /// Items that were counted.
-fn run(name: &str) -> Result<usize, Error> {
+fn run(name: &str) -> Result<usize, WorkloadError> {
     let path = PATHS.iter().find(|path| path.name == name);
     let path = path.ok_or("no such path")?;
     let mut subject = (path.set_up)()?;

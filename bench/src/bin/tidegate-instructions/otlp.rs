@@ -17,7 +17,7 @@ use tidegate::processors;
 use tidegate_otlp::{Signal, wire};
 use tidegate_requests::{attribute, counter, int};
 
-use crate::{Error, Workload};
+use crate::{Workload, WorkloadError};
 
 /// Points of a request, of counters with ten points each.
 pub(crate) const POINTS: usize = 1_000;
@@ -56,7 +56,7 @@ fn request(round: u64) -> Bytes {
 }
 
 /// What a hop does with a request before it hands it on: see that it is one, and count what is in it.
-pub(crate) fn check() -> Result<Box<dyn Workload>, Error> {
+pub(crate) fn check() -> Result<Box<dyn Workload>, WorkloadError> {
     Ok(Box::new(Check(request(0))))
 }
 
@@ -70,7 +70,7 @@ impl Workload for Check {
 }
 
 /// Points of known series into the table of `aggregate`.
-pub(crate) fn aggregate() -> Result<Box<dyn Workload>, Error> {
+pub(crate) fn aggregate() -> Result<Box<dyn Workload>, WorkloadError> {
     let end = Arc::<End>::default();
     let options = r#"{rules: [{match: {name: "*"}}]}"#;
     let (entry, ledger) = processor(&processors::aggregate::FACTORY, options, end)?;
@@ -79,7 +79,7 @@ pub(crate) fn aggregate() -> Result<Box<dyn Workload>, Error> {
 }
 
 /// An attribute put in everywhere and one metric dropped, on the wire.
-pub(crate) fn edit() -> Result<Box<dyn Workload>, Error> {
+pub(crate) fn edit() -> Result<Box<dyn Workload>, WorkloadError> {
     let end = Arc::<End>::default();
     let options = "{metrics: {exclude: {match_type: strict, metric_names: [engine.requests_0]}}}";
     let (filter, _) = processor(&processors::filter::FACTORY, options, end.clone())?;
@@ -110,7 +110,7 @@ impl Push {
 }
 
 impl Workload for Push {
-    fn prepare(&mut self) -> Result<(), Error> {
+    fn prepare(&mut self) -> Result<(), WorkloadError> {
         self.round += 1;
         let request = wire::check(Signal::Metrics, request(self.round))?;
         self.next = Some(Batch::new(request));
@@ -132,7 +132,7 @@ pub(crate) fn processor(
     factory: &ProcessorFactory,
     options: &str,
     next: Arc<dyn Consumer>,
-) -> Result<(Arc<dyn Consumer>, Arc<Ledger>), Error> {
+) -> Result<(Arc<dyn Consumer>, Arc<Ledger>), WorkloadError> {
     let mut problems = Problems::default();
     let node = parse_text("options", options, &mut problems);
     let settings = node.and_then(|node| (factory.config.decode)(&node, &mut problems));

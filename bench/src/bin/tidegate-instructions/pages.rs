@@ -12,7 +12,7 @@ use tidegate_engine::{
     Attributes, Data, Limits, Metric, Pattern, Point, Rule, Series, Table, Temporality, Value,
 };
 
-use crate::{Error, Workload};
+use crate::{Workload, WorkloadError};
 
 /// Series on a page, counters of agents.
 pub(crate) const SERIES: usize = 2_000;
@@ -21,7 +21,7 @@ const AGENTS: usize = 100;
 const TIME: u64 = 1_700_000_000_000_000_000;
 
 /// The text of a table whose series are known and have all got new values.
-pub(crate) fn exposition() -> Result<Box<dyn Workload>, Error> {
+pub(crate) fn exposition() -> Result<Box<dyn Workload>, WorkloadError> {
     let metrics: Vec<Arc<Metric>> = (0..SERIES / AGENTS).map(metric).collect();
     let series = (0..SERIES).map(|number| series(number % AGENTS, &metrics[number / AGENTS]));
     let rule = Rule::new(Pattern::Glob("*".into()));
@@ -71,7 +71,7 @@ struct Exposition {
 }
 
 impl Workload for Exposition {
-    fn prepare(&mut self) -> Result<(), Error> {
+    fn prepare(&mut self) -> Result<(), WorkloadError> {
         self.round += 1;
         let time = TIME + self.round * 1_000_000_000;
         let mut session = self.tables[0].session(time);
@@ -96,7 +96,7 @@ impl Workload for Exposition {
 }
 
 /// A page whose lines are known and come in the order of the last page, with new values.
-pub(crate) fn scraped() -> Result<Box<dyn Workload>, Error> {
+pub(crate) fn scraped() -> Result<Box<dyn Workload>, WorkloadError> {
     Ok(Box::new(Scraped {
         decoder: ScrapeDecoder::new(Settings::default(), Box::new(Labelled)),
         page: String::new(),
@@ -129,7 +129,7 @@ struct Scraped {
 }
 
 impl Workload for Scraped {
-    fn prepare(&mut self) -> Result<(), Error> {
+    fn prepare(&mut self) -> Result<(), WorkloadError> {
         self.round += 1;
         self.points.clear();
         self.page.clear();

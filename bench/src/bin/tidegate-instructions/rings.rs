@@ -13,7 +13,7 @@ use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId,
 use tidegate_ring::{Batch as Columns, Event, Layout, Names, Options, Poll, Reader, Writer};
 
 use crate::otlp::{End, processor};
-use crate::{Error, Workload};
+use crate::{Workload, WorkloadError};
 
 const CAPACITY: u64 = 4_096;
 /// As many as fit in a ring of NIXL's default size.
@@ -23,12 +23,12 @@ pub(crate) const EVENTS: usize = CAPACITY as usize - 1;
 const TRANSFER: [(u16, u64); 4] = [(7, 20), (6, 450), (0, 65_536), (2, 1)];
 
 /// Events that carry their names.
-pub(crate) fn v1() -> Result<Box<dyn Workload>, Error> {
+pub(crate) fn v1() -> Result<Box<dyn Workload>, WorkloadError> {
     Ring::set_up(Layout::V1)
 }
 
 /// Events that carry numbers.
-pub(crate) fn v4() -> Result<Box<dyn Workload>, Error> {
+pub(crate) fn v4() -> Result<Box<dyn Workload>, WorkloadError> {
     Ring::set_up(Layout::V4)
 }
 
@@ -44,7 +44,7 @@ struct Ring {
 }
 
 impl Ring {
-    fn set_up(layout: Layout) -> Result<Box<dyn Workload>, Error> {
+    fn set_up(layout: Layout) -> Result<Box<dyn Workload>, WorkloadError> {
         let directory = TempDir::new()?;
         let path = directory.path().join("agent");
         let writer = Writer::create(&path, layout, CAPACITY)?;
@@ -111,7 +111,7 @@ fn schema(names: &Names) -> Schema {
 }
 
 impl Workload for Ring {
-    fn prepare(&mut self) -> Result<(), Error> {
+    fn prepare(&mut self) -> Result<(), WorkloadError> {
         let event = |(kind, value)| Event {
             kind,
             value,

@@ -17,7 +17,7 @@ use super::{Composite, MEMORY};
 use crate::fold::Folds;
 use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
-use crate::stream_tracker::Sample;
+use crate::stream_tracker::PointSample;
 use crate::streams::{Streams, Sweep, lock};
 use crate::{
     Future, FutureAction, Number, Point, Resource, Series, SourceId, TimestampAnomalies, UnixNanos, Value,
@@ -170,7 +170,7 @@ impl CompositeSet {
     }
 
     fn observe_of(&self, point: &Point, resource: Option<Key>, now: UnixNanos) {
-        let sample = Sample {
+        let sample = PointSample {
             start: point.start,
             time: point.time,
             value: &point.value,
@@ -191,7 +191,7 @@ impl CompositeSet {
         name: &str,
         key: Key,
         resource: Option<Key>,
-        mut sample: Sample<'_>,
+        mut sample: PointSample<'_>,
         now: UnixNanos,
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) {

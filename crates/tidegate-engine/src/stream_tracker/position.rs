@@ -3,7 +3,7 @@
 //! The position of a point in its stream: after the newest, in a gap, in another epoch, or nowhere.
 
 use super::out_of_order::OutOfOrder;
-use super::{Rejection, Sample, StreamTracker};
+use super::{PointSample, Rejection, StreamTracker};
 use crate::{Data, Temporality};
 
 /// The position of a point in its stream.
@@ -31,7 +31,7 @@ impl StreamTracker {
     pub(super) fn position(
         &self,
         data: Data,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         lateness_ns: u64,
     ) -> Result<Position, Rejection> {
         if self.time == 0 {
@@ -59,7 +59,7 @@ impl StreamTracker {
     }
 
     /// The rejection of a point of the newest epoch that is not newer than its last.
-    fn why_not_newer(&self, data: Data, sample: &Sample<'_>) -> Rejection {
+    fn why_not_newer(&self, data: Data, sample: &PointSample<'_>) -> Rejection {
         let is_same = sample.time == self.time && self.equals_last(sample.value);
         let is_covered = sample.time < self.time && self.last.covers(data, sample.value);
         if is_same || is_covered {
@@ -71,7 +71,7 @@ impl StreamTracker {
 
     fn position_of_new_epoch(
         &self,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         lateness_ns: u64,
         position: Position,
     ) -> Result<Position, Rejection> {
@@ -89,7 +89,7 @@ impl StreamTracker {
     fn position_of_other_epoch(
         &self,
         data: Data,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         lateness_ns: u64,
     ) -> Result<Position, Rejection> {
         let falls = matches!(data, Data::Sum { monotonic: false, .. });
@@ -115,7 +115,7 @@ impl StreamTracker {
         }
     }
 
-    fn position_of_delta(&self, sample: &Sample<'_>) -> Result<Position, Rejection> {
+    fn position_of_delta(&self, sample: &PointSample<'_>) -> Result<Position, Rejection> {
         if sample.time > self.time {
             return Ok(Position::Next);
         }

@@ -6,7 +6,7 @@ use crate::{Exemplar, UnixNanos, Value};
 
 /// A point of a known series, by reference.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
+pub struct PointSample<'a> {
     /// Start of the interval that the value covers; 0 = unknown.
     pub start: UnixNanos,
     /// When the value was true.

@@ -6,7 +6,7 @@
 //! A sender whose clock steps back sends only points that are older than its newest, at the pace of the
 //! clock. Delayed points differ: they come faster, or between points that are taken.
 
-use super::{LastValue, Sample, StreamTracker};
+use super::{LastValue, PointSample, StreamTracker};
 use crate::cadence::{PUSH_NS, SHORTEST_LEASE_NS};
 use crate::{Data, Temporality, TimestampAnomaly, UnixNanos, clock};
 
@@ -92,7 +92,7 @@ impl StreamTracker {
     pub(crate) fn note_anomaly(
         &mut self,
         data: Data,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
         shown: Option<f64>,
     ) -> Option<TimestampAnomaly> {
@@ -114,7 +114,7 @@ impl StreamTracker {
 
     /// Whether a point can be the next one of its stream by another clock. A value that is less is an old
     /// one: it would count twice. So may a delta: nothing shows whether it counted.
-    fn goes_on(&self, data: Data, sample: &Sample<'_>, shown: Option<f64>) -> bool {
+    fn goes_on(&self, data: Data, sample: &PointSample<'_>, shown: Option<f64>) -> bool {
         if data == Data::Gauge || matches!(data, Data::Sum { monotonic: false, .. }) {
             return data.temporality() != Temporality::Delta || data == Data::Gauge;
         }
@@ -130,7 +130,7 @@ impl StreamTracker {
     }
 
     /// Follows the sender's clock: the point is newer than all before it.
-    fn set_back(&mut self, data: Data, sample: &Sample<'_>, now: UnixNanos) {
+    fn set_back(&mut self, data: Data, sample: &PointSample<'_>, now: UnixNanos) {
         let before = sample.time.saturating_sub(1);
         let falls = matches!(data, Data::Sum { monotonic: false, .. });
         let is_of_older_epoch = sample.start != 0 && sample.start < self.start;

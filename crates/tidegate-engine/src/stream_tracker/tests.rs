@@ -26,7 +26,7 @@ fn run(data: Data, points: &[(u64, u64, i64)]) -> Vec<Result<i64, Rejection>> {
     let mut added = Vec::new();
     for (start, time, value) in points {
         let value = Value::Int(*value);
-        let sample = Sample {
+        let sample = PointSample {
             start: *start,
             time: *time,
             value: &value,
@@ -108,7 +108,7 @@ fn a_folded_stream_adds_only_what_it_counts_from_now_on_or_in_a_new_epoch() {
     let mut tracker = StreamTracker::folded(5, 100);
     let mut add = |start, time, value| {
         let value = Value::Int(value);
-        let sample = Sample {
+        let sample = PointSample {
             start,
             time,
             value: &value,
@@ -127,7 +127,7 @@ fn a_folded_stream_adds_only_what_it_counts_from_now_on_or_in_a_new_epoch() {
         (None, Some(0), Some(1))
     );
     let mut again = StreamTracker::folded(5, 100);
-    let sample = |value| Sample {
+    let sample = |value| PointSample {
         start: 50,
         time: 110,
         value,
@@ -161,7 +161,7 @@ fn a_sum_that_may_fall_adds_differences_and_takes_back_all_when_it_leaves() {
     };
     for (time, value) in [(1, 5), (2, -2)] {
         let value = Value::Int(value);
-        let sample = Sample {
+        let sample = PointSample {
             start: 0,
             time,
             value: &value,
@@ -259,7 +259,7 @@ fn collisions(points: &[(u64, u64, i64)]) -> Vec<Collision> {
     let mut told = Vec::new();
     for (start, time, value) in points {
         let value = Value::Int(*value);
-        let sample = Sample {
+        let sample = PointSample {
             start: *start,
             time: *time,
             value: &value,
@@ -352,7 +352,7 @@ fn shown(points: &[(u64, u64, i64)]) -> Vec<i64> {
     let (mut level, mut levels) = (0, Vec::new());
     for (start, time, value) in points {
         let value = Value::Int(*value);
-        let sample = Sample {
+        let sample = PointSample {
             start: *start,
             time: *time,
             value: &value,
@@ -408,7 +408,7 @@ proptest! {
             // The count of an epoch grows with time, each at a pace of its own.
             let n = time * start;
             let value = total(data, n);
-            let sample = Sample { start, time: TEN_MINUTES + time, value: &value, exemplars: &[] };
+            let sample = PointSample { start, time: TEN_MINUTES + time, value: &value, exemplars: &[] };
             if at == saved_at {
                 let mut bytes = Vec::new();
                 tracker.save(&mut bytes);
@@ -435,7 +435,7 @@ proptest! {
         let mut tracker = StreamTracker::default();
         for (start, time, value) in points {
             let value = if value == 7 { Value::Double(7.5) } else { Value::Int(value) };
-            let sample = Sample { start, time: 1 + time, value: &value, exemplars: &[] };
+            let sample = PointSample { start, time: 1 + time, value: &value, exemplars: &[] };
             let mut short = tracker.clone();
             let by_short = short.next_total(data, &sample);
             let by_long = tracker.advance(data, &sample, LATENESS);
@@ -450,7 +450,7 @@ proptest! {
 #[test]
 fn what_is_kept_of_a_late_point_goes_when_the_stream_goes_on() {
     let mut tracker = StreamTracker::default();
-    let sample = |time, value| Sample {
+    let sample = |time, value| PointSample {
         start: 5,
         time,
         value,

@@ -16,7 +16,7 @@ use crate::key::Key;
 use crate::lease::nanos;
 use crate::rule::Op;
 use crate::saved::StreamId;
-use crate::stream_tracker::{Change, Followed, LastValue, Rejection, Sample, StreamTracker};
+use crate::stream_tracker::{Change, Followed, LastValue, PointSample, Rejection, StreamTracker};
 use crate::streams::{Sweep, lock};
 use crate::{Data, Series, TimestampAnomaly, UnixNanos, Value};
 
@@ -210,7 +210,7 @@ impl Table {
     pub(super) fn step(
         &self,
         stream: &mut InputStream,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
         cells: &mut cell::CellCursor<'_>,
     ) -> SampleResult {
@@ -274,7 +274,7 @@ impl Table {
     pub(super) fn note_anomaly(
         &self,
         stream: &mut InputStream,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
         cells: &mut cell::CellCursor<'_>,
     ) -> Option<TimestampAnomaly> {
@@ -304,7 +304,7 @@ impl Table {
     fn keep(
         &self,
         stream: &mut InputStream,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
         cells: &mut cell::CellCursor<'_>,
     ) -> Result<(), Rejection> {
@@ -344,7 +344,7 @@ impl Table {
     fn add(
         &self,
         stream: &mut InputStream,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
         cells: &mut cell::CellCursor<'_>,
     ) -> Result<(), Rejection> {

@@ -25,7 +25,7 @@ use super::cell;
 use super::points::{InputStream, Outcome, Phase, SampleResult};
 use super::source_registry::SourceNumber;
 use crate::key::Key;
-use crate::stream_tracker::{Rejection, Sample};
+use crate::stream_tracker::{PointSample, Rejection};
 use crate::streams::{self, lock};
 use crate::{FutureAction, Point, Series, UnixNanos, clock};
 
@@ -76,7 +76,7 @@ impl Table {
 impl Session<'_> {
     /// Takes in a decoded point.
     pub fn observe(&mut self, point: &Point) -> Outcome {
-        let sample = Sample {
+        let sample = PointSample {
             start: point.start,
             time: point.time,
             value: &point.value,
@@ -91,7 +91,7 @@ impl Session<'_> {
     pub fn observe_as(
         &mut self,
         key: Key,
-        mut sample: Sample<'_>,
+        mut sample: PointSample<'_>,
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> Outcome {
         if sample.time == 0 {
@@ -123,7 +123,7 @@ impl Session<'_> {
     fn refuse_future(
         &mut self,
         key: Key,
-        sample: &mut Sample<'_>,
+        sample: &mut PointSample<'_>,
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> Option<Outcome> {
         if self.table.limits.future.action == FutureAction::Arrival {
@@ -142,7 +142,7 @@ impl Session<'_> {
 
     /// Shows a sample to a known stream.
     #[inline]
-    fn step(&mut self, key: Key, sample: &Sample<'_>) -> Option<SampleResult> {
+    fn step(&mut self, key: Key, sample: &PointSample<'_>) -> Option<SampleResult> {
         self.in_a_row += 1;
         if self.in_a_row >= IN_A_ROW {
             self.pause();
@@ -177,7 +177,7 @@ impl Session<'_> {
     fn connect(
         &mut self,
         key: Key,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> Outcome {
         self.pause();

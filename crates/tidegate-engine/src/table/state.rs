@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::fold::Folded;
 use crate::rule::{DEFAULT_BOUNDS, GaugePolicy, Op, Rule};
-use crate::stream_tracker::{Change, LastValue, Moments, Sample};
+use crate::stream_tracker::{Change, LastValue, Moments, PointSample};
 use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, UnixNanos, Value};
 
 /// Exemplars kept a series: the newest ones.
@@ -107,7 +107,13 @@ impl SeriesState {
     }
 
     /// Applies the change of a point. `false`: the change is of a kind that can't be added here.
-    pub(crate) fn apply(&mut self, op: Op, member: u32, change: &Change<'_>, sample: &Sample<'_>) -> bool {
+    pub(crate) fn apply(
+        &mut self,
+        op: Op,
+        member: u32,
+        change: &Change<'_>,
+        sample: &PointSample<'_>,
+    ) -> bool {
         let time = sample.time;
         match (op, change) {
             (Op::Add | Op::UpDown, Change::Number(number)) => self.add(*number, time),
@@ -124,7 +130,7 @@ impl SeriesState {
     }
 
     /// Shows a point as it is.
-    pub(crate) fn keep(&mut self, sample: &Sample<'_>) {
+    pub(crate) fn keep(&mut self, sample: &PointSample<'_>) {
         self.value.clone_from(sample.value);
         (self.start, self.time) = (sample.start, sample.time);
         if !sample.exemplars.is_empty() || self.rare.is_some() {
@@ -136,7 +142,7 @@ impl SeriesState {
     }
 
     /// Adds the increase of one of several processes that report the series; `false`: it is of another kind.
-    pub(crate) fn keep_adding(&mut self, change: &Change<'_>, sample: &Sample<'_>) -> bool {
+    pub(crate) fn keep_adding(&mut self, change: &Change<'_>, sample: &PointSample<'_>) -> bool {
         let Some(mut total) = LastValue::of(&self.value) else {
             return false;
         };

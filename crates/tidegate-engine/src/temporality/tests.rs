@@ -70,7 +70,7 @@ impl Reader {
 
     /// The same, as it comes at `now`.
     fn say_at(&mut self, now: u64, start: u64, time: u64, value: Value) -> Converted {
-        let sample = Sample {
+        let sample = PointSample {
             start,
             time,
             value: &value,
@@ -228,7 +228,7 @@ fn too_many_streams_are_refused_and_the_known_ones_go_on() {
     let value = Value::Int(1);
     let say = |name: usize, time| {
         let series = series(counter(Temporality::Cumulative), &name.to_string());
-        let sample = Sample {
+        let sample = PointSample {
             start: 1,
             time,
             value: &value,
@@ -263,7 +263,7 @@ fn is_refused(converter: &Converter, name: usize, now: UnixNanos) -> bool {
         attributes: [("text", &*text)].into_iter().collect(),
         ..Series::clone(&series(counter(Temporality::Cumulative), &name))
     });
-    let sample = Sample {
+    let sample = PointSample {
         start: 1,
         time: now,
         value: &value,
@@ -450,7 +450,7 @@ fn places_are_those_of_one_moment_whatever_is_converted_while_they_are_written()
     let convert = |converter: &Converter, stream: u64, count: i64| {
         let series = series(data, &stream.to_string());
         let value = Value::Int(count);
-        let sample = Sample {
+        let sample = PointSample {
             start: BORN,
             time: BORN + count as u64,
             value: &value,

@@ -12,7 +12,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_engine::{Data, Key, KeyHasher, Point, Sample, Series, Temporality};
+use tidegate_engine::{Data, Key, KeyHasher, Point, PointSample, Series, Temporality};
 
 use super::WireError;
 use super::edit::{Editor, push_field, push_message};
@@ -30,7 +30,7 @@ pub struct WirePoint<'a> {
     /// Stands for the resource as it was written.
     pub resource: Key,
     /// Times, value and exemplars.
-    pub sample: Sample<'a>,
+    pub sample: PointSample<'a>,
     /// Decodes what identifies it; `None` when that can't be decoded.
     pub series: &'a dyn Fn() -> Option<Arc<Series>>,
 }
@@ -253,8 +253,8 @@ fn write(hasher: &mut KeyHasher, bytes: &[u8]) {
     hasher.write(bytes);
 }
 
-fn sample(point: &Point) -> Sample<'_> {
-    Sample {
+fn sample(point: &Point) -> PointSample<'_> {
+    PointSample {
         start: point.start,
         time: point.time,
         value: &point.value,

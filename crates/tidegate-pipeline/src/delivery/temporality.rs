@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use tidegate_engine::{
-    Bounds, Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, Rejection, Sample,
+    Bounds, Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, PointSample, Rejection,
     Series, Temporality, UnixNanos,
 };
 use tidegate_wal::{Joins, Saving, State};
@@ -203,7 +203,7 @@ impl Converting<'_> {
         let mut rest = Vec::new();
         for point in points {
             let series = &point.series;
-            let sample = Sample {
+            let sample = PointSample {
                 start: point.start,
                 time: point.time,
                 value: &point.value,
@@ -224,7 +224,7 @@ impl Converting<'_> {
     fn take(
         &mut self,
         key: Key,
-        sample: Sample<'_>,
+        sample: PointSample<'_>,
         name: &str,
         series: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) {

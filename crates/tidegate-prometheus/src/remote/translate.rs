@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tidegate_engine::{Data, Exemplar, Future, Key, Sample, Series as Stream, UnixNanos};
+use tidegate_engine::{Data, Exemplar, Future, Key, PointSample, Series as Stream, UnixNanos};
 
 use super::generations::most;
 use super::histogram::Native;
@@ -184,7 +184,7 @@ impl Building<'_> {
     }
 
     fn own(&mut self, point: &tidegate_engine::Point) {
-        let sample = Sample {
+        let sample = PointSample {
             start: point.start,
             time: point.time,
             value: &point.value,
@@ -194,7 +194,13 @@ impl Building<'_> {
         self.take(Key::of(&point.series), sample, &point.series.metric.name, &series);
     }
 
-    fn take(&mut self, key: Key, sample: Sample<'_>, name: &str, stream: &dyn Fn() -> Option<Arc<Stream>>) {
+    fn take(
+        &mut self,
+        key: Key,
+        sample: PointSample<'_>,
+        name: &str,
+        stream: &dyn Fn() -> Option<Arc<Stream>>,
+    ) {
         let settings = self.settings;
         let TranslatorState { cache, starts, .. } = &mut *self.state;
         let make = || {
@@ -236,7 +242,7 @@ impl Building<'_> {
         group: u64,
         family: &Arc<Family>,
         (data, spelling): (Data, Spelling),
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
     ) {
         let (time, point) = (millis(sample.time), self.points);
         let start = if counts(data) && sample.start <= sample.time {

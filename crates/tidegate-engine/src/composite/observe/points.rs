@@ -14,7 +14,7 @@ use super::super::{Composite, Function, SharedGroup};
 use super::Plan;
 use crate::budget::{Reservation, bytes_of};
 use crate::key::Key;
-use crate::stream_tracker::{Change, LastValue, Rejection, Sample, StreamTracker};
+use crate::stream_tracker::{Change, LastValue, PointSample, Rejection, StreamTracker};
 use crate::streams::lock;
 use crate::{Data, Number, Series, Temporality, TimestampAnomaly, UnixNanos, Value, clock};
 
@@ -65,7 +65,7 @@ impl Composite {
     pub(super) fn observe_as(
         &self,
         key: Key,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> Option<Arc<PointSource>> {
@@ -109,13 +109,13 @@ impl Composite {
     }
 
     /// Whether a first point counts data from before the window.
-    fn is_history(&self, sample: &Sample<'_>, data: Data, now: UnixNanos) -> bool {
+    fn is_history(&self, sample: &PointSample<'_>, data: Data, now: UnixNanos) -> bool {
         let cumulative = !is_level(data) && data.temporality() == Temporality::Cumulative;
         cumulative && (sample.start == 0 || sample.start < clock::wall(self.cut.begin(now)))
     }
 
     /// `None`: the budget leaves no room for its state.
-    fn stream(&self, series: &Arc<Series>, sample: &Sample<'_>) -> Option<PointStream> {
+    fn stream(&self, series: &Arc<Series>, sample: &PointSample<'_>) -> Option<PointStream> {
         let sets = [&series.attributes, &series.resource.attributes];
         let expression = self.declaration.expression.as_ref();
         let is_selected = expression.is_none_or(|expression| (expression.selects)(series));
@@ -180,7 +180,7 @@ impl Composite {
         }
     }
 
-    fn step(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) {
+    fn step(&self, stream: &mut PointStream, sample: &PointSample<'_>, now: UnixNanos) {
         if *sample.value == Value::NoRecordedValue {
             // A marker older than the newest point says nothing about the stream's end.
             if sample.time >= stream.tracker.time {
@@ -254,7 +254,7 @@ impl Composite {
     fn note_anomaly(
         &self,
         stream: &mut PointStream,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         now: UnixNanos,
     ) -> Option<TimestampAnomaly> {
         let anomaly = stream.tracker.note_anomaly(stream.data, sample, now, None)?;
@@ -266,7 +266,7 @@ impl Composite {
 
     /// Refuses a point of a series that is too far ahead: it does not show that its source is alive either.
     #[cold]
-    pub(super) fn refuse_future(&self, key: Key, sample: &Sample<'_>, now: UnixNanos) {
+    pub(super) fn refuse_future(&self, key: Key, sample: &PointSample<'_>, now: UnixNanos) {
         self.inputs.streams.known(key, now, |stream| {
             self.note_anomaly(stream, sample, now);
             if let Some(GroupPlace {

@@ -679,7 +679,7 @@ fn two_spellings_of_one_series_are_one() {
     let counter = series("requests", COUNTER, &[], &[("a", "1"), ("b", "2")]);
     for (spelling, value) in [(1u8, 5), (2, 9), (1, 9), (3, 12)] {
         let value = Value::Int(value);
-        let sample = Sample {
+        let sample = PointSample {
             start: NOW,
             time: NOW + u64::from(spelling),
             value: &value,

@@ -2,7 +2,7 @@
 
 //! A number point read off the wire.
 
-use tidegate_engine::{KeyHasher, Sample, Value};
+use tidegate_engine::{KeyHasher, PointSample, Value};
 
 use super::Spans;
 
@@ -52,8 +52,8 @@ impl Number {
         Some(number)
     }
 
-    pub(super) fn sample(&self) -> Sample<'_> {
-        Sample {
+    pub(super) fn sample(&self) -> PointSample<'_> {
+        PointSample {
             start: self.start,
             time: self.time,
             value: &self.value,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, Value};
+use tidegate_engine::{Data, Exemplar, Key, PointSample, Series as Stream, Value};
 
 use super::super::histogram::{Native, Unfit};
 use super::super::known::{StreamNames, check, group};
@@ -110,7 +110,7 @@ impl Settings {
     pub(super) fn say(
         &self,
         known: &mut StreamNames,
-        sample: &Sample<'_>,
+        sample: &PointSample<'_>,
         parts: &mut Vec<(Arc<Identity>, Said, f64)>,
     ) -> Result<(), (Reason, String)> {
         if sample.time == 0 {
