@@ -26,13 +26,13 @@ use tonic::server::UnaryService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 
-use crate::Error;
+use crate::BenchError;
 use crate::otlp::codec::{Answering, METHOD, Raw};
 use crate::otlp::{PATH, WINDOWS};
 
 /// Runs the floor of this name between two ports until the process ends; `frame` is the size of HTTP/2 frames that
 /// `grpc` asks for.
-pub(crate) fn run(name: &str, from: u16, to: u16, frame: u32) -> Result<(), Error> {
+pub(crate) fn run(name: &str, from: u16, to: u16, frame: u32) -> Result<(), BenchError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -50,7 +50,7 @@ pub(crate) fn run(name: &str, from: u16, to: u16, frame: u32) -> Result<(), Erro
 const PIECE: usize = 256 << 10;
 
 /// Bytes, whatever they are.
-async fn tcp(from: u16, to: u16) -> Result<(), Error> {
+async fn tcp(from: u16, to: u16) -> Result<(), BenchError> {
     let listener = listen(from).await?;
     loop {
         let (mut near, _) = listener.accept().await?;
@@ -63,7 +63,7 @@ async fn tcp(from: u16, to: u16) -> Result<(), Error> {
 }
 
 /// Bodies of HTTP/1.1 requests, over as many connections as come.
-async fn http(from: u16, to: u16) -> Result<(), Error> {
+async fn http(from: u16, to: u16) -> Result<(), BenchError> {
     let listener = listen(from).await?;
     loop {
         let (near, _) = listener.accept().await?;
@@ -76,7 +76,7 @@ async fn http(from: u16, to: u16) -> Result<(), Error> {
             let service = service_fn(|request| hand_on(far.clone(), request));
             let server = hyper::server::conn::http1::Builder::new();
             server.serve_connection(TokioIo::new(near), service).await?;
-            Ok::<_, Error>(())
+            Ok::<_, BenchError>(())
         });
     }
 }
@@ -85,7 +85,7 @@ async fn http(from: u16, to: u16) -> Result<(), Error> {
 async fn hand_on(
     far: Arc<Mutex<SendRequest<http_body_util::Full<Bytes>>>>,
     request: http::Request<Incoming>,
-) -> Result<http::Response<http_body_util::Full<Bytes>>, Error> {
+) -> Result<http::Response<http_body_util::Full<Bytes>>, BenchError> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let mut onward = http::Request::post(PATH).body(http_body_util::Full::new(body))?;
@@ -105,7 +105,7 @@ async fn hand_on(
     Ok(response)
 }
 
-async fn listen(port: u16) -> Result<TcpListener, Error> {
+async fn listen(port: u16) -> Result<TcpListener, BenchError> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?)
 }
 
@@ -119,13 +119,13 @@ async fn connect(port: u16) -> std::io::Result<TcpStream> {
 const CONNECTIONS: usize = 4;
 
 /// Messages of OTLP's method for metrics, not compressed.
-async fn grpc(from: u16, to: u16, frame: u32) -> Result<(), Error> {
+async fn grpc(from: u16, to: u16, frame: u32) -> Result<(), BenchError> {
     let connect = || {
         let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{to}"))?
             .tcp_nodelay(true)
             .initial_stream_window_size(WINDOWS.0)
             .initial_connection_window_size(WINDOWS.1);
-        Ok::<_, Error>(Client::new(endpoint.connect_lazy()))
+        Ok::<_, BenchError>(Client::new(endpoint.connect_lazy()))
     };
     let far: Vec<_> = std::iter::repeat_with(connect)
         .take(CONNECTIONS)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::Error;
+use crate::BenchError;
 use crate::http::Scraper;
 use crate::process::Process;
 
@@ -29,20 +29,20 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts `binary` on a core of its own with this configuration, in which `PORT` stands for the port of its
     /// Prometheus exporter.
-    pub(crate) fn start(binary: &Path, config: &str) -> Result<Self, Error> {
+    pub(crate) fn start(binary: &Path, config: &str) -> Result<Self, BenchError> {
         Self::start_by(binary, config, Process::start)
     }
 
     /// The same on all cores, which it shares with us.
-    pub(crate) fn start_on_all_cores(binary: &Path, config: &str) -> Result<Self, Error> {
+    pub(crate) fn start_on_all_cores(binary: &Path, config: &str) -> Result<Self, BenchError> {
         Self::start_by(binary, config, Process::start_on_all_cores)
     }
 
     fn start_by(
         binary: &Path,
         config: &str,
-        start: fn(Command, TempDir) -> Result<Process, Error>,
-    ) -> Result<Self, Error> {
+        start: fn(Command, TempDir) -> Result<Process, BenchError>,
+    ) -> Result<Self, BenchError> {
         let directory = TempDir::new()?;
         let port = free_port()?;
         let command = command(
@@ -59,7 +59,7 @@ impl Gateway {
     }
 
     /// Waits for the first scrape that is answered and says how long after the start that was.
-    pub(crate) fn first_scrape(&mut self) -> Result<Duration, Error> {
+    pub(crate) fn first_scrape(&mut self) -> Result<Duration, BenchError> {
         loop {
             if let Ok(mut scraper) = self.scraper()
                 && scraper.get().is_ok()
@@ -77,7 +77,7 @@ impl Gateway {
     }
 
     /// A connection to a port that it listens on sooner or later: pages are served before receivers start.
-    pub(crate) fn connect(&mut self, port: u16) -> Result<Scraper, Error> {
+    pub(crate) fn connect(&mut self, port: u16) -> Result<Scraper, BenchError> {
         self.process.wait_for(|| Scraper::connect(port, "/"))
     }
 
@@ -86,13 +86,13 @@ impl Gateway {
         &self.process
     }
 
-    pub(crate) fn scraper(&self) -> Result<Scraper, Error> {
+    pub(crate) fn scraper(&self) -> Result<Scraper, BenchError> {
         Scraper::connect(self.port, "/metrics")
     }
 }
 
 /// A free port that was not given out before.
-pub(crate) fn free_port() -> Result<u16, Error> {
+pub(crate) fn free_port() -> Result<u16, BenchError> {
     static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
     loop {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -103,7 +103,7 @@ pub(crate) fn free_port() -> Result<u16, Error> {
 }
 
 /// What runs a binary with this configuration, which is kept in the directory.
-pub(crate) fn command(binary: &Path, directory: &Path, config: &str) -> Result<Command, Error> {
+pub(crate) fn command(binary: &Path, directory: &Path, config: &str) -> Result<Command, BenchError> {
     let path = directory.join("config.yaml");
     std::fs::write(&path, config)?;
     let mut command = Command::new(binary);

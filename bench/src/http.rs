@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::Error;
+use crate::BenchError;
 
 /// A page of millions of series takes some programs this long.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ pub(crate) struct Scraper {
 }
 
 impl Scraper {
-    pub(crate) fn connect(port: u16, path: &str) -> Result<Self, Error> {
+    pub(crate) fn connect(port: u16, path: &str) -> Result<Self, BenchError> {
         let mut scraper = Self {
             port,
             stream: connect(port)?,
@@ -38,9 +38,9 @@ impl Scraper {
     }
 
     /// The body of the next answer; an error unless its status is 200.
-    pub(crate) fn get(&mut self) -> Result<&str, Error> {
+    pub(crate) fn get(&mut self) -> Result<&str, BenchError> {
         let written = self.stream.get_mut().write_all(&self.request);
-        let got = written.map_err(Error::from).and_then(|()| self.receive());
+        let got = written.map_err(BenchError::from).and_then(|()| self.receive());
         if let Err(error) = got {
             // The rest of that answer is not the beginning of the next one.
             self.stream = connect(self.port)?;
@@ -50,7 +50,7 @@ impl Scraper {
     }
 
     /// The answer to this body, sent to `path` instead.
-    pub(crate) fn post(&mut self, path: &str, content_type: &str, body: &[u8]) -> Result<&str, Error> {
+    pub(crate) fn post(&mut self, path: &str, content_type: &str, body: &[u8]) -> Result<&str, BenchError> {
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n"
@@ -62,7 +62,7 @@ impl Scraper {
     }
 
     /// Reads an answer into `body`; an error unless its status is 200.
-    fn receive(&mut self) -> Result<(), Error> {
+    fn receive(&mut self) -> Result<(), BenchError> {
         let mut status = String::new();
         self.stream.read_line(&mut status)?;
         let mut length = None;
@@ -94,14 +94,14 @@ impl Scraper {
     }
 
     /// So many bytes more of the body.
-    fn read(&mut self, length: usize) -> Result<(), Error> {
+    fn read(&mut self, length: usize) -> Result<(), BenchError> {
         let read = self.body.len();
         self.body.resize(read + length, 0);
         Ok(self.stream.read_exact(&mut self.body[read..])?)
     }
 
     /// A chunk more of the body, and whether others follow.
-    fn chunk(&mut self) -> Result<bool, Error> {
+    fn chunk(&mut self) -> Result<bool, BenchError> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
         let length = usize::from_str_radix(line.trim_end().split(';').next().unwrap_or_default(), 16)?;
@@ -112,12 +112,12 @@ impl Scraper {
     }
 
     /// The sum of the samples whose name is `name` in the next answer.
-    pub(crate) fn sum(&mut self, name: &str) -> Result<f64, Error> {
+    pub(crate) fn sum(&mut self, name: &str) -> Result<f64, BenchError> {
         Ok(sum(self.get()?, name))
     }
 }
 
-fn connect(port: u16) -> Result<BufReader<TcpStream>, Error> {
+fn connect(port: u16) -> Result<BufReader<TcpStream>, BenchError> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_nodelay(true)?;

@@ -38,7 +38,7 @@ use selection::{Selection, group_of};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Whatever stops a measurement: said to anyone who runs it, never handled.
-type Error = Box<dyn std::error::Error + Send + Sync>;
+type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long a soak lasts unless told.
 const SOAK_MINUTES: f64 = 10.0;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), Error> {
+fn run() -> Result<(), BenchError> {
     const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--publish] [--only SUBJECT,...] \
         [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES] | \
         abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...])";
@@ -91,7 +91,7 @@ fn binary_path(binary: &str) -> std::io::Result<PathBuf> {
 }
 
 /// Runs the groups and jobs named, or all.
-fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), Error> {
+fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), BenchError> {
     let asked = selection::set(parse(asked)?);
     let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
     if let Some(unknown) = asked
@@ -126,7 +126,7 @@ fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), Error> {
 }
 
 /// There is no median of none.
-fn rounds(asked: &str) -> Result<usize, Error> {
+fn rounds(asked: &str) -> Result<usize, BenchError> {
     match asked.parse()? {
         0 => Err("--rounds wants 1 or more".into()),
         rounds => Ok(rounds),
@@ -137,7 +137,7 @@ fn rounds(asked: &str) -> Result<usize, Error> {
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
 /// Options and names of groups, in any order.
-fn parse(arguments: &[&str]) -> Result<Selection, Error> {
+fn parse(arguments: &[&str]) -> Result<Selection, BenchError> {
     let mut selection = Selection {
         command: format!("cargo xtask bench {}", arguments.join(" "))
             .trim_end()

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{Error, machine};
+use crate::{BenchError, machine};
 
 /// How long an end may take.
 const GRACE: Duration = Duration::from_secs(12);
@@ -36,13 +36,13 @@ pub(crate) struct Process {
 
 impl Process {
     /// On a core of its own.
-    pub(crate) fn start(mut command: Command, directory: TempDir) -> Result<Self, Error> {
+    pub(crate) fn start(mut command: Command, directory: TempDir) -> Result<Self, BenchError> {
         let spawned = machine::on_a_core_of_its_own(|| printing(&mut command, &directory)?.spawn())?;
         Ok(Self::of(spawned?, directory))
     }
 
     /// On all cores, which it shares with us.
-    pub(crate) fn start_on_all_cores(mut command: Command, directory: TempDir) -> Result<Self, Error> {
+    pub(crate) fn start_on_all_cores(mut command: Command, directory: TempDir) -> Result<Self, BenchError> {
         let spawned = machine::on_all_cores(|| printing(&mut command, &directory)?.spawn())?;
         Ok(Self::of(spawned?, directory))
     }
@@ -72,12 +72,15 @@ impl Process {
     }
 
     /// How it ended, if it has.
-    pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, Error> {
+    pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, BenchError> {
         Ok(self.child.try_wait()?)
     }
 
     /// What an attempt gives at last, while the process starts or takes up what it was sent.
-    pub(crate) fn wait_for<T>(&mut self, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        mut attempt: impl FnMut() -> Result<T, BenchError>,
+    ) -> Result<T, BenchError> {
         let begun = Instant::now();
         loop {
             match attempt() {
@@ -93,7 +96,7 @@ impl Process {
     }
 
     /// Waits until it ends, and says how it did with its last words.
-    pub(crate) async fn ended(&mut self) -> Error {
+    pub(crate) async fn ended(&mut self) -> BenchError {
         loop {
             match self.status() {
                 Ok(None) => tokio::time::sleep(LOOK).await,
@@ -108,7 +111,7 @@ impl Process {
     }
 
     /// Resident memory now and at its peak, in MiB.
-    pub(crate) fn memory_mib(&self) -> Result<(f64, f64), Error> {
+    pub(crate) fn memory_mib(&self) -> Result<(f64, f64), BenchError> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let mib = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -121,7 +124,7 @@ impl Process {
 
     /// Processor time of all of its threads so far, user and system. Of one that has ended only what it had when this
     /// was asked last.
-    pub(crate) fn cpu(&self) -> Result<Duration, Error> {
+    pub(crate) fn cpu(&self) -> Result<Duration, BenchError> {
         let mut threads = self.threads.lock();
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let task = task?;

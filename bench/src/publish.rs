@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::Error;
+use crate::BenchError;
 use crate::report::Report;
 use crate::selection::group_of;
 
@@ -22,7 +22,7 @@ const BEGIN: &str = "<!-- section ";
 const BEGUN: &str = " -->\n";
 
 /// Writes the sections of a report into the page, `order` being that of the groups.
-pub(crate) fn publish(report: &Report, page: &Path, order: &[&str], command: &str) -> Result<(), Error> {
+pub(crate) fn publish(report: &Report, page: &Path, order: &[&str], command: &str) -> Result<(), BenchError> {
     let old = match std::fs::read_to_string(page) {
         Ok(old) => old,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),

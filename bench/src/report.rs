@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::Error;
+use crate::BenchError;
 use crate::stats::Samples;
 
 /// One figure.
@@ -185,7 +185,7 @@ impl Report {
     }
 
     /// Writes `report.json` and `report.md`.
-    pub(crate) fn write(&self, directory: &Path) -> Result<(), Error> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), BenchError> {
         std::fs::create_dir_all(directory)?;
         let text = serde_json::to_string_pretty(&self.json())?;
         std::fs::write(directory.join("report.json"), text)?;

@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use prost::Message;
 use tidegate_requests::{attribute, counter, int};
 
-use crate::Error;
+use crate::BenchError;
 use crate::http::Scraper;
 use crate::otlp::load::now_ns;
 
@@ -90,7 +90,7 @@ impl SeriesRequest {
 }
 
 /// Pushes all of them, with this value.
-pub(crate) fn push(requests: &mut [SeriesRequest], to: &mut Scraper, value: u64) -> Result<(), Error> {
+pub(crate) fn push(requests: &mut [SeriesRequest], to: &mut Scraper, value: u64) -> Result<(), BenchError> {
     for request in requests {
         to.post("/v1/metrics", "application/x-protobuf", request.at(value))?;
     }

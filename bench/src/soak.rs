@@ -14,7 +14,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::Gateway;
 use crate::groups::agents;
 use crate::http;
@@ -57,7 +57,7 @@ service:
 "#;
 
 /// Runs for `time` and fails on the first thing that is not as it should be.
-pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), Error> {
+pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
     let directory = agents::directory()?;
     let peer = Peer::start()?;
     let (own, otlp) = (crate::gateway::free_port()?, crate::gateway::free_port()?);
@@ -76,7 +76,7 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), Error> {
         let looks = look_until(&gateway, end)?;
         let written = agents.join().map_err(|_| "the agents panicked")??;
         let pushed = pushes.join().map_err(|_| "the pushing client panicked")??;
-        Ok::<_, Error>((looks, written, pushed))
+        Ok::<_, BenchError>((looks, written, pushed))
     })?;
     let (looks, written, pushed) = looks;
     settle(&gateway, &peer, written.requests, pushed.points)?;
@@ -110,7 +110,7 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), Error> {
 }
 
 /// Resident memory at every look, in MiB; every scrape must be answered, and no counter may fall.
-fn look_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, Error> {
+fn look_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, BenchError> {
     let mut memory = Vec::new();
     let mut counted = 0.0;
     let mut scraper = gateway.scraper()?;
@@ -127,7 +127,7 @@ fn look_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, Error> {
 }
 
 /// Waits until everything has arrived.
-fn settle(gateway: &Gateway, peer: &Peer, requests: u64, points: u64) -> Result<(), Error> {
+fn settle(gateway: &Gateway, peer: &Peer, requests: u64, points: u64) -> Result<(), BenchError> {
     peer.stay_up();
     let deadline = Instant::now() + DRAIN;
     let mut scraper = gateway.scraper()?;
@@ -157,7 +157,7 @@ fn growth(looks: &[f64]) -> f64 {
 }
 
 /// Nothing may be held once all is delivered.
-fn balanced(own: &mut http::Scraper) -> Result<(), Error> {
+fn balanced(own: &mut http::Scraper) -> Result<(), BenchError> {
     let page = own.get()?;
     let held = http::sum(page, "tidegate_held_items");
     let dropped = http::sum(page, "tidegate_dropped_items_total");

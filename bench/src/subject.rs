@@ -16,7 +16,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::free_port;
 use crate::process::Process;
 
@@ -62,13 +62,13 @@ pub(crate) struct Started {
 }
 
 /// Those that are there, and why others are not.
-pub(crate) fn all(tidegate: &Path) -> Result<(Vec<Subject>, Vec<String>), Error> {
+pub(crate) fn all(tidegate: &Path) -> Result<(Vec<Subject>, Vec<String>), BenchError> {
     let (mut subjects, mut missing) = (Vec::new(), Vec::new());
     for (role, folder) in FOLDERS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let mut folders = std::fs::read_dir(folder)?
             .map(|entry| Ok(entry?.path()))
-            .collect::<Result<Vec<PathBuf>, Error>>()?;
+            .collect::<Result<Vec<PathBuf>, BenchError>>()?;
         folders.sort();
         for folder in folders {
             match Subject::read(role, &folder, tidegate)? {
@@ -90,7 +90,7 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
 
 impl Subject {
     /// What a folder tells of; the inner error says why it is not there.
-    fn read(role: SubjectRole, folder: &Path, tidegate: &Path) -> Result<Result<Self, String>, Error> {
+    fn read(role: SubjectRole, folder: &Path, tidegate: &Path) -> Result<Result<Self, String>, BenchError> {
         let file = folder.join("subject.json");
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let told: Value =
@@ -137,7 +137,7 @@ impl Subject {
     }
 
     /// Starts it with what this file tells, its destination on port `to`.
-    pub(crate) fn start(&self, told: &Path, to: u16) -> Result<Started, Error> {
+    pub(crate) fn start(&self, told: &Path, to: u16) -> Result<Started, BenchError> {
         let directory = directory()?;
         let (port, shown) = (free_port()?, free_port()?);
         let text = std::fs::read_to_string(told)?;
@@ -163,7 +163,7 @@ impl Subject {
         })
     }
 
-    fn all_arguments(&self, told: &Path) -> Result<Vec<String>, Error> {
+    fn all_arguments(&self, told: &Path) -> Result<Vec<String>, BenchError> {
         let mut arguments = self.arguments.clone();
         if told.extension().is_some_and(|extension| extension == "args") {
             let text = std::fs::read_to_string(told)?;
@@ -178,7 +178,7 @@ impl Subject {
     }
 
     /// How it is started for a task, for anyone who wants to do the same.
-    pub(crate) fn command_line(&self, told: &Path) -> Result<String, Error> {
+    pub(crate) fn command_line(&self, told: &Path) -> Result<String, BenchError> {
         let environment = self
             .environment
             .iter()

@@ -22,7 +22,7 @@ use tonic::transport::{Channel, Endpoint};
 use super::field::{AttackedGateway, AttackedProgram, Size};
 use super::proto::field;
 use super::wire::{self, HONEST};
-use crate::Error;
+use crate::BenchError;
 use crate::otlp::codec::Raw;
 use crate::otlp::load::now_ns;
 
@@ -281,7 +281,7 @@ impl<'a> Honest<'a> {
         self
     }
 
-    fn push(&mut self) -> Result<wire::HttpAnswer, Error> {
+    fn push(&mut self) -> Result<wire::HttpAnswer, BenchError> {
         let body = usual(self.began, now_ns(), self.total + 1);
         let headers = wire::protobuf("") + self.headers;
         let stream = match &mut self.stream {
@@ -300,7 +300,7 @@ struct Scaler {
 }
 
 impl Scaler {
-    fn new(port: u16) -> Result<Self, Error> {
+    fn new(port: u16) -> Result<Self, BenchError> {
         // A thread of its own: between two calls it hears, as any client, that the gateway closes the connection.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::wire::{self, HttpAnswer, Tally};
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::free_port;
 use crate::http::Scraper;
 use crate::process::Process;
@@ -136,7 +136,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    fn new() -> Result<Self, Error> {
+    fn new() -> Result<Self, BenchError> {
         Ok(Self {
             otlp: free_port()?,
             grpc: free_port()?,
@@ -198,7 +198,7 @@ impl AttackedGateway {
         role: AttackedProgram,
         setup: &Setup,
         size: Size,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, BenchError> {
         let directory = TempDir::new()?;
         let ports = Ports::new()?;
         let path = directory.path().to_owned();
@@ -293,18 +293,18 @@ impl AttackedGateway {
     }
 
     /// The answer to a remote write.
-    pub(super) fn write_once(&self, headers: &str, packed: &[u8]) -> Result<HttpAnswer, Error> {
+    pub(super) fn write_once(&self, headers: &str, packed: &[u8]) -> Result<HttpAnswer, BenchError> {
         let request = wire::post("/api/v1/write", headers, packed);
         wire::once(wire::ATTACKER, self.ports.write, self.patience(), &request)
     }
 
     /// Asks the admin API.
-    pub(super) fn ask(&self, path: &str, patience: Duration) -> Result<HttpAnswer, Error> {
+    pub(super) fn ask(&self, path: &str, patience: Duration) -> Result<HttpAnswer, BenchError> {
         wire::once(wire::ATTACKER, self.ports.admin, patience, &wire::get(path))
     }
 
     /// The sum of a metric on the page of the Prometheus exporter.
-    pub(super) fn shown(&self, name: &str) -> Result<f64, Error> {
+    pub(super) fn shown(&self, name: &str) -> Result<f64, BenchError> {
         Scraper::connect(self.ports.page, "/metrics")?.sum(name)
     }
 }

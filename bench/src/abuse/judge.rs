@@ -9,7 +9,7 @@ use super::attacks::Attack;
 use super::beside::{Observations, POINTS, SHOWN, Try};
 use super::field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
 use super::wire::Harm;
-use crate::Error;
+use crate::BenchError;
 use crate::http::Scraper;
 use crate::stats::Samples;
 
@@ -73,7 +73,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     /// Of an attack that could not be made.
-    pub(super) fn failed(name: &'static str, error: &Error) -> Self {
+    pub(super) fn failed(name: &'static str, error: &BenchError) -> Self {
         Self {
             name,
             peak_mib: f64::NAN,
@@ -91,7 +91,7 @@ impl Verdict {
         attack: &Attack,
         field: &AttackedGateway,
         role: AttackedProgram,
-        harm: Result<Harm, Error>,
+        harm: Result<Harm, BenchError>,
         times: &AttackTimes,
         seen: &Observations,
     ) -> Self {
@@ -123,7 +123,7 @@ impl Verdict {
         attack: &Attack,
         field: &AttackedGateway,
         role: AttackedProgram,
-        harm: Result<Harm, Error>,
+        harm: Result<Harm, BenchError>,
         seen: &Observations,
     ) -> Self {
         let bounds = field.pick(
@@ -243,7 +243,7 @@ fn gap(pushes: &[Try], begun: Instant, until: Instant) -> f64 {
 }
 
 /// Lines that hold once the account includes the last requests.
-pub(super) fn settled(look: impl Fn() -> Result<Vec<CheckLine>, Error>) -> Vec<CheckLine> {
+pub(super) fn settled(look: impl Fn() -> Result<Vec<CheckLine>, BenchError>) -> Vec<CheckLine> {
     let asked = Instant::now();
     loop {
         let lines = match look() {
@@ -258,7 +258,7 @@ pub(super) fn settled(look: impl Fn() -> Result<Vec<CheckLine>, Error>) -> Vec<C
 }
 
 /// Whether the page shows what was accepted of the honest sender.
-fn shown(field: &AttackedGateway, seen: &Observations) -> Result<Vec<CheckLine>, Error> {
+fn shown(field: &AttackedGateway, seen: &Observations) -> Result<Vec<CheckLine>, BenchError> {
     let shown = field.shown(SHOWN)? as u64;
     Ok(vec![CheckLine::new(
         TOTAL,
@@ -273,7 +273,7 @@ fn ledger_lines(
     field: &AttackedGateway,
     harm: &Harm,
     seen: &Observations,
-) -> Result<Vec<CheckLine>, Error> {
+) -> Result<Vec<CheckLine>, BenchError> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     let page = own.get()?;
     let accepted = counted(page, |name, labels| {
@@ -297,7 +297,7 @@ fn ledger_lines(
 pub(super) fn counted_by(
     field: &AttackedGateway,
     is_meant: impl Fn(&str, &str) -> bool,
-) -> Result<f64, Error> {
+) -> Result<f64, BenchError> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     Ok(counted(own.get()?, is_meant))
 }

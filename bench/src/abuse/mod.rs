@@ -20,7 +20,7 @@ mod wire;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Error;
+use crate::BenchError;
 use attacks::{ATTACKS, Attack};
 use beside::{Now, beside};
 use field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
@@ -41,7 +41,7 @@ struct AbuseOptions<'a> {
 }
 
 /// Makes the attacks named, or all, and fails when something did not hold.
-pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<(), Error> {
+pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<(), BenchError> {
     let asked = parse(arguments)?;
     // Attackers have more connections than a process usually may have files.
     raise_file_limit();
@@ -88,7 +88,7 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/abuse.md");
 
 /// Writes results to a file, and to the page where a part of it is named.
-fn keep(file: &Path, results: &str, part: Option<&str>) -> Result<(), Error> {
+fn keep(file: &Path, results: &str, part: Option<&str>) -> Result<(), BenchError> {
     if let Some(directory) = file.parent() {
         std::fs::create_dir_all(directory)?;
     }
@@ -101,7 +101,7 @@ fn keep(file: &Path, results: &str, part: Option<&str>) -> Result<(), Error> {
 }
 
 /// The page with these results in the place of the last ones of that part.
-fn published(page: &str, part: &str, results: &str) -> Result<String, Error> {
+fn published(page: &str, part: &str, results: &str) -> Result<String, BenchError> {
     let (begin, end) = (
         &*format!("<!-- {part} -->\n"),
         &*format!("<!-- end of {part} -->"),
@@ -121,7 +121,7 @@ impl AbuseOptions<'_> {
     }
 }
 
-fn parse<'a>(arguments: &[&'a str]) -> Result<AbuseOptions<'a>, Error> {
+fn parse<'a>(arguments: &[&'a str]) -> Result<AbuseOptions<'a>, BenchError> {
     let mut asked = AbuseOptions {
         size: Size::Full,
         peer: false,
@@ -166,7 +166,7 @@ fn attacked(
     role: AttackedProgram,
     attack: &Attack,
     size: Size,
-) -> Result<Verdict, Error> {
+) -> Result<Verdict, BenchError> {
     let field = AttackedGateway::start(binary, role, &attack.setup, size)?;
     let ((harm, times), seen) = beside(&field, role, attack.setup.honest, |now| {
         let ready = wait(READY, || now.accepts_since(Instant::now() - READY));

@@ -9,7 +9,7 @@ use super::attacks::Attack;
 use super::field::{AttackedProgram, GO_MEMORY};
 use super::{AbuseOptions, keep, table, verdict};
 use crate::subject::{on_path, version};
-use crate::{Error, machine};
+use crate::{BenchError, machine};
 
 const NAMES: [&str; 2] = ["otelcol-contrib", "otelcol"];
 
@@ -19,7 +19,7 @@ pub(super) fn run<'a>(
     output: &Path,
     attacks: impl Iterator<Item = &'a Attack>,
     asked: &AbuseOptions<'_>,
-) -> Result<(), Error> {
+) -> Result<(), BenchError> {
     let Some(collector) = NAMES.iter().find_map(|name| on_path(name)) else {
         println!("no peer: neither {} is on PATH", NAMES.join(" nor "));
         return Ok(());

@@ -7,7 +7,7 @@ use super::beside::Observations;
 use super::field::AttackedGateway;
 use super::judge::{CheckLine, counted, counted_by};
 use super::wire::Harm;
-use crate::Error;
+use crate::BenchError;
 
 /// Counters of the gateway's own metrics: a name, and a label that their samples have.
 pub(super) type Counters = &'static [(&'static str, &'static str)];
@@ -128,7 +128,7 @@ fn is_of(counters: Counters) -> impl Fn(&str, &str) -> bool {
 }
 
 /// What these counters come to at the moment.
-pub(super) fn counted_of(field: &AttackedGateway, counters: Counters) -> Result<f64, Error> {
+pub(super) fn counted_of(field: &AttackedGateway, counters: Counters) -> Result<f64, BenchError> {
     counted_by(field, is_of(counters))
 }
 

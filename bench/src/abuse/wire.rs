@@ -12,7 +12,7 @@ use prost::Message;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use super::judge::CheckLine;
-use crate::Error;
+use crate::BenchError;
 
 /// Where honest clients come from.
 pub(super) const HONEST: u8 = 1;
@@ -20,7 +20,7 @@ pub(super) const HONEST: u8 = 1;
 pub(super) const ATTACKER: u8 = 66;
 
 /// A connection from 127.0.0.`from` to a port of the gateway; reads and writes give up after `patience`.
-pub(super) fn connected(from: u8, port: u16, patience: Duration) -> Result<TcpStream, Error> {
+pub(super) fn connected(from: u8, port: u16, patience: Duration) -> Result<TcpStream, BenchError> {
     let address = |host, port| SocketAddrV4::new([127, 0, 0, host].into(), port);
     let socket = socket_with(
         AddressFamily::INET,
@@ -83,7 +83,7 @@ pub(super) const WRITE_2: &str = "content-type: application/x-protobuf;proto=io.
     content-encoding: snappy\r\nx-prometheus-remote-write-version: 2.0.0\r\n";
 
 /// Sends a request and reads its answer.
-pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<HttpAnswer, Error> {
+pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<HttpAnswer, BenchError> {
     // A refusal may come before the body has been sent: what was answered counts.
     let sent = stream.get_mut().write_all(request);
     let answer = receive(stream);
@@ -95,7 +95,7 @@ pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Res
 }
 
 /// Reads an answer.
-pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<HttpAnswer, Error> {
+pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<HttpAnswer, BenchError> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -130,7 +130,12 @@ pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<HttpAnswer, E
 }
 
 /// A request on a connection of its own.
-pub(super) fn once(from: u8, port: u16, patience: Duration, request: &[u8]) -> Result<HttpAnswer, Error> {
+pub(super) fn once(
+    from: u8,
+    port: u16,
+    patience: Duration,
+    request: &[u8],
+) -> Result<HttpAnswer, BenchError> {
     exchange(&mut BufReader::new(connected(from, port, patience)?), request)
 }
 
@@ -157,7 +162,7 @@ pub(super) struct Tally(Mutex<Harm>);
 
 impl Tally {
     /// Notes the answer to a request of OTLP with so many points.
-    pub(super) fn note(&self, answer: Result<HttpAnswer, Error>, points: u64) {
+    pub(super) fn note(&self, answer: Result<HttpAnswer, BenchError>, points: u64) {
         let mut harm = self.0.lock();
         match answer {
             Ok(answer) if answer.status / 100 == 2 => {

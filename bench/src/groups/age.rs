@@ -17,7 +17,7 @@ use rand::{Rng, SeedableRng};
 use tidegate_ring::{Event, Layout, Writer};
 
 use super::agents::{self, RANKS};
-use crate::Error;
+use crate::BenchError;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
@@ -37,7 +37,7 @@ const BUDGET_MS: f64 = 20.0;
 /// Load beside the probe: its name, and the events that each of eight agents flushes every 10 ms.
 const LOADS: [(&str, usize); 2] = [("idle node", 0), ("node with 1.6 M events/s", 2_000)];
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for (name, flush) in LOADS {
         let ages = beside(binary, flush)?;
@@ -56,7 +56,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// Ages in milliseconds beside a load.
-fn beside(binary: &Path, flush: usize) -> Result<Samples, Error> {
+fn beside(binary: &Path, flush: usize) -> Result<Samples, BenchError> {
     let directory = agents::directory()?;
     let gateway = agents::gateway(binary, directory.path())?;
     let mut scraper = gateway.scraper()?;
@@ -69,8 +69,8 @@ pub(super) fn of_probe(
     directory: &Path,
     flush: usize,
     events: usize,
-    mut look: impl FnMut() -> Result<f64, Error>,
-) -> Result<Samples, Error> {
+    mut look: impl FnMut() -> Result<f64, BenchError>,
+) -> Result<Samples, BenchError> {
     let mut probe = agents::rings(directory, "probe_", 1, Layout::V4, CAPACITY)?;
     let load = agents::rings(directory, "rank_", RANKS, Layout::V4, CAPACITY)?;
     let over = AtomicBool::new(false);
@@ -91,7 +91,10 @@ pub(super) fn of_probe(
 }
 
 /// Waits until the probe's ring is drained, so that finding it isn't part of any age.
-fn first_event(probe: &mut Writer, look: &mut impl FnMut() -> Result<f64, Error>) -> Result<(), Error> {
+fn first_event(
+    probe: &mut Writer,
+    look: &mut impl FnMut() -> Result<f64, BenchError>,
+) -> Result<(), BenchError> {
     probe.push_all(&[probe_event()]);
     let written = Instant::now();
     while look()? < 1.0 {
@@ -126,9 +129,9 @@ fn probe_event() -> Event {
 /// Scrapes until every event was seen; their ages in milliseconds.
 fn watch(
     events: usize,
-    mut look: impl FnMut() -> Result<f64, Error>,
+    mut look: impl FnMut() -> Result<f64, BenchError>,
     written: &Receiver<Instant>,
-) -> Result<Samples, Error> {
+) -> Result<Samples, BenchError> {
     let mut ages = Vec::with_capacity(events);
     let mut progress = Instant::now();
     while ages.len() < events {

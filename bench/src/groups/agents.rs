@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tidegate_ring::{Event, Layout, Writer};
 
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::Gateway;
 
 /// What of a transfer NIXL reports, in its order: post time, transfer time, bytes, request.
@@ -22,7 +22,7 @@ pub(crate) const TRANSFER_EVENTS: usize = TRANSFER.len();
 pub(super) const RANKS: usize = 8;
 
 /// A directory for rings, in memory where the system has such.
-pub(crate) fn directory() -> Result<TempDir, Error> {
+pub(crate) fn directory() -> Result<TempDir, BenchError> {
     let memory = Path::new("/dev/shm");
     Ok(if memory.is_dir() {
         TempDir::new_in(memory)?
@@ -38,7 +38,7 @@ pub(super) fn rings(
     count: usize,
     layout: Layout,
     capacity: u64,
-) -> Result<Vec<Writer>, Error> {
+) -> Result<Vec<Writer>, BenchError> {
     let ring = |rank| Writer::create(directory.join(format!("{prefix}{rank}")), layout, capacity);
     Ok((0..count).map(ring).collect::<Result<_, _>>()?)
 }
@@ -73,7 +73,7 @@ service:
 }
 
 /// A gateway so configured, that has answered a scrape.
-pub(super) fn gateway(binary: &Path, directory: &Path) -> Result<Gateway, Error> {
+pub(super) fn gateway(binary: &Path, directory: &Path) -> Result<Gateway, BenchError> {
     let mut gateway = Gateway::start(binary, &config(directory))?;
     gateway.first_scrape()?;
     Ok(gateway)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::otlp::jobs::{Job, Limit};
 use super::otlp::rows;
 use super::otlp::turns::{LoadWindow, SubjectMeasurement, own_cpu};
-use crate::Error;
+use crate::BenchError;
 use crate::http::{Scraper, sum};
 use crate::otlp::drive::Totals;
 use crate::otlp::request::{PointKind, name};
@@ -44,7 +44,7 @@ const WINDOW: Duration = Duration::from_secs(4);
 const ROUNDS: usize = 5;
 const SCRAPES: Duration = Duration::from_secs(1);
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let asked = selection::get();
     let (subjects, missing) = subject::all(binary)?;
     let mut left_out = missing;
@@ -82,7 +82,7 @@ struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    async fn start(subject: &'a Subject) -> Result<Self, Error> {
+    async fn start(subject: &'a Subject) -> Result<Self, BenchError> {
         let told = subject.told(JOB.task)?;
         let mut started = subject.start(&told, 0)?;
         let driver = tokio::select! {
@@ -111,7 +111,7 @@ impl<'a> Contender<'a> {
         })
     }
 
-    async fn window(&mut self, window: Duration) -> Result<(), Error> {
+    async fn window(&mut self, window: Duration) -> Result<(), BenchError> {
         let scraper = self.scraper.take().ok_or("it can't be scraped any more")?;
         let (cpu, own, begun) = (self.started.process.cpu()?, own_cpu(), Instant::now());
         let before = self.driver.totals().acknowledged;
@@ -134,7 +134,7 @@ impl<'a> Contender<'a> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<SubjectMeasurement<'a>, Error> {
+    fn finish(mut self) -> Result<SubjectMeasurement<'a>, BenchError> {
         let mut scraper = self.scraper.take().ok_or("it can't be scraped any more")?;
         let totals = self.driver.totals();
         Ok(SubjectMeasurement {
@@ -151,7 +151,7 @@ impl<'a> Contender<'a> {
 }
 
 /// Pages once a second, until then.
-fn scrape(mut scraper: Scraper, end: Instant) -> Result<Scraper, Error> {
+fn scrape(mut scraper: Scraper, end: Instant) -> Result<Scraper, BenchError> {
     loop {
         scraper.get()?;
         let left = end.saturating_duration_since(Instant::now());
@@ -163,7 +163,7 @@ fn scrape(mut scraper: Scraper, end: Instant) -> Result<Scraper, Error> {
 }
 
 /// The measurement requires that all subjects show the same.
-fn check(subject: &Subject, driver: &Driver, page: &str) -> Result<(), Error> {
+fn check(subject: &Subject, driver: &Driver, page: &str) -> Result<(), BenchError> {
     let shown = page.lines().filter(|line| line.starts_with("bench_")).count();
     if shown != POINTS {
         let why = driver.failure().unwrap_or_default();

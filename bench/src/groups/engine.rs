@@ -21,7 +21,7 @@ use tidegate_engine::{
 use tidegate_promql::{History, HistoryLimits};
 
 use super::instant;
-use crate::Error;
+use crate::BenchError;
 use crate::http::Scraper;
 use crate::report::{Budget, Row};
 use crate::selection;
@@ -48,7 +48,7 @@ const EVENTS: &str = "events";
 /// The job that measures queries beside Prometheus.
 const BESIDE: &str = "beside";
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let asked = selection::get();
     if let Some(unknown) = asked.jobs("engine").find(|job| *job != BESIDE) {
         return Err(format!("no job `{unknown}`; there is: {BESIDE}").into());
@@ -62,7 +62,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-fn by_itself(binary: &Path) -> Result<Vec<Row>, Error> {
+fn by_itself(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for (series, dense_budget, identity_budget) in SIZES {
         let times = dense(series, RUNS);
@@ -108,7 +108,7 @@ fn by_itself(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// What a series takes, of so many that the allocator's own room does not matter, in a process that did nothing else.
-fn bytes_of(kind: &str) -> Result<f64, Error> {
+fn bytes_of(kind: &str) -> Result<f64, BenchError> {
     const SERIES: &str = "1000000";
     let output = Command::new(std::env::current_exe()?)
         .args(["-", "series", kind, SERIES])
@@ -415,7 +415,7 @@ fn sample_bytes() -> f64 {
 }
 
 /// How long queries take of a gateway that holds so many series.
-fn queries(binary: &Path, series: usize) -> Result<Vec<Row>, Error> {
+fn queries(binary: &Path, series: usize) -> Result<Vec<Row>, BenchError> {
     let subject = instant::start(binary)?;
     instant::fill(&subject, series)?;
     // The past of a query over a range.
@@ -447,7 +447,7 @@ fn queries(binary: &Path, series: usize) -> Result<Vec<Row>, Error> {
         let times = (0..QUERIES.min(most.max(5))).map(|_| {
             let begun = Instant::now();
             asker.get()?;
-            Ok::<_, Error>(begun.elapsed().as_secs_f64() * 1e3)
+            Ok::<_, BenchError>(begun.elapsed().as_secs_f64() * 1e3)
         });
         let times: Vec<f64> = times.collect::<Result<_, _>>()?;
         rows.push(Row::median(

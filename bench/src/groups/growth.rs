@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tidegate_ring::Layout;
 
 use super::{agents, engine, ring};
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
 use crate::picture::{Picture, PlotLine};
@@ -43,13 +43,13 @@ const BARE: f64 = 2.5;
 const PICTURE: &str = "docs/growth.svg";
 
 /// Where gateways are started, as people call it.
-type Start = fn(&Path, &str) -> Result<Gateway, Error>;
+type Start = fn(&Path, &str) -> Result<Gateway, BenchError>;
 const PLACES: [(&str, Start, usize); 2] = [
     ("one core", Gateway::start, 1),
     ("all cores", Gateway::start_on_all_cores, 2),
 ];
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for place in PLACES {
         let mut curve = Vec::new();
@@ -123,7 +123,7 @@ fn finish(
     });
 }
 
-fn draw(lines: &[PlotLine]) -> Result<(), Error> {
+fn draw(lines: &[PlotLine]) -> Result<(), BenchError> {
     let picture = Picture {
         title: "Processor time of a point and of an event, by series",
         x: "series",
@@ -146,7 +146,7 @@ fn points(
     binary: &Path,
     (_, start, connections): (&str, Start, usize),
     count: usize,
-) -> Result<GrowthMeasurement, Error> {
+) -> Result<GrowthMeasurement, BenchError> {
     let otlp = free_port()?;
     let config = format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{otlp}'}}}}}}}}
@@ -196,7 +196,7 @@ service:
 }
 
 /// Every request once, each sender its share.
-fn feed(requests: &mut [SeriesRequest], senders: &mut [Scraper], value: u64) -> Result<(), Error> {
+fn feed(requests: &mut [SeriesRequest], senders: &mut [Scraper], value: u64) -> Result<(), BenchError> {
     let share = requests.len().div_ceil(senders.len());
     std::thread::scope(|scope| {
         let shares = requests.chunks_mut(share).zip(senders);
@@ -210,7 +210,7 @@ fn feed(requests: &mut [SeriesRequest], senders: &mut [Scraper], value: u64) -> 
 }
 
 /// Series that so many agents make, and what an event of theirs costs.
-fn events(binary: &Path, count: usize) -> Result<(usize, Samples), Error> {
+fn events(binary: &Path, count: usize) -> Result<(usize, Samples), BenchError> {
     let directory = agents::directory()?;
     let rings = agents::rings(directory.path(), "rank_", count, Layout::V4, CAPACITY)?;
     let gateway = agents::gateway(binary, directory.path())?;

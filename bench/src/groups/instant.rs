@@ -14,7 +14,7 @@ use tidegate_ring::{Event, Layout, Writer};
 
 use super::age::{PROBE_KIND, PROBE_METRIC, of_probe};
 use super::agents;
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
 use crate::otlp::request::{PointKind, RequestShape};
@@ -43,7 +43,7 @@ pub(super) struct QueriedGateway {
     rings: tempfile::TempDir,
 }
 
-pub(super) fn start(binary: &Path) -> Result<QueriedGateway, Error> {
+pub(super) fn start(binary: &Path) -> Result<QueriedGateway, BenchError> {
     let rings = agents::directory()?;
     let (admin, otlp) = (free_port()?, free_port()?);
     let config = format!(
@@ -78,7 +78,7 @@ service:
     })
 }
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for (name, flush, budget) in LOADS {
         let subject = start(binary)?;
@@ -144,14 +144,14 @@ fn stood_still(name: &str, stalls: Stalls) -> [Row; 2] {
 }
 
 /// The single number of an answer.
-fn number(answer: &str) -> Result<f64, Error> {
+fn number(answer: &str) -> Result<f64, BenchError> {
     let answer: serde_json::Value = serde_json::from_str(answer)?;
     let text = answer["data"]["result"][0]["value"][1].as_str();
     Ok(text.ok_or("an answer without a number")?.parse()?)
 }
 
 /// Pushes points of so many series.
-pub(super) fn fill(subject: &QueriedGateway, series: usize) -> Result<(), Error> {
+pub(super) fn fill(subject: &QueriedGateway, series: usize) -> Result<(), BenchError> {
     let points = series.min(REQUEST_POINTS);
     for source in 0..series / points {
         // Each from a source of its own: several under one identity would be one source to queries.
@@ -188,14 +188,14 @@ pub(super) fn fill(subject: &QueriedGateway, series: usize) -> Result<(), Error>
 }
 
 /// How many series queries know.
-fn counted(subject: &QueriedGateway) -> Result<u64, Error> {
+fn counted(subject: &QueriedGateway) -> Result<u64, BenchError> {
     let mut counter = Scraper::connect(subject.admin, "/api/v1/status/tsdb")?;
     let status: serde_json::Value = serde_json::from_str(counter.get()?)?;
     let counted = status["data"]["headStats"]["numSeries"].as_u64();
     counted.ok_or_else(|| format!("no count of series: {status}").into())
 }
 
-fn reads(subject: &QueriedGateway) -> Result<Samples, Error> {
+fn reads(subject: &QueriedGateway) -> Result<Samples, BenchError> {
     let mut reader = Scraper::connect(subject.admin, "/api/v1/composites/probe")?;
     let mut times = Vec::with_capacity(READS);
     for _ in 0..READS {
@@ -214,7 +214,7 @@ fn event(value: u64) -> Event {
     }
 }
 
-fn crossings(subject: &QueriedGateway) -> Result<Samples, Error> {
+fn crossings(subject: &QueriedGateway) -> Result<Samples, BenchError> {
     let mut ring = Writer::create(subject.rings.path().join("probe"), Layout::V4, 4096)?;
     ring.push_all(&[event(1)]);
     let stream = TcpStream::connect(("127.0.0.1", subject.admin))?;

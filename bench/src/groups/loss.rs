@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tidegate_ring::Layout;
 
 use super::agents::{self, Loss, RANKS};
-use crate::Error;
+use crate::BenchError;
 use crate::report::{Budget, Row};
 use crate::stalls::Stalls;
 
@@ -27,7 +27,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 const REQUESTS: &str = "agent_tx_requests_num_total";
 const EVENTS_A_TRANSFER: f64 = agents::TRANSFER_EVENTS as f64;
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for interval in INTERVALS_MS {
         rows.extend(at(binary, Duration::from_millis(interval))?);
@@ -35,7 +35,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-fn at(binary: &Path, interval: Duration) -> Result<Vec<Row>, Error> {
+fn at(binary: &Path, interval: Duration) -> Result<Vec<Row>, BenchError> {
     let directory = agents::directory()?;
     let rings = agents::rings(directory.path(), "rank_", RANKS, Layout::V4, CAPACITY)?;
     let gateway = agents::gateway(binary, directory.path())?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::scrape::subjects::{Fed, OURSELVES, PEERS, Ports, ScrapeSubject, WITH_ADMIN};
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::free_port;
 use crate::http::Scraper;
 use crate::process::Process;
@@ -33,7 +33,7 @@ const SHARE: f64 = 0.2;
 /// What pages and requests took is given back by then.
 const SETTLE: Duration = Duration::from_secs(3);
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     let ourselves = OURSELVES.iter().find(|subject| subject.fed == Fed::Otlp);
     let subject = ourselves.ok_or("nothing that takes OTLP")?;
@@ -105,7 +105,7 @@ impl MemoryMeasurement {
     }
 }
 
-fn measure(subject: &ScrapeSubject, binary: &Path, count: usize) -> Result<MemoryMeasurement, Error> {
+fn measure(subject: &ScrapeSubject, binary: &Path, count: usize) -> Result<MemoryMeasurement, BenchError> {
     let ports = Ports {
         target: free_port()?,
         otlp: free_port()?,
@@ -115,7 +115,7 @@ fn measure(subject: &ScrapeSubject, binary: &Path, count: usize) -> Result<Memor
     let command = subject.command(binary, directory.path(), ports)?;
     let mut process = Process::start(command, directory)?;
     // A connection a page: between two of them goes more time than servers wait.
-    let page = || Ok::<_, Error>(Scraper::connect(ports.shown, subject.path)?.get()?.to_owned());
+    let page = || Ok::<_, BenchError>(Scraper::connect(ports.shown, subject.path)?.get()?.to_owned());
     process.wait_for(page)?;
     let mut feed = process.wait_for(|| Scraper::connect(ports.otlp, "/"))?;
     std::thread::sleep(SETTLE);

@@ -23,14 +23,14 @@ mod start;
 
 use std::path::Path;
 
-use crate::Error;
+use crate::BenchError;
 use crate::report::Row;
 
 /// Measurements that belong together.
 pub(crate) struct BenchGroup {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    pub(crate) run: fn(&Path) -> Result<Vec<Row>, Error>,
+    pub(crate) run: fn(&Path) -> Result<Vec<Row>, BenchError>,
 }
 
 /// In the order in which they run.

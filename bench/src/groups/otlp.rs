@@ -13,12 +13,12 @@ use std::time::Duration;
 use jobs::{JOBS, Job};
 use turns::LoadTimes;
 
-use crate::Error;
+use crate::BenchError;
 use crate::report::Row;
 use crate::selection::{self, Selection};
 use crate::subject;
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let asked = selection::get();
     let (mut subjects, missing) = subject::all(binary)?;
     subjects.retain(|subject| asked.has_subject(&subject.name));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::rounds::{self, Figure};
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::{self, free_port};
 use crate::otlp::{Load, OtlpSink};
 use crate::process::Process;
@@ -61,7 +61,7 @@ const FIGURES: [Figure<OutageMeasurement>; 4] = [
     },
 ];
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     rounds::rows(ROUNDS, &BESIDE, &FIGURES, |beside| {
         super::runtime()?.block_on(measure(binary, beside))
     })
@@ -74,7 +74,7 @@ struct OutageMeasurement {
     memory_mib: f64,
 }
 
-async fn measure(binary: &Path, beside: Option<&str>) -> Result<OutageMeasurement, Error> {
+async fn measure(binary: &Path, beside: Option<&str>) -> Result<OutageMeasurement, BenchError> {
     let (sink, port) = (OtlpSink::start().await?, free_port()?);
     let process = start(binary, port, sink.port, beside)?;
     let load = Load::paced(port, POINTS, A_SECOND).await?;
@@ -102,7 +102,7 @@ async fn measure(binary: &Path, beside: Option<&str>) -> Result<OutageMeasuremen
     })
 }
 
-fn start(binary: &Path, from: u16, to: u16, beside: Option<&str>) -> Result<Process, Error> {
+fn start(binary: &Path, from: u16, to: u16, beside: Option<&str>) -> Result<Process, BenchError> {
     let directory = TempDir::new_in(std::env::current_dir()?.join("target"))?;
     let (dead, used) = match beside {
         None => (String::new(), ""),

@@ -17,7 +17,7 @@ use crowd::{Answers, Crowd, CrowdShape};
 use slow::SlowSink;
 use subjects::{LIMIT_MIB, OverloadSubject, Running};
 
-use crate::Error;
+use crate::BenchError;
 use crate::report::{Budget, Row};
 
 const POINTS: usize = 1_000;
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Resident memory may be above its limit by so much.
 const MARGIN: f64 = 1.1;
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for subject in &subjects::all(binary) {
         match super::runtime()?.block_on(measure(subject)) {
@@ -148,7 +148,7 @@ impl OverloadMeasurement {
     }
 }
 
-async fn measure(subject: &OverloadSubject) -> Result<OverloadMeasurement, Error> {
+async fn measure(subject: &OverloadSubject) -> Result<OverloadMeasurement, BenchError> {
     let sink = SlowSink::start().await?;
     let running = subject.start(sink.port)?;
     let crowd = Crowd::start(running.otlp, SHAPE, None).await?;
@@ -185,7 +185,7 @@ async fn measure(subject: &OverloadSubject) -> Result<OverloadMeasurement, Error
 }
 
 /// Waits until nothing is held and nothing more arrives; says when the last did.
-async fn drain(sink: &SlowSink, running: &Running<'_>, since: Instant) -> Result<Duration, Error> {
+async fn drain(sink: &SlowSink, running: &Running<'_>, since: Instant) -> Result<Duration, BenchError> {
     /// Of no arrival for so long.
     const QUIET: Duration = Duration::from_secs(2);
     let (mut seen, mut last) = (sink.points(), Instant::now());

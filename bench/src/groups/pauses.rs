@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use probe::{Probe, Wait};
 
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
 use crate::report::{Budget, Row};
@@ -47,9 +47,9 @@ const BY_DEFAULT: &str = "16MiB";
 /// How often to look for a snapshot.
 const LOOK: Duration = Duration::from_millis(20);
 
-type PauseJob = fn(&Path, &mut [SeriesRequest]) -> Result<Vec<Row>, Error>;
+type PauseJob = fn(&Path, &mut [SeriesRequest]) -> Result<Vec<Row>, BenchError>;
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut requests = series::requests(SERIES);
     let jobs: [(&str, PauseJob); 3] = [("held", held), ("expired", expired), ("snapshotted", snapshotted)];
     let mut rows = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// Nothing happens; everything is scraped again and again; everything is emitted to an exporter that can't read tables.
-fn held(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Error> {
+fn held(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, BenchError> {
     let aggregate = "interval: 3s";
     let subject = LoadedGateway::start(binary, aggregate, None, ", debug", requests)?;
     let mut rows = subject.phase("held and emitted every 3 s", BUDGET, || lasting(PHASE))?;
@@ -86,7 +86,7 @@ fn held(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Error
 }
 
 /// The million series get no more points, and expire.
-fn expired(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Error> {
+fn expired(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, BenchError> {
     let aggregate = format!("interval: 1h, expiry: {}s", EXPIRY.as_secs());
     let subject = LoadedGateway::start(binary, &aggregate, None, "", requests)?;
     let rows = subject.phase("expired", BUDGET, || lasting(EXPIRY + GONE))?;
@@ -99,7 +99,7 @@ fn expired(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Er
 
 /// All of them are fed again and again into a state that is kept on disk: first without a snapshot, then with one after
 /// the other, as it is by default.
-fn snapshotted(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, Error> {
+fn snapshotted(binary: &Path, requests: &mut [SeriesRequest]) -> Result<Vec<Row>, BenchError> {
     let mut rows = fed(
         binary,
         requests,
@@ -126,7 +126,7 @@ fn fed(
     segment_size: &str,
     time: Duration,
     budget: Option<Budget>,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<Row>, BenchError> {
     let aggregate = "interval: 1h, storage: file_storage";
     let subject = LoadedGateway::start(binary, aggregate, Some(segment_size), "", requests)?;
     let over = AtomicBool::new(false);
@@ -139,7 +139,7 @@ fn fed(
                 value += 1;
             }
             let points = (value - 2) as f64 * SERIES as f64;
-            Ok::<_, Error>(points / begun.elapsed().as_secs_f64())
+            Ok::<_, BenchError>(points / begun.elapsed().as_secs_f64())
         });
         let mut snapshots = 0;
         let rows = subject.phase(name, budget, || {
@@ -160,7 +160,7 @@ fn fed(
 }
 
 /// Nothing but time passes.
-fn lasting(time: Duration) -> Result<(), Error> {
+fn lasting(time: Duration) -> Result<(), BenchError> {
     thread::sleep(time);
     Ok(())
 }
@@ -180,7 +180,7 @@ impl LoadedGateway {
         segment_size: Option<&str>,
         exporters: &str,
         requests: &mut [SeriesRequest],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, BenchError> {
         let otlp = free_port()?;
         let directory = tempfile::TempDir::new_in(std::env::current_dir()?.join("target"))?;
         let extension = segment_size.map_or("", |_| "file_storage");
@@ -209,7 +209,7 @@ service:
         Ok(subject)
     }
 
-    fn settle(&self) -> Result<(), Error> {
+    fn settle(&self) -> Result<(), BenchError> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let before = self.gateway.process().cpu()?;
@@ -223,7 +223,7 @@ service:
     }
 
     /// How many snapshots there are in a time.
-    fn snapshots(&self, time: Duration) -> Result<u32, Error> {
+    fn snapshots(&self, time: Duration) -> Result<u32, BenchError> {
         let (begun, mut last, mut seen) = (Instant::now(), None, 0);
         while begun.elapsed() < time {
             for log in std::fs::read_dir(self.directory.path())? {
@@ -242,8 +242,8 @@ service:
         &self,
         name: &str,
         budget: Option<Budget>,
-        meanwhile: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<Vec<Row>, Error> {
+        meanwhile: impl FnOnce() -> Result<(), BenchError>,
+    ) -> Result<Vec<Row>, BenchError> {
         let stalls = Stalls::watch_all()?;
         let probe = Probe::start(self.otlp)?;
         let done = meanwhile();

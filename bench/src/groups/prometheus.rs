@@ -24,7 +24,7 @@ use tidegate_exposition as exposition;
 
 use self::bare::Bare;
 use super::engine::{NOW, resident_bytes, settled_bytes};
-use crate::Error;
+use crate::BenchError;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
@@ -51,7 +51,7 @@ const BYTES_A_SERIES: f64 = 350.0;
 /// Series that are exposed where memory is looked at.
 const EXPOSED: &str = "1000000";
 
-pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(_: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for series in SIZES {
         let mut agents = Agents::new(series);
@@ -119,7 +119,7 @@ pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
 
 /// What a series takes with its text, of so many that the allocator's own room does not matter, in a process that did
 /// nothing else.
-fn bytes_of(format: &str) -> Result<f64, Error> {
+fn bytes_of(format: &str) -> Result<f64, BenchError> {
     let output = Command::new(std::env::current_exe()?)
         .args(["-", "exposed", format, EXPOSED])
         .output()?;
@@ -169,7 +169,7 @@ impl Target for Plain {
 }
 
 /// What a sample of a page costs that reads it, the first time and when its lines are known, in ns.
-fn read(page: &[u8], format: exposition::Format) -> Result<(f64, Samples), Error> {
+fn read(page: &[u8], format: exposition::Format) -> Result<(f64, Samples), BenchError> {
     let mut decoder = ScrapeDecoder::new(Settings::default(), Box::new(Plain));
     let mut points = Vec::new();
     let mut time = NOW;
@@ -178,7 +178,7 @@ fn read(page: &[u8], format: exposition::Format) -> Result<(f64, Samples), Error
         points.clear();
         let begun = cpu();
         let counts = decoder.page(format, page, time, &mut points)?;
-        Ok::<_, Error>((cpu() - begun) / counts.samples as f64)
+        Ok::<_, BenchError>((cpu() - begun) / counts.samples as f64)
     };
     let first = once()?;
     let known: Vec<f64> = (0..READ_RUNS).map(|_| once()).collect::<Result<_, _>>()?;

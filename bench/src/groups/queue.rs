@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::overload::crowd::{Crowd, CrowdShape};
 use super::overload::slow::SlowSink;
 use super::rounds::{self, Figure};
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::{self, free_port};
 use crate::otlp::{Load, OtlpSink};
 use crate::process::Process;
@@ -59,7 +59,7 @@ const FIGURES: [Figure<Passed>; 2] = [
 /// Little memory, so that the disk is what holds.
 const SPILL: &str = "storage: file_storage, storage_mode: spill, max_bytes: 32MiB";
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = rounds::rows(ROUNDS, &QUEUES, &FIGURES, |queue| {
         super::runtime()?.block_on(pass(binary, queue))
     })?;
@@ -73,7 +73,7 @@ struct Passed {
     cpu_per_million: f64,
 }
 
-async fn pass(binary: &Path, queue: &str) -> Result<Passed, Error> {
+async fn pass(binary: &Path, queue: &str) -> Result<Passed, BenchError> {
     let (sink, port) = (OtlpSink::start().await?, free_port()?);
     let process = start(binary, port, sink.port, queue)?;
     let load = Load::full(port, POINTS, IN_FLIGHT).await?;
@@ -93,7 +93,7 @@ async fn pass(binary: &Path, queue: &str) -> Result<Passed, Error> {
 }
 
 /// What is taken while the destination stands still, and how fast that is read back.
-async fn spill(binary: &Path) -> Result<Vec<Row>, Error> {
+async fn spill(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let (sink, port) = (SlowSink::start().await?, free_port()?);
     sink.pace(Some(STANDS_STILL));
     let process = start(binary, port, sink.port, SPILL)?;
@@ -154,7 +154,7 @@ fn drained(seen: &[(Instant, u64)]) -> (u64, f64) {
     }
 }
 
-fn start(binary: &Path, from: u16, to: u16, queue: &str) -> Result<Process, Error> {
+fn start(binary: &Path, from: u16, to: u16, queue: &str) -> Result<Process, BenchError> {
     let directory = TempDir::new_in(std::env::current_dir()?.join("target"))?;
     let yaml = format!(
         "extensions: {{file_storage: {{directory: {:?}, fsync: interval, fsync_interval: 100ms, max_size: 4GiB}}}}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tidegate_ring::{Layout, Writer};
 
 use super::agents::{self, RANKS};
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::Gateway;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
@@ -26,7 +26,7 @@ const WINDOWS: usize = 5;
 /// A layout and what an event of it may cost.
 const LAYOUTS: [(Layout, f64); 2] = [(Layout::V4, 20.0), (Layout::V1, 40.0)];
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for (layout, budget_ns) in LAYOUTS {
         rows.extend(saturated(binary, layout, budget_ns)?);
@@ -35,7 +35,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// Writes as fast as the gateway takes.
-fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, Error> {
+fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, BenchError> {
     let directory = agents::directory()?;
     let rings = agents::rings(directory.path(), "rank_", RANKS, layout, CAPACITY)?;
     let gateway = agents::gateway(binary, directory.path())?;
@@ -75,7 +75,7 @@ pub(super) fn saturate(
     rings: Vec<Writer>,
     capacity: u64,
     turn: usize,
-) -> Result<Vec<RingWindow>, Error> {
+) -> Result<Vec<RingWindow>, BenchError> {
     let (over, taken) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| write(rings, capacity, turn, &over, &taken));
@@ -102,9 +102,9 @@ impl RingWindow {
     }
 }
 
-fn measure(gateway: &Gateway, taken: &AtomicU64) -> Result<Vec<RingWindow>, Error> {
+fn measure(gateway: &Gateway, taken: &AtomicU64) -> Result<Vec<RingWindow>, BenchError> {
     let look = || {
-        Ok::<_, Error>((
+        Ok::<_, BenchError>((
             taken.load(Ordering::Relaxed),
             gateway.process().cpu()?,
             Instant::now(),

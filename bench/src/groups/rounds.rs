@@ -3,7 +3,7 @@
 //! Runs that take turns, so that what else the machine does falls on all alike; the first is what the others are held
 //! against.
 
-use crate::Error;
+use crate::BenchError;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
@@ -21,8 +21,8 @@ pub(super) fn rows<W: Copy, T>(
     rounds: usize,
     ways: &[(&str, W)],
     figures: &[Figure<T>],
-    mut measure: impl FnMut(W) -> Result<T, Error>,
-) -> Result<Vec<Row>, Error> {
+    mut measure: impl FnMut(W) -> Result<T, BenchError>,
+) -> Result<Vec<Row>, BenchError> {
     let mut runs: Vec<Vec<T>> = ways.iter().map(|_| Vec::new()).collect();
     for _ in 0..rounds {
         for (runs, (_, way)) in runs.iter_mut().zip(ways) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::free_port;
 use crate::http::Scraper;
 use crate::process::Process;
@@ -31,7 +31,7 @@ const WINDOWS: usize = 3;
 /// A series that the Collector shows takes at least so many times what one of ours does.
 const COLLECTOR_TAKES: f64 = 10.0;
 
-pub(super) fn run(tidegate: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(tidegate: &Path) -> Result<Vec<Row>, BenchError> {
     let mut ours = Vec::new();
     for subject in &OURSELVES {
         ours.push(measure(subject, tidegate)?);
@@ -97,7 +97,7 @@ impl ScrapeMeasurement {
     }
 }
 
-fn measure(subject: &'static ScrapeSubject, binary: &Path) -> Result<ScrapeMeasurement, Error> {
+fn measure(subject: &'static ScrapeSubject, binary: &Path) -> Result<ScrapeMeasurement, BenchError> {
     let (target, target_port) = ScrapeTarget::serve()?;
     let ports = Ports {
         target: target_port,
@@ -153,7 +153,7 @@ struct Feed {
 
 impl Feed {
     /// Pushes, unless the program scrapes by itself.
-    fn push(&mut self) -> Result<(), Error> {
+    fn push(&mut self) -> Result<(), BenchError> {
         self.pusher.as_mut().map_or(Ok(()), Pusher::push)
     }
 
@@ -171,7 +171,7 @@ fn window(
     process: &Process,
     feed: &mut Feed,
     mut scraper: Option<&mut Scraper>,
-) -> Result<(f64, f64), Error> {
+) -> Result<(f64, f64), BenchError> {
     let (cpu, feeds, begun) = (process.cpu()?, feed.feeds(), Instant::now());
     for second in 1..=WINDOW {
         feed.push()?;

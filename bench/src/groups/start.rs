@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::agents;
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::Gateway;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
@@ -15,7 +15,7 @@ const RUNS: usize = 11;
 /// What start-up left running has ended by then.
 const SETTLE: Duration = Duration::from_secs(3);
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let directory = agents::directory()?;
     let config = agents::config(directory.path());
     let mut starts = Vec::new();

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::codec::METHOD;
 use super::packed::Compression;
 use super::{PATH, WINDOWS};
-use crate::Error;
+use crate::BenchError;
 
 /// What is spoken, over TCP without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Client {
         compression: Compression,
         connections: usize,
         in_flight: usize,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, BenchError> {
         let connecting = async {
             while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
                 tokio::time::sleep(AGAIN).await;
@@ -90,7 +90,7 @@ impl Client {
     }
 
     /// A request as it travels.
-    pub(crate) fn pack(&self, request: Bytes) -> Result<Bytes, Error> {
+    pub(crate) fn pack(&self, request: Bytes) -> Result<Bytes, BenchError> {
         let packed = self.compression.pack(request)?;
         Ok(match &self.connections {
             Connections::Http(..) => packed,
@@ -110,7 +110,11 @@ impl Client {
         sent.unwrap_or_else(|error| SendOutcome::Failed(error.to_string()))
     }
 
-    async fn send_grpc(&self, connection: &Mutex<Http2<Bytes>>, packed: Bytes) -> Result<SendOutcome, Error> {
+    async fn send_grpc(
+        &self,
+        connection: &Mutex<Http2<Bytes>>,
+        packed: Bytes,
+    ) -> Result<SendOutcome, BenchError> {
         let lock = || connection.lock();
         let ready = lock().clone().ready();
         let mut sender = match ready.await {
@@ -139,7 +143,7 @@ impl Client {
         free: &Mutex<Vec<Http1<Full<Bytes>>>>,
         room: &Semaphore,
         packed: Bytes,
-    ) -> Result<SendOutcome, Error> {
+    ) -> Result<SendOutcome, BenchError> {
         let lock = || free.lock();
         let _room = room.acquire().await?;
         let kept = lock().pop().filter(|kept| !kept.is_closed());
@@ -164,13 +168,13 @@ impl Client {
     }
 }
 
-async fn tcp(port: u16) -> Result<TcpStream, Error> {
+async fn tcp(port: u16) -> Result<TcpStream, BenchError> {
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-async fn grpc(port: u16) -> Result<Http2<Bytes>, Error> {
+async fn grpc(port: u16) -> Result<Http2<Bytes>, BenchError> {
     let (sender, connection) = h2::client::Builder::new()
         .initial_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1)
@@ -181,13 +185,13 @@ async fn grpc(port: u16) -> Result<Http2<Bytes>, Error> {
     Ok(sender)
 }
 
-async fn http1(port: u16) -> Result<Http1<Full<Bytes>>, Error> {
+async fn http1(port: u16) -> Result<Http1<Full<Bytes>>, BenchError> {
     let (sender, connection) = handshake(TokioIo::new(tcp(port).await?)).await?;
     tokio::spawn(connection);
     Ok(sender)
 }
 
-fn head(protocol: Protocol, port: u16, compression: Compression) -> Result<http::Request<()>, Error> {
+fn head(protocol: Protocol, port: u16, compression: Compression) -> Result<http::Request<()>, BenchError> {
     let packed = |header: HeaderName| {
         compression
             .name()
@@ -222,7 +226,7 @@ fn head(protocol: Protocol, port: u16, compression: Compression) -> Result<http:
 }
 
 /// A message as gRPC frames it.
-fn framed(message: Bytes, is_compressed: bool) -> Result<Bytes, Error> {
+fn framed(message: Bytes, is_compressed: bool) -> Result<Bytes, BenchError> {
     let mut framed = BytesMut::with_capacity(message.len() + 5);
     framed.put_u8(is_compressed.into());
     framed.put_u32(message.len().try_into()?);

@@ -16,7 +16,7 @@ use super::packed::Compression;
 use super::request::{PointKind, RequestShape, stamped};
 use super::timer;
 use super::walk::{self, Numbers};
-use crate::Error;
+use crate::BenchError;
 
 /// What is sent, and over what.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ struct SharedDriver {
 
 impl Driver {
     /// Waits for the gateway to listen.
-    pub(crate) async fn connect(port: u16, plan: Plan) -> Result<Self, Error> {
+    pub(crate) async fn connect(port: u16, plan: Plan) -> Result<Self, BenchError> {
         let client = Client::connect(
             port,
             plan.protocol,
@@ -141,7 +141,7 @@ impl Driver {
 
     /// Sends so many requests a second, each when it is due, however many are unanswered; they are stamped with the
     /// time at which they were due. Returns when all have been answered, with how late each was sent, in ms.
-    pub(crate) async fn pace(&self, a_second: f64, time: Duration) -> Result<Vec<f64>, Error> {
+    pub(crate) async fn pace(&self, a_second: f64, time: Duration) -> Result<Vec<f64>, BenchError> {
         let shared = &self.0;
         let (begun, begun_ns) = (Instant::now(), now_ns());
         let (mut under_way, mut late) = (JoinSet::new(), Vec::new());
@@ -181,7 +181,7 @@ impl Driver {
 
 impl SharedDriver {
     /// The request with this number, as it travels.
-    fn request(&self, number: usize) -> Result<Bytes, Error> {
+    fn request(&self, number: usize) -> Result<Bytes, BenchError> {
         let Some((numbers, sent)) = self.numbers.get(number) else {
             return Ok(self.packed[number].clone());
         };

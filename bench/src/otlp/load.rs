@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
 use super::drive::{Driver, Plan};
-use crate::Error;
+use crate::BenchError;
 
 /// Nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
@@ -26,14 +26,14 @@ pub(crate) struct Load {
 
 impl Load {
     /// Sends requests of so many points as fast as they are taken, `in_flight` at a time.
-    pub(crate) async fn full(port: u16, points: usize, in_flight: usize) -> Result<Self, Error> {
+    pub(crate) async fn full(port: u16, points: usize, in_flight: usize) -> Result<Self, BenchError> {
         let driver = Self::connect(port, points, in_flight).await?;
         let sending = driver.clone();
         Ok(Self::of(driver, async move { sending.saturate(ALWAYS).await }))
     }
 
     /// Sends so many requests a second, stamped with the time when each was due.
-    pub(crate) async fn paced(port: u16, points: usize, a_second: u32) -> Result<Self, Error> {
+    pub(crate) async fn paced(port: u16, points: usize, a_second: u32) -> Result<Self, BenchError> {
         let driver = Self::connect(port, points, 1).await?;
         let sending = driver.clone();
         Ok(Self::of(driver, async move {
@@ -43,7 +43,7 @@ impl Load {
         }))
     }
 
-    async fn connect(port: u16, points: usize, in_flight: usize) -> Result<Driver, Error> {
+    async fn connect(port: u16, points: usize, in_flight: usize) -> Result<Driver, BenchError> {
         let plan = Plan {
             points,
             connections: 1,

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use bytes::Bytes;
 
-use crate::Error;
+use crate::BenchError;
 
 /// How bodies are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Compression {
         }
     }
 
-    pub(super) fn of(header: Option<&http::HeaderValue>) -> Result<Self, Error> {
+    pub(super) fn of(header: Option<&http::HeaderValue>) -> Result<Self, BenchError> {
         match header.map(http::HeaderValue::as_bytes) {
             None | Some(b"" | b"identity") => Ok(Self::None),
             Some(b"gzip") => Ok(Self::Gzip),
@@ -39,7 +39,7 @@ impl Compression {
     }
 
     /// Compressed quickly rather than well.
-    pub(crate) fn pack(self, body: Bytes) -> Result<Bytes, Error> {
+    pub(crate) fn pack(self, body: Bytes) -> Result<Bytes, BenchError> {
         Ok(match self {
             Self::None => body,
             Self::Gzip => {
@@ -59,7 +59,7 @@ pub(super) struct Unpacker {
 }
 
 impl Unpacker {
-    pub(super) fn new() -> Result<Self, Error> {
+    pub(super) fn new() -> Result<Self, BenchError> {
         Ok(Self {
             zstd: zstd::bulk::Decompressor::new()?,
             plain: Vec::new(),
@@ -71,7 +71,7 @@ impl Unpacker {
         &'a mut self,
         compression: Compression,
         body: &'a [u8],
-    ) -> Result<&'a [u8], Error> {
+    ) -> Result<&'a [u8], BenchError> {
         self.plain.clear();
         match compression {
             Compression::None => return Ok(body),

@@ -22,7 +22,7 @@ use super::client::Protocol;
 use super::load::now_ns;
 use super::packed::{Compression, Unpacker};
 use super::{FRAME, WINDOWS, walk};
-use crate::Error;
+use crate::BenchError;
 
 /// A gRPC message has this many bytes before it: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -51,21 +51,21 @@ struct More {
 }
 
 impl OtlpSink {
-    pub(crate) async fn start() -> Result<Self, Error> {
+    pub(crate) async fn start() -> Result<Self, BenchError> {
         Self::serve(Protocol::Grpc, FRAME).await
     }
 
     /// Over gRPC asks for HTTP/2 frames of at most so many bytes.
-    pub(crate) async fn serve(protocol: Protocol, frame: u32) -> Result<Self, Error> {
+    pub(crate) async fn serve(protocol: Protocol, frame: u32) -> Result<Self, BenchError> {
         Self::listen(0, protocol, frame).await
     }
 
     /// At a port, over gRPC.
-    pub(crate) async fn on(port: u16) -> Result<Self, Error> {
+    pub(crate) async fn on(port: u16) -> Result<Self, BenchError> {
         Self::listen(port, Protocol::Grpc, FRAME).await
     }
 
-    async fn listen(port: u16, protocol: Protocol, frame: u32) -> Result<Self, Error> {
+    async fn listen(port: u16, protocol: Protocol, frame: u32) -> Result<Self, BenchError> {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let port = listener.local_addr()?.port();
         let seen = Arc::new(SinkCounts {
@@ -172,7 +172,7 @@ async fn accept(
     }
 }
 
-async fn serve_grpc(stream: TcpStream, frame: u32, seen: Arc<SinkCounts>) -> Result<(), Error> {
+async fn serve_grpc(stream: TcpStream, frame: u32, seen: Arc<SinkCounts>) -> Result<(), BenchError> {
     let mut connection = h2::server::Builder::new()
         .initial_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1)
@@ -195,7 +195,7 @@ async fn answer_grpc(
     request: http::Request<h2::RecvStream>,
     mut respond: SendResponse<Bytes>,
     seen: &SinkCounts,
-) -> Result<(), Error> {
+) -> Result<(), BenchError> {
     let (head, mut body) = request.into_parts();
     let mut pieces = Vec::with_capacity(1);
     while let Some(piece) = body.data().await {
@@ -223,7 +223,7 @@ async fn answer_grpc(
     Ok(())
 }
 
-async fn serve_http(stream: TcpStream, seen: Arc<SinkCounts>) -> Result<(), Error> {
+async fn serve_http(stream: TcpStream, seen: Arc<SinkCounts>) -> Result<(), BenchError> {
     let service = service_fn(|request| answer_http(request, seen.clone()));
     let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     Ok(serving.await?)
@@ -232,7 +232,7 @@ async fn serve_http(stream: TcpStream, seen: Arc<SinkCounts>) -> Result<(), Erro
 async fn answer_http(
     request: http::Request<Incoming>,
     seen: Arc<SinkCounts>,
-) -> Result<Response<Empty<Bytes>>, Error> {
+) -> Result<Response<Empty<Bytes>>, BenchError> {
     let (head, mut body) = request.into_parts();
     let mut pieces = Vec::with_capacity(1);
     while let Some(frame) = body.frame().await {

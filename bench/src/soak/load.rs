@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidegate_ring::{Layout, Writer};
 
-use crate::Error;
+use crate::BenchError;
 use crate::groups::agents::{TRANSFER_EVENTS, transfers};
 
 /// An attribute value that every pushed point has, and nothing else.
@@ -53,7 +53,7 @@ pub(super) struct Agents<'a> {
 }
 
 impl<'a> Agents<'a> {
-    pub(super) fn new(directory: &'a Path) -> Result<Self, Error> {
+    pub(super) fn new(directory: &'a Path) -> Result<Self, BenchError> {
         let mut agents = Self {
             directory,
             rings: Vec::new(),
@@ -73,13 +73,13 @@ impl<'a> Agents<'a> {
     }
 
     /// The ring of an agent that was never there.
-    fn ring(&mut self) -> Result<Writer, Error> {
+    fn ring(&mut self) -> Result<Writer, BenchError> {
         let path = self.directory.join(format!("rank_{}", self.named));
         self.named += 1;
         Ok(Writer::create(path, self.layout(), CAPACITY)?)
     }
 
-    pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Written, Error> {
+    pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Written, BenchError> {
         while !over() {
             thread::sleep(TICK);
             for agent in 0..self.rings.len() {
@@ -104,7 +104,7 @@ impl<'a> Agents<'a> {
         self.written.lost += ((wanted - fits) * TRANSFER_EVENTS) as u64;
     }
 
-    fn churn(&mut self) -> Result<(), Error> {
+    fn churn(&mut self) -> Result<(), BenchError> {
         thread::sleep(REST);
         let agent = self.rng.random_range(0..self.rings.len());
         if self.rng.random_bool(0.5) {
@@ -145,7 +145,7 @@ impl Pushes {
         }
     }
 
-    pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Pushed, Error> {
+    pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Pushed, BenchError> {
         let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port))?);
         let statsd = UnixDatagram::unbound()?;
         // Exporters serve before receivers listen.
@@ -194,7 +194,7 @@ impl Pushes {
 }
 
 /// Sends a request; whether it was taken. Anything but 200, 429 and 503 is an error.
-fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<bool, Error> {
+fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<bool, BenchError> {
     stream.get_mut().write_all(request)?;
     let mut status = String::new();
     stream.read_line(&mut status)?;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::load::MARK;
-use crate::Error;
+use crate::BenchError;
 
 /// It takes requests for two of these, and turns them away for one.
 const PHASE: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn start() -> Result<Self, Error> {
+    pub(super) fn start() -> Result<Self, BenchError> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
         let state = Arc::<PeerState>::default();

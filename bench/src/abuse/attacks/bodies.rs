@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::now;
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::AttackedGateway;
 use crate::abuse::h2 as h2_bytes;
 use crate::abuse::proto::{field as part, fixed, gauge, point, request};
@@ -25,16 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two small portions.
 const TRICKLE: Duration = Duration::from_millis(100);
 
-pub(super) fn promises(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn promises(field: &AttackedGateway) -> Result<Harm, BenchError> {
     promised(field, field.ports.otlp, PATH, &protobuf(""))
 }
 
-pub(super) fn promised_writes(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn promised_writes(field: &AttackedGateway) -> Result<Harm, BenchError> {
     promised(field, field.ports.write, "/api/v1/write", WRITE)
 }
 
 /// Heads that promise a body of which nothing comes.
-fn promised(field: &AttackedGateway, port: u16, path: &str, headers: &str) -> Result<Harm, Error> {
+fn promised(field: &AttackedGateway, port: u16, path: &str, headers: &str) -> Result<Harm, BenchError> {
     let tally = Tally::default();
     field.crowd(40, |thread, turn| {
         let promise = head(path, headers, LARGEST >> ((thread + turn) % 11));
@@ -51,7 +51,7 @@ fn promised(field: &AttackedGateway, port: u16, path: &str, headers: &str) -> Re
 }
 
 /// Calls over gRPC that say how long their message is, and send nothing of it.
-pub(super) fn promised_messages(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn promised_messages(field: &AttackedGateway) -> Result<Harm, BenchError> {
     field.crowd(40, |thread, turn| {
         let length = LARGEST as u32 >> ((thread + turn) % 11);
         let prefix = framed(0, length, &[]);
@@ -68,7 +68,7 @@ pub(super) fn promised_messages(field: &AttackedGateway) -> Result<Harm, Error> 
     Ok(Harm::default())
 }
 
-pub(super) fn kept_late(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn kept_late(field: &AttackedGateway) -> Result<Harm, BenchError> {
     /// Of a body that comes first, which buys patience for the rest.
     const FIRST: usize = 60_000;
     let (pairs, between) = field.pick((20, Duration::from_secs(1)), (4, Duration::from_millis(100)));
@@ -114,7 +114,7 @@ fn usual(points: usize) -> Vec<u8> {
     request("abuse.bodies", &gauge(&points))
 }
 
-pub(super) fn broken_off(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn broken_off(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const POINTS: usize = 1_000;
     let body = usual(POINTS);
     let whole = post(PATH, &protobuf(""), &body);
@@ -132,7 +132,7 @@ pub(super) fn broken_off(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn slow_and_large(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn slow_and_large(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let text = "x".repeat(30 << 20);
     let large = request("abuse.large", &gauge(&point(now(), "text", &text)));
     let promise = head(PATH, &protobuf(""), 1 << 20);
@@ -152,7 +152,7 @@ pub(super) fn slow_and_large(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn json(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn json(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let around = |inner: String| {
         format!(
             r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"abuse.json","gauge":{{"dataPoints":[{inner}]}}}}]}}]}}]}}"#
@@ -199,7 +199,7 @@ pub(super) fn framed(flag: u8, length: u32, message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-pub(super) fn grpc_lengths(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn grpc_lengths(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let message = request(
         "abuse.grpc",
         &part(5, part(1, [fixed(3, now()), fixed(6, 1)].concat())),
@@ -236,7 +236,7 @@ pub(super) fn call(
     coding: &'static str,
     body: Bytes,
     patience: Duration,
-) -> Result<HttpAnswer, Error> {
+) -> Result<HttpAnswer, BenchError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -264,7 +264,7 @@ pub(super) fn call(
             code = trailers.get("grpc-status").cloned();
         }
         let code = code.ok_or("an answer without a status")?;
-        Ok::<_, Error>(HttpAnswer {
+        Ok::<_, BenchError>(HttpAnswer {
             status: match code.as_bytes() {
                 b"0" => 200,
                 // Deadline exceeded, resource exhausted, unavailable.

@@ -13,7 +13,7 @@ use super::now;
 use super::queries::COMPOSITE;
 use super::scrapes::serve;
 use super::sockets::{GAUGE, at_last, event};
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::beside::{SHOWN, honest};
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::judge::{CheckLine, counted_by, settled};
@@ -27,7 +27,7 @@ const RATE: std::ops::RangeInclusive<f64> = 5.0..=15.0;
 /// The small form ends while the window fills, and the rate is that of the whole window.
 const WHILE_IT_FILLS: f64 = 1.0;
 
-pub(super) fn future(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn future(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let tally = Tally::default();
     // The time is all that is wrong: the total is what the honest sender has come to.
     let tomorrow = honest(now() + DAY, total(field)?);
@@ -36,7 +36,7 @@ pub(super) fn future(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(with_rate(field, tally.finish()))
 }
 
-pub(super) fn alternating(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn alternating(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let tally = Tally::default();
     field.crowd(1, |_, turn| {
         let time = match turn % 3 {
@@ -76,7 +76,7 @@ const VALUES: [u64; 3] = [1, 99, 2];
 
 /// A point from tomorrow by every way in. The honest stream has two of them; the others have gauges of their own, which go
 /// on in time.
-pub(super) fn everywhere(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn everywhere(field: &AttackedGateway) -> Result<Harm, BenchError> {
     /// The last values are on the page by then.
     const SOON: Duration = Duration::from_secs(10);
     const GAUGES: [&str; 4] = ["future_write", "future_scrape", "future_events", "future_statsd"];
@@ -115,7 +115,7 @@ pub(super) fn everywhere(field: &AttackedGateway) -> Result<Harm, Error> {
         over.store(true, Relaxed);
         target.join().map_err(|_| "the target panicked")??;
         sent?;
-        Ok::<_, Error>(CheckLine::new(
+        Ok::<_, BenchError>(CheckLine::new(
             "gauges go on after a point from tomorrow",
             format!("{GAUGES:?}: {shown:?}"),
             is_last(&shown),
@@ -149,7 +149,7 @@ fn time_of(number: usize) -> u64 {
 }
 
 /// A point of the honest stream from tomorrow over gRPC, and one as JSON.
-fn honest_by_otlp(field: &AttackedGateway, tally: &Tally) -> Result<(), Error> {
+fn honest_by_otlp(field: &AttackedGateway, tally: &Tally) -> Result<(), BenchError> {
     let (tomorrow, total) = (now() + DAY, total(field)?);
     tally.note(grpc(field, Compression::None, honest(tomorrow, total).into()), 0);
     let attribute = |key: &str| serde_json::json!({"key": key, "value": {"stringValue": "honest"}});
@@ -171,7 +171,7 @@ fn honest_by_otlp(field: &AttackedGateway, tally: &Tally) -> Result<(), Error> {
     Ok(())
 }
 
-fn by_writes(field: &AttackedGateway, tally: &Tally) -> Result<(), Error> {
+fn by_writes(field: &AttackedGateway, tally: &Tally) -> Result<(), BenchError> {
     for (number, value) in VALUES.into_iter().enumerate() {
         let value = fixed(1, (value as f64).to_bits());
         let sample = part(2, [value, varint_field(2, time_of(number) / 1_000_000)].concat());
@@ -189,7 +189,7 @@ fn by_writes(field: &AttackedGateway, tally: &Tally) -> Result<(), Error> {
     Ok(())
 }
 
-fn by_sockets(field: &AttackedGateway) -> Result<(), Error> {
+fn by_sockets(field: &AttackedGateway) -> Result<(), BenchError> {
     let path = field.directory.join("events.sock");
     let mut stream = at_last(|| UnixStream::connect(&path))?;
     let path = field.directory.join("statsd.sock");
@@ -206,7 +206,7 @@ fn by_sockets(field: &AttackedGateway) -> Result<(), Error> {
 }
 
 /// What the honest counter has come to.
-fn total(field: &AttackedGateway) -> Result<u64, Error> {
+fn total(field: &AttackedGateway) -> Result<u64, BenchError> {
     Ok(field.shown(SHOWN)? as u64)
 }
 
@@ -227,7 +227,7 @@ pub(super) fn with_rate(field: &AttackedGateway, harm: Harm) -> Harm {
     }
 }
 
-fn rate(field: &AttackedGateway) -> Result<f64, Error> {
+fn rate(field: &AttackedGateway) -> Result<f64, BenchError> {
     let answer = field.ask("/api/v1/query?query=honest_rate", Duration::from_secs(3))?;
     let said: serde_json::Value = serde_json::from_slice(&answer.body)?;
     let value = said["data"]["result"][0]["value"][1].as_str();

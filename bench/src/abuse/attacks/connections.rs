@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::many::seed;
 use super::now;
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::h2;
 use crate::abuse::judge::{CheckLine, counted_by, settled};
@@ -57,7 +57,7 @@ pub(super) fn opened(port: u16, count: usize, from: impl Fn(usize) -> u8, first:
     held
 }
 
-fn idle(field: &AttackedGateway, from: impl Fn(usize) -> u8) -> Result<Harm, Error> {
+fn idle(field: &AttackedGateway, from: impl Fn(usize) -> u8) -> Result<Harm, BenchError> {
     let ports = field.ports;
     let mut held = Vec::new();
     for (port, count) in [(ports.health, 530), (ports.admin, 530), (ports.page, 70)] {
@@ -67,16 +67,16 @@ fn idle(field: &AttackedGateway, from: impl Fn(usize) -> u8) -> Result<Harm, Err
     Ok(Harm::default())
 }
 
-pub(super) fn idle_from_one(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn idle_from_one(field: &AttackedGateway) -> Result<Harm, BenchError> {
     idle(field, |_| ATTACKER)
 }
 
-pub(super) fn idle_from_many(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn idle_from_many(field: &AttackedGateway) -> Result<Harm, BenchError> {
     idle(field, address)
 }
 
 /// Connections to remote write, beside which an honest write is taken.
-pub(super) fn idle_writes(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn idle_writes(field: &AttackedGateway) -> Result<Harm, BenchError> {
     /// An honest write is answered by then.
     const SOON: Duration = Duration::from_secs(10);
     let port = field.ports.write;
@@ -102,7 +102,7 @@ pub(super) fn idle_writes(field: &AttackedGateway) -> Result<Harm, Error> {
     })
 }
 
-pub(super) fn half_forms(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn half_forms(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let mut form = head(
         "/api/v1/query",
         "content-type: application/x-www-form-urlencoded\r\n",
@@ -118,7 +118,7 @@ pub(super) fn half_forms(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(Harm::default())
 }
 
-pub(super) fn descriptors(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn descriptors(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let half = b"POST /v1/metrics HTTP/1.1\r\nhost: x\r\n";
     let held = opened(field.ports.otlp, 1_100, |_| ATTACKER, half);
     std::thread::sleep(field.time());
@@ -126,7 +126,7 @@ pub(super) fn descriptors(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(Harm::default())
 }
 
-pub(super) fn headers(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn headers(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let endless = format!(
         "POST /v1/metrics HTTP/1.1\r\nhost: x\r\nx-long: {}",
         "x".repeat(380 << 10)
@@ -148,7 +148,7 @@ pub(super) fn headers(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Heads without bodies over HTTP/2, as large as the gateway takes them.
-pub(super) fn heads(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn heads(field: &AttackedGateway) -> Result<Harm, BenchError> {
     /// The largest head that pages take, and the largest that receivers take.
     const MOST: [usize; 2] = [16 << 10, 64 << 10];
     /// The rest of a head.
@@ -173,7 +173,7 @@ pub(super) fn heads(field: &AttackedGateway) -> Result<Harm, Error> {
         (field.ports.otlp, write),
         (admin, form(h2::short_fields(of_pages / SHORT))),
     ];
-    let status = |fill: usize| -> Result<u16, Error> {
+    let status = |fill: usize| -> Result<u16, BenchError> {
         let fill = "x".repeat(fill);
         let get = format!("GET /api/v1/query?query=1 HTTP/1.1\r\nhost: 127.0.0.1\r\nx-long: {fill}\r\n\r\n");
         Ok(once(ATTACKER, admin, field.patience(), get.as_bytes())?.status)
@@ -219,7 +219,7 @@ fn stuffed(port: u16, bytes: &[u8]) -> Option<TcpStream> {
 }
 
 /// Requests whose answers can't be sent: the window for them is 0.
-pub(super) fn zero_window(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn zero_window(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let of = |path: &str, content_type: &str, body: &[u8]| {
         [h2::without_window(), h2::post(1, path, content_type, body, true)].concat()
     };
@@ -258,7 +258,7 @@ pub(super) fn zero_window(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Scrapes of which no byte is taken, many on each of many connections.
-pub(super) fn unread_pages(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn unread_pages(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const STREAMS: u32 = 50;
     let harm = seed(field, "abuse", field.pick(100_000, 1_000))?;
     let mut scrapes = h2::without_window();
@@ -289,7 +289,7 @@ fn is_closed(mut stream: &TcpStream, until: Instant) -> bool {
 }
 
 /// Forms that do not end: many on a connection over HTTP/2, and one on each of many over HTTP/1.1.
-pub(super) fn forms(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn forms(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const FORM: usize = 255 << 10;
     const TYPE: &str = "application/x-www-form-urlencoded";
     let form = [&b"query=1&rest="[..], &vec![b'x'; FORM]].concat();

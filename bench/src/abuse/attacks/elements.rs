@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::AttackedGateway;
 use crate::abuse::proto::{field as part, fixed, gauge, request, sample, varint, written};
 use crate::abuse::wire::{Harm, HttpAnswer, Tally, WRITE, WRITE_2, protobuf};
@@ -44,7 +44,7 @@ fn bucketed(count: usize) -> Vec<u8> {
 }
 
 /// A request with a point of so many empty attributes, in zstd.
-pub(super) fn bomb(count: usize) -> Result<Bytes, Error> {
+pub(super) fn bomb(count: usize) -> Result<Bytes, BenchError> {
     Compression::Zstd.pack(hollow(ATTRIBUTES, count).into())
 }
 
@@ -53,13 +53,13 @@ pub(super) fn count(field: &AttackedGateway) -> usize {
     field.pick(30_000_000, 3_000_000)
 }
 
-pub(super) fn over_http(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn over_http(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let (body, tally) = (bomb(count(field))?, Tally::default());
     field.crowd(2, |_, _| field.push(&protobuf("zstd"), &body, 1, &tally));
     Ok(tally.finish())
 }
 
-pub(super) fn over_grpc(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn over_grpc(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let body = Bytes::from(hollow(ATTRIBUTES, count(field)));
     let tally = Tally::default();
     field.crowd(2, |_, _| {
@@ -74,14 +74,14 @@ pub(super) fn grpc(
     field: &AttackedGateway,
     compression: Compression,
     body: Bytes,
-) -> Result<HttpAnswer, Error> {
+) -> Result<HttpAnswer, BenchError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let call = async {
         let client = Client::connect(field.ports.grpc, Protocol::Grpc, compression, 1, 1).await?;
         let packed = client.pack(body)?;
-        Ok::<_, Error>(client.send(0, packed).await)
+        Ok::<_, BenchError>(client.send(0, packed).await)
     };
     let said = runtime.block_on(async { tokio::time::timeout(field.patience(), call).await })??;
     let status = match said {
@@ -97,7 +97,7 @@ pub(super) fn grpc(
     })
 }
 
-pub(super) fn as_json(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn as_json(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let points = field.pick(15_000_000, 1_500_000);
     let list = vec!["{}"; points].join(",");
     let body = format!(
@@ -116,7 +116,7 @@ pub(super) fn as_json(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Sends remote writes one after the other.
-fn writes(field: &AttackedGateway, headers: &str, bodies: &[Vec<u8>]) -> Result<Harm, Error> {
+fn writes(field: &AttackedGateway, headers: &str, bodies: &[Vec<u8>]) -> Result<Harm, BenchError> {
     let mut packed = Vec::new();
     for body in bodies {
         packed.push(snap::raw::Encoder::new().compress_vec(body)?);
@@ -142,12 +142,12 @@ fn hollow_series(number: u64, content: &[u8], count: usize) -> Vec<u8> {
     written(&[("__name__", "abuse_write")], &rest)
 }
 
-pub(super) fn in_a_write(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn in_a_write(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let count = field.pick(15_000_000, 1_500_000);
     writes(field, WRITE, &[hollow_series(LABELS, &[], count)])
 }
 
-pub(super) fn parts(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn parts(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let count = field.pick(15_000_000, 1_500_000);
     // A native histogram with a run of buckets, each a byte: `positive_deltas`.
     let deltas = part(12, vec![0; count]);
@@ -180,7 +180,7 @@ fn referring(symbols: &[&str], series: impl Iterator<Item = Vec<u64>>) -> Vec<u8
     body
 }
 
-pub(super) fn symbols(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn symbols(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const NAME: [&str; 2] = ["__name__", "abuse_symbols"];
     // A series whose labels all have one long value.
     let names: Vec<String> = (0..field.pick(49_000, 5_000))
@@ -222,7 +222,7 @@ fn in_pieces(metrics: usize) -> Vec<u8> {
     part(1, [part(1, []), part(1, []), scope].concat())
 }
 
-pub(super) fn pieces(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn pieces(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let bodies = [
         in_pieces(field.pick((1 << 20) + 1, (1 << 17) + 1)),
         in_pieces(30_000),
@@ -235,7 +235,7 @@ pub(super) fn pieces(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn buckets(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn buckets(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let bodies = [
         hollow(EXEMPLARS, field.pick(30_000_000, 3_000_000)),
         bucketed(field.pick(3_500_000, 350_000)),

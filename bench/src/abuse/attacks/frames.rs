@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::connections::{address, opened};
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::AttackedGateway;
 use crate::abuse::h2;
 use crate::abuse::judge::CheckLine;
@@ -27,7 +27,7 @@ fn unknown_frame() -> Vec<u8> {
 }
 
 /// Frames of which all but a byte came, on many connections.
-pub(super) fn half_frames(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn half_frames(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let body = h2::post_head_frame(1, "/v1/metrics", "application/x-protobuf");
     let data = h2::frame(0x0, 0, 1, &[0; FRAME]);
     let unknown = unknown_frame();
@@ -82,7 +82,7 @@ fn goaway(mut stream: TcpStream, first: &[u8]) -> Option<u32> {
 }
 
 /// Heads of HTTP/1.1 just below the largest allowed, which do not end.
-pub(super) fn half_heads(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn half_heads(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const HEAD: usize = 63 << 10;
     let mut half = b"POST /v1/metrics HTTP/1.1\r\nhost: x\r\nx-long: ".to_vec();
     half.resize(HEAD, b'x');
@@ -93,7 +93,7 @@ pub(super) fn half_heads(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Paths that stay in the table of HPACK, each in a read buffer of its own.
-pub(super) fn paths(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn paths(field: &AttackedGateway) -> Result<Harm, BenchError> {
     /// So many entries of a short path fill the usual table of 4,096 bytes.
     const ENTRIES: u32 = 107;
     let unknown = unknown_frame();
@@ -116,7 +116,7 @@ pub(super) fn paths(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Calls whose messages come a byte at a time, each in a read buffer of its own, and do not end.
-pub(super) fn byte_frames(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn byte_frames(field: &AttackedGateway) -> Result<Harm, BenchError> {
     /// Of a message that is admitted.
     const MESSAGE: u32 = 1 << 20;
     let unknown = unknown_frame();

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 
 use super::clocks::with_rate;
 use super::now;
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::proto::{counter, field as part, gauge, point, request};
 use crate::abuse::wire::{ATTACKER, Harm, Tally, once, post, protobuf};
@@ -40,7 +40,7 @@ fn points(count: usize, mut value: impl FnMut(usize) -> String) -> Vec<u8> {
 }
 
 /// So many series of a metric, which stay.
-pub(super) fn seed(field: &AttackedGateway, name: &str, series: usize) -> Result<Harm, Error> {
+pub(super) fn seed(field: &AttackedGateway, name: &str, series: usize) -> Result<Harm, BenchError> {
     const PORTION: usize = 1_000;
     let tally = Tally::default();
     for first in (0..series).step_by(PORTION) {
@@ -51,7 +51,7 @@ pub(super) fn seed(field: &AttackedGateway, name: &str, series: usize) -> Result
     Ok(tally.finish())
 }
 
-pub(super) fn streams(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn streams(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let count = field.pick(50_000, 1_000);
     let tally = Tally::default();
     field.crowd(2, |thread, turn| {
@@ -64,7 +64,7 @@ pub(super) fn streams(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn labels(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn labels(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let count = field.pick(500, 100);
     let tally = Tally::default();
     field.crowd(2, |thread, turn| {
@@ -95,7 +95,7 @@ pub(super) const DELTAS: Setup = Setup {
 };
 
 /// Counters with long labels, of which deltas are made, and a rate for each label.
-pub(super) fn deltas(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn deltas(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let count = field.pick(500, 100);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -115,7 +115,7 @@ pub(super) fn deltas(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(with_rate(field, tally.finish()))
 }
 
-pub(super) fn names(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn names(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let count = field.pick(100, 10);
     let tally = Tally::default();
     field.crowd(2, |thread, turn| {
@@ -132,7 +132,7 @@ pub(super) fn names(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn sources(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn sources(field: &AttackedGateway) -> Result<Harm, BenchError> {
     /// Streams of a source, as many as it may have.
     const STREAMS: usize = 100;
     let count = field.pick(100, 4);

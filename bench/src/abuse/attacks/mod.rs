@@ -17,7 +17,7 @@ mod sockets;
 use super::field::{AttackedGateway, Setup};
 use super::refusals::{CHECKED, OTLP, Refusals, WRITE};
 use super::wire::Harm;
-use crate::Error;
+use crate::BenchError;
 
 /// An attack. Its function returns when it is over and its connections are closed.
 pub(super) struct Attack {
@@ -28,14 +28,14 @@ pub(super) struct Attack {
     pub(super) is_otlp: bool,
     /// The counters of what is refused to the attacker.
     pub(super) refusals: &'static Refusals,
-    pub(super) run: fn(&AttackedGateway) -> Result<Harm, Error>,
+    pub(super) run: fn(&AttackedGateway) -> Result<Harm, BenchError>,
 }
 
 const fn otlp(
     name: &'static str,
     about: &'static str,
     setup: Setup,
-    run: fn(&AttackedGateway) -> Result<Harm, Error>,
+    run: fn(&AttackedGateway) -> Result<Harm, BenchError>,
 ) -> Attack {
     Attack {
         name,
@@ -51,7 +51,7 @@ const fn other(
     name: &'static str,
     about: &'static str,
     setup: Setup,
-    run: fn(&AttackedGateway) -> Result<Harm, Error>,
+    run: fn(&AttackedGateway) -> Result<Harm, BenchError>,
 ) -> Attack {
     Attack {
         is_otlp: false,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::bodies::{call, framed};
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::AttackedGateway;
 use crate::abuse::wire::{Harm, Tally, WRITE, protobuf};
 use crate::otlp::Compression;
@@ -18,7 +18,7 @@ fn zeros(field: &AttackedGateway, full: usize) -> bytes::Bytes {
     vec![0; field.pick(full, full / 4)].into()
 }
 
-fn bombs(field: &AttackedGateway, compression: Compression) -> Result<Harm, Error> {
+fn bombs(field: &AttackedGateway, compression: Compression) -> Result<Harm, BenchError> {
     let body = compression.pack(zeros(field, 63 << 20))?;
     let headers = protobuf(compression.name().unwrap_or_default());
     let tally = Tally::default();
@@ -29,11 +29,11 @@ fn bombs(field: &AttackedGateway, compression: Compression) -> Result<Harm, Erro
     Ok(tally.finish())
 }
 
-pub(super) fn gzip(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn gzip(field: &AttackedGateway) -> Result<Harm, BenchError> {
     bombs(field, Compression::Gzip)
 }
 
-pub(super) fn gzip_over_grpc(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn gzip_over_grpc(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let packed = Compression::Gzip.pack(zeros(field, 63 << 20))?;
     let message = framed(1, packed.len() as u32, &packed);
     let tally = Tally::default();
@@ -44,11 +44,11 @@ pub(super) fn gzip_over_grpc(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn zstd(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn zstd(field: &AttackedGateway) -> Result<Harm, BenchError> {
     bombs(field, Compression::Zstd)
 }
 
-pub(super) fn snappy(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn snappy(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let body = snap::raw::Encoder::new().compress_vec(&zeros(field, 31 << 20))?;
     let tally = Tally::default();
     field.crowd(field.pick(40, 12), |_, _| {

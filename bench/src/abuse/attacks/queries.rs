@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::many::seed;
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::judge::{CheckLine, settled};
 use crate::abuse::refusals::{QUERIES, counted_of};
@@ -43,7 +43,7 @@ pub(super) fn endless(number: usize) -> &'static str {
 struct RefusedQueries(AtomicU64);
 
 impl RefusedQueries {
-    fn note(&self, answer: Result<HttpAnswer, Error>) {
+    fn note(&self, answer: Result<HttpAnswer, BenchError>) {
         if answer.is_ok_and(|answer| matches!(answer.status, 429 | 503)) {
             self.0.fetch_add(1, Relaxed);
         }
@@ -66,11 +66,11 @@ impl RefusedQueries {
 }
 
 /// Series that queries look at.
-fn seeded(field: &AttackedGateway) -> Result<Harm, Error> {
+fn seeded(field: &AttackedGateway) -> Result<Harm, BenchError> {
     seed(field, "abuse", field.pick(20_000, 1_000))
 }
 
-pub(super) fn nested(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn nested(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let harm = seeded(field)?;
     let asked = RefusedQueries::default();
     field.crowd(field.pick(20, 6), |thread, turn| {
@@ -80,7 +80,7 @@ pub(super) fn nested(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(asked.judged(field, harm))
 }
 
-pub(super) fn hang_ups(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn hang_ups(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let harm = seeded(field)?;
     field.crowd(8, |thread, turn| {
         let _ = field.ask(endless(thread + turn), SHORT);
@@ -89,7 +89,7 @@ pub(super) fn hang_ups(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(harm)
 }
 
-pub(super) fn unread(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn unread(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let harm = seeded(field)?;
     // Names of everything, and a range of it: megabytes.
     let all = get("/api/v1/query?query=%7B__name__=~%22.%2B%22%7D");
@@ -108,7 +108,7 @@ fn asking(field: &AttackedGateway, request: &[u8]) -> Option<TcpStream> {
     Some(stream)
 }
 
-pub(super) fn watchers(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn watchers(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let watch = get("/api/v1/composites/honest_rate/watch");
     // A watch needs the rate of the honest sender.
     let mut first = BufReader::new(asking(field, &watch).ok_or("no server answers watchers")?);
@@ -129,7 +129,7 @@ pub(super) fn watchers(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Forms of a hundred thousand parameters without a value.
-pub(super) fn parameters(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn parameters(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const FORM: usize = 255 << 10;
     let body = "a&".repeat(FORM / 2);
     let headers = "content-type: application/x-www-form-urlencoded\r\n";
@@ -142,7 +142,7 @@ pub(super) fn parameters(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Requests of 200 selectors, each of which accepts every series.
-pub(super) fn match_all(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn match_all(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let harm = seed(field, "abuse", field.pick(100_000, 1_000))?;
     let selectors: String = (0..200)
         .map(|number| format!("match%5B%5D=%7B__name__=~%22.%2B%22,x!=%22{number}%22%7D&"))

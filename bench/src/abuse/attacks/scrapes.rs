@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flate2::{Compress, Compression, FlushCompress};
 
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::judge::CheckLine;
 use crate::abuse::proto::{field as part, fixed, number, varint};
@@ -52,7 +52,7 @@ pub(super) const LISTED: Setup =
 pub(super) type PageWriter<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
 
 /// Serves pages until it is over, a thread for each connection.
-pub(super) fn serve(port: u16, over: &AtomicBool, page: PageWriter<'_>) -> Result<(), Error> {
+pub(super) fn serve(port: u16, over: &AtomicBool, page: PageWriter<'_>) -> Result<(), BenchError> {
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;
     std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn answer(stream: TcpStream, over: &AtomicBool, page: PageWriter<'_>) -> std::io
 fn beside_a_good_one(
     field: &AttackedGateway,
     evil: impl Fn(&mut TcpStream, &AtomicBool) -> std::io::Result<()> + Sync,
-) -> Result<Harm, Error> {
+) -> Result<Harm, BenchError> {
     let over = AtomicBool::new(false);
     let (good, asked) = (AtomicU64::new(0), AtomicU64::new(0));
     let good_page = |stream: &mut TcpStream| {
@@ -142,7 +142,7 @@ fn beside_a_good_one(
     })
 }
 
-pub(super) fn gzip(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn gzip(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let (chunk, chunks) = (packed_mebibyte()?, field.pick(2048, 256));
     beside_a_good_one(field, |stream, over| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
@@ -159,7 +159,7 @@ pub(super) fn gzip(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// A mebibyte of samples in deflate, which can be repeated as often as one likes.
-fn packed_mebibyte() -> Result<Vec<u8>, Error> {
+fn packed_mebibyte() -> Result<Vec<u8>, BenchError> {
     let line = "evil_total{a=\"b\"} 1\n";
     let plain = line.repeat((1 << 20) / line.len());
     let mut packed = Vec::with_capacity(1 << 20);
@@ -168,7 +168,7 @@ fn packed_mebibyte() -> Result<Vec<u8>, Error> {
     Ok(packed)
 }
 
-pub(super) fn line(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn line(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let piece = [b'a'; 1 << 16];
     beside_a_good_one(field, |stream, over| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n\r\n";
@@ -197,7 +197,7 @@ fn tiny(series: u64) -> Vec<u8> {
     [varint(family.len() as u64), family].concat()
 }
 
-pub(super) fn proto(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn proto(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let scrape = AtomicU64::new(0);
     let labels = "a=\"b\",".repeat(field.pick(3_700_000, 400_000));
     let pages = [
@@ -222,7 +222,7 @@ pub(super) fn proto(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Each target of a list has all labels of its group: a short list becomes large.
-pub(super) fn listed(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn listed(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let most = field.pick(6_000, 2_000);
     let targets: Vec<_> = (0..most)
         .map(|number| format!("\"127.0.0.1:1/{number}\""))
@@ -241,7 +241,7 @@ pub(super) fn listed(field: &AttackedGateway) -> Result<Harm, Error> {
     })
 }
 
-pub(super) fn churn(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn churn(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let series = field.pick(20_000_u64, 1_000);
     let scrape = AtomicU64::new(0);
     beside_a_good_one(field, |stream, _| {

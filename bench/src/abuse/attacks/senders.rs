@@ -11,7 +11,7 @@ use super::elements::{bomb, count};
 use super::many::seed;
 use super::now;
 use super::queries::endless;
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::proto::{gauge, point, request};
 use crate::abuse::wire::{Harm, Tally, protobuf};
@@ -38,7 +38,7 @@ pub(super) const DESTINATION: Setup = Setup {
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(super) fn passwords(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn passwords(field: &AttackedGateway) -> Result<Harm, BenchError> {
     // `honest:` and `nobody:`, and letters for a password.
     let users = ["aG9uZXN0O", "bm9ib2R5O"];
     let tally = Tally::default();
@@ -54,12 +54,12 @@ pub(super) fn passwords(field: &AttackedGateway) -> Result<Harm, Error> {
     Ok(tally.finish())
 }
 
-pub(super) fn slow_answers(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn slow_answers(field: &AttackedGateway) -> Result<Harm, BenchError> {
     to_a_destination(field, babble)
 }
 
 /// Bodies of 1 MiB in chunks of a byte.
-pub(super) fn byte_answers(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn byte_answers(field: &AttackedGateway) -> Result<Harm, BenchError> {
     to_a_destination(field, crumble)
 }
 
@@ -67,7 +67,7 @@ pub(super) fn byte_answers(field: &AttackedGateway) -> Result<Harm, Error> {
 fn to_a_destination(
     field: &AttackedGateway,
     answer: impl Fn(&mut TcpStream, &AtomicBool) -> std::io::Result<()> + Sync,
-) -> Result<Harm, Error> {
+) -> Result<Harm, BenchError> {
     let listener = TcpListener::bind(("127.0.0.1", field.ports.sink))?;
     listener.set_nonblocking(true)?;
     let over = AtomicBool::new(false);
@@ -155,7 +155,7 @@ fn crumble(stream: &mut TcpStream, over: &AtomicBool) -> std::io::Result<()> {
     stream.write_all(b"0\r\n\r\n")
 }
 
-pub(super) fn both(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn both(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let mut harm = seed(field, "abuse", 1_000)?;
     let (body, tally) = (bomb(count(field))?, Tally::default());
     field.crowd(4, |thread, turn| match thread % 2 {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::Error;
+use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::judge::{CheckLine, counted_by, settled};
 use crate::abuse::proto::{field as part, number, varint};
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What an attempt gives at last.
-pub(super) fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, Error> {
+pub(super) fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, BenchError> {
     let begun = Instant::now();
     loop {
         match attempt() {
@@ -72,7 +72,7 @@ pub(super) fn event(name: &str, instrument: u64, value: u64, time: Option<u64>) 
 }
 
 /// As many silent connections as the gateway takes, after which an honest sender comes.
-pub(super) fn idle(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn idle(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const CONNECTIONS: usize = 512;
     /// The honest event is on the page by then.
     const SOON: Duration = Duration::from_secs(10);
@@ -105,7 +105,7 @@ pub(super) fn idle(field: &AttackedGateway) -> Result<Harm, Error> {
     })
 }
 
-pub(super) fn events(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn events(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let path = field.directory.join("events.sock");
     at_last(|| UnixStream::connect(&path))?;
     let kinds = field.pick(4_000, 100);
@@ -126,7 +126,7 @@ pub(super) fn events(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// Streams that stop within a message of megabytes, and stay.
-pub(super) fn halves(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn halves(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const PROMISED: usize = 4 << 20;
     let path = field.directory.join("events.sock");
     at_last(|| UnixStream::connect(&path))?;
@@ -175,7 +175,7 @@ fn flood(path: &Path, first: &[u8]) -> std::io::Result<()> {
     stream.write_all(first)
 }
 
-pub(super) fn statsd(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn statsd(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let path = field.directory.join("statsd.sock");
     let socket = UnixDatagram::unbound()?;
     at_last(|| socket.connect(&path))?;
@@ -197,7 +197,7 @@ pub(super) fn statsd(field: &AttackedGateway) -> Result<Harm, Error> {
 }
 
 /// One kind, spelt in thousands of ways of 56 KB: empty tags mean nothing.
-pub(super) fn spellings(field: &AttackedGateway) -> Result<Harm, Error> {
+pub(super) fn spellings(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const LONGEST: usize = 64_000;
     let path = field.directory.join("statsd.sock");
     let socket = UnixDatagram::unbound()?;

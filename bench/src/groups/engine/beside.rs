@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tidegate_requests::{attribute, counter, histogram, int, request};
 use written::Written;
 
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::free_port;
 use crate::groups::instant::{self, QueriedGateway};
 use crate::http::Scraper;
@@ -72,7 +72,7 @@ const QUERIES: [(&str, &str, Likeness); 7] = [
     (ONE_OF_MANY, "load_total{series=\"s77\"}", Likeness::Equal),
 ];
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let Some(program) = program() else {
         let cure = "set TIDEGATE_TESTENV to the test environment that `cargo xtask setup` makes";
         return Ok(vec![Row::note("queries beside Prometheus 3", cure)]);
@@ -94,7 +94,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
                 query: &query,
                 is_range,
             };
-            let of_query = |error: Error| format!("{text} ({}): {error}", asked.kind());
+            let of_query = |error: BenchError| format!("{text} ({}): {error}", asked.kind());
             // The first answer makes what later ones find.
             let [ours, theirs] = asked.answers(&mut feed, ports).map_err(of_query)?;
             compare(&ours.text, &theirs.text, likeness)
@@ -125,13 +125,13 @@ impl BesideQuery<'_> {
     }
 
     /// What the query took us and Prometheus, in ms, by round.
-    fn times(&self, feed: &mut Feed, ports: [u16; 2]) -> Result<Vec<[f64; 2]>, Error> {
+    fn times(&self, feed: &mut Feed, ports: [u16; 2]) -> Result<Vec<[f64; 2]>, BenchError> {
         let times = (0..RUNS).map(|_| Ok(self.answers(feed, ports)?.map(|answer| answer.took)));
         times.collect()
     }
 
     /// Our answer and that of Prometheus. No samples come between them.
-    fn answers(&self, feed: &mut Feed, [ours, theirs]: [u16; 2]) -> Result<[QueryAnswer; 2], Error> {
+    fn answers(&self, feed: &mut Feed, [ours, theirs]: [u16; 2]) -> Result<[QueryAnswer; 2], BenchError> {
         feed.keep_up()?;
         let Self { query, is_range } = self;
         let end = now() as f64 / 1e3;
@@ -146,7 +146,7 @@ impl BesideQuery<'_> {
     }
 }
 
-fn answer(port: u16, path: &str) -> Result<QueryAnswer, Error> {
+fn answer(port: u16, path: &str) -> Result<QueryAnswer, BenchError> {
     // The connection is there before.
     let mut asker = Scraper::connect(port, "/-/ready")?;
     asker.get()?;
@@ -183,7 +183,7 @@ fn program() -> Option<PathBuf> {
     Some(directory.join(PROGRAM)).filter(|program| program.exists())
 }
 
-fn start(program: &PathBuf, port: u16) -> Result<Process, Error> {
+fn start(program: &PathBuf, port: u16) -> Result<Process, BenchError> {
     let directory = TempDir::new()?;
     let config = directory.path().join("prometheus.yml");
     std::fs::write(&config, "{}")?;
@@ -214,7 +214,7 @@ struct Feed {
 }
 
 impl Feed {
-    fn start(subject: &QueriedGateway, theirs: u16) -> Result<Self, Error> {
+    fn start(subject: &QueriedGateway, theirs: u16) -> Result<Self, BenchError> {
         Ok(Self {
             ours: Scraper::connect(subject.otlp, "/")?,
             theirs: Scraper::connect(theirs, "/")?,
@@ -226,14 +226,14 @@ impl Feed {
     }
 
     /// Sends the next request when it is due, unless there is time for a query before.
-    fn keep_up(&mut self) -> Result<(), Error> {
+    fn keep_up(&mut self) -> Result<(), BenchError> {
         if Instant::now() + BEFORE_NEXT >= self.next {
             self.wait_and_send()?;
         }
         Ok(())
     }
 
-    fn wait_and_send(&mut self) -> Result<(), Error> {
+    fn wait_and_send(&mut self) -> Result<(), BenchError> {
         const PROTOBUF: &str = "application/x-protobuf";
         std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
         // Where a request takes longer than a second, the next one is late.

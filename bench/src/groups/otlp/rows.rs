@@ -4,7 +4,7 @@
 
 use super::jobs::{Job, Limit};
 use super::turns::{LoadWindow, SubjectMeasurement};
-use crate::Error;
+use crate::BenchError;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 use crate::subject::SubjectRole;
@@ -31,7 +31,7 @@ pub(in crate::groups) fn notes(
     job: &Job,
     measured: &[SubjectMeasurement<'_>],
     left_out: Vec<String>,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<Row>, BenchError> {
     let mut notes = Vec::new();
     for SubjectMeasurement { subject, .. } in measured {
         let mut note = format!(

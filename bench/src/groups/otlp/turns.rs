@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::jobs::Job;
-use crate::Error;
+use crate::BenchError;
 use crate::otlp::drive::Totals;
 use crate::otlp::{Driver, FRAME, OtlpSink, Plan};
 use crate::selection;
@@ -111,7 +111,7 @@ pub(super) async fn measure<'a>(
     job: &Job,
     subjects: &'a [Subject],
     times: LoadTimes,
-) -> Result<(Vec<SubjectMeasurement<'a>>, Vec<String>), Error> {
+) -> Result<(Vec<SubjectMeasurement<'a>>, Vec<String>), BenchError> {
     let (mut contenders, mut left_out) = (Vec::new(), Vec::new());
     for subject in subjects {
         let started = match subject.told(job.task) {
@@ -138,10 +138,10 @@ pub(super) async fn measure<'a>(
 /// Who fails is left out of the rest, unless it is us.
 fn keep<'a>(
     subject: &Subject,
-    contender: Result<Contender<'a>, Error>,
+    contender: Result<Contender<'a>, BenchError>,
     contenders: &mut Vec<Contender<'a>>,
     left_out: &mut Vec<String>,
-) -> Result<(), Error> {
+) -> Result<(), BenchError> {
     match contender {
         Ok(contender) => contenders.push(contender),
         Err(error) if subject.role == SubjectRole::Ours => {
@@ -163,7 +163,7 @@ struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    async fn start(job: &Job, subject: &'a Subject, told: &Path) -> Result<Self, Error> {
+    async fn start(job: &Job, subject: &'a Subject, told: &Path) -> Result<Self, BenchError> {
         let plan = match (selection::get().kind, &job.edit) {
             (Some(kind), None) => Plan { kind, ..job.plan },
             _ => job.plan,
@@ -192,7 +192,7 @@ impl<'a> Contender<'a> {
         })
     }
 
-    async fn take(&mut self, step: LoadPhase, job: &Job) -> Result<(), Error> {
+    async fn take(&mut self, step: LoadPhase, job: &Job) -> Result<(), BenchError> {
         match step {
             LoadPhase::WarmUp(time) => self.warm_up(job, time).await,
             LoadPhase::Saturate(window) => self.saturate(window).await,
@@ -201,7 +201,7 @@ impl<'a> Contender<'a> {
     }
 
     /// Full load, and a look at what arrives: a subject that does less than its job is not measured.
-    async fn warm_up(&mut self, job: &Job, time: Duration) -> Result<(), Error> {
+    async fn warm_up(&mut self, job: &Job, time: Duration) -> Result<(), BenchError> {
         self.measured.idle_mib = self.started.process.memory_mib()?.0;
         self.driver.saturate(time).await;
         self.drain().await;
@@ -235,7 +235,7 @@ impl<'a> Contender<'a> {
     }
 
     /// A window at full load, until everything has arrived.
-    async fn saturate(&mut self, window: Duration) -> Result<(), Error> {
+    async fn saturate(&mut self, window: Duration) -> Result<(), BenchError> {
         let (cpu, points, begun) = (self.started.process.cpu()?, self.sink.points(), Instant::now());
         let own = own_cpu();
         self.driver.saturate(window).await;
@@ -261,7 +261,7 @@ impl<'a> Contender<'a> {
     }
 
     /// A window at half the rate that it takes.
-    async fn pace(&mut self, window: Duration) -> Result<(), Error> {
+    async fn pace(&mut self, window: Duration) -> Result<(), BenchError> {
         let rates = Samples::new(self.measured.windows.iter().map(|window| window.rate));
         self.sink.take_ages_ms();
         let a_second = rates.median() / 2.0 / self.kept as f64;

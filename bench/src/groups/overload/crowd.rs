@@ -17,7 +17,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-use crate::Error;
+use crate::BenchError;
 use crate::otlp::codec::{METHOD, Raw};
 use crate::otlp::request::request;
 
@@ -88,7 +88,7 @@ impl Crowd {
         port: u16,
         shape: CrowdShape,
         a_second: Option<f64>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, BenchError> {
         let message = request(shape.points, 0);
         let (tally, stop) = (Arc::<Tally>::default(), CancellationToken::new());
         let mut senders = JoinSet::new();
@@ -135,7 +135,7 @@ impl Crowd {
 }
 
 /// A connection, as soon as a server listens.
-async fn connect(port: u16) -> Result<Grpc<Channel>, Error> {
+async fn connect(port: u16) -> Result<Grpc<Channel>, BenchError> {
     let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?
         .initial_stream_window_size(16 << 20)
         .initial_connection_window_size(64 << 20);

@@ -16,7 +16,7 @@ use tonic::server::UnaryService;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-use crate::Error;
+use crate::BenchError;
 use crate::otlp::codec::Answering;
 use crate::otlp::walk;
 
@@ -51,7 +51,7 @@ impl Schedule {
 
 impl SlowSink {
     /// One that takes everything, for now.
-    pub(in crate::groups) async fn start() -> Result<Self, Error> {
+    pub(in crate::groups) async fn start() -> Result<Self, BenchError> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let schedule = Schedule {

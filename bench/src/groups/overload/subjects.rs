@@ -9,7 +9,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::Error;
+use crate::BenchError;
 use crate::gateway::free_port;
 use crate::http::{Scraper, sum};
 use crate::process::Process;
@@ -125,7 +125,7 @@ pub(super) struct Running<'a> {
 }
 
 impl OverloadSubject {
-    pub(super) fn start(&self, to: u16) -> Result<Running<'_>, Error> {
+    pub(super) fn start(&self, to: u16) -> Result<Running<'_>, BenchError> {
         // On a disk, not in memory.
         let directory = TempDir::new_in(std::env::current_dir()?.join("target"))?;
         let (otlp, port) = (free_port()?, free_port()?);
@@ -153,16 +153,16 @@ impl OverloadSubject {
 
 impl Running<'_> {
     /// Points that it holds, as far as it says.
-    pub(super) fn held(&self) -> Result<u64, Error> {
+    pub(super) fn held(&self) -> Result<u64, BenchError> {
         self.count(self.subject.held)
     }
 
     /// Points that it has dropped and counted.
-    pub(super) fn dropped(&self) -> Result<u64, Error> {
+    pub(super) fn dropped(&self) -> Result<u64, BenchError> {
         self.count(self.subject.dropped)
     }
 
-    fn count(&self, names: &[&str]) -> Result<u64, Error> {
+    fn count(&self, names: &[&str]) -> Result<u64, BenchError> {
         if names.is_empty() {
             return Ok(0);
         }

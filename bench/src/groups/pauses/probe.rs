@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::Error;
+use crate::BenchError;
 use crate::http::Scraper;
 use crate::machine::on_all_cores;
 use crate::otlp::load::now_ns;
@@ -34,12 +34,12 @@ pub(super) struct Wait {
 /// Threads that send them.
 pub(super) struct Probe {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Result<Vec<Wait>, Error>>>,
+    threads: Vec<JoinHandle<Result<Vec<Wait>, BenchError>>>,
 }
 
 impl Probe {
     /// Sends to this port, on whichever core is free.
-    pub(super) fn start(port: u16) -> Result<Self, Error> {
+    pub(super) fn start(port: u16) -> Result<Self, BenchError> {
         let stop = Arc::new(AtomicBool::new(false));
         // Agents that no probe before this one had.
         let first = now_ns() as usize;
@@ -56,7 +56,7 @@ impl Probe {
     }
 
     /// What they waited.
-    pub(super) fn finish(self) -> Result<Vec<Wait>, Error> {
+    pub(super) fn finish(self) -> Result<Vec<Wait>, BenchError> {
         self.stop.store(true, Relaxed);
         let mut waits = Vec::new();
         for thread in self.threads {
@@ -76,7 +76,7 @@ struct ProbeSender {
 }
 
 impl ProbeSender {
-    fn connect(port: u16, number: u32, first: usize) -> Result<Self, Error> {
+    fn connect(port: u16, number: u32, first: usize) -> Result<Self, BenchError> {
         let mut to = Scraper::connect(port, "/")?;
         let mut known = SeriesRequest::single(METRIC, first + number as usize);
         send(&mut to, &mut known, 0)?;
@@ -88,7 +88,7 @@ impl ProbeSender {
         })
     }
 
-    fn run(mut self, begin: Instant, stop: &AtomicBool) -> Result<Vec<Wait>, Error> {
+    fn run(mut self, begin: Instant, stop: &AtomicBool) -> Result<Vec<Wait>, BenchError> {
         come_first();
         let mut waits = Vec::new();
         for round in 1.. {
@@ -113,7 +113,7 @@ impl ProbeSender {
     }
 }
 
-fn send(to: &mut Scraper, request: &mut SeriesRequest, value: u64) -> Result<(), Error> {
+fn send(to: &mut Scraper, request: &mut SeriesRequest, value: u64) -> Result<(), BenchError> {
     to.post("/v1/metrics", "application/x-protobuf", request.at(value))?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use prost::Message;
 use tidegate_requests::{attribute, counter, int};
 
-use crate::Error;
+use crate::BenchError;
 use crate::http::Scraper;
 use crate::otlp::load::now_ns;
 
@@ -48,7 +48,7 @@ pub(super) struct ScrapeTarget {
 
 impl ScrapeTarget {
     /// Answers every request on this port, in threads that end with the process.
-    pub(super) fn serve() -> Result<(Arc<Self>, u16), Error> {
+    pub(super) fn serve() -> Result<(Arc<Self>, u16), BenchError> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
         let target = Arc::<Self>::default();
@@ -115,14 +115,14 @@ pub(super) struct Pusher {
 }
 
 impl Pusher {
-    pub(super) fn connect(port: u16) -> Result<Self, Error> {
+    pub(super) fn connect(port: u16) -> Result<Self, BenchError> {
         Ok(Self {
             connection: Scraper::connect(port, "/")?,
             feeds: 0,
         })
     }
 
-    pub(super) fn push(&mut self) -> Result<(), Error> {
+    pub(super) fn push(&mut self) -> Result<(), BenchError> {
         let metrics: Vec<usize> = (0..METRICS).collect();
         for metrics in metrics.chunks(METRICS_A_REQUEST) {
             let request = request(metrics, self.feeds).encode_to_vec();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::Error;
+use crate::BenchError;
 
 /// How far two numbers of the same samples may be apart, of the larger one: sums are made in different orders.
 const ROUNDING: f64 = 1e-9;
@@ -32,7 +32,7 @@ type SeriesValues = BTreeMap<i64, f64>;
 type QueryResult = BTreeMap<BTreeMap<String, String>, SeriesValues>;
 
 /// Whether both are the same; the error says in what they differ.
-pub(super) fn compare(ours: &str, theirs: &str, likeness: Likeness) -> Result<(), Error> {
+pub(super) fn compare(ours: &str, theirs: &str, likeness: Likeness) -> Result<(), BenchError> {
     let both = [read(ours)?, read(theirs)?];
     let [ours, theirs] = match likeness {
         Likeness::Ranks => both.map(|answer| ranks(&answer)),
@@ -97,7 +97,7 @@ fn ranks(answer: &QueryResult) -> QueryResult {
     ranks
 }
 
-fn read(answer: &str) -> Result<QueryResult, Error> {
+fn read(answer: &str) -> Result<QueryResult, BenchError> {
     let answer: Value = serde_json::from_str(answer)?;
     let broken = || format!("no answer to a query: {answer}");
     let all = answer["data"]["result"].as_array().ok_or_else(broken)?;

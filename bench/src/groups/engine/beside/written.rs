@@ -5,7 +5,7 @@
 use prost::Message;
 
 use super::JOB;
-use crate::Error;
+use crate::BenchError;
 
 /// Series with a sample each.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Written {
     }
 
     /// The request, of samples of this millisecond.
-    pub(super) fn body(&mut self, now: u64) -> Result<Vec<u8>, Error> {
+    pub(super) fn body(&mut self, now: u64) -> Result<Vec<u8>, BenchError> {
         let samples = self
             .0
             .series
