@@ -36,7 +36,7 @@ pub enum Event<'a> {
         unit: Text<'a>,
     },
     /// A number of a series.
-    Sample(Sample<'a>),
+    Sample(ExposedSample<'a>),
     /// A native histogram of a series.
     Histogram(Histogram<'a>),
 }
@@ -83,9 +83,9 @@ impl<'a> Text<'a> {
 
 /// A number of a series.
 #[derive(Debug)]
-pub struct Sample<'a> {
+pub struct ExposedSample<'a> {
     /// Whose.
-    pub series: Series<'a>,
+    pub series: ExposedSeries<'a>,
     /// The number. A NaN of a text format is always the ordinary one.
     pub value: f64,
     /// Milliseconds since the epoch, where the page says when.
@@ -100,7 +100,7 @@ pub struct Sample<'a> {
 #[derive(Debug)]
 pub struct Histogram<'a> {
     /// Whose.
-    pub series: Series<'a>,
+    pub series: ExposedSeries<'a>,
     /// Its buckets.
     pub value: &'a NativeHistogram,
     /// Milliseconds since the epoch, where the page says when.
@@ -113,7 +113,7 @@ pub struct Histogram<'a> {
 
 /// The series of a sample: bytes that stand for it, and its labels for anyone who asks.
 #[derive(Clone, Debug)]
-pub struct Series<'a>(pub(crate) SeriesSource<'a>);
+pub struct ExposedSeries<'a>(pub(crate) SeriesSource<'a>);
 
 #[derive(Clone, Debug)]
 pub(crate) enum SeriesSource<'a> {
@@ -126,7 +126,7 @@ pub(crate) enum SeriesSource<'a> {
     Protobuf(protobuf::ProtobufSeries<'a>),
 }
 
-impl<'a> Series<'a> {
+impl<'a> ExposedSeries<'a> {
     pub(crate) fn text(page: &'a [u8], start: usize, end: usize, syntax: Syntax) -> Self {
         Self(SeriesSource::Text {
             page,

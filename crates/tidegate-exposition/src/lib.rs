@@ -23,9 +23,9 @@
 //! included, and an error anywhere means that nothing of the page counts. `docs/scraping.md` of the gateway lists
 //! where we differ.
 //!
-//! A line costs little when its series has been seen before. The bytes of its name and labels ([`Series::raw`]) are its
-//! identity; the parser reads and checks the labels only when the caller asks for them. So a
-//! caller asks for the labels of every series whose bytes it does not know, and of no other. Pages list their series
+//! A line costs little when its series has been seen before. The bytes of its name and labels
+//! ([`ExposedSeries::raw`]) are its identity; the parser reads and checks the labels only when the caller asks for
+//! them. So a caller asks for the labels of every series whose bytes it does not know, and of no other. Pages list their series
 //! in the same order each time: if the caller names the series to [expect](Parser::next), the parser compares instead
 //! of searching for the end.
 //!
@@ -64,7 +64,7 @@ pub mod write;
 #[cfg(feature = "parser")]
 pub use error::{ParseError, Problem};
 #[cfg(feature = "parser")]
-pub use event::{Event, Exemplar, Histogram, MetricType, Sample, Series, Text};
+pub use event::{Event, Exemplar, ExposedSample, ExposedSeries, Histogram, MetricType, Text};
 #[cfg(feature = "parser")]
 pub use labels::Labels;
 #[cfg(feature = "parser")]

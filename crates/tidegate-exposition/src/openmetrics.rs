@@ -6,7 +6,9 @@
 //! What the specification demands beyond (suffixes, order, types of values) is not demanded.
 
 use crate::error::{Fault, Problem};
-use crate::event::{Escapes, Event, Exemplar, ExemplarLabels, MetricType, Sample, Series, Text};
+use crate::event::{
+    Escapes, Event, Exemplar, ExemplarLabels, ExposedSample, ExposedSeries, MetricType, Text,
+};
 use crate::labels::{self, Labels, Syntax};
 use crate::text::{family, help};
 use crate::{number, scan};
@@ -71,7 +73,7 @@ impl<'a> OpenMetrics<'a> {
     /// A sample whose series ends at `end`.
     #[inline]
     fn sample(&mut self, end: usize) -> Result<Event<'a>, Fault> {
-        let series = Series::text(self.page, self.at, end, Syntax::OpenMetrics);
+        let series = ExposedSeries::text(self.page, self.at, end, Syntax::OpenMetrics);
         let (value, mut at) = self.value(end, Problem::ExpectedValue)?;
         let (mut timestamp, mut exemplar) = (None, None);
         if !self.is_line_end(at) {
@@ -83,7 +85,7 @@ impl<'a> OpenMetrics<'a> {
             }
         }
         self.end_line(at)?;
-        Ok(Event::Sample(Sample {
+        Ok(Event::Sample(ExposedSample {
             series,
             value,
             timestamp,

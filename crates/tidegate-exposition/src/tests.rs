@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A sample for people: labels, value, time, exemplar.
-fn show(sample: &Sample<'_>, labels: &Labels) -> String {
+fn show(sample: &ExposedSample<'_>, labels: &Labels) -> String {
     let labels: Vec<String> = labels
         .iter()
         .map(|(name, value)| format!("{name}={value}"))

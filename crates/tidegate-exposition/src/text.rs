@@ -6,7 +6,7 @@
 //! where a line or comment begins ends the page, the last line feed may be missing.
 
 use crate::error::{Fault, Problem};
-use crate::event::{Escapes, Event, MetricType, Sample, Series, Text};
+use crate::event::{Escapes, Event, ExposedSample, ExposedSeries, MetricType, Text};
 use crate::labels::Syntax;
 use crate::{number, scan};
 
@@ -89,8 +89,8 @@ impl<'a> PlainText<'a> {
             }
             _ => self.timestamp(behind)?,
         };
-        Ok(Event::Sample(Sample {
-            series: Series::text(self.page, start, end, Syntax::Text),
+        Ok(Event::Sample(ExposedSample {
+            series: ExposedSeries::text(self.page, start, end, Syntax::Text),
             value: number,
             timestamp,
             created: None,

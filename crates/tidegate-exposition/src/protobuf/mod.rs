@@ -9,7 +9,7 @@ mod metric;
 mod wire;
 
 use crate::error::{ParseError, Problem};
-use crate::event::{self, Escapes, Event, Histogram, MetricType, Sample, SeriesSource, Text};
+use crate::event::{self, Escapes, Event, ExposedSample, Histogram, MetricType, SeriesSource, Text};
 use crate::labels::Labels;
 use crate::openmetrics::is_suffix;
 use crate::parser::Options;
@@ -219,7 +219,7 @@ impl<'a> Protobuf<'a> {
         let tail = &mut self.key[self.key_base..];
         tail[0] = part.role as u8;
         tail[1..].copy_from_slice(&part.bound.to_bits().to_le_bytes());
-        let series = event::Series(SeriesSource::Protobuf(ProtobufSeries {
+        let series = event::ExposedSeries(SeriesSource::Protobuf(ProtobufSeries {
             raw: &self.key,
             name: self.family.name,
             role: part.role,
@@ -238,7 +238,7 @@ impl<'a> Protobuf<'a> {
                 exemplars: &self.metric.exemplars,
             });
         }
-        Event::Sample(Sample {
+        Event::Sample(ExposedSample {
             series,
             value: part.value,
             timestamp,

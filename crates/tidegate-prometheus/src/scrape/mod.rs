@@ -24,7 +24,7 @@ mod tests;
 use std::sync::Arc;
 
 use tidegate_engine::{AttributesBuilder, Point, Resource, UnixNanos};
-use tidegate_exposition::{Event, Format, Histogram, Labels, Parser, Sample};
+use tidegate_exposition::{Event, ExposedSample, Format, Histogram, Labels, Parser};
 
 use crate::model;
 
@@ -172,7 +172,12 @@ impl ScrapeDecoder {
     }
 
     #[inline]
-    fn sample(&mut self, sample: &Sample<'_>, time: UnixNanos, counts: &mut Counts) -> Result<(), Failure> {
+    fn sample(
+        &mut self,
+        sample: &ExposedSample<'_>,
+        time: UnixNanos,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
         let Some((slot, role, stamp)) = self.place(&sample.series, None, sample.timestamp, time, counts)?
         else {
             return Ok(());
@@ -236,7 +241,7 @@ impl ScrapeDecoder {
     #[inline]
     fn place(
         &mut self,
-        series: &tidegate_exposition::Series<'_>,
+        series: &tidegate_exposition::ExposedSeries<'_>,
         native: Option<Option<tidegate_engine::Data>>,
         timestamp: Option<i64>,
         time: UnixNanos,
@@ -283,7 +288,7 @@ impl ScrapeDecoder {
     #[cold]
     fn count(
         &mut self,
-        series: &tidegate_exposition::Series<'_>,
+        series: &tidegate_exposition::ExposedSeries<'_>,
         counts: &mut Counts,
     ) -> Result<(), Failure> {
         let is_kept = match self.lines.find(series.raw()) {

@@ -17,7 +17,7 @@ impl ScrapeDecoder {
     #[cold]
     pub(super) fn resolve(
         &mut self,
-        series: &exposition::Series<'_>,
+        series: &exposition::ExposedSeries<'_>,
         native: Option<Option<Data>>,
         counts: &mut Counts,
     ) -> Result<u32, Failure> {
@@ -33,7 +33,10 @@ impl ScrapeDecoder {
     }
 
     /// The labels of a line after relabelling; `None`: it is dropped.
-    pub(super) fn labelled(&mut self, series: &exposition::Series<'_>) -> Result<Option<LabelSet>, Failure> {
+    pub(super) fn labelled(
+        &mut self,
+        series: &exposition::ExposedSeries<'_>,
+    ) -> Result<Option<LabelSet>, Failure> {
         self.settings.check_length(series.raw().len())?;
         series.labels(&mut self.labels)?;
         self.settings.check_count(self.labels.len())?;
