@@ -16,7 +16,7 @@ use tidegate_engine::{
 use tidegate_promql::{Labels, NAME, Query, Selection};
 use tokio::task::JoinHandle;
 
-use self::sources::Sources;
+use self::sources::ExpectedSources;
 use crate::component::worker::in_background;
 use crate::component::{Evaluate, Shared, unix_now};
 use crate::prom::Style;
