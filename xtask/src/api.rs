@@ -42,35 +42,9 @@ pub(crate) fn api(arguments: &[String]) -> Outcome {
 
 /// The tag with the highest version, of one tag a line. Other tags do not count.
 fn newest(tags: &str) -> Option<&str> {
-    let versions = tags.lines().filter_map(|tag| Some((Version::of(tag)?, tag)));
+    let version = |tag: &str| semver::Version::parse(tag.strip_prefix('v')?).ok();
+    let versions = tags.lines().filter_map(|tag| Some((version(tag)?, tag)));
     versions.max().map(|(_, tag)| tag)
-}
-
-/// A version in the order of Semantic Versioning.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Version<'a> {
-    numbers: [u64; 3],
-    is_release: bool,
-    /// The parts of a pre-release. Numbers come before words.
-    pre_release: Vec<Result<u64, &'a str>>,
-}
-
-impl<'a> Version<'a> {
-    fn of(tag: &'a str) -> Option<Self> {
-        let text = tag.strip_prefix('v')?.split('+').next()?;
-        let (numbers, parts) = match text.split_once('-') {
-            Some((numbers, parts)) => (numbers, Some(parts)),
-            None => (text, None),
-        };
-        let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
-        let parts = parts.into_iter().flat_map(|parts| parts.split('.'));
-        let pre_release: Vec<_> = parts.map(|part| part.parse().map_err(|_| part)).collect();
-        Some(Self {
-            numbers: numbers.ok()?.try_into().ok()?,
-            is_release: pre_release.is_empty(),
-            pre_release,
-        })
-    }
 }
 
 #[cfg(test)]

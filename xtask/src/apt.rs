@@ -107,9 +107,10 @@ impl Apt {
             .args(packages)
             .output()
             .map_err(|error| format!("apt-get: {error}"))?;
-        match simulated.status.success() {
-            true => Ok(installed(&String::from_utf8_lossy(&simulated.stdout))),
-            false => Err(String::from_utf8_lossy(&simulated.stderr).into_owned()),
+        if simulated.status.success() {
+            Ok(installed(&String::from_utf8_lossy(&simulated.stdout)))
+        } else {
+            Err(String::from_utf8_lossy(&simulated.stderr).into_owned())
         }
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn build_with(profile: &str) -> Outcome {
 pub(crate) fn harness_cargo(command: &str) -> Command {
     let mut cargo = process::cargo();
     cargo
-        .args([command, "--manifest-path", MANIFEST, "--target-dir"])
+        .args([command, "--locked", "--manifest-path", MANIFEST, "--target-dir"])
         .arg(process::target())
         .current_dir(workspace());
     cargo

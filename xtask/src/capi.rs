@@ -48,12 +48,11 @@ fn build(is_debug: bool) -> Result<PathBuf, String> {
         .args(["build", "--quiet", "--package", "tidegate-capi", "--target-dir"])
         .arg(process::target())
         .current_dir(workspace());
-    let profile = match is_debug {
-        true => "debug",
-        false => {
-            cargo.arg("--release");
-            "release"
-        }
+    let profile = if is_debug {
+        "debug"
+    } else {
+        cargo.arg("--release");
+        "release"
     };
     process::stream(&mut cargo)?;
     Ok(process::target().join(profile))
@@ -99,9 +98,10 @@ fn copy_all(from: &Path, to: &Path) -> Outcome {
     for entry in fs::read_dir(from).map_err(describe)? {
         let path = entry.map_err(describe)?.path();
         let to = to.join(path.file_name().unwrap_or_default());
-        match path.is_dir() {
-            true => copy_all(&path, &to)?,
-            false => copy(&path, &to)?,
+        if path.is_dir() {
+            copy_all(&path, &to)?;
+        } else {
+            copy(&path, &to)?;
         }
     }
     Ok(())

@@ -42,9 +42,10 @@ pub(crate) fn bench(arguments: &[String]) -> Outcome {
     let known = Table::parse(&fs::read_to_string(&file).map_err(describe)?)?;
     let (report, outcome) = compare(&known, &counted);
     print!("{report}");
-    match bless {
-        true => fs::write(&file, counted.with_tolerances_of(&known).to_string()).map_err(describe),
-        false => outcome,
+    if bless {
+        fs::write(&file, counted.with_tolerances_of(&known).to_string()).map_err(describe)
+    } else {
+        outcome
     }
 }
 
@@ -229,13 +230,12 @@ fn compare(known: &Table, counted: &Table) -> (String, Outcome) {
             "A cheaper path may become more expensive again unnoticed: {bless}."
         );
     }
-    match wrong.is_empty() {
-        true => (report, Ok(())),
-        false => (
-            report,
-            Err(format!("{}; {bless} where that is wanted", wrong.join(", "))),
-        ),
-    }
+    let outcome = if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{}; {bless} where that is wanted", wrong.join(", ")))
+    };
+    (report, outcome)
 }
 
 #[cfg(test)]

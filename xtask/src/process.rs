@@ -62,9 +62,10 @@ pub(crate) fn printed(command: &mut Command) -> Result<(String, Result<(), Strin
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("{}: {error}", line(command)))?;
-    let ended = match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("`{}`: {}", line(command), output.status)),
+    let ended = if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}`: {}", line(command), output.status))
     };
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), ended))
 }

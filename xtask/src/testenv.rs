@@ -229,10 +229,13 @@ impl Part {
             Source::Debian(_) | Source::Unstable(_) | Source::Go(_) => {
                 process::run(Command::new(directory.join(check)).arg("--version"))
             }
-            Source::Libraries(_) => match directory.join(check).exists() {
-                true => Ok(()),
-                false => Err(format!("{check} is missing")),
-            },
+            Source::Libraries(_) => {
+                if directory.join(check).exists() {
+                    Ok(())
+                } else {
+                    Err(format!("{check} is missing"))
+                }
+            }
             Source::Pip(_) | Source::PipAlone(_) | Source::Sdist(_) => process::run(
                 Command::new("python3")
                     .args(["-c", check])

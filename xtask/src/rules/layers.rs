@@ -101,10 +101,8 @@ fn breaches(sources: &[Source], exceptions: &[Exception]) -> Vec<Breach> {
 
 /// The part of a path below its source folder.
 pub(super) fn below_src(path: &str) -> &str {
-    let below = ROOTS
-        .iter()
-        .filter_map(|root| path.strip_prefix(root)?.strip_prefix('/'));
-    below.min_by_key(|rest| rest.len()).unwrap_or(path)
+    let below = |root: &str| path.strip_prefix(root)?.strip_prefix('/');
+    ROOTS.iter().find_map(|root| below(root)).unwrap_or(path)
 }
 
 /// A folder or a file that no layer lists.

@@ -36,6 +36,9 @@ const WORDS: &[(&str, &str)] = &[
     ("witness", "snapshot reader"),
 ];
 
+/// The most characters of a test's name. A longer one does not fit into a line of results.
+const MAX_TEST_NAME: usize = 70;
+
 /// A name that a file declares.
 struct Name<'a> {
     text: &'a str,
@@ -61,9 +64,10 @@ fn of_file(path: &str, text: &str, table: &[(&str, &str)]) -> Vec<Breach> {
     let breach = |at: String, message: Option<String>| message.map(|message| Breach { at, message });
     let tokens = tokens(text);
     let of_names = names(&tokens).into_iter().filter_map(|name| {
-        let message = match name.is_test {
-            true => numbered(name.text),
-            false => made_up(name.text, table),
+        let message = if name.is_test {
+            numbered(name.text).or_else(|| too_long(name.text))
+        } else {
+            made_up(name.text, table)
         };
         breach(format!("{path}:{}", name.line), message)
     });
@@ -137,6 +141,17 @@ fn numbered(name: &str) -> Option<String> {
     is_number.then(|| format!("`{name}` begins with a number: a test is named by what it expects"))
 }
 
+/// Whether the name of a test has more than [`MAX_TEST_NAME`] characters.
+fn too_long(name: &str) -> Option<String> {
+    let is_long = name.len() > MAX_TEST_NAME;
+    is_long.then(|| {
+        format!(
+            "`{name}` has {} characters: {MAX_TEST_NAME} is the most for a test",
+            name.len()
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tests_are_sentences_without_a_number() {
+    fn names_of_tests_are_short_sentences_without_a_number() {
         let table = [
             ("#[test]\nfn a_desk_is_a_desk() {}", 0),
             ("#[test]\nfn s21_it_works() {}", 1),
@@ -174,6 +189,14 @@ mod tests {
                 1,
             ),
             ("#[test]\nfn http2_works() {}", 0),
+            (
+                "#[test]\nfn a_name_of_seventy_characters_is_the_longest_that_the_rules_let_pass_on() {}",
+                0,
+            ),
+            (
+                "#[test]\nfn a_name_of_seventy_one_characters_is_longer_than_all_that_the_rules_pass() {}",
+                1,
+            ),
             ("#[cfg(test)]\nfn u32_at() {}", 0),
             ("#[test]\nfn a() {}\nfn u32_at() {}", 0),
         ];
