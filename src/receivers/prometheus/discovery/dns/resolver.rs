@@ -232,7 +232,7 @@ async fn ask(server: SocketAddr, question: &DnsRequest, held: &mut Held) -> Resu
     let answer = udp.send_message(question.clone()).first_answer().await;
     match answer {
         Ok(answer) if !answer.truncation => Ok(answer),
-        // A server may cut an answer inside a record. Such a part can't be read, and says no more that it is one.
+        // A server may cut an answer inside a record. Its error does not say that it was cut.
         Ok(_) | Err(NetError::Proto(_)) => over_tcp(server, question, held).await,
         Err(error) => Err(error),
     }
@@ -252,6 +252,18 @@ async fn over_tcp(
         return Err("the server closed the connection".into());
     };
     let (bytes, _) = answer?.into_parts();
+    read_over_tcp(question, bytes, held)
+}
+
+/// The answer in a message that came over a connection.
+///
+/// # Errors
+/// The message can't be read, is about another question, or has no room.
+pub(super) fn read_over_tcp(
+    question: &DnsRequest,
+    bytes: Vec<u8>,
+    held: &mut Held,
+) -> Result<DnsResponse, NetError> {
     let other_question = || NetError::from("the answer is to another question");
     // hickory allocates memory for as many questions as the answer claims.
     if !matches!(bytes.get(4..6), Some([0, 1])) {
