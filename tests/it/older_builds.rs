@@ -163,6 +163,10 @@ fn totals_of_older_builds_are_shown_and_continue() {
             "requests_total{instance=\"\",job=\"llm\"} 160",
             "jobs_total{queue=\"a\"} 10",
         ]);
+        assert_eq!(
+            gateway.own_metric("tidegate_storage_lost_records_total", &[]),
+            0.0
+        );
         gateway.stop();
     }
 }
@@ -284,6 +288,7 @@ fn retained_cells_of_older_builds_are_shown() {
             "latency_bucket{instance=\"\",job=\"old\",l=\"a\",le=\"+Inf\"} 3",
             "latency_sum{instance=\"\",job=\"old\",l=\"a\"} 55.5",
         ]);
+        assert!(gateway.own_metrics().contains("tidegate_shm_unread_files"));
         assert_eq!(gateway.own_metric("tidegate_shm_unread_files", &[]), 0.0);
         gateway.stop();
     }

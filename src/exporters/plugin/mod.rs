@@ -221,11 +221,7 @@ impl Attempt for Plugin {
             Ok(answer) => outcome(
                 answer,
                 unsupported,
-                export
-                    .batches()
-                    .iter()
-                    .map(tidegate_pipeline::batch::Batch::items)
-                    .sum(),
+                export.batches().iter().map(crate::batch::Batch::items).sum(),
             ),
             Err(trouble) => failed(&trouble, &export),
         }

@@ -104,10 +104,7 @@ impl CardinalityLimit {
     /// Whether the sender with this metadata is within the limit.
     fn allows(&self, client: Option<&ClientMetadata>) -> bool {
         let mut hasher = self.hasher.build_hasher();
-        for (name, value) in client
-            .into_iter()
-            .flat_map(tidegate_pipeline::batch::ClientMetadata::headers)
-        {
+        for (name, value) in client.into_iter().flat_map(ClientMetadata::headers) {
             (name.as_str(), value.as_bytes()).hash(&mut hasher);
         }
         let mut seen = self.seen.lock();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The protocol of a push: every destination on the path of a batch admits it, and only then do all of them
-//! consume it (DESIGN: all or none).
+//! The protocol of a push: every destination on the path of a batch admits it before any of them consumes it. So all
+//! destinations get a batch or none does.
 
 use std::any::Any;
 use std::pin::Pin;

@@ -79,7 +79,9 @@ pub trait Processor: Lifecycle + Consumer {
         Vec::new()
     }
 
-    /// Whether it can change or drop the output of earlier processors.
+    /// Whether it can change or drop the output of earlier processors, so that no reader may show their tables in place.
+    ///
+    /// A processor that takes points into a table of its own answers false: pages show both tables.
     fn edits(&self) -> bool {
         false
     }
