@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Sources that fall silent, fail, leave and return.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn a_gauge_keeps_its_level_between_two_pushes_and_is_stale_after_its_cadence() {
+    let scene = Scene::of(Function::Last, Across::Sum);
+    for minute in 0..4 {
+        scene.gauge("a", NOW + minute * 60 * SECOND, 30.0);
+    }
+    let last = NOW + 180 * SECOND;
+    for after in [0, 11, 59, 149] {
+        let answer = scene.read(last + after * SECOND);
+        assert_eq!(
+            (answer.state, answer.value),
+            (Freshness::Fresh, Some(30.0)),
+            "{after} s"
+        );
+        assert_eq!(answer.age, Some(Duration::from_secs(after)));
+    }
+    assert_eq!(scene.told(last + 151 * SECOND), (Freshness::Stale, None));
+    // A function over the window reads the level as well.
+    let lone = Scene::of(Function::Avg, None);
+    lone.gauge("a", NOW, 30.0);
+    assert_eq!(lone.told(NOW + 60 * SECOND), (Freshness::Fresh, Some(30.0)));
+    assert_eq!(
+        lone.told(NOW + 91 * SECOND),
+        (Freshness::Stale, None),
+        "the lease until 3 pushes are seen"
+    );
+    let fixed = Scene::new(Declaration {
+        lease: Some(Duration::from_secs(7)),
+        ..declare(Function::Last, Across::Sum)
+    });
+    fixed.gauge("a", NOW, 1.0);
+    assert_eq!(fixed.told(NOW + 7 * SECOND), (Freshness::Fresh, Some(1.0)));
+    assert_eq!(fixed.told(NOW + 8 * SECOND), (Freshness::Stale, None));
+}
+
+#[test]
+fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
+    let scene = Scene::of(Function::Last, Across::Sum);
+    let all_up = |now| {
+        for (pod, depth) in [("a", 20.0), ("b", 8.0)] {
+            scene.gauge(pod, now, depth);
+            scene.up(pod, now, Some(true));
+        }
+    };
+    all_up(NOW);
+    assert_eq!(scene.told(NOW), (Freshness::Fresh, Some(28.0)));
+    scene.up("a", NOW + SECOND, Some(false));
+    let answer = scene.read(NOW + SECOND);
+    assert_eq!((answer.state, answer.value), (Freshness::Partial, Some(8.0)));
+    assert_eq!((answer.sources_expected, answer.sources_reporting), (2, 1));
+    scene.up("b", NOW + SECOND, Some(false));
+    assert_eq!(scene.told(NOW + SECOND), (Freshness::Stale, None));
+    // For as long as they are expected, and longer than anything is remembered.
+    for second in (2..2000).step_by(15) {
+        let now = NOW + second * SECOND;
+        scene.up("a", now, Some(false));
+        scene.up("b", now, Some(false));
+        scene.composite.expire(now);
+        assert_eq!(scene.told(now), (Freshness::Stale, None));
+        assert!(!scene.read(now).has_left);
+    }
+    let back = NOW + 2000 * SECOND;
+    all_up(back);
+    assert_eq!(scene.told(back), (Freshness::Fresh, Some(28.0)));
+    // A proper goodbye.
+    scene.up("a", back + SECOND, None);
+    assert_eq!(scene.told(back + SECOND), (Freshness::Fresh, Some(8.0)));
+    scene.up("b", back + SECOND, None);
+    let gone = scene.read(back + SECOND);
+    assert_eq!(
+        (gone.state, gone.value, gone.has_left),
+        (Freshness::Absent, None, true)
+    );
+    scene.composite.expire(back + 2 * SECOND);
+    assert!(scene.composite.groups().is_empty());
+    assert_eq!(scene.composite.left(), [Attributes::default()]);
+    all_up(back + 60 * SECOND);
+    assert_eq!(scene.told(back + 60 * SECOND), (Freshness::Fresh, Some(28.0)));
+    assert!(scene.composite.left().is_empty());
+}
+
+#[test]
+fn a_target_that_failed_and_then_left_has_left() {
+    let scene = Scene::of(Function::Last, Across::Sum);
+    scene.gauge("a", NOW, 1.0);
+    scene.up("a", NOW, Some(true));
+    scene.up("a", NOW + SECOND, Some(false));
+    assert!(!scene.read(NOW + SECOND).has_left);
+    scene.say("a", "up", Data::Gauge, NOW + 2 * SECOND, Value::NoRecordedValue);
+    assert!(scene.read(NOW + 2 * SECOND).has_left);
+    // A silent source has not left.
+    let pushing = Scene::of(Function::Last, Across::Sum);
+    pushing.gauge("a", NOW, 1.0);
+    let late = NOW + 3600 * SECOND;
+    pushing.composite.expire(late);
+    assert!(!pushing.read(late).has_left && pushing.composite.left().is_empty());
+}
+
+#[test]
+fn a_series_that_its_living_source_leaves_out_is_stale() {
+    let scene = Scene::of(Function::Last, Across::Sum);
+    for second in 0..4 {
+        scene.gauge("a", NOW + second * SECOND, 5.0);
+        scene.gauge("b", NOW + second * SECOND, 2.0);
+    }
+    let last = NOW + 3 * SECOND;
+    // It still sends, but not the selected metric.
+    for second in 1..=3 {
+        scene.say("a", "other", Data::Gauge, last + second * SECOND, Value::Int(1));
+        scene.gauge("b", last + second * SECOND, 2.0);
+    }
+    assert_eq!(
+        scene.told(last + 3 * SECOND),
+        (Freshness::Fresh, Some(7.0)),
+        "the third is not over"
+    );
+    assert_eq!(scene.told(last + 4 * SECOND), (Freshness::Partial, Some(2.0)));
+    scene.gauge("a", last + 4 * SECOND, 6.0);
+    assert_eq!(scene.told(last + 4 * SECOND), (Freshness::Fresh, Some(8.0)));
+    // Deltas are left out while nothing happens.
+    let deltas = Scene::of(Function::Sum, None);
+    for second in 0..20 {
+        let name = if second < 4 { "depth" } else { "other" };
+        deltas.say("a", name, DELTA, NOW + second * SECOND, Value::Int(1));
+    }
+    assert_eq!(deltas.told(NOW + 19 * SECOND), (Freshness::Idle, Some(0.0)));
+}
+
+#[test]
+fn gauges_of_event_sources_keep_their_level_until_the_source_ends() {
+    let scene = Scene::of(Function::Last, Across::Sum);
+    let sources = ["a", "b"].map(|pod| {
+        Arc::new(Source {
+            id: SourceId::next(),
+            resource: Arc::default(),
+            scope: Arc::default(),
+            attributes: [("pod", pod)].into_iter().collect(),
+            lease: Arc::new(Lease::new(Duration::from_secs(5), NOW)),
+        })
+    });
+    let kind = Kind {
+        name: "depth".into(),
+        description: "".into(),
+        unit: "".into(),
+        instrument: Instrument::Gauge,
+        attributes: Attributes::default(),
+    };
+    let schema = Arc::new(Schema { kinds: vec![kind] });
+    for (source, values) in sources.iter().zip([vec![9, 4], vec![3]]) {
+        scene.set.observe_events(&Events {
+            source: source.clone(),
+            schema: schema.clone(),
+            kinds: vec![0; values.len()],
+            values: Values::U64(values),
+            times: None,
+            weights: None,
+            observed: NOW,
+        });
+    }
+    let later = NOW + 60 * SECOND;
+    sources.iter().for_each(|source| source.lease.touch(later));
+    assert_eq!(scene.told(later), (Freshness::Fresh, Some(7.0)));
+    sources[0].lease.end();
+    assert_eq!(scene.told(later), (Freshness::Fresh, Some(3.0)));
+    assert_eq!(scene.told(later + 6 * SECOND), (Freshness::Stale, None));
+}
+
+/// An action of a pod.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Say(i8),
+    Fail,
+    Leave,
+    Silence,
+}
+
+proptest! {
+    /// The sum over pods is what a list of who lives says, whatever happens in whatever order.
+    #[test]
+    fn the_sum_over_pods_equals_a_model(
+        steps in prop::collection::vec(
+            (
+                0usize..3,
+                prop_oneof![
+                    5 => any::<i8>().prop_map(Step::Say),
+                    1 => Just(Step::Fail),
+                    1 => Just(Step::Leave),
+                    1 => Just(Step::Silence),
+                ],
+                0u64..30,
+            ),
+            1..60,
+        ),
+    ) {
+        const LEASE: u64 = 40;
+        let scene = Scene::new(Declaration {
+            lease: Some(Duration::from_secs(LEASE)),
+            ..declare(Function::Last, Across::Sum)
+        });
+        // Level, when it was last heard of, whether it failed.
+        let mut pods: [Option<(Option<f64>, u64, bool)>; 3] = [None; 3];
+        let mut now = NOW;
+        for (pod, step, seconds) in steps {
+            now += seconds * SECOND + 1;
+            let name = ["a", "b", "c"][pod];
+            match step {
+                Step::Say(value) => {
+                    let value = f64::from(value);
+                    scene.gauge(name, now, value);
+                    pods[pod] = Some((Some(value), now, false));
+                }
+                Step::Fail => {
+                    scene.up(name, now, Some(false));
+                    if let Some((level, heard, failed)) = &mut pods[pod] {
+                        (*level, *heard, *failed) = (None, now, true);
+                    }
+                }
+                Step::Leave => {
+                    scene.up(name, now, None);
+                    pods[pod] = None;
+                }
+                Step::Silence => {}
+            }
+            scene.composite.expire(now);
+            let expected = pods.iter().flatten().count();
+            let is_alive = |heard: u64| now - heard <= LEASE * SECOND;
+            let live = pods.iter().flatten().filter(|(_, heard, failed)| is_alive(*heard) && !failed);
+            let levels: Vec<f64> = live.filter_map(|(level, ..)| *level).collect();
+            let answer = scene.read(now);
+            let state = match (expected, levels.len()) {
+                (0, _) => Freshness::Absent,
+                (_, 0) => Freshness::Stale,
+                (expected, live) if live < expected => Freshness::Partial,
+                _ => Freshness::Fresh,
+            };
+            let sum = (!levels.is_empty()).then(|| levels.iter().sum::<f64>());
+            prop_assert_eq!((answer.state, answer.value), (state, sum), "{:?}", pods);
+            prop_assert_eq!((answer.sources_expected, answer.sources_reporting), (expected, levels.len()));
+        }
+    }
+}
