@@ -2,9 +2,10 @@
 
 //! Input streams of points: their positions, and the cells that they change.
 
+mod expiry;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -13,11 +14,10 @@ use super::cell::{self, CellRef};
 use super::source_registry::SourceNumber;
 use super::targets::{CellTarget, Targets};
 use crate::key::Key;
-use crate::lease::nanos;
 use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::stream_tracker::{Change, Followed, LastValue, PointSample, Rejection, StreamTracker};
-use crate::streams::{Sweep, lock};
+use crate::streams::lock;
 use crate::{Data, Series, TimestampAnomaly, UnixNanos, Value};
 
 /// The result of a point.
@@ -422,53 +422,5 @@ impl Table {
                 _ => {}
             }
         }
-    }
-
-    /// The time for which the tracker of a departed counter stays, in nanoseconds, so that it does not count twice on
-    /// return.
-    fn memory_ns(&self) -> u64 {
-        /// While those that left and those that live take less than this share of the room.
-        const ROOMY: usize = 16;
-        const LONG: Duration = Duration::from_hours(24);
-        /// In expiry times, when there is less room.
-        const SHORT: u64 = 4;
-        let short = nanos(self.limits.expiry).saturating_mul(SHORT);
-        if self.streams.len() < self.limits.streams / ROOMY {
-            nanos(LONG).max(short)
-        } else {
-            short
-        }
-    }
-
-    pub(super) fn sweep_streams(&self, now: UnixNanos) {
-        let expiry = nanos(self.limits.expiry);
-        let memory = self.memory_ns();
-        self.streams.expire(now, |stream, seen, identity| {
-            let swept = self.sweep_stream(stream, now.saturating_sub(seen), expiry, memory);
-            if swept == Sweep::Forget {
-                // One at a time: a thread that makes a stream known does not wait for all that have gone.
-                lock(&self.registry).remove_stream(stream.source);
-                if stream.phase == Phase::Left && stream.tracker.holds_total() {
-                    let (start, time) = (stream.tracker.start, stream.tracker.newest());
-                    lock(&self.folded).add(identity, start, time);
-                }
-            }
-            swept
-        });
-        self.restored.retain(
-            |act| self.streams.still(act),
-            |(stream, seen)| {
-                self.sweep_stream(stream, now.saturating_sub(*seen), expiry, memory) == Sweep::Keep
-            },
-        );
-    }
-
-    fn sweep_stream(&self, stream: &mut InputStream, idle: u64, expiry: u64, memory: u64) -> Sweep {
-        if idle > expiry && stream.phase == Phase::Live && !stream.targets.is_empty() {
-            self.leave(stream, &mut self.cells.cursor());
-            self.counters.version.fetch_add(1, Relaxed);
-        }
-        let remembered = stream.phase == Phase::Left && stream.tracker.holds_total();
-        Sweep::forget_if(idle > if remembered { memory } else { expiry })
     }
 }
