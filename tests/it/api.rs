@@ -219,7 +219,7 @@ fn targets_say_how_they_are_and_which_are_dropped() {
 }
 
 #[test]
-fn the_time_asked_for_is_the_time_answered_and_a_range_counts_a_value_once() {
+fn the_answer_has_the_time_of_the_query_and_a_range_has_a_value_once() {
     let both = start();
     let now = || {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

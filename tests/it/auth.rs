@@ -164,7 +164,7 @@ const MODEST: &str = "Basic bW9kZXN0OnR3bw==";
 const TWO_USERS: &str = "basicauth: {htpasswd: {inline: \"greedy:one\\nmodest:two\"}}";
 
 #[test]
-fn a_user_that_watches_much_leaves_places_to_others_however_it_spells_its_name() {
+fn a_user_with_many_watches_leaves_places_in_any_spelling_of_its_name() {
     const OF_ONE: usize = 128;
     let admin = free_port();
     let gateway = Gateway::start(&format!(

@@ -165,7 +165,7 @@ fn every_spelling_of_an_endpoint_reaches_the_peer() {
 }
 
 #[test]
-fn loadbalancings_own_queue_retries_and_timeout_are_those_of_every_endpoint() {
+fn queue_retries_and_timeout_of_loadbalancing_apply_to_every_endpoint() {
     for (options, trouble) in [
         ("retry_on_failure: {enabled: false}", Trouble::UNAVAILABLE),
         (
@@ -218,7 +218,7 @@ service: {extensions: [health_check, basicauth], pipelines: {logs: {receivers: [
 }
 
 #[test]
-fn memory_limiters_count_what_they_let_pass_and_receivers_what_they_do_not_even_read() {
+fn memory_limiters_count_accepted_records_and_receivers_unread_requests() {
     for (limit_mib, status, counts) in [(4000, 200, [2.0, 0.0]), (1, 503, [0.0, 2.0])] {
         let port = free_port();
         let rest = format!(

@@ -270,7 +270,7 @@ fn every_fault_is_conserved_by_every_queue() {
 }
 
 #[test]
-fn a_name_that_can_not_be_resolved_is_held_until_the_stop_and_by_a_queue_on_disk_beyond_it() {
+fn batches_for_an_unresolved_name_wait_until_the_stop_or_beyond_on_disk() {
     let storage = tempfile::tempdir().unwrap();
     let nowhere = "http://no-such-host.invalid:4318";
     for (options, kept) in [("", false), ("storage: file_storage", true)] {

@@ -195,7 +195,7 @@ fn troubles(gateway: &Gateway) -> serde_json::Value {
 }
 
 #[test]
-fn denied_access_is_an_error_in_the_log_a_trouble_and_a_gauge_until_something_is_taken() {
+fn denied_access_is_in_the_log_health_and_a_gauge_until_a_success() {
     let directory = tempfile::tempdir().expect("a directory");
     for kind in ["otlp", "otlphttp"] {
         let sink = OtlpSink::start();

@@ -131,7 +131,7 @@ fn port_of(said: &str, what: &str) -> Option<u16> {
 }
 
 #[test]
-fn quickstart_serves_a_simulated_node_and_stops_within_two_seconds_of_ctrl_c() {
+fn quickstart_serves_a_simulated_node_and_stops_within_2_s_of_ctrl_c() {
     let mut child = tidegate()
         .arg("quickstart")
         .stdout(Stdio::piped())

@@ -281,7 +281,7 @@ fn line((series, value): (&Series, &String)) -> String {
 }
 
 #[test]
-fn what_is_scraped_into_an_exporter_is_on_its_page_in_queries_and_in_every_command() {
+fn scraped_series_are_on_the_page_in_queries_and_in_every_command() {
     let target = Target::showing(PAGE);
     let (admin, port) = (free_port(), free_port());
     let gateway = Gateway::start(&format!(

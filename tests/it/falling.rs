@@ -31,7 +31,7 @@ fn request(second: u64, falling: i64) -> Value {
 }
 
 #[test]
-fn falling_deltas_are_dropped_and_counted_unless_an_aggregate_adds_them_up() {
+fn falling_deltas_are_dropped_and_counted_unless_an_aggregate_adds_them() {
     let store = Prometheus::start_release(Release::Newest, "");
     let (otlp, page, added, admin) = (free_port(), free_port(), free_port(), free_port());
     let mut gateway = Gateway::start(&format!(

@@ -96,7 +96,7 @@ fn servers_scrape_over_tls_and_only_with_the_password() {
 const TEXT: &str = "scrape_protocols: [PrometheusText1.0.0, OpenMetricsText1.0.0]";
 
 #[test]
-fn names_of_any_characters_reach_the_server_that_knows_them_and_escaped_the_other() {
+fn utf8_names_reach_a_server_that_knows_them_and_others_get_escaped_ones() {
     let rig = Rig::start("translation_strategy: NoTranslation");
     rig.push();
     for (release, protocols, series) in [

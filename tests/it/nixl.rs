@@ -66,7 +66,7 @@ fn valid(scrape: u16) {
 }
 
 #[test]
-fn agents_of_every_wheel_are_drained_live_and_prometheus_has_what_they_did() {
+fn agents_of_every_wheel_are_drained_live_and_reach_prometheus() {
     let rings = TempDir::new().expect("a temporary directory");
     let scrape = free_port();
     let gateway = gateway(

@@ -83,7 +83,7 @@ fn arrived(sink: &OtlpSink, report: &Json) {
 }
 
 #[test]
-fn the_python_sdks_metrics_come_out_of_prometheus_and_of_otlp_with_equal_values() {
+fn metrics_of_the_python_sdk_have_equal_values_in_prometheus_and_otlp() {
     for protocol in ["grpc", "http"] {
         let hop = Hop::start("{}", "[]");
         let server = Prometheus::scraping(&[hop.scrape]);

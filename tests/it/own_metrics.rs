@@ -85,7 +85,7 @@ service:
 }
 
 #[test]
-fn batches_of_known_size_are_the_same_on_the_page_in_the_push_and_at_the_peer() {
+fn batch_sizes_are_equal_on_the_page_in_the_push_and_at_the_peer() {
     let (data, push) = (OtlpSink::start(), OtlpSink::start());
     let (receiver, own) = (free_port(), free_port());
     let exporter = format!(

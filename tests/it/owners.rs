@@ -213,7 +213,7 @@ fn two_live_processes_show_the_first_and_report_the_other() {
 }
 
 #[test]
-fn a_value_that_lacks_a_living_series_is_partial_and_scales_only_where_the_trigger_uses_it() {
+fn a_value_without_a_live_series_is_partial_and_scales_only_if_allowed() {
     for processors in ["composite", "composite, aggregate"] {
         let scene = start(processors);
         let (one, two) = (Process::new("v1", "node-a"), Process::new("v1", "node-b"));

@@ -45,7 +45,7 @@ fn lines(path: &Path) -> usize {
 }
 
 #[test]
-fn events_of_a_ring_become_the_same_lines_by_plugins_in_three_languages_inside_and_outside() {
+fn plugins_in_three_languages_write_the_same_lines_in_and_out_of_process() {
     let rings = TempDir::new().expect("a temporary directory");
     let gateway = with_examples(&format!("nixl: {{directories: ['{}']}}", rings.path().display()));
     let mut ring = Writer::create(rings.path().join("agent"), Layout::V1, 1024).expect("a ring");
@@ -256,7 +256,7 @@ fn a_crash_in_a_process_of_its_own_is_counted_and_the_batch_comes_again() {
 }
 
 #[test]
-fn a_batch_that_always_crashes_the_plugin_is_given_up_and_the_next_is_tried() {
+fn a_batch_that_always_crashes_the_plugin_is_dropped_before_the_next_try() {
     let odd = Odd::start(&[("crashing", "crash;, isolation: process")]);
     odd.push(3);
     wait_until(SOON, "it is given up", || {

@@ -149,7 +149,7 @@ fn native_histograms_are_answered_as_prometheus_does() {
 }
 
 #[test]
-fn a_real_prometheus_that_scrapes_the_gateway_and_the_gateway_itself_agree() {
+fn a_prometheus_that_scrapes_the_gateway_agrees_with_the_gateway() {
     let scene = start();
     let server = Prometheus::scraping(&[scene.scrape]);
     for count in 1..=20 {

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coarser_histogram_has_the_same_running_totals_at_the_bounds_that_are_left() {
+    fn a_coarser_histogram_has_the_same_running_totals_at_its_bounds() {
         for buckets in 1..40usize {
             let bounds: Vec<f64> = (1..buckets).map(|bound| bound as f64).collect();
             let mut fine = Histogram::empty(bounds.into());

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_is_kept_for_the_next_work_and_none_is_waited_for_longer_than_2_s() {
+    async fn a_slot_is_kept_for_the_next_work_and_a_wait_for_one_ends_after_2_s() {
         static ONE: Semaphore = Semaphore::const_new(1);
         let slot = Slot::soon_of(&ONE).await.unwrap();
         let (one, slot) = slot.run_on(|| 1).await.unwrap();

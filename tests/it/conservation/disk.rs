@@ -6,7 +6,7 @@ use super::*;
 use tempfile::TempDir;
 
 #[test]
-fn a_damaged_segment_costs_what_is_in_the_damage_and_a_torn_one_what_nobody_was_promised() {
+fn damage_costs_the_damaged_records_and_a_torn_end_unacknowledged_ones() {
     let storage = tempfile::tempdir().unwrap();
     let queue = Queue {
         options: "storage: file_storage",

@@ -24,7 +24,7 @@ service: {{pipelines: {{{pipeline}: {{receivers: [otlp], exporters: [plugin]}}}}
 }
 
 #[test]
-fn plugins_that_can_not_be_used_are_refused_with_what_was_expected_and_found() {
+fn errors_of_refused_plugins_name_the_expected_and_the_found_value() {
     let directory = TempDir::new().expect("a temporary directory");
     let plugin =
         |name: &str, defines: &[&str]| plugins::odd(&directory.path().join(plugins::file(name)), defines);

@@ -176,7 +176,7 @@ fn counters(time: u64, step: u64) -> serde_json::Value {
 }
 
 #[test]
-fn servers_and_gateways_that_die_in_the_middle_cost_no_sample_and_no_order() {
+fn killed_servers_and_gateways_cost_no_sample_and_no_order() {
     for (release, message) in [(Release::Stable, ONE), (Release::Newest, TWO)] {
         let mut server = Prometheus::start_release(release, "{}");
         let storage = TempDir::new().expect("a directory");

@@ -161,7 +161,7 @@ mod tests {
     const START: UnixNanos = 1_700_000_000_000_000_000;
 
     #[test]
-    fn feeds_fill_the_groups_that_their_attributes_make_and_end_with_their_series() {
+    fn feeds_fill_the_groups_of_their_attributes_and_end_with_their_series() {
         let composite = Composite::new(Declaration {
             name: "c".into(),
             description: "".into(),

@@ -315,7 +315,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quantile_is_near_the_value_of_its_rank_however_the_values_were_put_together(
+        fn a_quantile_of_merged_sketches_is_near_the_value_of_its_rank(
             mut values in prop::collection::vec(prop_oneof![-1e6..1e6f64, 0.001..10.0f64, Just(0.0)], 1..300),
             cut in any::<prop::sample::Index>(),
             quantile in 0.0..=1.0f64,

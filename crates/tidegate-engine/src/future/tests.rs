@@ -134,7 +134,7 @@ fn an_event_from_tomorrow_is_refused_and_holds_no_gauge_up() {
 }
 
 #[test]
-fn an_event_from_tomorrow_gets_the_time_of_its_arrival_where_that_is_asked_for() {
+fn an_event_from_tomorrow_gets_its_arrival_time_if_the_policy_says_so() {
     let scene = Scene::new(FutureAction::Arrival, "regex:.*");
     let batch = scene.events(NOW, &[(GAUGE, 5, NOW), (GAUGE, 7, NOW + TOMORROW)]);
     let absorbed = scene.table.absorb(&batch);
@@ -179,7 +179,7 @@ fn a_gauge_goes_on_when_the_clock_of_the_machine_is_set_back() {
 }
 
 #[test]
-fn the_later_clock_counts_for_an_hour_after_a_step_and_then_the_wall_clock() {
+fn the_later_clock_counts_for_an_hour_after_a_step_then_the_wall_clock() {
     const HOUR: UnixNanos = 3_600_000_000_000;
     let tolerance = nanos(Future::default().tolerance);
     let latest = |now| Future::default().latest(now) - tolerance;

@@ -59,7 +59,7 @@ fn a_counter_adds_its_increases_and_begins_anew_by_start_time_or_decrease() {
 }
 
 #[test]
-fn a_restart_counts_even_when_the_clock_was_set_back_and_the_old_epoch_no_longer_does() {
+fn a_restart_after_a_clock_step_back_counts_and_ends_the_old_epoch() {
     let points = [(5, 100, 10), (50, 60, 4), (5, 55, 11), (50, 61, 5)];
     assert_eq!(run(COUNTER, &points), [Ok(10), Ok(4), Err(Late), Ok(1)]);
     // The epoch before the first that was heard of, and one of a clock that was set back.
@@ -71,7 +71,7 @@ fn a_restart_counts_even_when_the_clock_was_set_back_and_the_old_epoch_no_longer
 }
 
 #[test]
-fn late_points_of_a_former_epoch_count_and_a_clock_that_was_set_back_is_a_new_epoch() {
+fn late_points_of_an_old_epoch_count_and_a_clock_step_back_is_a_new_one() {
     let points = [(5, 10, 100), (25, 30, 7), (5, 20, 130), (5, 15, 120), (25, 40, 9)];
     assert_eq!(
         run(COUNTER, &points),
@@ -193,7 +193,7 @@ fn three_counters_in_turns_add_up_to_what_they_counted() {
 }
 
 #[test]
-fn an_older_epoch_counts_whenever_it_is_heard_and_later_adds_only_what_it_gained() {
+fn an_older_epoch_counts_at_any_time_and_later_adds_only_its_increase() {
     // The newer one was heard first, and the older one had its last sample long before.
     let points = [
         (TEN_MINUTES, 2 * TEN_MINUTES, 30),
@@ -207,7 +207,7 @@ fn an_older_epoch_counts_whenever_it_is_heard_and_later_adds_only_what_it_gained
 }
 
 #[test]
-fn an_epoch_that_may_have_been_forgotten_adds_only_what_it_gains_from_now_on() {
+fn an_epoch_that_may_be_forgotten_adds_only_its_increase_from_now_on() {
     const DAY: u64 = 144 * TEN_MINUTES;
     let mut points = vec![(5, 10, 100), (DAY, DAY + 1, 7), (2 * DAY, 2 * DAY + 1, 3)];
     // Both are forgotten by now: the second because a third began.
@@ -227,7 +227,7 @@ fn more_epochs_than_are_kept_are_refused_while_all_are_alive() {
 }
 
 #[test]
-fn levels_of_epochs_that_are_alive_at_the_same_time_add_up_until_they_fall_silent() {
+fn levels_of_concurrent_epochs_add_up_until_they_fall_silent() {
     const S: u64 = 1_000_000_000;
     let points = [
         (S, 10 * S, 5),
@@ -371,7 +371,7 @@ fn shown(points: &[(u64, u64, i64)]) -> Vec<i64> {
 }
 
 #[test]
-fn a_series_shown_as_it_is_begins_again_with_a_restart_and_adds_up_epochs_that_live_side_by_side() {
+fn a_series_shown_as_it_is_restarts_and_adds_up_concurrent_epochs() {
     // A restart, a late sample of the epoch before, and a clock that was set back.
     let restarts = [
         (5, 10, 100),

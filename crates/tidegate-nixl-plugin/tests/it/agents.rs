@@ -131,7 +131,7 @@ impl Obstacle {
 }
 
 #[test]
-fn without_a_directory_agents_work_and_events_are_counted_until_there_is_one() {
+fn without_a_directory_agents_work_and_count_events_until_there_is_one() {
     let (wheel, obstacle) = (Wheel::new("1.5.1"), Obstacle::new());
     let mut agents = Steps::start(wheel.agents("nixl_agents.py", &["steps"], &obstacle.cells()));
     let unseen = agents.step();

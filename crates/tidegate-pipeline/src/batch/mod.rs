@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_exemplars_and_kept_headers_weigh_and_requests_are_cut_without_them() {
+    fn buckets_exemplars_and_headers_count_as_bytes_but_cut_no_requests() {
         let number = batch(Value::Int(1), Vec::new());
         let histogram = Histogram {
             bounds: vec![0.0; 999].into(),

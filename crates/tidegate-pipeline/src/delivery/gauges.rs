@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gauges_leave_with_their_destination_and_never_hide_those_of_its_successor() {
+    fn gauges_leave_with_their_destination_and_do_not_hide_its_successors() {
         let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
         let page = recorder.handle();
         let shown = || {

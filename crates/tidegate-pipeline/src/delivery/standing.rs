@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_is_down_for_a_minute_is_one_warning_and_one_word_when_it_is_back() {
+    fn an_outage_of_a_minute_makes_one_warning_and_one_line_on_recovery() {
         let (standing, shared) = standing();
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);

@@ -226,7 +226,7 @@ async fn handshake(
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_served_without_a_restart_and_a_broken_one_is_not() {
+async fn a_renewed_certificate_is_served_without_restart_and_a_broken_one_not() {
     let dir = tempfile::tempdir().unwrap();
     let (cert_file, key_file) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
     let (_, issuer) = authority();

@@ -180,7 +180,7 @@ fn lines_of_a_histogram_are_one_point() {
 }
 
 #[test]
-fn a_histogram_without_a_count_takes_its_last_bucket_and_one_without_a_sum_has_none() {
+fn a_histogram_without_count_takes_its_last_bucket_and_needs_no_sum() {
     let mut decoder = decoder();
     let uncounted = HISTOGRAM.replace("h_count{x=\"y\"} 6\n", "");
     let (points, counts) = take(&mut decoder, Format::Text, &uncounted, 0);

@@ -226,7 +226,7 @@ fn records_at_the_damaged_end_of_an_older_segment_are_counted() {
 }
 
 #[test]
-fn the_numbers_of_a_file_that_cannot_be_read_are_not_those_of_the_file_before_it() {
+fn an_unreadable_file_does_not_take_the_numbers_of_the_file_before_it() {
     // A directory gives no information. A file of zeros has had a record for each number up to the next file.
     for (is_file, lost) in [(false, 2), (true, 6)] {
         let directory = tempfile::tempdir().unwrap();

@@ -113,7 +113,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn what_was_flushed_and_not_settled_is_read_once_a_run_in_order_and_again_in_the_next(
+    fn every_run_reads_flushed_records_without_acknowledgement_once_in_order(
         steps in prop::collection::vec(step(), 1..120),
         segment_bytes in 200u64..2000,
     ) {
@@ -230,7 +230,7 @@ fn what_is_settled_before_it_is_appended_is_settled_when_it_is() {
 }
 
 #[test]
-fn damage_that_comes_while_it_runs_costs_the_records_and_is_told_with_their_items() {
+fn damage_during_a_run_costs_its_records_and_the_read_counts_their_items() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(directory.path(), 1 << 20);
     (1..=10).for_each(|seq| append(&mut log, seq, false));
@@ -292,7 +292,7 @@ fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
 }
 
 #[test]
-fn a_damaged_head_costs_no_record_and_a_damaged_beginning_those_that_it_touches() {
+fn a_damaged_head_costs_no_record_and_a_damaged_start_the_touched_ones() {
     // Ten files of several records each.
     let fill = |directory: &Path| {
         let (mut log, _) = open(directory, 600);
@@ -368,7 +368,7 @@ fn a_directory_has_one_gateway() {
 }
 
 #[test]
-fn a_long_record_is_on_the_account_and_only_the_first_goes_on_without_room() {
+fn a_long_record_is_on_the_account_and_only_the_first_may_exceed_it() {
     let account = Arc::new(Account::default());
     account.add_limit(Limit::of(1));
     account.note(2);

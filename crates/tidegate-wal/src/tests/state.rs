@@ -70,7 +70,7 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
 }
 
 #[test]
-fn what_a_killed_run_left_without_a_snapshot_gets_one_before_anything_comes() {
+fn records_of_a_killed_run_get_a_snapshot_before_the_first_append() {
     let directory = tempfile::tempdir().unwrap();
     let sum = Sum::default();
     let open = || {
@@ -88,7 +88,7 @@ fn what_a_killed_run_left_without_a_snapshot_gets_one_before_anything_comes() {
 }
 
 #[tokio::test]
-async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_covers_it() {
+async fn records_of_a_state_replay_once_and_go_when_a_snapshot_covers_them() {
     let mut directory = tempfile::tempdir().unwrap();
     let mut expected = 0;
     for run in 0..5u64 {

@@ -37,7 +37,7 @@ fn data(text: &str, claimed: bool) -> (Append, oneshot::Receiver<Result<(), Stri
 }
 
 #[tokio::test]
-async fn whoever_appends_is_told_when_it_is_kept_and_a_new_run_reads_what_was_not_settled() {
+async fn an_append_answers_after_the_write_and_a_new_run_reads_open_records() {
     let directory = tempfile::tempdir().unwrap();
     let (store, recovered, _) = store(&directory, Fsync::Always, u64::MAX);
     assert_eq!(recovered, Recovered::default());

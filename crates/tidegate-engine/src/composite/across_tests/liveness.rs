@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_gauge_keeps_its_level_between_two_pushes_and_is_stale_after_its_cadence() {
+fn a_gauge_keeps_its_level_between_pushes_and_is_stale_after_its_cadence() {
     let scene = Scene::of(Function::Last, Across::Sum);
     for minute in 0..4 {
         scene.gauge("a", NOW + minute * 60 * SECOND, 30.0);

@@ -200,7 +200,7 @@ fn increments_of_scraped_counters_are_pooled_or_put_together_by_series() {
 }
 
 #[test]
-fn gauges_that_would_be_mixed_make_no_value_and_the_error_names_the_choices() {
+fn mixed_gauges_make_no_value_and_the_error_names_the_choices() {
     let scene = Scene::of(Function::Max, None);
     scene.gauge("a", NOW, 3.0);
     assert_eq!(scene.told(NOW), (Freshness::Fresh, Some(3.0)), "one is not mixed");

@@ -27,7 +27,7 @@ fn series(number: i64) -> Series {
 }
 
 #[test]
-fn a_burst_that_is_over_leaves_no_memory_and_no_old_place_leads_to_a_new_cell() {
+fn a_past_burst_leaves_no_memory_and_old_references_find_no_new_cell() {
     let cells = Cells::new(10);
     let rule = Rule::new(Pattern::Glob("*".into()));
     let add = |from: i64, now: u64| -> Vec<CellRef> {

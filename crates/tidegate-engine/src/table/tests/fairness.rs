@@ -29,7 +29,7 @@ fn shared(most: usize, limits: Limits) -> Table {
 }
 
 #[test]
-fn one_that_floods_takes_half_of_the_bytes_and_another_one_gets_its_series() {
+fn a_flooding_source_takes_half_of_the_bytes_and_others_get_their_series() {
     for padding in [0, 2000] {
         let most = 2_000_000;
         let table = shared(most, Limits::default());
@@ -52,7 +52,7 @@ fn one_that_floods_takes_half_of_the_bytes_and_another_one_gets_its_series() {
 }
 
 #[test]
-fn one_that_floods_leaves_a_tenth_of_the_series_and_a_quarter_of_the_streams() {
+fn a_flooding_source_leaves_a_tenth_of_series_and_a_quarter_of_streams() {
     let limits = Limits {
         series: 1000,
         streams: 4000,

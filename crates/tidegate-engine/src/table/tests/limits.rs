@@ -97,7 +97,7 @@ fn a_tight_table_takes_points_of_known_series_only() {
 }
 
 #[test]
-fn sources_with_more_kinds_than_there_is_room_for_wait_until_others_have_left() {
+fn sources_with_too_many_kinds_for_the_limit_wait_until_others_leave() {
     let most = bounds(100_000);
     let rules = vec![by("*", &[])];
     let table = Table::new("test", rules, Limits::default()).bounded_by(most);
@@ -117,7 +117,7 @@ fn sources_with_more_kinds_than_there_is_room_for_wait_until_others_have_left() 
 }
 
 #[test]
-fn long_names_and_labels_weigh_what_is_kept_of_them_everywhere_and_overflow_has_an_end() {
+fn all_copies_of_long_names_and_labels_count_and_overflow_is_bounded() {
     const BOUND: usize = 4 << 20;
     let bounded = || Table::new("test", vec![Rule::newest()], Limits::default()).bounded_by(bounds(BOUND));
     let long = |number: usize| format!("{number}{}", "x".repeat(64 << 10));

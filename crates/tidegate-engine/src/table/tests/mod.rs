@@ -160,7 +160,7 @@ fn a_counter_of_several_sources_is_the_sum_of_what_each_has_counted() {
 }
 
 #[test]
-fn a_source_that_leaves_keeps_what_it_counted_and_takes_back_what_may_fall() {
+fn counts_of_a_source_that_leaves_stay_and_its_levels_are_subtracted() {
     let table = table(vec![
         by("requests", &[]),
         by("open", &[]),
@@ -330,7 +330,7 @@ fn histograms_of_unequal_bounds_stay_apart_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_counter_that_left_is_remembered_for_a_day_and_where_room_is_scarce_counts_from_its_return() {
+fn a_table_remembers_an_expired_counter_unless_streams_are_scarce() {
     let counter = |pod: usize| series("requests", COUNTER, &[("pod", &pod.to_string())], &[]);
     for (streams, expected) in [(1_000_000, 11), (64, 10)] {
         let limits = Limits {

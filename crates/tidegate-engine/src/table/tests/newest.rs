@@ -38,7 +38,7 @@ fn a_table_of_newest_states_shows_points_as_they_came_and_adds_deltas_up() {
 }
 
 #[test]
-fn processes_that_are_shown_as_one_series_add_up_and_do_so_again_after_they_were_gone() {
+fn processes_shown_as_one_series_add_up_before_and_after_they_expire() {
     let table = table(vec![Rule::newest()]);
     let requests = series("requests", COUNTER, &[], &[]);
     let shown_after = |words: &[(u64, i64)], from: u64| -> Vec<i64> {
@@ -85,7 +85,7 @@ fn deltas_that_may_fall_are_added_up_only_where_a_rule_says_so() {
 }
 
 #[test]
-fn processes_of_one_start_time_are_noticed_where_points_are_shown_and_restarts_are_none() {
+fn processes_of_one_start_time_count_as_colliding_and_restarts_do_not() {
     for start in [0, NOW - SECOND] {
         let table = table(vec![Rule::newest()]);
         let requests = series("requests", COUNTER, &[], &[]);

@@ -92,7 +92,7 @@ fn streams_of_long_labels_stay_below_the_bound_and_their_bytes_come_back() {
 }
 
 #[test]
-fn a_known_stream_whose_histogram_finds_no_room_is_refused_until_it_is_smaller() {
+fn a_known_stream_with_a_too_large_histogram_is_refused_until_it_shrinks() {
     let data = Data::Histogram {
         temporality: Temporality::Cumulative,
     };

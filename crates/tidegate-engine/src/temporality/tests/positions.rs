@@ -6,7 +6,7 @@ use super::*;
 use crate::Number;
 
 #[test]
-fn places_are_those_of_one_moment_whatever_is_converted_while_they_are_written() {
+fn saved_states_are_of_one_moment_despite_conversions_during_the_write() {
     let data = counter(Temporality::Cumulative);
     let convert = |converter: &Converter, stream: u64, count: i64| {
         let series = series(data, &stream.to_string());

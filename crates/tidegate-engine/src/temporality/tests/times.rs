@@ -27,7 +27,7 @@ fn a_point_from_the_future_is_refused_and_its_stream_goes_on() {
 }
 
 #[test]
-fn a_point_from_the_future_gets_the_time_of_its_arrival_where_that_is_asked_for() {
+fn a_point_from_the_future_gets_its_arrival_time_if_the_policy_says_so() {
     let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
     reader.converter.limits.future.action = FutureAction::Arrival;
     assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));

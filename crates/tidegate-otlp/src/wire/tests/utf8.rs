@@ -22,7 +22,7 @@ fn not_utf8() -> Encoded {
 }
 
 #[test]
-fn text_that_is_no_utf8_costs_nothing_and_reads_with_replacement_characters() {
+fn text_that_is_no_utf8_costs_nothing_and_has_replacement_characters() {
     let point = convert::points(&not_utf8()).unwrap().remove(0);
     assert_eq!(&*point.series.metric.name, "na\u{fffd}me");
     assert_eq!(

@@ -293,7 +293,7 @@ impl Attempt for Stuck {
 }
 
 #[tokio::test]
-async fn what_waits_behind_an_attempt_that_takes_too_long_does_not_all_go_together() {
+async fn requests_behind_an_attempt_that_times_out_do_not_all_go_together() {
     let mut config = delivery();
     config.timeout = Some(Duration::from_millis(20));
     config.queue.num_consumers = std::num::NonZeroUsize::MIN;
@@ -433,7 +433,7 @@ fn send_much(setup: &Setup) -> impl Future<Output = ()> + use<> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_more_than_a_little_keeps_pace_with_a_destination_that_keeps_up() {
+async fn a_large_sender_waits_briefly_behind_a_destination_that_keeps_up() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     setup.destination.start().await.unwrap();
     let begun = tokio::time::Instant::now();

@@ -215,7 +215,7 @@ async fn memory_takes_what_it_has_room_for_and_the_disk_the_rest_in_order() {
 }
 
 #[tokio::test]
-async fn while_memory_is_short_what_is_on_disk_stays_there_until_the_queue_is_empty() {
+async fn batches_on_disk_stay_there_while_memory_is_short_and_a_queue_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let run = start(
         queue(StorageMode::Always),

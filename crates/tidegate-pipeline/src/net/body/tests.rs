@@ -135,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn a_small_piece_keeps_no_buffer_alive_and_a_large_body_of_one_piece_is_not_copied() {
+fn a_small_piece_keeps_no_buffer_and_a_large_single_piece_is_not_copied() {
     let large = Bytes::from(vec![1; WHOLE_BYTES]);
     let mut run = Run::default();
     run.push(large.clone(), 0);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn only_fields_with_incremental_indexing_become_entries_however_the_block_is_cut() {
+    fn only_fields_with_incremental_indexing_become_entries_at_any_cut() {
         let long = [b'v'; 300];
         let block = [
             // Two indexed fields, one of them with a long index.

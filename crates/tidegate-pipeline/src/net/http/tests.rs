@@ -136,7 +136,7 @@ async fn who_has_no_work_makes_room_for_who_comes() {
 }
 
 #[tokio::test]
-async fn a_reader_that_came_once_makes_room_at_once_and_one_that_comes_again_is_kept() {
+async fn a_reader_of_one_request_makes_room_at_once_and_a_returning_one_stays() {
     let server = server(HttpConfig::pages(), 3).await;
     let mut used = answered(&server).await;
     again(&mut used).await;

@@ -70,7 +70,7 @@ async fn a_large_message_waits_until_nothing_else_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_nothing_loses_its_stream_and_a_reader_without_news_keeps_it() {
+async fn a_reader_that_takes_nothing_loses_its_stream_and_an_idle_one_does_not() {
     let shared = shared(1 << 30);
     let (slow, mut of_slow) = backlog(&shared, say);
     let (idle, mut of_idle) = backlog(&shared, say);

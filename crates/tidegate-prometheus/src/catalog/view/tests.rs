@@ -175,7 +175,7 @@ fn a_pass_over_many_series_is_spread_and_can_be_broken_off() {
 }
 
 #[test]
-fn an_exponential_histogram_is_a_native_one_and_a_classic_one_now_and_in_the_past() {
+fn an_exponential_histogram_is_native_and_classic_now_and_in_the_past() {
     let (view, shared) = view();
     let table = table(&shared);
     for n in 0..30 {

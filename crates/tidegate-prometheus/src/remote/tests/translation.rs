@@ -438,7 +438,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_kept_of_series_is_bounded_by_the_memory_limit_whatever_histograms_have() {
+fn the_memory_limit_bounds_kept_series_of_histograms_with_many_buckets() {
     let memory = Arc::<tidegate_pipeline::component::Account>::default();
     memory.add_limit(tidegate_pipeline::component::Limit::of(8 << 20));
     let translator = Translator::new(Settings::default()).within(memory);

@@ -66,7 +66,7 @@ fn a_series_that_takes_the_place_of_its_like_brings_its_resource() {
 }
 
 #[test]
-fn a_series_that_comes_when_its_like_has_just_gone_takes_its_place_at_once() {
+fn a_series_replaces_an_equal_one_that_has_just_expired_at_once() {
     let (mut renderer, tables) = (renderer(Format::Text), [table("test"), table("other")]);
     put(&tables[0], &[of("1", "x")]);
     assert!(text(&mut renderer, &tables).contains("x{"));

@@ -98,7 +98,7 @@ fn walked(format: Format) -> usize {
 }
 
 #[test]
-fn no_lock_is_held_when_a_family_ends_even_if_its_last_series_has_gone_meanwhile() {
+fn no_lock_is_held_at_the_end_of_a_family_whose_last_series_expired() {
     walked(Format::OpenMetrics);
 }
 

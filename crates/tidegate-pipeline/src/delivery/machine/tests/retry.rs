@@ -102,7 +102,7 @@ fn the_fate_of_attempts_that_began_before_the_failure_is_old_news() {
 }
 
 #[test]
-fn an_hour_of_outage_holds_no_more_than_the_queue_and_loses_nothing_uncounted() {
+fn an_hour_of_outage_holds_at_most_the_queue_and_counts_every_loss() {
     const CAPACITY: usize = 100;
     let shared = Arc::new(crate::component::Shared::default());
     let capacity = QueueCapacity::new(Sizer::Requests, CAPACITY, 1 << 20, shared.clone());

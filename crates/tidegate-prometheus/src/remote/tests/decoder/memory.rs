@@ -86,7 +86,7 @@ fn what_1_0_says_of_metrics_is_remembered() {
 }
 
 #[test]
-fn what_is_kept_of_series_is_bounded_by_the_memory_limit_and_what_goes_is_counted() {
+fn the_memory_limit_bounds_kept_series_and_evictions_are_counted() {
     let memory = Arc::<tidegate_pipeline::component::Account>::default();
     memory.add_limit(tidegate_pipeline::component::Limit::of(1 << 20));
     let decoder = RemoteWriteDecoder::within(memory);
