@@ -93,14 +93,14 @@ impl Subject {
     fn read(role: SubjectRole, folder: &Path, tidegate: &Path) -> Result<Result<Self, String>, BenchError> {
         let file = folder.join("subject.json");
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let told: Value =
+        let description: Value =
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
         let name = folder
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let binaries = strings(&told["binaries"]);
+        let binaries = strings(&description["binaries"]);
         let binary = match role {
             SubjectRole::Ours => tidegate.to_owned(),
             SubjectRole::Floor => std::env::current_exe()?,
@@ -112,20 +112,20 @@ impl Subject {
         Ok(Ok(Self {
             name,
             role,
-            is_rust: told["language"] == "rust",
-            frame: told["frame"].as_u64().map(u32::try_from).transpose()?,
+            is_rust: description["language"] == "rust",
+            frame: description["frame"].as_u64().map(u32::try_from).transpose()?,
             folder: folder.to_owned(),
             binary,
-            arguments: strings(&told["arguments"]),
-            environment: map(&told["environment"]),
-            version: strings(&told["version"]),
-            cannot: map(&told["cannot"]),
-            remarks: map(&told["remarks"]),
+            arguments: strings(&description["arguments"]),
+            environment: map(&description["environment"]),
+            version: strings(&description["version"]),
+            cannot: map(&description["cannot"]),
+            remarks: map(&description["remarks"]),
         }))
     }
 
     /// The configuration of a task, or why there is none.
-    pub(crate) fn told(&self, task: &str) -> Result<PathBuf, String> {
+    pub(crate) fn config(&self, task: &str) -> Result<PathBuf, String> {
         let files = std::fs::read_dir(&self.folder).map_err(|error| error.to_string())?;
         let file = files
             .filter_map(|file| Some(file.ok()?.path()))
@@ -136,11 +136,11 @@ impl Subject {
         })
     }
 
-    /// Starts it with what this file tells, its destination on port `to`.
-    pub(crate) fn start(&self, told: &Path, to: u16) -> Result<Started, BenchError> {
+    /// Starts it with this configuration and its destination on port `to`.
+    pub(crate) fn start(&self, template: &Path, to: u16) -> Result<Started, BenchError> {
         let directory = directory()?;
         let (port, shown) = (free_port()?, free_port()?);
-        let text = std::fs::read_to_string(told)?;
+        let text = std::fs::read_to_string(template)?;
         let places = [
             ("${IN}", port.to_string()),
             ("${OUT}", to.to_string()),
@@ -148,10 +148,10 @@ impl Subject {
             ("${SPARE}", free_port()?.to_string()),
             ("${DIR}", directory.path().to_string_lossy().into_owned()),
         ];
-        let config = directory.path().join(told.file_name().unwrap_or_default());
+        let config = directory.path().join(template.file_name().unwrap_or_default());
         std::fs::write(&config, filled(&text, &places))?;
         let mut command = Command::new(&self.binary);
-        for argument in self.all_arguments(told)? {
+        for argument in self.all_arguments(template)? {
             let argument = argument.replace("${CONFIG}", &config.to_string_lossy());
             command.arg(filled(&argument, &places));
         }
@@ -163,10 +163,10 @@ impl Subject {
         })
     }
 
-    fn all_arguments(&self, told: &Path) -> Result<Vec<String>, BenchError> {
+    fn all_arguments(&self, template: &Path) -> Result<Vec<String>, BenchError> {
         let mut arguments = self.arguments.clone();
-        if told.extension().is_some_and(|extension| extension == "args") {
-            let text = std::fs::read_to_string(told)?;
+        if template.extension().is_some_and(|extension| extension == "args") {
+            let text = std::fs::read_to_string(template)?;
             arguments.extend(text.split_whitespace().map(str::to_owned));
         }
         Ok(arguments)
@@ -178,7 +178,7 @@ impl Subject {
     }
 
     /// How it is started for a task, for anyone who wants to do the same.
-    pub(crate) fn command_line(&self, told: &Path) -> Result<String, BenchError> {
+    pub(crate) fn command_line(&self, template: &Path) -> Result<String, BenchError> {
         let environment = self
             .environment
             .iter()
@@ -188,8 +188,8 @@ impl Subject {
             _ => self.binary.file_name().unwrap_or_default().to_string_lossy(),
         };
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let config = told.strip_prefix(root).unwrap_or(told).to_string_lossy();
-        let arguments = self.all_arguments(told)?;
+        let config = template.strip_prefix(root).unwrap_or(template).to_string_lossy();
+        let arguments = self.all_arguments(template)?;
         let arguments = arguments
             .iter()
             .map(|argument| argument.replace("${CONFIG}", &config));

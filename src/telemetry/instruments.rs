@@ -24,9 +24,9 @@ type ObservedSeries = Arc<Mutex<HashMap<Key, (Vec<KeyValue>, Arc<AtomicU64>)>>>;
 
 enum InstrumentFamily {
     /// An observable instrument, which reads these series.
-    Asked(ObservedSeries),
+    Observable(ObservedSeries),
     /// A histogram, which receives every value.
-    Told(opentelemetry::metrics::Histogram<f64>),
+    Histogram(opentelemetry::metrics::Histogram<f64>),
 }
 
 impl Instruments {
@@ -42,7 +42,7 @@ impl Instruments {
         let mut families = self.families.lock();
         let make = || self.make(key.name(), kind);
         let family = families.entry(key.name().to_owned()).or_insert_with(make);
-        let InstrumentFamily::Asked(series) = family else {
+        let InstrumentFamily::Observable(series) = family else {
             return None;
         };
         let mut series = series.lock();
@@ -102,10 +102,10 @@ impl Instruments {
             MetricKind::Histogram(bounds) => {
                 let builder = self.meter.f64_histogram(name);
                 let builder = builder.with_unit(unit).with_description(help);
-                return InstrumentFamily::Told(builder.with_boundaries(bounds.to_vec()).build());
+                return InstrumentFamily::Histogram(builder.with_boundaries(bounds.to_vec()).build());
             }
         }
-        InstrumentFamily::Asked(series)
+        InstrumentFamily::Observable(series)
     }
 }
 
@@ -139,10 +139,10 @@ impl Recorder for Instruments {
         let mut families = self.families.lock();
         let make = || self.make(key.name(), MetricKind::Histogram(super::catalogue::ITEMS));
         let family = families.entry(key.name().to_owned()).or_insert_with(make);
-        let InstrumentFamily::Told(histogram) = family else {
+        let InstrumentFamily::Histogram(histogram) = family else {
             return Histogram::noop();
         };
-        Histogram::from_arc(Arc::new(Told {
+        Histogram::from_arc(Arc::new(HistogramSeries {
             histogram: histogram.clone(),
             attributes: attributes(key),
         }))
@@ -150,12 +150,12 @@ impl Recorder for Instruments {
 }
 
 /// A series of a histogram.
-struct Told {
+struct HistogramSeries {
     histogram: opentelemetry::metrics::Histogram<f64>,
     attributes: Vec<KeyValue>,
 }
 
-impl HistogramFn for Told {
+impl HistogramFn for HistogramSeries {
     fn record(&self, value: f64) {
         self.histogram.record(value, &self.attributes);
     }

@@ -57,8 +57,8 @@ pub(super) struct AttackTimes {
     pub(super) recovered: Option<Duration>,
 }
 
-/// What an attack came to.
-pub(super) struct Verdict {
+/// The measurements and the checks of one attack.
+pub(super) struct AttackResult {
     pub(super) name: &'static str,
     pub(super) peak_mib: f64,
     /// It took so much memory that it was ended.
@@ -71,7 +71,7 @@ pub(super) struct Verdict {
     pub(super) lines: Vec<CheckLine>,
 }
 
-impl Verdict {
+impl AttackResult {
     /// Of an attack that could not be made.
     pub(super) fn failed(name: &'static str, error: &BenchError) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Verdict {
         };
         let pushes = within(&seen.pushes, times.ended);
         let well = pushes.iter().filter(|push| push.went_well).count();
-        let verdict = Self {
+        let result = Self {
             name: attack.name,
             peak_mib: seen.peak_mib,
             was_ended: seen.was_ended,
@@ -115,7 +115,7 @@ impl Verdict {
             recovered: times.recovered,
             lines: Vec::new(),
         };
-        verdict.judged(attack, field, role, harm, seen)
+        result.judged(attack, field, role, harm, seen)
     }
 
     fn judged(
@@ -358,14 +358,11 @@ mod tests {
 
     #[test]
     fn a_line_that_fails_is_printed_with_its_figure() {
-        let mut verdict = Verdict::failed("x", &"no gateway".into());
-        assert!(!verdict.holds());
-        assert_eq!(
-            verdict.failures(),
-            "  FAILED the attack can be made: no gateway\n"
-        );
-        verdict.lines = vec![CheckLine::new("it holds", "1 of 2", true)];
-        assert!(verdict.holds() && verdict.failures().is_empty());
-        assert!(table::table(&[verdict]).ends_with("holds   |\n"));
+        let mut result = AttackResult::failed("x", &"no gateway".into());
+        assert!(!result.holds());
+        assert_eq!(result.failures(), "  FAILED the attack can be made: no gateway\n");
+        result.lines = vec![CheckLine::new("it holds", "1 of 2", true)];
+        assert!(result.holds() && result.failures().is_empty());
+        assert!(table::table(&[result]).ends_with("holds   |\n"));
     }
 }

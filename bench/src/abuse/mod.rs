@@ -24,7 +24,7 @@ use crate::BenchError;
 use attacks::{ATTACKS, Attack};
 use beside::{Now, beside};
 use field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
-use judge::{AttackTimes, SOFT_MIB, Verdict};
+use judge::{AttackResult, AttackTimes, SOFT_MIB};
 
 /// Before an attack begins, an honest push has been accepted; where a password is checked first, that takes a while.
 const READY: Duration = Duration::from_secs(20);
@@ -49,9 +49,9 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
     if asked.peer {
         return peers::run(binary, output, chosen, &asked);
     }
-    let mut verdicts = Vec::new();
+    let mut results = Vec::new();
     for attack in chosen {
-        verdicts.push(verdict(
+        results.push(run_attack(
             binary,
             output,
             AttackedProgram::Tidegate,
@@ -59,7 +59,7 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
             asked.size,
         ));
     }
-    let table = table::table(&verdicts);
+    let table = table::table(&results);
     println!("\n{table}");
     let report = format!("{}\n\n{table}", crate::machine::describe()?);
     keep(
@@ -67,17 +67,17 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
         &report,
         asked.publish.then_some("results"),
     )?;
-    let failed: Vec<&str> = verdicts
+    let failed: Vec<&str> = results
         .iter()
-        .filter(|verdict| !verdict.holds())
-        .map(|verdict| verdict.name)
+        .filter(|result| !result.holds())
+        .map(|result| result.name)
         .collect();
     match failed.as_slice() {
         [] => Ok(()),
         names => Err(format!(
             "{} of {} attacks succeeded: {}",
             names.len(),
-            verdicts.len(),
+            results.len(),
             names.join(", ")
         )
         .into()),
@@ -144,19 +144,25 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<AbuseOptions<'a>, BenchError> {
     Ok(asked)
 }
 
-/// Makes an attack and says what came of it.
-fn verdict(binary: &Path, output: &Path, role: AttackedProgram, attack: &Attack, size: Size) -> Verdict {
-    let verdict = match attacked(binary, output, role, attack, size) {
-        Ok(verdict) => verdict,
-        Err(error) => Verdict::failed(attack.name, &error),
+/// Makes an attack and prints its result.
+fn run_attack(
+    binary: &Path,
+    output: &Path,
+    role: AttackedProgram,
+    attack: &Attack,
+    size: Size,
+) -> AttackResult {
+    let result = match attacked(binary, output, role, attack, size) {
+        Ok(result) => result,
+        Err(error) => AttackResult::failed(attack.name, &error),
     };
     let of = match role {
         AttackedProgram::Tidegate => "",
         AttackedProgram::Collector => " (Collector)",
     };
-    println!("{}{of}: {} ... {}", attack.name, attack.about, verdict.word());
-    print!("{}", verdict.failures());
-    verdict
+    println!("{}{of}: {} ... {}", attack.name, attack.about, result.word());
+    print!("{}", result.failures());
+    result
 }
 
 /// Makes an attack, and judges what came of it; where it fails, what the gateway said is kept.
@@ -166,7 +172,7 @@ fn attacked(
     role: AttackedProgram,
     attack: &Attack,
     size: Size,
-) -> Result<Verdict, BenchError> {
+) -> Result<AttackResult, BenchError> {
     let field = AttackedGateway::start(binary, role, &attack.setup, size)?;
     let ((harm, times), seen) = beside(&field, role, attack.setup.honest, |now| {
         let ready = wait(READY, || now.accepts_since(Instant::now() - READY));
@@ -188,8 +194,8 @@ fn attacked(
             },
         )
     });
-    let verdict = Verdict::new(attack, &field, role, harm, &times, &seen);
-    if !verdict.holds() {
+    let result = AttackResult::new(attack, &field, role, harm, &times, &seen);
+    if !result.holds() {
         let of = match role {
             AttackedProgram::Tidegate => "",
             AttackedProgram::Collector => "-collector",
@@ -199,7 +205,7 @@ fn attacked(
         std::fs::write(log, field.process.printed())?;
     }
     field.process.kill();
-    Ok(verdict)
+    Ok(result)
 }
 
 fn has_recovered(now: &Now, role: AttackedProgram, ended: Instant) -> bool {

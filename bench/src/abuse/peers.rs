@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::attacks::Attack;
 use super::field::{AttackedProgram, GO_MEMORY};
-use super::{AbuseOptions, keep, table, verdict};
+use super::{AbuseOptions, keep, run_attack, table};
 use crate::subject::{on_path, version};
 use crate::{BenchError, machine};
 
@@ -31,7 +31,7 @@ pub(super) fn run<'a>(
     let mut pairs = Vec::new();
     // Only the gateway gets the option of OTLP/HTTP that such an attack is on.
     for attack in attacks.filter(|attack| attack.is_otlp && attack.setup.http.is_empty()) {
-        pairs.push(sides.map(|(binary, role)| verdict(binary, output, role, attack, asked.size)));
+        pairs.push(sides.map(|(binary, role)| run_attack(binary, output, role, attack, asked.size)));
     }
     let report = format!(
         "{}; {}, `GOMEMLIMIT={GO_MEMORY}`.\n\n{}",

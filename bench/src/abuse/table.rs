@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use super::judge::{TOTAL, Verdict};
+use super::judge::{AttackResult, TOTAL};
 
-impl Verdict {
+impl AttackResult {
     fn cells(&self) -> Vec<String> {
         vec![
             self.name.to_owned(),
@@ -62,8 +62,8 @@ const COLUMNS: [&str; 8] = [
 ];
 
 /// All of them as a table in Markdown.
-pub(super) fn table(verdicts: &[Verdict]) -> String {
-    markdown(&COLUMNS, verdicts.iter().map(Verdict::cells))
+pub(super) fn table(results: &[AttackResult]) -> String {
+    markdown(&COLUMNS, results.iter().map(AttackResult::cells))
 }
 
 const COLUMNS_BESIDE: [&str; 11] = [
@@ -81,7 +81,7 @@ const COLUMNS_BESIDE: [&str; 11] = [
 ];
 
 /// Ours, each beside that of the Collector.
-pub(super) fn beside(pairs: &[[Verdict; 2]]) -> String {
+pub(super) fn beside(pairs: &[[AttackResult; 2]]) -> String {
     let rows = pairs.iter().map(|[ours, theirs]| {
         let cells = ours.beside().into_iter().zip(theirs.beside());
         let cells = cells.flat_map(|(ours, theirs)| [ours, theirs]);
@@ -116,14 +116,14 @@ mod tests {
 
     #[test]
     fn a_subject_that_was_ended_is_marked_beside_ours() {
-        let verdict = |was_ended| Verdict {
+        let result = |was_ended| AttackResult {
             peak_mib: 2050.0,
             was_ended,
             health: if was_ended { f64::INFINITY } else { 3.2 },
             lines: vec![CheckLine::new(TOTAL, "2 of 9", !was_ended)],
-            ..Verdict::failed("x", &"none".into())
+            ..AttackResult::failed("x", &"none".into())
         };
-        let table = super::beside(&[[verdict(false), verdict(true)]]);
+        let table = super::beside(&[[result(false), result(true)]]);
         let row = table.lines().last().unwrap_or_default();
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         assert_eq!(

@@ -53,7 +53,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     for subject in subjects.iter().filter(|subject| asked.has_subject(&subject.name)) {
         match runtime.block_on(Contender::start(subject)) {
             Ok(contender) => contenders.push(contender),
-            Err(error) if subject.role == SubjectRole::Ours && subject.told(JOB.task).is_ok() => {
+            Err(error) if subject.role == SubjectRole::Ours && subject.config(JOB.task).is_ok() => {
                 return Err(error);
             }
             Err(error) => left_out.push(format!("{}: {error}", subject.name)),
@@ -83,8 +83,8 @@ struct Contender<'a> {
 
 impl<'a> Contender<'a> {
     async fn start(subject: &'a Subject) -> Result<Self, BenchError> {
-        let told = subject.told(JOB.task)?;
-        let mut started = subject.start(&told, 0)?;
+        let config = subject.config(JOB.task)?;
+        let mut started = subject.start(&config, 0)?;
         let driver = tokio::select! {
             driver = Driver::connect(started.port, JOB.plan) => driver?,
             why = started.process.ended() => return Err(why),

@@ -222,7 +222,7 @@ impl Renderer {
     /// The series omitted for the first time since the last call, by metric, owner and reason. Values that can't
     /// be expressed count by their concurrent number.
     pub fn take_conflicts(&mut self) -> Vec<Conflict> {
-        self.conflicts.take_untold()
+        self.conflicts.take_unreported()
     }
 
     /// The number of currently omitted series.

@@ -26,7 +26,7 @@ use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::worker::{Pause, Worker, give_way};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Reason, Refused, Stability, TableHandle, collisions, strays, unix_now,
+    Lifecycle, Reason, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
 };
 use crate::net::auth::AuthGate;
 use crate::net::pages::PageServer;
@@ -168,7 +168,7 @@ impl Prometheus {
 /// Expires old series and registers new ones until the stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
     give_way();
-    let reporter = strays::StrayReporter::default();
+    let reporter = anomalies::AnomalyReporter::default();
     while pause.wait(TICK) {
         own.expire(unix_now());
         // A panic has been printed; what expires must do so all the same.

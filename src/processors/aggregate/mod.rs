@@ -25,7 +25,7 @@ use super::emit::{Emitter, Ticker};
 use crate::batch::{Batch, Signal, stream_id};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, OutputDescriptor,
-    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, collisions, strays, unix_now,
+    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, anomalies, collisions, unix_now,
 };
 
 /// The factory of `aggregate`.
@@ -107,7 +107,7 @@ impl Lifecycle for Aggregate {
         let table = self.absorber.table.clone();
         let labels = [("processor", self.base.path.to_string())];
         let (base, absorber, begun) = (self.base.clone(), self.absorber.clone(), Instant::now());
-        let (warn_after, reporter) = (self.config.warn_after, strays::StrayReporter::default());
+        let (warn_after, reporter) = (self.config.warn_after, anomalies::AnomalyReporter::default());
         let own = self.config.own_rules();
         self.ticker.start(emitter, self.config.interval, move |now| {
             table.expire(now);

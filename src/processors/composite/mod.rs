@@ -34,7 +34,7 @@ use crate::batch::{Batch, Payload, Signal};
 use crate::component::unix_now;
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, OutputDescriptor,
-    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, strays,
+    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, anomalies,
 };
 use crate::watch::Watched;
 
@@ -229,7 +229,7 @@ impl Lifecycle for Composites {
         });
         let set = self.set.clone();
         let logged = Mutex::new(vec![None; set.list().len()]);
-        let reporter = strays::StrayReporter::default();
+        let reporter = anomalies::AnomalyReporter::default();
         let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
         self.ticker.start(emitter, self.config.interval, move |now| {
             set.expire(now);

@@ -37,7 +37,7 @@ pub(in crate::groups) fn notes(
         let mut note = format!(
             "{}: `{}`",
             subject.version(),
-            subject.command_line(&subject.told(job.task)?)?
+            subject.command_line(&subject.config(job.task)?)?
         );
         if let Some(remark) = subject.remark(job.task) {
             note += &format!(" ({remark})");

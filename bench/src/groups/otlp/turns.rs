@@ -114,8 +114,8 @@ pub(super) async fn measure<'a>(
 ) -> Result<(Vec<SubjectMeasurement<'a>>, Vec<String>), BenchError> {
     let (mut contenders, mut left_out) = (Vec::new(), Vec::new());
     for subject in subjects {
-        let started = match subject.told(job.task) {
-            Ok(told) => Contender::start(job, subject, &told).await,
+        let started = match subject.config(job.task) {
+            Ok(config) => Contender::start(job, subject, &config).await,
             Err(why) => {
                 left_out.push(format!("{}: {why}", subject.name));
                 continue;
@@ -163,13 +163,13 @@ struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    async fn start(job: &Job, subject: &'a Subject, told: &Path) -> Result<Self, BenchError> {
+    async fn start(job: &Job, subject: &'a Subject, config: &Path) -> Result<Self, BenchError> {
         let plan = match (selection::get().kind, &job.edit) {
             (Some(kind), None) => Plan { kind, ..job.plan },
             _ => job.plan,
         };
         let sink = OtlpSink::serve(job.plan.protocol, subject.frame.unwrap_or(FRAME)).await?;
-        let mut started = subject.start(told, sink.port)?;
+        let mut started = subject.start(config, sink.port)?;
         let driver = tokio::select! {
             driver = Driver::connect(started.port, plan) => driver?,
             why = started.process.ended() => return Err(why),

@@ -13,12 +13,12 @@ use crate::{Description, MetricsRegistry, Null, Prometheus};
 
 const MS: UnixNanos = 1_000_000;
 
-type Told = Arc<Mutex<Vec<(f64, bool)>>>;
+type RecordedChanges = Arc<Mutex<Vec<(f64, bool)>>>;
 
-fn told() -> (Told, impl Fn(&Change) + Send + Sync + 'static) {
-    let told: Told = Arc::default();
-    let heard = told.clone();
-    (told, move |change: &Change| {
+fn recorder() -> (RecordedChanges, impl Fn(&Change) + Send + Sync + 'static) {
+    let recorded: RecordedChanges = Arc::default();
+    let heard = recorded.clone();
+    (recorded, move |change: &Change| {
         heard.lock().unwrap().push((change.value, change.is_crossed));
     })
 }
@@ -31,8 +31,8 @@ fn turn(composite: &Composite, now: UnixNanos) {
     });
 }
 
-fn take(told: &Told) -> Vec<(f64, bool)> {
-    std::mem::take(&mut *told.lock().unwrap())
+fn take(recorded: &RecordedChanges) -> Vec<(f64, bool)> {
+    std::mem::take(&mut *recorded.lock().unwrap())
 }
 
 /// A composite that only we look at.
@@ -100,7 +100,7 @@ fn values_leave_the_window() {
             .window(Duration::from_secs(1))
             .function(Function::Max),
     );
-    let (told, callback) = told();
+    let (recorded, callback) = recorder();
     let _subscription = composite.on_change(Trigger::changed(), callback).unwrap();
     let start = now();
     handle.observe(5.0);
@@ -109,14 +109,14 @@ fn values_leave_the_window() {
     turn(&composite, start + 500 * MS);
     turn(&composite, start + 900 * MS);
     turn(&composite, start + 1200 * MS);
-    assert_eq!(take(&told), [(3.0, true)]);
+    assert_eq!(take(&recorded), [(3.0, true)]);
     let mut at = start + 1200 * MS;
     while at < start + 2000 * MS {
         at += 50 * MS;
         turn(&composite, at);
     }
     // No value is no change.
-    assert_eq!(take(&told), []);
+    assert_eq!(take(&recorded), []);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn thresholds_keep_their_hysteresis_and_their_distance_by_group() {
         .unwrap();
     let [a, b] = ["a", "b"].map(|model| family.with(&[model]));
     let composite = unattended(composite("c").of(&family).by(["model"]).function(Function::Last));
-    let (told, callback) = told();
+    let (recorded, callback) = recorder();
     let trigger = Trigger::above(10.0)
         .hysteresis(2.0)
         .min_interval(Duration::from_millis(100));
@@ -306,7 +306,7 @@ fn thresholds_keep_their_hysteresis_and_their_distance_by_group() {
         a.set(of_a);
         b.set(of_b);
         turn(&composite, start + at_ms * MS);
-        take(&told)
+        take(&recorded)
     };
     assert_eq!(set(0, 5.0, 5.0), []);
     assert_eq!(set(10, 11.0, 5.0), [(11.0, true)]);
@@ -330,21 +330,21 @@ fn thresholds_keep_their_hysteresis_and_their_distance_by_group() {
 fn a_change_that_could_not_be_reported_is_reported_later() {
     let gauge = Prometheus::new().gauge(&Description::new("g", ""), &[]).unwrap();
     let composite = unattended(composite("c").of(&gauge).function(Function::Last));
-    let (told, callback) = told();
+    let (recorded, callback) = recorder();
     let _subscription = composite.on_change(Trigger::above(1.0), callback).unwrap();
     gauge.set(2.0);
     let start = now();
     composite.turn(start, &mut |_: Job| false);
-    assert_eq!(take(&told), []);
+    assert_eq!(take(&recorded), []);
     turn(&composite, start + 50 * MS);
-    assert_eq!(take(&told), [(2.0, true)]);
+    assert_eq!(take(&recorded), [(2.0, true)]);
 }
 
 #[test]
 fn a_callback_that_panics_stops_no_other() {
     let gauge = Prometheus::new().gauge(&Description::new("g", ""), &[]).unwrap();
     let composite = unattended(composite("c").of(&gauge).function(Function::Last));
-    let (told, callback) = told();
+    let (recorded, callback) = recorder();
     let _first = composite
         .on_change(Trigger::changed(), |_| panic!("of the test"))
         .unwrap();
@@ -354,7 +354,7 @@ fn a_callback_that_panics_stops_no_other() {
         gauge.set(f64::from(at));
         turn(&composite, start + u64::from(at) * 50 * MS);
     }
-    assert_eq!(take(&told).len(), 3);
+    assert_eq!(take(&recorded).len(), 3);
     assert_eq!(callback_panics() - before, 3);
 }
 

@@ -2,6 +2,7 @@
 
 //! The common parts of all components: their traits, edges, factories and ledgers.
 
+pub mod anomalies;
 pub mod auth;
 mod brief;
 pub mod collisions;
@@ -17,7 +18,6 @@ pub mod patterns;
 pub mod services;
 pub mod shared;
 pub mod slow;
-pub mod strays;
 mod tables;
 pub mod targets;
 #[cfg(any(test, feature = "testing"))]

@@ -61,7 +61,7 @@ struct Failing {
     began: SystemTime,
     failures: u32,
     /// Whether the warning is logged.
-    is_told: bool,
+    is_logged: bool,
     why: String,
 }
 
@@ -97,7 +97,7 @@ impl DestinationHealth {
             since: now,
             began: SystemTime::now(),
             failures: 0,
-            is_told: false,
+            is_logged: false,
             why: String::new(),
         });
         self.is_failing.store(true, Relaxed);
@@ -128,7 +128,7 @@ impl DestinationHealth {
         let ended = failing.take_if(|failing| failing.trouble <= worst)?;
         self.is_failing.store(false, Relaxed);
         self.show(None);
-        ended.is_told.then(|| ended.outage(now))
+        ended.is_logged.then(|| ended.outage(now))
     }
 
     /// Returns an outage that deserves a warning now. A peer that denies access has its own log line.
@@ -137,7 +137,7 @@ impl DestinationHealth {
         let failing = failing.as_mut().filter(|failing| failing.may_be_outage())?;
         let due = now.saturating_duration_since(failing.since) >= self.outage;
         due.then(|| {
-            failing.is_told = true;
+            failing.is_logged = true;
             failing.outage(now)
         })
     }
@@ -145,13 +145,13 @@ impl DestinationHealth {
     /// The time of the next call of [`Self::overdue`].
     pub(super) fn due(&self) -> Option<Instant> {
         let failing = self.lock();
-        let untold = failing.as_ref().filter(|failing| failing.may_be_outage())?;
-        Some(untold.since + self.outage)
+        let unlogged = failing.as_ref().filter(|failing| failing.may_be_outage())?;
+        Some(unlogged.since + self.outage)
     }
 
     /// Whether the warning is logged. Later failures are no news then.
-    pub(super) fn is_told(&self) -> bool {
-        self.lock().as_ref().is_some_and(|failing| failing.is_told)
+    pub(super) fn is_logged(&self) -> bool {
+        self.lock().as_ref().is_some_and(|failing| failing.is_logged)
     }
 
     fn describe(&self, failing: &Failing) -> String {
@@ -209,7 +209,7 @@ impl DestinationHealth {
 impl Failing {
     /// Whether it may become an outage without a warning so far.
     fn may_be_outage(&self) -> bool {
-        self.trouble == Trouble::Unavailable && !self.is_told
+        self.trouble == Trouble::Unavailable && !self.is_logged
     }
 
     fn outage(&self, now: Instant) -> Outage {

@@ -30,7 +30,7 @@ pub use self::answers::{
     Answer, BodyError, COMPRESSING, Event, busy, bytes, empty, error, events, grpc_error, json, text,
 };
 use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
-use self::refusals::{broken_call, broken_form, refusal, told};
+use self::refusals::{broken_call, broken_form, refusal, with_reason};
 pub use self::request::{Request, Takes};
 use self::room::Room;
 pub use self::room::{count_refusal, max_answer_bytes};
@@ -284,13 +284,13 @@ impl Handler {
                 request.extensions_mut().insert(client);
             }
             return match called(request, &mut body).await {
-                Ok(request) => held(told(pages.grpc(request).await), &self.room, client, true).await,
+                Ok(request) => held(with_reason(pages.grpc(request).await), &self.room, client, true).await,
                 Err(why) => why.why().mark(grpc_error(broken_call(&why))),
             };
         }
         let headers = request.headers();
         let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
-        let answer = told(answer(request, client, pages, &mut body).await);
+        let answer = with_reason(answer(request, client, pages, &mut body).await);
         drop(body);
         let answer = held(answer, &self.room, client, false).await;
         compressed(answer, coding, &self.room, client).await

@@ -35,7 +35,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const CROWD_AGAIN: Duration = Duration::from_millis(50);
 
 /// The interval between log lines about one repeated problem.
-const COMPLAIN: Duration = Duration::from_mins(1);
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The default part of a listener's connections for one address.
 const SHARE_OF_A_PEER: usize = 4;
@@ -194,7 +194,7 @@ impl Server {
             peers: Arc::default(),
             max_per_peer: limits.max_per_peer,
             is_proxied: limits.max_per_peer.connections >= limits.max_connections,
-            complaints: Complaints::default(),
+            log_limits: AcceptLogLimits::default(),
             tls: limits.tls,
             stopping: server.stopping.clone(),
             abandon: server.abandon.clone(),
@@ -313,16 +313,16 @@ impl Slots {
     }
 }
 
-struct Complaints {
-    of_accepting: Every,
-    of_peers: Every,
+struct AcceptLogLimits {
+    accept_errors: Every,
+    refused_peers: Every,
 }
 
-impl Default for Complaints {
+impl Default for AcceptLogLimits {
     fn default() -> Self {
         Self {
-            of_accepting: Every::new(COMPLAIN),
-            of_peers: Every::new(COMPLAIN),
+            accept_errors: Every::new(LOG_INTERVAL),
+            refused_peers: Every::new(LOG_INTERVAL),
         }
     }
 }
@@ -336,7 +336,7 @@ struct AcceptLoop {
     peers: Arc<Peers>,
     max_per_peer: PerPeer,
     is_proxied: bool,
-    complaints: Complaints,
+    log_limits: AcceptLogLimits,
     tls: Option<Arc<TlsServer>>,
     stopping: CancellationToken,
     abandon: CancellationToken,
@@ -355,7 +355,7 @@ impl AcceptLoop {
                 match self.listener.accept().await {
                     Ok(stream) => self.spawn(stream, handler.clone(), slot),
                     Err(error) => {
-                        if let Some(repeated) = self.complaints.of_accepting.ready() {
+                        if let Some(repeated) = self.log_limits.accept_errors.ready() {
                             let endpoint = &self.endpoint;
                             tracing::warn!(%endpoint, %error, repeated, "can't accept a connection");
                         }
@@ -412,7 +412,7 @@ impl AcceptLoop {
     /// Logs a refused peer. The connection closes before a byte of it is read.
     fn turn_away(&self, peer: Peer) {
         let endpoint = &self.endpoint;
-        if let Some(repeated) = self.complaints.of_peers.ready() {
+        if let Some(repeated) = self.log_limits.refused_peers.ready() {
             let most = self.max_per_peer.connections;
             tracing::warn!(
                 %endpoint,

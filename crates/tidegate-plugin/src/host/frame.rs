@@ -36,7 +36,7 @@ pub(super) enum Request {
 
 /// From the plugin's process.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum Response {
     /// There is an instance.
     Created(Description),
     /// There is none, and never will be.
@@ -136,7 +136,7 @@ impl Request {
     }
 }
 
-impl Told {
+impl Response {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut to = Out(Vec::new());
         match self {
@@ -168,7 +168,7 @@ impl Told {
 
     pub(super) fn decode(body: Bytes) -> io::Result<Self> {
         let mut from = In(body);
-        let told = match from.u8()? {
+        let response = match from.u8()? {
             b'C' => Self::Created(Description {
                 name: printable(&from.text()?),
                 version: printable(&from.text()?),
@@ -181,7 +181,7 @@ impl Told {
             }
             _ => return Err(malformed()),
         };
-        from.end(told)
+        from.end(response)
     }
 }
 

@@ -2,7 +2,7 @@
 
 //! Frames of both directions, for fuzz targets only.
 
-use super::frame::{self, MAX_ANSWER_BYTES, Request, Told};
+use super::frame::{self, MAX_ANSWER_BYTES, Request, Response};
 
 /// A stream of frames, from the gateway or (by the first byte) from a plugin's process: what can be read is written
 /// such that it reads as the same.
@@ -24,6 +24,6 @@ fn request(body: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn answer(body: &[u8]) -> Option<Vec<u8>> {
-    let answer = Told::decode(body.to_vec().into()).ok()?;
+    let answer = Response::decode(body.to_vec().into()).ok()?;
     Some(answer.encode())
 }

@@ -121,9 +121,9 @@ pub enum Refusal {
     /// A process for it can't be started, or ended before the plugin was created.
     #[error("the plugin's process {0}")]
     Process(String),
-    /// What the plugin's process said.
+    /// The plugin's process refused, and gave this reason.
     #[error("{0}")]
-    Told(String),
+    Reported(String),
 }
 
 impl Refusal {

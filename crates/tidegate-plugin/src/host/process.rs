@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::batch::Batch;
-use super::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Request, Told};
+use super::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Request, Response};
 use super::worker::{Backend, Reply, Trouble};
 use super::{Description, Refusal, Setup, Wanted};
 use crate::answer::Answer;
@@ -85,15 +85,15 @@ impl Process {
         let mut host = Host { child, socket: ours };
         let create = Request::Create(self.wanted.clone(), self.setup.clone());
         match host.ask(&create, self.limit) {
-            Ok(Told::Created(description)) => {
+            Ok(Response::Created(description)) => {
                 self.host = Some(host);
                 Ok(description)
             }
-            Ok(Told::Refused(why)) => {
+            Ok(Response::Refused(why)) => {
                 host.end(GRACE);
-                Err(Refusal::Told(why))
+                Err(Refusal::Reported(why))
             }
-            Ok(Told::Answered(_)) => {
+            Ok(Response::Answered(_)) => {
                 host.end(GRACE);
                 Err(Refusal::Process("sent an answer without a request".to_owned()))
             }
@@ -139,7 +139,7 @@ impl Process {
     fn call(&mut self, request: &Request) -> Reply {
         let limit = self.limit;
         let ended = match self.host()?.ask(request, limit) {
-            Ok(Told::Answered(answer)) => {
+            Ok(Response::Answered(answer)) => {
                 (self.delay, self.down) = (FIRST_DELAY, None);
                 return Ok(answer);
             }
@@ -202,10 +202,10 @@ fn not_started(error: &io::Error) -> Refusal {
 }
 
 impl Host {
-    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Told, Failure> {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Response, Failure> {
         let body = request.encode();
         if body.len() > MAX_REQUEST_BYTES {
-            return Ok(Told::Answered(Answer::TooLarge {
+            return Ok(Response::Answered(Answer::TooLarge {
                 why: format!("{} bytes do not fit into a frame", body.len()),
             }));
         }
@@ -216,7 +216,7 @@ impl Host {
         frame::write(&mut socket, &body)?;
         let answer = frame::read(&mut socket, MAX_ANSWER_BYTES)?;
         let answer = answer.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        Ok(Told::decode(answer)?)
+        Ok(Response::decode(answer)?)
     }
 
     /// Ends the process and says how it ended: it has `grace` to go by itself, then it is killed.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
-use super::frame::{self, MAX_REQUEST_BYTES, Request, Told};
+use super::frame::{self, MAX_REQUEST_BYTES, Request, Response};
 use super::{Instance, Library, Refusal, Setup, Wanted};
 use crate::answer::Answer;
 
@@ -46,36 +46,36 @@ fn limit_memory(limit: u64) -> io::Result<()> {
 pub fn serve(mut socket: UnixStream) -> io::Result<()> {
     let mut instance: Option<Instance> = None;
     while let Some(body) = frame::read(&mut socket, MAX_REQUEST_BYTES)? {
-        let told = match Request::decode(body)? {
+        let response = match Request::decode(body)? {
             Request::Create(wanted, setup) => match create(&wanted, &setup) {
-                Ok((made, told)) => {
+                Ok((made, response)) => {
                     instance = Some(made);
-                    told
+                    response
                 }
-                Err(refusal) => Told::Refused(refusal.to_string()),
+                Err(refusal) => Response::Refused(refusal.to_string()),
             },
             Request::Export(batch) => answered(&mut instance, |instance| instance.export(&batch)),
             Request::Flush => answered(&mut instance, Instance::flush),
             Request::Close => {
                 drop(instance.take());
-                Told::Answered(Answer::Ok)
+                Response::Answered(Answer::Ok)
             }
         };
-        frame::write(&mut socket, &told.encode())?;
+        frame::write(&mut socket, &response.encode())?;
     }
     // The gateway has gone without a word; what is held still has a way out.
     instance.as_mut().map(Instance::flush);
     Ok(())
 }
 
-fn create(wanted: &Wanted, setup: &Setup) -> Result<(Instance, Told), Refusal> {
+fn create(wanted: &Wanted, setup: &Setup) -> Result<(Instance, Response), Refusal> {
     let library = Library::open(wanted)?;
     let instance = Instance::create(&library, setup)?;
-    Ok((instance, Told::Created(library.description().clone())))
+    Ok((instance, Response::Created(library.description().clone())))
 }
 
-fn answered(instance: &mut Option<Instance>, call: impl FnOnce(&mut Instance) -> Answer) -> Told {
-    Told::Answered(match instance {
+fn answered(instance: &mut Option<Instance>, call: impl FnOnce(&mut Instance) -> Answer) -> Response {
+    Response::Answered(match instance {
         Some(instance) => call(instance),
         None => Answer::Refused {
             why: "there is no instance".to_owned(),

@@ -216,7 +216,7 @@ pub(super) struct Refused {
     /// Whether it reports beside the owner of its place. Otherwise it is superseded, and collides with no series.
     pub(super) is_alive: bool,
     /// Whether the omission is reported.
-    pub(super) is_told: bool,
+    pub(super) is_reported: bool,
 }
 
 impl Refused {
@@ -238,12 +238,12 @@ pub(super) struct Conflicts {
     to_try: usize,
     /// The targets, if a metric has the name of their family.
     targets: Option<Conflict>,
-    untold: Untold,
+    unreported: Unreported,
 }
 
 /// Unreported first omissions, by metric, owner and reason.
 #[derive(Debug, Default)]
-struct Untold {
+struct Unreported {
     list: Vec<Conflict>,
     places: HashMap<(Arc<str>, Arc<str>, LeftOut), usize>,
 }
@@ -252,10 +252,10 @@ impl Conflicts {
     /// Leaves a series out.
     pub(super) fn refuse(&mut self, mut refused: Refused) {
         let reason = refused.why.reason();
-        if refused.is_alive && !refused.is_told {
-            refused.is_told = true;
+        if refused.is_alive && !refused.is_reported {
+            refused.is_reported = true;
             let (metric, owner) = (&refused.series.metric.name, &refused.owner);
-            self.untold
+            self.unreported
                 .add((metric.clone(), owner.clone(), reason), 1, || Conflict {
                     reason,
                     metric: metric.clone(),
@@ -273,7 +273,7 @@ impl Conflicts {
     /// Adds `series` newly omitted series.
     pub(super) fn tell(&mut self, conflict: &Conflict, series: u64) {
         let key = (conflict.metric.clone(), conflict.owner.clone(), conflict.reason);
-        self.untold.add(key, series, || Conflict {
+        self.unreported.add(key, series, || Conflict {
             series: 0,
             ..conflict.clone()
         });
@@ -349,8 +349,8 @@ impl Conflicts {
     }
 
     /// The first omissions since the last call, by metric, owner and reason.
-    pub(super) fn take_untold(&mut self) -> Vec<Conflict> {
-        std::mem::take(&mut self.untold).list
+    pub(super) fn take_unreported(&mut self) -> Vec<Conflict> {
+        std::mem::take(&mut self.unreported).list
     }
 
     /// The number of currently omitted series.
@@ -386,7 +386,7 @@ impl Conflicts {
     }
 }
 
-impl Untold {
+impl Unreported {
     fn add(&mut self, key: (Arc<str>, Arc<str>, LeftOut), series: u64, make: impl FnOnce() -> Conflict) {
         let list = &mut self.list;
         let at = *self.places.entry(key).or_insert_with(|| {

@@ -134,7 +134,7 @@ pub(super) struct Families {
     names: BTreeMap<Box<str>, u32>,
     /// Metrics that are shown with foreign metadata, by family and owner.
     differences: BTreeMap<(Box<str>, Arc<str>), Difference>,
-    untold: Vec<Difference>,
+    unreported: Vec<Difference>,
 }
 
 /// Differences beyond are not noted: there are enough to see that something is wrong.
@@ -152,7 +152,7 @@ impl Families {
             free: Vec::new(),
             names: BTreeMap::new(),
             differences: BTreeMap::new(),
-            untold: Vec::new(),
+            unreported: Vec::new(),
         }
     }
 
@@ -224,14 +224,14 @@ impl Families {
                 what,
                 since,
             };
-            self.untold.push(difference.clone());
+            self.unreported.push(difference.clone());
             self.differences.insert(key, difference);
         }
     }
 
     /// The differences found since the last call.
     pub(super) fn take_differences(&mut self) -> Vec<Difference> {
-        std::mem::take(&mut self.untold)
+        std::mem::take(&mut self.unreported)
     }
 
     /// The current differences.

@@ -66,7 +66,7 @@ struct Late {
 /// A series was left out before.
 pub(super) struct Before {
     since: UnixNanos,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl SeriesRegistration<'_> {
@@ -93,7 +93,7 @@ impl SeriesRegistration<'_> {
             self.found_owners.remove(&member);
             let before = Before {
                 since: refused.since,
-                is_told: refused.is_told,
+                is_reported: refused.is_reported,
             };
             let new = New {
                 source: refused.source,
@@ -198,7 +198,7 @@ impl SeriesRegistration<'_> {
             contest: contest.map(|(_, place)| place),
             rival: contest.map(|(rival, _)| rival),
             is_alive,
-            is_told: before.is_some_and(|before| before.is_told),
+            is_reported: before.is_some_and(|before| before.is_reported),
         };
         self.conflicts.refuse(refused);
     }

@@ -22,7 +22,7 @@ use crate::watch::{
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A message to a watcher.
-type Told = Result<say::WatchResponse, Status>;
+type WatchResult = Result<say::WatchResponse, Status>;
 
 pub(super) async fn get(caller: Caller, request: say::GetRequest) -> Result<Reply, Status> {
     let wants: Filter = request.labels.into_iter().collect();
@@ -59,7 +59,7 @@ async fn reply(
     made.await.map_err(busy)
 }
 
-pub(super) async fn watch(caller: Caller, request: say::WatchRequest) -> Result<Unread<Told>, Status> {
+pub(super) async fn watch(caller: Caller, request: say::WatchRequest) -> Result<Unread<WatchResult>, Status> {
     let place = caller.follow()?;
     let api = caller.api;
     let (to, from) = backlog(api.shared(), |why| {
@@ -83,7 +83,7 @@ pub(super) async fn watch(caller: Caller, request: say::WatchRequest) -> Result<
     Ok(from)
 }
 
-async fn tell(api: Arc<Api>, watched: Arc<Watched>, mut follow: Follow, to: Backlog<Told>) {
+async fn tell(api: Arc<Api>, watched: Arc<Watched>, mut follow: Follow, to: Backlog<WatchResult>) {
     if tell_all(&api, &watched, &mut follow, &to).await.is_ok() {
         to.end(Ended::Stopping);
     }
@@ -94,7 +94,7 @@ async fn tell_all(
     api: &Api,
     watched: &Watched,
     follow: &mut Follow,
-    to: &Backlog<Told>,
+    to: &Backlog<WatchResult>,
 ) -> Result<(), Ended> {
     loop {
         to.ready().await?;

@@ -31,7 +31,7 @@ struct Census {
 
 /// The statistics of a group's values.
 #[derive(Debug)]
-struct Told {
+struct GroupStatistics {
     value: Option<f64>,
     moments: Moments,
     quantiles: Vec<Quantile>,
@@ -43,28 +43,28 @@ struct Told {
 impl CompositeGroup {
     pub(in crate::composite) fn answer(&mut self, declaration: &Declaration, now: UnixNanos) -> Answer {
         let census = self.census(now);
-        let told = match declaration.across {
+        let statistics = match declaration.across {
             Some(across) if across != Across::Pool => self.across(declaration, across, &census, now),
             _ => self.together(declaration, &census, now),
         };
         // Every push contains a steady series, so its silence does not mean that it is idle. Only a group with other series
         // can be idle.
-        let any = told.any || (census.expected > 0 && !census.may_be_idle);
+        let any = statistics.any || (census.expected > 0 && !census.may_be_idle);
         let collision = declaration.collision(census.interleaved);
         let is_partial = census.is_partial || collision.is_some();
         let state = Freshness::of(any, census.expected, census.reporting, is_partial);
         let idle = || {
             let is_alive = !state.says_nothing();
-            (declaration.function.is_additive() && is_alive && told.error.is_none()).then_some(0.0)
+            (declaration.function.is_additive() && is_alive && statistics.error.is_none()).then_some(0.0)
         };
-        let value = told.value.or_else(idle).filter(|_| !state.says_nothing());
+        let value = statistics.value.or_else(idle).filter(|_| !state.says_nothing());
         self.held = value.or(self.held);
         let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
         // Levels of sources that have ended say nothing of now.
         let (moments, quantiles) = if state.says_nothing() {
             (Moments::NONE, Vec::new())
         } else {
-            (told.moments, told.quantiles)
+            (statistics.moments, statistics.quantiles)
         };
         let some = |value: f64| (moments.count > 0.0).then_some(value);
         Answer {
@@ -83,7 +83,7 @@ impl CompositeGroup {
             sources_expected: census.expected,
             sources_reporting: census.reporting,
             has_left: census.expected == 0 && self.has_left(),
-            error: told.error,
+            error: statistics.error,
             collision,
         }
     }
@@ -132,7 +132,13 @@ impl CompositeGroup {
     }
 
     /// Each series has a value of its own.
-    fn across(&mut self, declaration: &Declaration, across: Across, census: &Census, now: UnixNanos) -> Told {
+    fn across(
+        &mut self,
+        declaration: &Declaration,
+        across: Across,
+        census: &Census,
+        now: UnixNanos,
+    ) -> GroupStatistics {
         let live: Vec<u32> = self.live(census, now);
         let mut values = Vec::with_capacity(live.len());
         let (mut any, mut last, mut newest) = (false, 0.0, 0);
@@ -182,7 +188,7 @@ impl CompositeGroup {
     }
 
     /// All observations are in one window, or there is a single gauge.
-    fn together(&mut self, declaration: &Declaration, census: &Census, now: UnixNanos) -> Told {
+    fn together(&mut self, declaration: &Declaration, census: &Census, now: UnixNanos) -> GroupStatistics {
         let live = self.live(census, now);
         let is_level = |at: &&u32| self.members.get(**at).is_some_and(Member::is_level);
         let levels: Vec<u32> = live.iter().filter(is_level).copied().collect();
@@ -199,22 +205,22 @@ impl CompositeGroup {
         }
     }
 
-    fn pooled(&mut self, declaration: &Declaration, now: UnixNanos) -> Told {
+    fn pooled(&mut self, declaration: &Declaration, now: UnixNanos) -> GroupStatistics {
         let Some(window) = &mut self.pool else {
-            return told(Moments::NONE, None, declaration, self.cut, now);
+            return statistics(Moments::NONE, None, declaration, self.cut, now);
         };
         let moments = window.read(now);
         let distribution = declaration.is_sketched().then(|| window.distribution(now));
-        told(moments, distribution, declaration, self.cut, now)
+        statistics(moments, distribution, declaration, self.cut, now)
     }
 
     /// A gauge that is alone: its samples in the window, or the level that it keeps.
-    fn lone(&mut self, at: u32, declaration: &Declaration, now: UnixNanos) -> Told {
+    fn lone(&mut self, at: u32, declaration: &Declaration, now: UnixNanos) -> GroupStatistics {
         let Some(member) = self.members.get_mut(at) else {
             return self.pooled(declaration, now);
         };
         let (moments, distribution) = member.samples(declaration.is_sketched(), now);
-        told(moments, distribution, declaration, self.cut, now)
+        statistics(moments, distribution, declaration, self.cut, now)
     }
 
     fn conflict(&self, levels: &[u32], declaration: &Declaration) -> Arc<str> {
@@ -243,8 +249,8 @@ fn told(
 ) -> Told {
     let spread = distribution.as_ref().map(Sketch::spread);
     let quantile = |rank: f64| {
-        let told = spread.as_ref()?.quantile(rank)?;
-        Some(moments.bound(told))
+        let value = spread.as_ref()?.quantile(rank)?;
+        Some(moments.bound(value))
     };
     let ranks = declaration.quantiles.iter();
     let quantiles = ranks.filter_map(|rank| {

@@ -16,11 +16,11 @@ impl<A: Attempt> DestinationInner<A> {
     pub(in crate::delivery) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
         /// The interval between log lines after the warning about an outage.
         const KNOWN: Duration = Duration::from_mins(5);
-        let is_told = self.standing.is_told();
+        let is_logged = self.standing.is_logged();
         self.standing.failed(now, Trouble::Unavailable, why);
         // The driver decides when this becomes an outage.
         self.wake.notify_one();
-        let interval = if is_told { KNOWN } else { INTERVAL };
+        let interval = if is_logged { KNOWN } else { INTERVAL };
         // A request fails once an attempt. The sum over several attempts would exceed the number of items, so the
         // log line counts none.
         if self.notices.note_every(interval, "retry", 0, now).is_some() {

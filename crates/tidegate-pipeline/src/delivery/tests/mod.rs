@@ -149,7 +149,7 @@ async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
     setup.permits.add_permits(2);
     let inner = setup.destination.inner();
     // No attempt ends meanwhile: the third has no permit.
-    while !inner.standing.is_told() {
+    while !inner.standing.is_logged() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(setup.asked.load(SeqCst), 3);
@@ -167,7 +167,7 @@ async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
     setup.push(3).unwrap();
     setup.permits.add_permits(1);
     balance_when(&ledgers(&setup.cx)[0], |b| b.left == 2).await;
-    while inner.standing.is_told() {
+    while inner.standing.is_logged() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let told = log.lines(back);

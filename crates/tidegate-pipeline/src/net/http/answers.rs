@@ -271,12 +271,12 @@ mod tests {
     const PAGE_BYTES: usize = 64 << 20;
 
     /// A body that reports its drop.
-    struct Told(
+    struct WatchedBody(
         Full<Bytes>,
         #[allow(dead_code, reason = "the test watches for its end")] watch::Receiver<()>,
     );
 
-    impl Body for Told {
+    impl Body for WatchedBody {
         type Data = Bytes;
         type Error = std::convert::Infallible;
 
@@ -301,7 +301,7 @@ mod tests {
         };
         let page = Bytes::from(vec![b'x'; PAGE_BYTES]);
         let answer = move |_| {
-            let body = Told(Full::new(page.clone()), alive.subscribe());
+            let body = WatchedBody(Full::new(page.clone()), alive.subscribe());
             async move { http::Response::new(body) }
         };
         start(

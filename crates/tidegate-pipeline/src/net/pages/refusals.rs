@@ -41,7 +41,7 @@ pub(super) fn broken_form(why: &Broken) -> Answer {
 }
 
 /// Adds the reason of a refusal to an answer, from its status if necessary.
-pub(super) fn told(answer: Answer) -> Answer {
+pub(super) fn with_reason(answer: Answer) -> Answer {
     let is_said = Why::of(&answer).is_some();
     match by_status(&answer).filter(|_| !is_said) {
         Some(why) => why.mark(answer),

@@ -91,7 +91,7 @@ proptest! {
     #[test]
     fn any_bytes_are_an_answer_or_an_error(bytes in vec(any::<u8>(), 0..100)) {
         // Neither panics.
-        let _ = Told::decode(bytes.clone().into());
+        let _ = Response::decode(bytes.clone().into());
         let _ = Request::decode(bytes.into());
     }
 }
@@ -121,8 +121,8 @@ fn answers_and_setups_cross_unchanged() {
         },
     ];
     for answer in answers {
-        let told = Told::Answered(answer);
-        assert_eq!(Told::decode(told.encode().into()).unwrap(), told);
+        let response = Response::Answered(answer);
+        assert_eq!(Response::decode(response.encode().into()).unwrap(), response);
     }
     let wanted = Wanted {
         path: "/a/b.so".into(),

@@ -12,21 +12,21 @@ use tidegate_engine::{Series, TimestampAnomalies, TimestampAnomaly};
 /// The shortest interval between two log lines of one component.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Reports the stray streams of one component as a metric and in the log.
+/// Reports the timestamp anomalies of one component as a metric and in the log.
 #[derive(Debug, Default)]
-pub struct StrayReporter(Mutex<StrayState>);
+pub struct AnomalyReporter(Mutex<AnomalyState>);
 
 #[derive(Debug, Default)]
-struct StrayState {
+struct AnomalyState {
     at: Option<Instant>,
     /// The number of streams at the last log line.
     counts: [u64; TimestampAnomaly::ALL.len()],
     unlogged: Option<(TimestampAnomaly, Arc<Series>)>,
 }
 
-impl StrayReporter {
-    /// Counts the stray streams, and logs the latest one. `label` names the component. Call it about once a
-    /// second.
+impl AnomalyReporter {
+    /// Counts the streams with an anomaly, and logs the latest one. `label` names the component. Call it about once
+    /// a second.
     pub fn report(&self, all: &[&TimestampAnomalies], label: &(&'static str, String)) {
         let counts = TimestampAnomaly::ALL
             .map(|anomaly| all.iter().map(|anomalies| anomalies.count(anomaly)).sum::<u64>());

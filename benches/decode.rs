@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! What a scraped page costs on its way to points, once its lines are known and at first:
-//! `cargo bench --bench intake`.
+//! `cargo bench --bench decode`.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -72,8 +72,8 @@ fn histograms() -> String {
     page
 }
 
-fn intake(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("intake");
+fn decode(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("decode");
     group.throughput(Throughput::Elements(LINES));
     group.measurement_time(Duration::from_secs(3));
     let (counters, reversed, histograms) = (counters(false), counters(true), histograms());
@@ -116,5 +116,5 @@ fn intake(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, intake);
+criterion_group!(benches, decode);
 criterion_main!(benches);
