@@ -3,17 +3,17 @@
 //! `cargo xtask abuse`: peers that lie, against the release binary.
 //!
 //! Each attack gets a gateway of its own, whose memory limiter allows 256 MiB. Beside it an honest sender pushes a
-//! counter, a probe asks for its health, others ask queries, and its memory is looked at. `judge` says what must hold
+//! counter, a probe asks for its health, others ask queries, and its memory is looked at. `result` says what must hold
 //! of all of them, an attack what must hold besides. A new attack is a row of [`ATTACKS`] and a function.
 
 mod attacks;
 mod beside;
 mod field;
 mod h2;
-mod judge;
 mod peers;
 mod proto;
 mod refusals;
+mod result;
 mod table;
 mod wire;
 
@@ -24,7 +24,7 @@ use crate::BenchError;
 use attacks::{ATTACKS, Attack};
 use beside::{Now, beside};
 use field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
-use judge::{AttackResult, AttackTimes, SOFT_MIB};
+use result::{AttackResult, AttackTimes, SOFT_MIB};
 
 /// Before an attack begins, an honest push has been accepted; where a password is checked first, that takes a while.
 const READY: Duration = Duration::from_secs(20);

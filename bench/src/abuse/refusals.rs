@@ -5,7 +5,7 @@
 
 use super::beside::Observations;
 use super::field::AttackedGateway;
-use super::judge::{CheckLine, counted, counted_by};
+use super::result::{CheckLine, counted, counted_by};
 use super::wire::Harm;
 use crate::BenchError;
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::judge::{AttackResult, TOTAL};
+use super::result::{AttackResult, TOTAL};
 
 impl AttackResult {
     fn cells(&self) -> Vec<String> {
@@ -111,7 +111,7 @@ fn markdown(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::CheckLine;
+    use super::super::result::CheckLine;
     use super::*;
 
     #[test]

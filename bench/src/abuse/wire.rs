@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-use super::judge::CheckLine;
+use super::result::CheckLine;
 use crate::BenchError;
 
 /// Where honest clients come from.

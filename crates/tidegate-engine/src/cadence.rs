@@ -71,7 +71,7 @@ impl Cadence {
     }
 
     /// When the source was last heard of; 0: never.
-    pub fn heard(&self) -> UnixNanos {
+    pub fn last_seen(&self) -> UnixNanos {
         self.heard
     }
 

@@ -139,22 +139,22 @@ impl<T> Streams<T> {
         }
     }
 
-    /// [`Self::try_learn`] for a state that always finds room.
+    /// [`Self::try_register`] for a state that always finds room.
     #[cfg(test)]
-    pub(crate) fn learn(
+    pub(crate) fn register(
         &self,
         key: Key,
         identity: Key,
         now: UnixNanos,
         make: impl FnOnce() -> T,
     ) -> Option<Key> {
-        self.try_learn(key, identity, now, || Some(make()))
+        self.try_register(key, identity, now, || Some(make()))
     }
 
     /// Registers the stream of `identity` under `key`. For a new stream, `make` makes its state; it gives `None`
     /// without room. Returns the key of the stream's home, under which a look-up always finds it; `None`: no room. The
     /// caller's cursors must hold no lock.
-    pub(crate) fn try_learn(
+    pub(crate) fn try_register(
         &self,
         key: Key,
         identity: Key,

@@ -207,7 +207,7 @@ impl Converter {
                 reservation,
             })
         };
-        match self.streams.try_learn(key, Key::of(&from), now, make) {
+        match self.streams.try_register(key, Key::of(&from), now, make) {
             Some(home) => self
                 .streams
                 .known(home, now, step)

@@ -80,7 +80,7 @@ fn say(word: &str) {
 }
 
 /// Waits for a word; false: the test has let go.
-fn hear() -> bool {
+fn wait_for_byte() -> bool {
     // Not through the buffer of the standard library, which parent and child would each have.
     let mut byte = [0];
     // SAFETY: room for one byte.
@@ -163,7 +163,7 @@ fn processes_that_record_at_once_are_added_up() {
         let registry = Shm::create(&path, &[]).unwrap();
         let worker = worker(&registry);
         say("ready");
-        hear();
+        wait_for_byte();
         worker.work(TIMES);
         return;
     }
@@ -230,7 +230,7 @@ fn a_parent_that_is_killed_is_folded_and_its_child_goes_on() {
             worker.work(5);
             worker.inflight.set(2.0);
             say("child");
-            while hear() {
+            while wait_for_byte() {
                 worker.work(100);
                 say("more");
             }

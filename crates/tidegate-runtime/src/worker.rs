@@ -22,7 +22,7 @@ const NICE: i32 = 5;
 
 /// Lowers the priority of this thread below that of the receiving threads. The scheduler gives a thread several
 /// milliseconds at a time, and a thread that wakes for a request must not wait for that.
-pub fn give_way() {
+pub fn lower_priority() {
     use rustix::process::{getpid, getpriority_process, setpriority_process};
     // On Linux the priorities are those of the first thread and of this one. The system never refuses a lower priority.
     let others = getpriority_process(Some(getpid())).unwrap_or(0);
@@ -39,7 +39,7 @@ pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
         Builder::new_current_thread()
             .thread_name("tidegate-background")
             .thread_stack_size(STACK)
-            .on_thread_start(give_way)
+            .on_thread_start(lower_priority)
             .build()
     });
     match &*THREADS {

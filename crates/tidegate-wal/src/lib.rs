@@ -9,6 +9,7 @@
 //! data with one `fsync`.
 
 pub mod log;
+mod pending_fsync;
 mod pieces;
 pub mod record;
 mod recovery;
@@ -20,7 +21,6 @@ pub mod store;
 mod syncer;
 #[cfg(test)]
 mod tests;
-mod unsynced;
 mod window;
 mod worker;
 
@@ -33,7 +33,7 @@ use std::time::Duration;
 pub use log::Log;
 pub use record::Stored;
 pub use recovery::Recovered;
-pub use store::{Append, Done, Outbox, READ_BYTES, ReadRoom, Store};
+pub use store::{Append, Completions, Done, READ_BYTES, ReadRoom, Store};
 
 /// The time at which written data survives a loss of power. It survives the end of the process at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

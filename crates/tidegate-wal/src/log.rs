@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::pending_fsync::PendingFsync;
 use super::pieces::Pieces;
 use super::record::{self, Head, RecordKind, Seal};
 use super::recovery::{Recovered, Replay, lock, recover};
 use super::segment::Segment;
 use super::segment_pool::SegmentPool;
-use super::unsynced::Unsynced;
 use super::{Fsync, Purpose, Quota, Rules, Saving, State, segment_pool, snapshot};
 use reading::LogCursor;
 pub use reading::ReadBack;
@@ -36,7 +36,7 @@ pub struct Log {
     /// The newest segment's, while it is appended to.
     file: Option<File>,
     pool: SegmentPool,
-    unsynced: Unsynced,
+    pending_fsync: PendingFsync,
     next_seq: u64,
     cursor: LogCursor,
     buffer: Buffer,
@@ -101,7 +101,7 @@ impl Log {
             segments,
             file: None,
             pool: SegmentPool::default(),
-            unsynced: Unsynced::new(rules.fsync != Fsync::Never),
+            pending_fsync: PendingFsync::new(rules.fsync != Fsync::Never),
             next_seq,
             cursor: LogCursor {
                 first: oldest,
@@ -211,7 +211,7 @@ impl Log {
     /// # Errors
     /// The directory can't be opened, or a file can't be synced.
     pub fn sync(&mut self) -> io::Result<()> {
-        self.unsynced()?.iter().try_for_each(File::sync_data)
+        self.pending_fsync()?.iter().try_for_each(File::sync_data)
     }
 
     /// The files that a sync must force to the disk, in this order: the directory if it has new names, files closed
@@ -219,8 +219,8 @@ impl Log {
     ///
     /// # Errors
     /// The directory can't be opened, or the system gives no further file descriptor.
-    pub fn unsynced(&mut self) -> io::Result<Vec<File>> {
-        self.unsynced.take(&self.directory, self.file.as_ref())
+    pub fn pending_fsync(&mut self) -> io::Result<Vec<File>> {
+        self.pending_fsync.take(&self.directory, self.file.as_ref())
     }
 
     /// Whether enough was written since the last snapshot for a new one.
@@ -269,7 +269,7 @@ impl Log {
             self.flush()?;
             if let (Some(file), Some(newest)) = (self.file.take(), self.segments.back_mut()) {
                 newest.cut_rest(&file);
-                self.unsynced.close(newest.first, file);
+                self.pending_fsync.close(newest.first, file);
             }
         }
         self.open_file(seq)
@@ -284,7 +284,7 @@ impl Log {
             Some(spare) => spare,
             None => Segment::create(&self.directory, seq, rand::random())?,
         };
-        self.unsynced.name();
+        self.pending_fsync.name();
         self.segments.push_back(segment);
         self.file = Some(file);
         Ok(())
@@ -368,7 +368,7 @@ impl Log {
                 .segments
                 .pop_front_if(|oldest| oldest.open == 0 && covers(oldest))
         {
-            self.unsynced.forget(done.first);
+            self.pending_fsync.forget(done.first);
             // One that was never full saves little when it is written over.
             if done.weight() >= self.segment_bytes {
                 self.pool.keep(&done, ahead);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tidegate_runtime::files;
-use tidegate_runtime::worker::give_way;
+use tidegate_runtime::worker::lower_priority;
 
 use super::record::{self, Seal};
 use super::segment::Segment;
@@ -73,7 +73,7 @@ pub(super) fn delete(path: &Path) {
     let _ = std::thread::Builder::new()
         .name("storage-free".into())
         .spawn(move || {
-            give_way();
+            lower_priority();
             drop(open);
         });
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tidegate_runtime::files;
-use tidegate_runtime::worker::give_way;
+use tidegate_runtime::worker::lower_priority;
 
 use super::{Saving, State};
 
@@ -256,7 +256,7 @@ impl Underway {
         let waited_for = Arc::new(AtomicBool::new(false));
         let is_waited_for = waited_for.clone();
         let work = move || {
-            give_way();
+            lower_priority();
             let mut telling = Telling {
                 outcome: None,
                 to,

@@ -90,7 +90,7 @@ impl ReadRoom {
 
 /// The results of the thread for the owner.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct Completions {
     /// The data that was read back.
     pub read: ReadBack,
     /// Room for the data that was read back.
@@ -115,7 +115,7 @@ pub(super) struct StoreInner {
     pub(super) fsync: Fsync,
     post: Mutex<Post>,
     pub(super) come: Condvar,
-    /// Notified when the outbox has something.
+    /// Notified when there are completions.
     pub(super) notify: Arc<Notify>,
     /// Items on disk that are not in memory.
     pub(super) backlog: AtomicU64,
@@ -137,7 +137,7 @@ pub(super) struct Post {
     pub(super) failed_until: Option<Instant>,
     /// The same for reading.
     pub(super) unread_until: Option<Instant>,
-    pub(super) outbox: Outbox,
+    pub(super) completions: Completions,
 }
 
 /// The state of a request for the next data in the log.
@@ -148,12 +148,12 @@ pub(super) enum Reading {
     Idle,
     Asked,
     Underway,
-    /// The answer is in the outbox, which has room for one: no request is possible until it is collected.
+    /// The answer is in the completions, which have room for one: no request is possible until it is collected.
     Answered,
 }
 
 impl Store {
-    /// Opens a log and starts its thread. It notifies `notify` when the outbox has something for the owner.
+    /// Opens a log and starts its thread. It notifies `notify` when there are completions for the owner.
     ///
     /// # Errors
     /// See [`Log::open`]; also when no thread can be started.
@@ -246,8 +246,8 @@ impl Store {
         self.inner.post().can_ask()
     }
 
-    /// Asks for the next data in the log. The answer comes through the outbox, with the `room` for it. Without `room`,
-    /// no account counts the data.
+    /// Asks for the next data in the log. The completions have the answer, with the `room` for it. Without `room`, no
+    /// account counts the data.
     pub fn ask(&self, room: Option<ReadRoom>) {
         let mut post = self.inner.post();
         if post.can_ask() {
@@ -270,17 +270,21 @@ impl Store {
 
     /// Takes the results of the thread. A caller that keeps an order puts them in place before it calls
     /// [`Self::taken`]: until then all later data goes after them.
-    pub fn collect(&self) -> Outbox {
+    pub fn collect(&self) -> Completions {
         let mut post = self.inner.post();
         if post.reading == Reading::Answered {
             post.reading = Reading::Idle;
         }
-        let mut outbox = std::mem::take(&mut post.outbox);
+        let mut completions = std::mem::take(&mut post.completions);
         drop(post);
-        let stored = outbox.read.stored.iter().map(|stored| u64::from(stored.items));
-        let failed = outbox.failed.iter().map(|append| append.items as u64);
-        outbox.items = stored.chain(failed).chain(outbox.read.lost_items).sum();
-        outbox
+        let stored = completions
+            .read
+            .stored
+            .iter()
+            .map(|stored| u64::from(stored.items));
+        let failed = completions.failed.iter().map(|append| append.items as u64);
+        completions.items = stored.chain(failed).chain(completions.read.lost_items).sum();
+        completions
     }
 
     /// Notes that `items` collected items are in place: they leave the backlog.
@@ -290,7 +294,7 @@ impl Store {
         let _ = self.inner.backlog.fetch_update(Relaxed, Relaxed, less);
     }
 
-    /// Writes all waiting data and ends the thread. Data that could not be written is in the outbox.
+    /// Writes all waiting data and ends the thread. Data that could not be written is in the completions.
     pub fn close(&self) {
         self.inner.post().closing = true;
         self.inner.come.notify_one();

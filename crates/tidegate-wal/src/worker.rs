@@ -212,7 +212,7 @@ impl Worker {
             }
         }
         if !failed.is_empty() {
-            self.inner.post().outbox.failed.append(&mut failed);
+            self.inner.post().completions.failed.append(&mut failed);
             self.inner.notify.notify_one();
         }
     }
@@ -236,8 +236,8 @@ impl Worker {
         }
         let mut post = self.inner.post();
         (post.reading, post.unread_until) = (Reading::Answered, unread_until);
-        post.outbox.read = back;
-        post.outbox.room = room;
+        post.completions.read = back;
+        post.completions.room = room;
         drop(post);
         self.inner.notify.notify_one();
     }
@@ -250,7 +250,7 @@ impl Worker {
                 // Soon: data that has arrived meanwhile is synced with it.
                 Some(now + SYNC_AGAIN)
             } else {
-                match self.log.unsynced() {
+                match self.log.pending_fsync() {
                     Ok(files) => {
                         syncer.sync(files);
                         None

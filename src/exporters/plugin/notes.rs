@@ -13,7 +13,7 @@ use crate::component::Context;
 
 /// Hears of every call.
 pub(super) fn listener(cx: Context) -> Notes {
-    Arc::new(move |note| hear(&cx, note))
+    Arc::new(move |note| record(&cx, note))
 }
 
 /// Says which plugin it is.
@@ -35,7 +35,7 @@ pub(super) fn loaded(cx: &Context, path: &std::path::Path, found: &Description, 
     stuck(cx, false);
 }
 
-fn hear(cx: &Context, note: Note) {
+fn record(cx: &Context, note: Note) {
     let component = &*cx.path;
     match note {
         Note::Called(call, _, reply) => {

@@ -23,7 +23,7 @@ use crate::batch::wire::{
     points::{PointVisitor, WirePoint},
 };
 use crate::batch::{Batch, Encoded, Payload, Signal};
-use crate::component::worker::{Pause, Worker, give_way};
+use crate::component::worker::{Pause, Worker, lower_priority};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Reason, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
@@ -167,7 +167,7 @@ impl Prometheus {
 
 /// Expires old series and registers new ones until the stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
-    give_way();
+    lower_priority();
     let reporter = anomalies::AnomalyReporter::default();
     while pause.wait(TICK) {
         own.expire(unix_now());

@@ -70,9 +70,9 @@ async fn ask(admin: &Admin, query: &str) -> (u16, Value) {
 
 #[tokio::test]
 async fn unauthorised_clients_are_refused_in_their_own_protocol() {
-    struct Door;
+    struct KeyAuthenticator;
     #[async_trait]
-    impl crate::component::auth::Authenticator for Door {
+    impl crate::component::auth::Authenticator for KeyAuthenticator {
         async fn check(
             &self,
             headers: &http::HeaderMap,
@@ -105,7 +105,7 @@ async fn unauthorised_clients_are_refused_in_their_own_protocol() {
         "{missing}"
     );
     let services = crate::component::services::Services {
-        authenticator: Some(Arc::new(Door)),
+        authenticator: Some(Arc::new(KeyAuthenticator)),
         ..Default::default()
     };
     admin.base.shared.services.add("door".to_owned(), services);

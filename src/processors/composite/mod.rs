@@ -176,7 +176,7 @@ impl PointVisitor for Observing<'_> {
     }
 
     fn resource(&mut self, key: Key) {
-        self.set.hear(key, self.now);
+        self.set.note_arrival(key, self.now);
     }
 
     fn point(&mut self, point: &WirePoint<'_>) -> bool {

@@ -119,7 +119,7 @@ impl Cells {
         let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
         if changes.all {
-            self.learn();
+            self.match_series();
         } else {
             self.due.extend(changes.series);
         }
@@ -169,7 +169,7 @@ impl Cells {
     }
 
     /// Finds the series of what is merged now among those that are known.
-    fn learn(&mut self) {
+    fn match_series(&mut self) {
         if self.start == 0 {
             let oldest = self
                 .follower

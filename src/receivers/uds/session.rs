@@ -110,14 +110,14 @@ impl Session {
 
     /// Takes a batch in.
     pub(super) fn take(&mut self, batch: proto::EventBatch, now: UnixNanos) -> Result<Taken, SessionError> {
-        self.learn(batch.first_kind, &batch.kinds)?;
+        self.add_kinds(batch.first_kind, &batch.kinds)?;
         let source = self.source(batch.source.as_ref())?;
         source.lease.touch(now);
         let columns = Columns::of(&batch)?;
         Ok(columns.sound_ones(source, self.schema.clone(), now))
     }
 
-    fn learn(&mut self, first: u32, kinds: &[proto::Kind]) -> Result<(), SessionError> {
+    fn add_kinds(&mut self, first: u32, kinds: &[proto::Kind]) -> Result<(), SessionError> {
         let refuse = |why: String| Err(SessionError::Kinds(why));
         let known = self.schema.kinds.len();
         let first = usize::try_from(first).unwrap_or(usize::MAX);

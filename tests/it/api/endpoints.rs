@@ -6,7 +6,7 @@ use super::*;
 
 /// What both must say in the same way: the whole text of errors and of lists that do not depend on time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum How {
+enum Comparison {
     /// Status and every word.
     Equal,
     /// Status, type of error and the shape of the data.
@@ -15,10 +15,10 @@ enum How {
     Kind,
 }
 
-use How::{Equal, Kind, Shape};
+use Comparison::{Equal, Kind, Shape};
 
 /// Requests to both.
-const ASKED: &[(How, &str, &str)] = &[
+const ASKED: &[(Comparison, &str, &str)] = &[
     // Grafana: the test of a data source, variables, explore, panels.
     (Shape, "POST", "/api/v1/query?query=1%2B1&time=1795402800"),
     (Shape, "GET", "/api/v1/query?query=requests_total"),
@@ -223,10 +223,10 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 /// What of an answer is compared.
-fn seen(how: How, answer: &Response) -> String {
+fn seen(comparison: Comparison, answer: &Response) -> String {
     let mut json: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
     leave_out_scopes(&mut json);
-    let said = match how {
+    let said = match comparison {
         Equal => json.to_string(),
         Shape => shape(&json),
         // Prometheus itself has plain text for paths and methods that it does not know.
@@ -240,13 +240,13 @@ fn seen(how: How, answer: &Response) -> String {
 fn every_endpoint_answers_as_prometheus_does() {
     let both = start();
     let mut wrong = Vec::new();
-    for (how, method, path) in ASKED {
+    for (comparison, method, path) in ASKED {
         let [ours, theirs] =
-            [both.admin, both.server.port()].map(|port| seen(*how, &ask(port, method, path, "")));
+            [both.admin, both.server.port()].map(|port| seen(*comparison, &ask(port, method, path, "")));
         let is_allowed = ALLOWED.iter().any(|(allowed, _)| allowed == path);
         if (ours == theirs) == is_allowed {
             wrong.push(format!(
-                "{method} {path} ({how:?}, allowed: {is_allowed})\n  ours   {ours}\n  theirs {theirs}"
+                "{method} {path} ({comparison:?}, allowed: {is_allowed})\n  ours   {ours}\n  theirs {theirs}"
             ));
         }
     }

@@ -33,14 +33,14 @@ impl From<Response> for Page {
 
 /// Pages by path, and how often each was asked for.
 #[derive(Default)]
-struct Book {
+struct PageState {
     pages: HashMap<String, Page>,
     asked: HashMap<String, u64>,
 }
 
 /// The running server; it ends when dropped.
 pub(crate) struct Pages {
-    book: Arc<Mutex<Book>>,
+    state: Arc<Mutex<PageState>>,
     port: u16,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -52,9 +52,9 @@ impl Pages {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a socket option");
         let port = listener.local_addr().expect("an address").port();
-        let book = Arc::<Mutex<Book>>::default();
+        let state = Arc::<Mutex<PageState>>::default();
         let (stop, stopped) = oneshot::channel();
-        let router = axum::Router::new().fallback(answer).with_state(book.clone());
+        let router = axum::Router::new().fallback(answer).with_state(state.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async move {
@@ -67,7 +67,7 @@ impl Pages {
             });
         });
         Self {
-            book,
+            state,
             port,
             stop: Some(stop),
             thread: Some(thread),
@@ -81,19 +81,19 @@ impl Pages {
 
     /// Answers requests for this path with this page from now on.
     pub(crate) fn show(&self, path: &str, page: impl Into<Page>) {
-        let mut book = self.book.lock().expect("no panic inside");
-        book.pages.insert(path.to_owned(), page.into());
+        let mut state = self.state.lock().expect("no panic inside");
+        state.pages.insert(path.to_owned(), page.into());
     }
 
     /// From now on this path is not found: a scrape of it fails.
     pub(crate) fn hide(&self, path: &str) {
-        self.book.lock().expect("no panic inside").pages.remove(path);
+        self.state.lock().expect("no panic inside").pages.remove(path);
     }
 
     /// How often this path was asked for.
     pub(crate) fn asked(&self, path: &str) -> u64 {
-        let book = self.book.lock().expect("no panic inside");
-        book.asked.get(path).copied().unwrap_or_default()
+        let state = self.state.lock().expect("no panic inside");
+        state.asked.get(path).copied().unwrap_or_default()
     }
 }
 
@@ -106,11 +106,11 @@ impl Drop for Pages {
     }
 }
 
-async fn answer(State(book): State<Arc<Mutex<Book>>>, uri: Uri) -> axum::http::Response<Body> {
-    let mut book = book.lock().expect("no panic inside");
-    *book.asked.entry(uri.path().to_owned()).or_default() += 1;
+async fn answer(State(state): State<Arc<Mutex<PageState>>>, uri: Uri) -> axum::http::Response<Body> {
+    let mut state = state.lock().expect("no panic inside");
+    *state.asked.entry(uri.path().to_owned()).or_default() += 1;
     let answer = axum::http::Response::builder();
-    let answer = match book.pages.get(uri.path()) {
+    let answer = match state.pages.get(uri.path()) {
         Some(page) => answer
             .header("content-type", &page.content_type)
             .body(page.body.clone().into()),

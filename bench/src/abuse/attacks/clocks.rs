@@ -16,8 +16,8 @@ use super::sockets::{GAUGE, at_last, event};
 use crate::BenchError;
 use crate::abuse::beside::{SHOWN, honest};
 use crate::abuse::field::{AttackedGateway, Setup};
-use crate::abuse::judge::{CheckLine, counted_by, settled};
 use crate::abuse::proto::{field as part, fixed, gauge, number as varint_field, point, request, written};
+use crate::abuse::result::{CheckLine, counted_by, settled};
 use crate::abuse::wire::{Harm, Tally, WRITE, protobuf};
 use crate::otlp::Compression;
 

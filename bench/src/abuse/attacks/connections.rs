@@ -11,9 +11,9 @@ use super::now;
 use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
 use crate::abuse::h2;
-use crate::abuse::judge::{CheckLine, counted_by, settled};
 use crate::abuse::proto::{sample, written};
 use crate::abuse::refusals::{STALLED, counted_of};
+use crate::abuse::result::{CheckLine, counted_by, settled};
 use crate::abuse::wire::{ATTACKER, HONEST, Harm, Tally, WRITE, connected, head, once, post};
 
 /// Where no more files can be opened than usual.

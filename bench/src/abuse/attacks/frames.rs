@@ -10,7 +10,7 @@ use super::connections::{address, opened};
 use crate::BenchError;
 use crate::abuse::field::AttackedGateway;
 use crate::abuse::h2;
-use crate::abuse::judge::CheckLine;
+use crate::abuse::result::CheckLine;
 use crate::abuse::wire::{ATTACKER, Harm, connected};
 use crate::otlp::codec::METHOD;
 

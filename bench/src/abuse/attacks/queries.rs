@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::many::seed;
 use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
-use crate::abuse::judge::{CheckLine, settled};
 use crate::abuse::refusals::{QUERIES, counted_of};
+use crate::abuse::result::{CheckLine, settled};
 use crate::abuse::wire::{ATTACKER, Harm, HttpAnswer, connected, get, head, once, receive};
 
 /// With a composite of the honest sender.

@@ -11,8 +11,8 @@ use flate2::{Compress, Compression, FlushCompress};
 
 use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
-use crate::abuse::judge::CheckLine;
 use crate::abuse::proto::{field as part, fixed, number, varint};
+use crate::abuse::result::CheckLine;
 use crate::abuse::wire::Harm;
 
 /// Between two scrapes of the good target, as the configuration has it.

@@ -12,8 +12,8 @@ use rand::{Rng, SeedableRng};
 
 use crate::BenchError;
 use crate::abuse::field::{AttackedGateway, Setup};
-use crate::abuse::judge::{CheckLine, counted_by, settled};
 use crate::abuse::proto::{field as part, number, varint};
+use crate::abuse::result::{CheckLine, counted_by, settled};
 use crate::abuse::wire::Harm;
 
 pub(super) const SETUP: Setup = Setup {

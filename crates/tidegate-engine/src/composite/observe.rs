@@ -128,7 +128,7 @@ impl CompositeSet {
 
     /// Notes that a source sent something, selected or not. `resource` is the key of its resource's bytes; see
     /// `observe_as`.
-    pub fn hear(&self, resource: Key, now: UnixNanos) {
+    pub fn note_arrival(&self, resource: Key, now: UnixNanos) {
         if let Some(sources) = lock(&self.heard).get(&resource) {
             let sources = sources.iter().filter_map(Weak::upgrade);
             for source in sources {
@@ -156,7 +156,7 @@ impl CompositeSet {
                 _ => {
                     let key = Key::of_value(of);
                     resource = Some((of, key));
-                    self.hear(key, now);
+                    self.note_arrival(key, now);
                     key
                 }
             };
@@ -215,7 +215,7 @@ impl CompositeSet {
         for composite in self.list.iter().filter(|composite| composite.wants(name)) {
             let learnt = composite.observe_as(key, &sample, now, &mut identify);
             if let (Some(resource), Some(source)) = (resource, learnt) {
-                self.learn(resource, &source);
+                self.register(resource, &source);
             }
         }
         if name == UP {
@@ -223,7 +223,7 @@ impl CompositeSet {
         }
     }
 
-    fn learn(&self, resource: Key, source: &Arc<PointSource>) {
+    fn register(&self, resource: Key, source: &Arc<PointSource>) {
         let mut heard = lock(&self.heard);
         if heard.len() >= MAX_HEARD && !heard.contains_key(&resource) {
             return;

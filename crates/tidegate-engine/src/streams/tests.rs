@@ -27,7 +27,7 @@ proptest! {
                 _ => {
                     prop_assert_eq!(found, None);
                     cursor.release();
-                    let home = streams.learn(key(n), key(1000 + identity), now, || now);
+                    let home = streams.register(key(n), key(1000 + identity), now, || now);
                     let state = cursor.get(home.expect("there is room"), now).map(|state| *state);
                     prop_assert_eq!(state, Some(*model.entry(identity).or_insert(now)));
                 }
@@ -50,8 +50,8 @@ proptest! {
 #[test]
 fn two_spellings_lead_to_one_stream_and_go_together() {
     let streams = Streams::new(100, 10);
-    assert_eq!(streams.learn(key(1), key(0), 1, || 10), Some(key(1)));
-    assert_eq!(streams.learn(key(2), key(0), 1, || 99), Some(key(1)));
+    assert_eq!(streams.register(key(1), key(0), 1, || 10), Some(key(1)));
+    assert_eq!(streams.register(key(2), key(0), 1, || 99), Some(key(1)));
     assert_eq!(
         streams.known(key(2), 2, |n| {
             *n += 1;
@@ -71,7 +71,7 @@ fn two_spellings_lead_to_one_stream_and_go_together() {
         (streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)),
         (None, None)
     );
-    assert_eq!(streams.learn(key(2), key(0), 1, || 5), Some(key(2)));
+    assert_eq!(streams.register(key(2), key(0), 1, || 5), Some(key(2)));
     assert_eq!(streams.known(key(2), 3, |n| *n), Some(5));
 }
 
@@ -85,7 +85,7 @@ fn a_burst_that_is_over_leaves_no_memory() {
     for burst in 0..5 {
         let (now, first) = (1 + 100 * burst, 1000 * burst);
         for n in first..first + 1000 {
-            assert_eq!(streams.learn(key(n), key(n), now, || n), Some(key(n)));
+            assert_eq!(streams.register(key(n), key(n), now, || n), Some(key(n)));
         }
         assert!((first..first + 1000).all(|n| streams.known(key(n), now, |state| *state) == Some(n)));
         assert_eq!(streams.known(key(first + 1000), now, |state| *state), None);
@@ -100,7 +100,7 @@ fn a_burst_that_is_over_leaves_no_memory() {
 fn spellings_beyond_the_cap_still_find_their_stream_after_learning() {
     let streams = Streams::new(100, 10);
     for n in 1..100 {
-        assert_eq!(streams.learn(key(n), key(0), 1, || n), Some(key(1)));
+        assert_eq!(streams.register(key(n), key(0), 1, || n), Some(key(1)));
     }
     assert_eq!(streams.len(), 1);
     let known = (1..100)
@@ -113,7 +113,7 @@ fn spellings_beyond_the_cap_still_find_their_stream_after_learning() {
 fn a_full_store_refuses_new_streams_and_keeps_old_ones() {
     let streams = Streams::new(70, 10);
     let learnt: Vec<u64> = (0..1000)
-        .filter(|n| streams.learn(key(*n), key(*n), 1, || ()).is_some())
+        .filter(|n| streams.register(key(*n), key(*n), 1, || ()).is_some())
         .collect();
     assert_eq!((learnt.len(), streams.len()), (70, 70));
     streams.expire(
@@ -121,5 +121,5 @@ fn a_full_store_refuses_new_streams_and_keeps_old_ones() {
         |(), seen, _| if seen == 1 { Sweep::Forget } else { Sweep::Keep },
     );
     assert_eq!(streams.len(), 0);
-    assert!(streams.learn(key(7), key(7), 1, || ()).is_some());
+    assert!(streams.register(key(7), key(7), 1, || ()).is_some());
 }

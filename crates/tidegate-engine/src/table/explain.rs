@@ -164,7 +164,7 @@ impl Table {
             let lease = cadence.lease_ns();
             *patience = (*patience).max(lease);
             // The source may send this series less often than its other series.
-            let heard = source.seen.max(cadence.heard());
+            let heard = source.seen.max(cadence.last_seen());
             SeriesSource {
                 status: match (now.saturating_sub(heard) <= lease, source.status) {
                     (true, SourceStatus::Stalled) => SourceStatus::Stalled,

@@ -106,7 +106,7 @@ impl Table {
         if !is_taken {
             // Remembered, so that it need not be decoded the next time.
             let make = || self.new_stream(&series, 0, &Value::NoRecordedValue, now);
-            self.streams.try_learn(key, Key::of(&series), now, make);
+            self.streams.try_register(key, Key::of(&series), now, make);
         }
         is_taken
     }

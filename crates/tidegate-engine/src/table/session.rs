@@ -158,14 +158,14 @@ impl Session<'_> {
         let unheard = Some(stream.source).filter(|source| Some(*source) != self.heard);
         let step = self.table.step(stream, sample, self.now, &mut self.cells);
         if let Some(source) = unheard {
-            self.hear(source, &step);
+            self.note_report(source, &step);
         }
         Some(step)
     }
 
     /// Notes once that a source reports.
     #[cold]
-    fn hear(&mut self, source: SourceNumber, step: &SampleResult) {
+    fn note_report(&mut self, source: SourceNumber, step: &SampleResult) {
         let is_taken = !matches!(step, SampleResult::Left | SampleResult::Done(Outcome::Unmatched));
         if is_taken {
             self.heard = Some(source);
@@ -185,7 +185,7 @@ impl Session<'_> {
         let Some(series) = identify() else {
             return Outcome::Rejected(Rejection::Invalid);
         };
-        let home = table.streams.try_learn(key, Key::of(&series), now, || {
+        let home = table.streams.try_register(key, Key::of(&series), now, || {
             table.new_stream(&series, sample.start, sample.value, now)
         });
         let Some(home) = home else {
@@ -208,7 +208,7 @@ impl Session<'_> {
         if let Some((source, step)) = &step
             && self.heard != Some(*source)
         {
-            self.hear(*source, step);
+            self.note_report(*source, step);
         }
         match step {
             Some((_, SampleResult::Done(outcome))) => outcome,

@@ -54,7 +54,7 @@ impl Notes {
     /// Larger ones are not kept.
     const MAX_SPARE_BYTES: usize = 1 << 20;
 
-    fn spare() -> Self {
+    fn recycled() -> Self {
         SPARE.take().unwrap_or_default()
     }
 
@@ -73,7 +73,7 @@ impl<'a> Editor<'a> {
     pub(crate) fn new(source: &'a [u8]) -> Self {
         Self {
             source,
-            notes: Notes::spare(),
+            notes: Notes::recycled(),
         }
     }
 

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_wal::{
-    Append, Done, Outbox, Purpose, READ_BYTES, ReadRoom, Recovered, Share, State, Storage, Store, snapshot,
+    Append, Completions, Done, Purpose, READ_BYTES, ReadRoom, Recovered, Share, State, Storage, Store,
+    snapshot,
 };
 use tokio::sync::Notify;
 
@@ -207,7 +208,7 @@ impl Spill {
 
     /// Collects the batches that were read back, or could not be written, since the last call.
     pub(super) fn collect(&self) -> Reloaded {
-        let Outbox {
+        let Completions {
             read,
             room,
             failed,

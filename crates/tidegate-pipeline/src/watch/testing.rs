@@ -172,21 +172,21 @@ const READERS: Duration = Duration::from_secs(30);
 
 /// What a computation passes: it stays in front of it while it is closed, at most 60 s.
 #[derive(Default)]
-pub struct Door {
-    state: Mutex<DoorState>,
+pub struct Latch {
+    state: Mutex<LatchState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct DoorState {
+struct LatchState {
     is_closed: bool,
     entered: usize,
 }
 
-impl Door {
+impl Latch {
     /// Counts from 0 again who comes.
     pub fn close(&self) {
-        *self.state.lock() = DoorState {
+        *self.state.lock() = LatchState {
             is_closed: true,
             entered: 0,
         };
@@ -226,7 +226,7 @@ pub struct Computed {
     /// The composite.
     pub watched: Arc<Watched>,
     /// Open at first.
-    pub door: Arc<Door>,
+    pub latch: Arc<Latch>,
     threads: Arc<Mutex<Vec<Option<String>>>>,
 }
 
@@ -243,8 +243,8 @@ impl Computed {
         });
         let threads = Arc::<Mutex<Vec<_>>>::default();
         let noted = threads.clone();
-        let door = Arc::<Door>::default();
-        let passed = door.clone();
+        let latch = Arc::<Latch>::default();
+        let passed = latch.clone();
         composite.computed_by(move |_| {
             let thread = std::thread::current().name().map(str::to_owned);
             noted.lock().push(thread);
@@ -257,7 +257,7 @@ impl Computed {
         });
         Self {
             watched: Arc::new(Watched::new(Arc::new(composite), Vec::new())),
-            door,
+            latch,
             threads,
         }
     }
@@ -273,13 +273,13 @@ impl Computed {
         }
     }
 
-    /// Has it computed for a reader that has gone, and for ever: until the door is open.
+    /// Has it computed for a reader that has gone, and for ever: until the latch is open.
     pub async fn is_stuck(&self) {
         self.becomes_due();
-        self.door.close();
+        self.latch.close();
         let watched = self.watched.clone();
         let reader = tokio::spawn(async move { watched.refresh().await });
-        until(|| self.door.entered() == 1).await;
+        until(|| self.latch.entered() == 1).await;
         reader.abort();
     }
 
@@ -306,6 +306,6 @@ impl Computed {
 impl Drop for Computed {
     /// Lets go of the thread that is stuck.
     fn drop(&mut self) {
-        self.door.open();
+        self.latch.open();
     }
 }

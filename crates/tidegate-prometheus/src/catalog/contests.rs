@@ -17,7 +17,7 @@ use super::{KeyMap, Senders};
 
 /// When a series lived, and its rank among those that want the same place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Life {
+pub struct Lifetime {
     /// When its latest value was true, by the sender's clock.
     pub time: UnixNanos,
     /// When it was last heard of, by our clock.
@@ -43,7 +43,7 @@ pub struct Rank {
     pub place: u64,
 }
 
-impl Life {
+impl Lifetime {
     /// Whether it still reports.
     pub fn is_alive(&self, now: UnixNanos) -> bool {
         now.saturating_sub(self.seen) <= self.lease
@@ -57,7 +57,7 @@ impl Life {
 }
 
 /// How a series is: `None` where it has no value now.
-pub type Standing = Option<Life>;
+pub type Standing = Option<Lifetime>;
 
 /// Which of these has the place: of those that report the one of the lowest rank. A series whose successor started after
 /// its last value does not count as reporting, and its resource is behind the successor's from then on. Where none
@@ -66,17 +66,18 @@ pub fn owner<M: Copy>(lives: &[(M, Standing)], senders: &Senders, now: UnixNanos
     let valued = || {
         lives
             .iter()
-            .filter_map(|(member, life)| Some((*member, (*life)?)))
+            .filter_map(|(member, lifetime)| Some((*member, (*lifetime)?)))
     };
-    let alive = || valued().filter(|(_, life)| life.is_alive(now));
-    let latest_start = alive().map(|(_, life)| life.began).max().unwrap_or(0);
-    let current = alive().filter(|(_, life)| life.time >= latest_start);
-    let first = |a: &(M, Life), b: &(M, Life)| a.1.rank.cmp(&b.1.rank);
-    let last = |(_, life): &(M, Life)| (life.seen, Reverse(life.rank));
+    let alive = || valued().filter(|(_, lifetime)| lifetime.is_alive(now));
+    let latest_start = alive().map(|(_, lifetime)| lifetime.began).max().unwrap_or(0);
+    let current = alive().filter(|(_, lifetime)| lifetime.time >= latest_start);
+    let first = |a: &(M, Lifetime), b: &(M, Lifetime)| a.1.rank.cmp(&b.1.rank);
+    let last = |(_, lifetime): &(M, Lifetime)| (lifetime.seen, Reverse(lifetime.rank));
     if let Some((member, found)) = current.min_by(first) {
-        let replaced = valued().filter(|(_, life)| life.time < latest_start && life.rank < found.rank);
-        let replaced = replaced.filter_map(|(_, life)| life.sender);
-        replaced.for_each(|sender| senders.put_behind(sender, latest_start));
+        let replaced =
+            valued().filter(|(_, lifetime)| lifetime.time < latest_start && lifetime.rank < found.rank);
+        let replaced = replaced.filter_map(|(_, lifetime)| lifetime.sender);
+        replaced.for_each(|sender| senders.rank_last(sender, latest_start));
         return Some(member);
     }
     // Clocks that differ may make each the other's predecessor: then all that report count.
@@ -102,11 +103,11 @@ struct Contest<M> {
 
 /// Who has a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict<M> {
+pub struct ContestOutcome<M> {
     /// The series that has it.
     pub owner: M,
     /// When that one lived.
-    pub life: Life,
+    pub lifetime: Lifetime,
 }
 
 impl<M> Default for Contests<M> {
@@ -161,17 +162,17 @@ impl<M: Copy + Ord> Contests<M> {
 
     /// Judges who has the place now. `standing` says how a series lives; `None`: it has gone. The answer is `None` where
     /// no series has a value, or no series contests the place.
-    pub fn judge(
+    pub fn resolve(
         &mut self,
         place: Key,
         (senders, now): (&Senders, UnixNanos),
         mut standing: impl FnMut(M) -> Option<Standing>,
-    ) -> Option<Verdict<M>> {
+    ) -> Option<ContestOutcome<M>> {
         let look = self.look;
         let contest = self.places.get_mut(&place)?;
-        if let Some((_, life)) = contest.judged.filter(|(judged, _)| *judged == look) {
+        if let Some((_, lifetime)) = contest.judged.filter(|(judged, _)| *judged == look) {
             let owner = contest.owner;
-            return life.map(|life| Verdict { owner, life });
+            return lifetime.map(|lifetime| ContestOutcome { owner, lifetime });
         }
         let members = std::iter::once(contest.owner).chain(contest.others.iter().copied());
         let lives: Vec<(M, Standing)> = members
@@ -182,13 +183,15 @@ impl<M: Copy + Ord> Contests<M> {
         let others = lives.iter().map(|(member, _)| *member);
         contest.others = others.filter(|member| *member != contest.owner).collect();
         let is_over = contest.others.is_empty();
-        let life = lives.into_iter().find(|(member, _)| Some(*member) == found);
-        let life = life.and_then(|(_, life)| life);
-        contest.judged = Some((look, life));
+        let lifetime = lives.into_iter().find(|(member, _)| Some(*member) == found);
+        let lifetime = lifetime.and_then(|(_, lifetime)| lifetime);
+        contest.judged = Some((look, lifetime));
         if is_over {
             self.places.remove(&place);
         }
-        found.zip(life).map(|(owner, life)| Verdict { owner, life })
+        found
+            .zip(lifetime)
+            .map(|(owner, lifetime)| ContestOutcome { owner, lifetime })
     }
 
     /// Forgets what such series have or want.
@@ -223,8 +226,8 @@ mod tests {
 
     const LEASE: u64 = 10;
 
-    fn life(rank: u64, began: u64, seen: u64) -> Option<Life> {
-        Some(Life {
+    fn lifetime(rank: u64, began: u64, seen: u64) -> Option<Lifetime> {
+        Some(Lifetime {
             time: seen,
             seen,
             lease: LEASE,
@@ -239,44 +242,44 @@ mod tests {
 
     #[test]
     fn the_first_of_those_that_report_has_the_place() {
-        let of = |lives: &[Option<Life>], now| {
+        let of = |lives: &[Option<Lifetime>], now| {
             let lives: Vec<_> = lives.iter().copied().enumerate().collect();
             owner(&lives, &Senders::default(), now)
         };
         assert_eq!(
-            of(&[life(2, 0, 100), life(1, 0, 95)], 100),
+            of(&[lifetime(2, 0, 100), lifetime(1, 0, 95)], 100),
             Some(1),
             "both report"
         );
         assert_eq!(
-            of(&[life(2, 0, 100), life(1, 0, 89)], 100),
+            of(&[lifetime(2, 0, 100), lifetime(1, 0, 89)], 100),
             Some(0),
             "the first is quiet"
         );
         assert_eq!(
-            of(&[life(1, 0, 95), life(2, 96, 97)], 100),
+            of(&[lifetime(1, 0, 95), lifetime(2, 96, 97)], 100),
             Some(1),
             "a successor"
         );
         assert_eq!(
-            of(&[life(1, 0, 96), life(2, 96, 97)], 100),
+            of(&[lifetime(1, 0, 96), lifetime(2, 96, 97)], 100),
             Some(0),
             "it reported after the start"
         );
-        let three = [life(1, 0, 95), life(2, 50, 99), life(3, 96, 97)];
+        let three = [lifetime(1, 0, 95), lifetime(2, 50, 99), lifetime(3, 96, 97)];
         assert_eq!(
             of(&three, 100),
             Some(1),
             "the third replaces the first, and the second was before it"
         );
         assert_eq!(
-            of(&[life(1, 0, 50), life(2, 0, 60)], 100),
+            of(&[lifetime(1, 0, 50), lifetime(2, 0, 60)], 100),
             Some(1),
             "the last that was heard of"
         );
-        assert_eq!(of(&[None, life(2, 0, 60)], 100), Some(1));
+        assert_eq!(of(&[None, lifetime(2, 0, 60)], 100), Some(1));
         assert_eq!(of(&[None, None], 100), None);
-        let skewed = [life(1, 99, 95), life(2, 97, 96)];
+        let skewed = [lifetime(1, 99, 95), lifetime(2, 97, 96)];
         assert_eq!(of(&skewed, 100), Some(0), "clocks that differ");
     }
 
@@ -291,7 +294,7 @@ mod tests {
             let (place, senders) = (Key::of_value(&1), Senders::default());
             let of = |member: usize| {
                 let (rank, began, seen, has_value) = facts[member];
-                Some(life(rank * 8 + member as u64, began, seen).filter(|_| has_value))
+                Some(lifetime(rank * 8 + member as u64, began, seen).filter(|_| has_value))
             };
             let mut one = Contests::default();
             (1..facts.len()).for_each(|member| one.add_contender(place, 0, member));
@@ -300,11 +303,13 @@ mod tests {
                 two.add_contender(place, two.owner(place).unwrap_or(facts.len() - 1), member);
                 if let Some(at) = judged.get(at) {
                     two.begin_look();
-                    two.judge(place, (&senders, *at), of);
+                    two.resolve(place, (&senders, *at), of);
                 }
             }
             two.begin_look();
-            let after = |contests: &mut Contests<usize>| contests.judge(place, (&senders, now), of).map(|found| found.owner);
+            let after = |contests: &mut Contests<usize>| {
+                contests.resolve(place, (&senders, now), of).map(|found| found.owner)
+            };
             prop_assert_eq!(after(&mut one), after(&mut two));
         }
     }

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use tidegate_engine::Key;
 
-pub use self::contests::{Contests, Life, Standing, Verdict, owner};
+pub use self::contests::{ContestOutcome, Contests, Lifetime, Standing, owner};
 pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{

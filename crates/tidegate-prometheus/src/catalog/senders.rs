@@ -17,7 +17,7 @@ use tidegate_engine::{
 };
 
 use super::KeyMap;
-use super::contests::{Life, Rank, Standing};
+use super::contests::{Lifetime, Rank, Standing};
 use tidegate_pipeline::component::Shared;
 
 /// Resources whose cadence is watched. Those beyond have the default lease of 90 s.
@@ -191,14 +191,14 @@ impl Senders {
     }
 
     /// The time of the last report of a resource (0: unknown), and its longest silence in nanoseconds.
-    pub fn heard(&self, resource: &Resource) -> (UnixNanos, u64) {
+    pub fn last_report(&self, resource: &Resource) -> (UnixNanos, u64) {
         let state = self.state();
         let sender = state.senders.get(&Key::of_value(resource));
         sender.map_or((0, DEFAULT_LEASE_NS), |sender| (sender.seen, sender.lease_ns()))
     }
 
-    /// The life of a resource as a whole; `None`: no series of it has a value. Hold no lock of a table.
-    pub fn life_of(&self, resource: &Resource) -> Standing {
+    /// The lifetime of a resource as a whole; `None`: no series of it has a value. Hold no lock of a table.
+    pub fn lifetime_of(&self, resource: &Resource) -> Standing {
         let state = self.state();
         let key = Key::of_value(resource);
         // Asked now: a series may have ended since the last tick.
@@ -208,7 +208,7 @@ impl Senders {
             .filter(|sender| sender.latest().is_some())?;
         let tables = sender.series.iter().filter_map(|(table, _)| table.upgrade());
         let began = tables.map(|table| table.began(resource)).find(|began| *began > 0);
-        Some(Life {
+        Some(Lifetime {
             time: clock::wall(sender.seen),
             seen: sender.seen,
             lease: sender.lease_ns(),
@@ -221,9 +221,9 @@ impl Senders {
         })
     }
 
-    /// The life of a series of `resource` at this place of `table`, with the times of its value. Hold no lock of the
-    /// table.
-    pub fn life(&self, resource: &Resource, times: Times, table: &Arc<Table>, place: u64) -> Life {
+    /// The lifetime of a series of `resource` at this place of `table`, with the times of its value. Hold no lock of
+    /// the table.
+    pub fn lifetime(&self, resource: &Resource, times: Times, table: &Arc<Table>, place: u64) -> Lifetime {
         let sender = Key::of_value(resource);
         let (resource_number, table_number, lease) = {
             let mut state = self.state();
@@ -239,7 +239,7 @@ impl Senders {
                 None => (u64::MAX, table_number, DEFAULT_LEASE_NS),
             }
         };
-        Life {
+        Lifetime {
             time: times.time,
             seen: times.seen,
             lease,
@@ -255,7 +255,7 @@ impl Senders {
 
     /// Ranks a resource after all others from the next tick on, unless it has reported since the start of its
     /// successor. Until then every reader uses the same numbers.
-    pub(super) fn put_behind(&self, sender: Key, successor_began: UnixNanos) {
+    pub(super) fn rank_last(&self, sender: Key, successor_began: UnixNanos) {
         let mut state = self.state();
         let SenderTable {
             senders, replaced, ..
@@ -267,7 +267,7 @@ impl Senders {
     }
 }
 
-impl Life {
+impl Lifetime {
     /// The times of a composite's group, which exists now. A copy in a later `aggregate` table comes after it.
     pub fn of_composite(now: UnixNanos, place: u64) -> Self {
         Self {
@@ -361,11 +361,11 @@ impl SenderState {
         let is_blind = is_blind || std::mem::take(&mut self.is_rewatched);
         self.has_value = latest.is_some();
         if let Some(Times { seen, .. }) = latest.filter(|latest| latest.seen > self.seen) {
-            self.hear(seen, is_blind, numbers);
+            self.note_report(seen, is_blind, numbers);
         }
     }
 
-    fn hear(&mut self, seen: UnixNanos, is_blind: bool, numbers: &mut u64) {
+    fn note_report(&mut self, seen: UnixNanos, is_blind: bool, numbers: &mut u64) {
         if is_blind {
             self.cadence = Cadence::default();
         } else if seen - self.seen > self.lease_ns() {

@@ -16,7 +16,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Makes them the texts of these bounds.
-    pub(super) fn learn(&mut self, bounds: &Arc<[f64]>, is_openmetrics: bool) {
+    pub(super) fn set(&mut self, bounds: &Arc<[f64]>, is_openmetrics: bool) {
         if self
             .of
             .as_ref()

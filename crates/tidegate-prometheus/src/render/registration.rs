@@ -15,7 +15,7 @@ use super::records::Record;
 use super::source::{Glance, New, PageSources, SourceReader};
 use super::targets::{Liveness, TargetTable};
 use super::{Style, encode};
-use crate::catalog::{Contests, Life, Senders, Standing, Times, Verdict, differing};
+use crate::catalog::{ContestOutcome, Contests, Lifetime, Senders, Standing, Times, differing};
 use crate::format::Format;
 use crate::labels::Labels;
 use crate::name::Spelling;
@@ -38,7 +38,7 @@ pub(super) struct SeriesRegistration<'a> {
     pub(super) now: UnixNanos,
     /// Whether a place has another owner than before.
     pub(super) has_changed: bool,
-    /// Series that were left out, and own their place since the verdict about another series.
+    /// Series that were left out, and own their place since the outcome for another series.
     pub(super) found_owners: BTreeSet<SeriesPosition>,
     pub(super) cache: RegistrationCache,
 }
@@ -73,17 +73,17 @@ impl SeriesRegistration<'_> {
     /// Looks again at a series that was left out.
     pub(super) fn retry(&mut self, (mut refused, may_fit): (Refused, bool)) {
         let member = (refused.source, refused.place);
-        let life = match self.reader.glance(refused.source, refused.place) {
+        let lifetime = match self.reader.glance(refused.source, refused.place) {
             Glance::Gone => {
                 let contest = refused.contest.into_iter();
                 return contest.for_each(|place| self.contests.remove_contender(place, member));
             }
             Glance::Silent(_) => None,
-            Glance::Shown(series, times) => Some(self.life(member, &series.resource, times)),
+            Glance::Shown(series, times) => Some(self.lifetime(member, &series.resource, times)),
         };
-        let verdict = refused.contest.map(|place| self.judge(place));
-        let has_place = match (verdict, refused.contest) {
-            (Some(Some(verdict)), _) => verdict.owner == member,
+        let outcome = refused.contest.map(|place| self.resolve(place));
+        let has_place = match (outcome, refused.contest) {
+            (Some(Some(outcome)), _) => outcome.owner == member,
             // None of them has a value, or the others have gone.
             (Some(None), Some(place)) => self.contests.owner(place).is_none(),
             _ => may_fit,
@@ -102,12 +102,12 @@ impl SeriesRegistration<'_> {
             };
             return self.register(new, Some(before));
         }
-        let is_alive = verdict.is_none_or(|verdict| self.collides(life, verdict));
+        let is_alive = outcome.is_none_or(|outcome| self.collides(lifetime, outcome));
         if is_alive && !refused.is_alive {
             refused.since = self.now;
         }
         refused.is_alive = is_alive;
-        if let Some(owner) = verdict.flatten().map(|verdict| verdict.owner)
+        if let Some(owner) = outcome.flatten().map(|outcome| outcome.owner)
             && refused.rival != Some(owner)
         {
             refused.rival = Some(owner);
@@ -132,26 +132,27 @@ impl SeriesRegistration<'_> {
     }
 
     /// Judges who has a place now.
-    fn judge(&mut self, place: Key) -> Option<Verdict<SeriesPosition>> {
+    fn resolve(&mut self, place: Key) -> Option<ContestOutcome<SeriesPosition>> {
         let before = self.contests.owner(place);
         let (reader, senders, now) = (&mut self.reader, self.senders, self.now);
-        let verdict = self.contests.judge(place, (senders, now), |member| {
+        let outcome = self.contests.resolve(place, (senders, now), |member| {
             standing(reader, senders, member, now)
         })?;
-        if before != Some(verdict.owner) {
-            self.found_owners.insert(verdict.owner);
+        if before != Some(outcome.owner) {
+            self.found_owners.insert(outcome.owner);
         }
-        Some(verdict)
+        Some(outcome)
     }
 
-    fn life(&mut self, member: SeriesPosition, resource: &Resource, times: Times) -> Life {
-        life(&self.reader, self.senders, member, (resource, times), self.now)
+    fn lifetime(&mut self, member: SeriesPosition, resource: &Resource, times: Times) -> Lifetime {
+        lifetime(&self.reader, self.senders, member, (resource, times), self.now)
     }
 
     /// Whether a series that is left out reports beside the one that has its place.
-    fn collides(&self, life: Option<Life>, verdict: Option<Verdict<SeriesPosition>>) -> bool {
-        life.zip(verdict)
-            .is_some_and(|(life, owner)| life.collides_with(&owner.life, self.now))
+    fn collides(&self, lifetime: Option<Lifetime>, outcome: Option<ContestOutcome<SeriesPosition>>) -> bool {
+        lifetime
+            .zip(outcome)
+            .is_some_and(|(lifetime, owner)| lifetime.collides_with(&owner.lifetime, self.now))
     }
 
     /// Registers a series. `before`: it was left out before.
@@ -184,9 +185,9 @@ impl SeriesRegistration<'_> {
     fn refuse(&mut self, new: New, why: Why, contest: Option<(SeriesPosition, Key)>, before: Option<Before>) {
         let is_alive = contest.is_none_or(|(_, place)| {
             let (reader, senders) = (&mut self.reader, self.senders);
-            let life = standing(reader, senders, (new.source, new.place), self.now);
-            let verdict = self.judge(place);
-            self.collides(life.flatten(), verdict)
+            let lifetime = standing(reader, senders, (new.source, new.place), self.now);
+            let outcome = self.resolve(place);
+            self.collides(lifetime.flatten(), outcome)
         });
         let refused = Refused {
             owner: self.sources.owner(new.source),
@@ -239,8 +240,8 @@ impl SeriesRegistration<'_> {
         let place = self.place_of(family, text);
         self.contests.add_contender(place, owner, me);
         let glance = self.reader.glance(owner.0, owner.1);
-        let is_mine = match self.judge(place) {
-            Some(verdict) => verdict.owner == me,
+        let is_mine = match self.resolve(place) {
+            Some(outcome) => outcome.owner == me,
             None => matches!(glance, Glance::Gone),
         };
         if !is_mine {
@@ -383,7 +384,7 @@ impl SeriesRegistration<'_> {
             for other in others {
                 self.contests.add_contender(place, owner, other);
             }
-            owner = self.judge(place).map_or(owner, |verdict| verdict.owner);
+            owner = self.resolve(place).map_or(owner, |outcome| outcome.owner);
         }
         let mut found = None;
         for late in same {
@@ -415,22 +416,22 @@ fn standing(
         Glance::Gone => None,
         Glance::Silent(_) => Some(None),
         Glance::Shown(series, times) => {
-            let life = life(reader, senders, member, (&series.resource, times), now);
-            Some(Some(life))
+            let lifetime = lifetime(reader, senders, member, (&series.resource, times), now);
+            Some(Some(lifetime))
         }
     }
 }
 
-fn life(
+fn lifetime(
     reader: &SourceReader<'_>,
     senders: &Senders,
     (source, place): SeriesPosition,
     (resource, times): (&Resource, Times),
     now: UnixNanos,
-) -> Life {
+) -> Lifetime {
     match reader.table(source) {
-        Some(table) => senders.life(resource, times, table, place),
-        None => Life::of_composite(now, place),
+        Some(table) => senders.lifetime(resource, times, table, place),
+        None => Lifetime::of_composite(now, place),
     }
 }
 

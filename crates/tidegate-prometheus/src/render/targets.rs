@@ -73,8 +73,9 @@ impl TargetEntry {
         let shown = self.resource.0.upgrade().into_iter().map(|shown| (None, shown));
         let others = self.others.iter().enumerate();
         let others = others.filter_map(|(at, (other, _))| Some((Some(at), other.upgrade()?)));
-        let life = |(at, resource): (Option<usize>, Arc<Resource>)| (at, liveness.senders.life_of(&resource));
-        let lives: Vec<_> = shown.chain(others).map(life).collect();
+        let lifetime =
+            |(at, resource): (Option<usize>, Arc<Resource>)| (at, liveness.senders.lifetime_of(&resource));
+        let lives: Vec<_> = shown.chain(others).map(lifetime).collect();
         let Some(Some(at)) = owner(&lives, liveness.senders, liveness.now) else {
             return false;
         };

@@ -167,7 +167,7 @@ impl<'a> TextEncoder<'a> {
         histogram: &Histogram,
         snapshot: &SampleSnapshot,
     ) {
-        self.bounds.learn(&histogram.bounds, self.is_openmetrics());
+        self.bounds.set(&histogram.bounds, self.is_openmetrics());
         self.bucket.clear();
         open(&mut self.bucket, family, "_bucket", labels.is_empty());
         self.bucket.extend_from_slice(labels);

@@ -145,16 +145,16 @@ fn what_is_settled_is_not_synced_any_more() {
     let (mut log, _) = Log::open(directory.path(), &rules, Quota::new(u64::MAX), None).unwrap();
     pass(&mut log, 30);
     assert_eq!(
-        log.unsynced().unwrap().len(),
+        log.pending_fsync().unwrap().len(),
         2,
         "the directory and what is written to"
     );
-    assert_eq!(log.unsynced().unwrap().len(), 1);
+    assert_eq!(log.pending_fsync().unwrap().len(), 1);
     let first = log.next_seq();
     (first..first + 12).for_each(|seq| append(&mut log, seq));
     let files = log.segments();
     assert!(files >= 3);
-    assert_eq!(log.unsynced().unwrap().len(), files + 1);
+    assert_eq!(log.pending_fsync().unwrap().len(), files + 1);
 }
 
 #[test]

@@ -59,11 +59,16 @@ async fn an_append_answers_after_the_write_and_a_new_run_reads_open_records() {
     assert_eq!(store.backlog(), 7);
     store.ask(None);
     notify.notified().await;
-    let outbox = store.collect();
-    let texts: Vec<_> = outbox.read.stored.iter().map(|stored| &*stored.payload).collect();
+    let completions = store.collect();
+    let texts: Vec<_> = completions
+        .read
+        .stored
+        .iter()
+        .map(|stored| &*stored.payload)
+        .collect();
     assert_eq!(texts, [b"data 99"]);
     assert_eq!(store.backlog(), 7, "it is on its way still");
-    store.taken(outbox.items);
+    store.taken(completions.items);
     assert_eq!(store.backlog(), 0);
 }
 
@@ -121,10 +126,10 @@ async fn a_long_record_without_room_stays_on_disk_and_is_not_asked_for_at_once()
     }
     store.ask(room(true));
     notify.notified().await;
-    let outbox = store.collect();
-    assert_eq!(outbox.read.stored.len(), 1);
+    let completions = store.collect();
+    assert_eq!(completions.read.stored.len(), 1);
     assert!(account.reserved_bytes() > READ_BYTES);
-    drop(outbox);
+    drop(completions);
     assert_eq!(account.reserved_bytes(), 0);
 }
 
@@ -162,10 +167,10 @@ async fn a_disk_that_fails_says_so_gives_the_data_back_and_is_tried_again() {
     let why = kept.await.unwrap().unwrap_err();
     assert!(why.contains("No such file"), "{why}");
     notify.notified().await;
-    let outbox = store.collect();
-    assert_eq!(outbox.failed.len(), 1);
-    assert_eq!(&*outbox.failed[0].payload[0], b"nobody has it");
-    store.taken(outbox.items);
+    let completions = store.collect();
+    assert_eq!(completions.failed.len(), 1);
+    assert_eq!(&*completions.failed[0].payload[0], b"nobody has it");
+    store.taken(completions.items);
     assert_eq!(store.backlog(), 0);
     assert!(
         store.reserve(10).unwrap().is_none(),

@@ -295,8 +295,8 @@ async fn a_unix_socket_serves_as_well() {
     bench.stop().await;
 }
 
-/// A way to the sink that counts the connections it leads over.
-async fn way_to(sink: &Sink) -> (u16, Arc<AtomicUsize>) {
+/// The port of a proxy before the sink, and the number of its connections.
+async fn counted_port(sink: &Sink) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, target) = (listener.local_addr().unwrap().port(), sink.port());
     let connections = Arc::<AtomicUsize>::default();
@@ -335,7 +335,7 @@ async fn a_connection_is_kept_and_speaks_http_1_where_http_2_is_not_spoken() {
             ..ConnectionLimits::plain(8)
         };
         let sink = Sink::at("127.0.0.1:0", limits, |_, _| answer(200, "")).await;
-        let (port, connections) = way_to(&sink).await;
+        let (port, connections) = counted_port(&sink).await;
         let options = format!("endpoint: \"https://localhost:{port}\", tls: {{insecure_skip_verify: true}}");
         let bench = Bench::start(&FACTORY, &options).await;
         for sent in 1..=5 {

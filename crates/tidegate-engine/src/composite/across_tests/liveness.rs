@@ -22,13 +22,13 @@ fn a_gauge_keeps_its_level_between_pushes_and_is_stale_after_its_cadence() {
         );
         assert_eq!(answer.age, Some(Duration::from_secs(after)));
     }
-    assert_eq!(scene.told(last + 151 * SECOND), (Freshness::Stale, None));
+    assert_eq!(scene.eval(last + 151 * SECOND), (Freshness::Stale, None));
     // A function over the window reads the level as well.
     let lone = Scene::of(Function::Avg, None);
     lone.gauge("a", NOW, 30.0);
-    assert_eq!(lone.told(NOW + 60 * SECOND), (Freshness::Fresh, Some(30.0)));
+    assert_eq!(lone.eval(NOW + 60 * SECOND), (Freshness::Fresh, Some(30.0)));
     assert_eq!(
-        lone.told(NOW + 91 * SECOND),
+        lone.eval(NOW + 91 * SECOND),
         (Freshness::Stale, None),
         "the lease until 3 pushes are seen"
     );
@@ -37,8 +37,8 @@ fn a_gauge_keeps_its_level_between_pushes_and_is_stale_after_its_cadence() {
         ..declare(Function::Last, Across::Sum)
     });
     fixed.gauge("a", NOW, 1.0);
-    assert_eq!(fixed.told(NOW + 7 * SECOND), (Freshness::Fresh, Some(1.0)));
-    assert_eq!(fixed.told(NOW + 8 * SECOND), (Freshness::Stale, None));
+    assert_eq!(fixed.eval(NOW + 7 * SECOND), (Freshness::Fresh, Some(1.0)));
+    assert_eq!(fixed.eval(NOW + 8 * SECOND), (Freshness::Stale, None));
 }
 
 #[test]
@@ -51,28 +51,28 @@ fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
         }
     };
     all_up(NOW);
-    assert_eq!(scene.told(NOW), (Freshness::Fresh, Some(28.0)));
+    assert_eq!(scene.eval(NOW), (Freshness::Fresh, Some(28.0)));
     scene.up("a", NOW + SECOND, Some(false));
     let answer = scene.read(NOW + SECOND);
     assert_eq!((answer.state, answer.value), (Freshness::Partial, Some(8.0)));
     assert_eq!((answer.sources_expected, answer.sources_reporting), (2, 1));
     scene.up("b", NOW + SECOND, Some(false));
-    assert_eq!(scene.told(NOW + SECOND), (Freshness::Stale, None));
+    assert_eq!(scene.eval(NOW + SECOND), (Freshness::Stale, None));
     // For as long as they are expected, and longer than anything is remembered.
     for second in (2..2000).step_by(15) {
         let now = NOW + second * SECOND;
         scene.up("a", now, Some(false));
         scene.up("b", now, Some(false));
         scene.composite.expire(now);
-        assert_eq!(scene.told(now), (Freshness::Stale, None));
+        assert_eq!(scene.eval(now), (Freshness::Stale, None));
         assert!(!scene.read(now).has_left);
     }
     let back = NOW + 2000 * SECOND;
     all_up(back);
-    assert_eq!(scene.told(back), (Freshness::Fresh, Some(28.0)));
+    assert_eq!(scene.eval(back), (Freshness::Fresh, Some(28.0)));
     // A proper goodbye.
     scene.up("a", back + SECOND, None);
-    assert_eq!(scene.told(back + SECOND), (Freshness::Fresh, Some(8.0)));
+    assert_eq!(scene.eval(back + SECOND), (Freshness::Fresh, Some(8.0)));
     scene.up("b", back + SECOND, None);
     let gone = scene.read(back + SECOND);
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
     assert!(scene.composite.groups().is_empty());
     assert_eq!(scene.composite.left(), [Attributes::default()]);
     all_up(back + 60 * SECOND);
-    assert_eq!(scene.told(back + 60 * SECOND), (Freshness::Fresh, Some(28.0)));
+    assert_eq!(scene.eval(back + 60 * SECOND), (Freshness::Fresh, Some(28.0)));
     assert!(scene.composite.left().is_empty());
 }
 
@@ -118,20 +118,20 @@ fn a_series_that_its_living_source_leaves_out_is_stale() {
         scene.gauge("b", last + second * SECOND, 2.0);
     }
     assert_eq!(
-        scene.told(last + 3 * SECOND),
+        scene.eval(last + 3 * SECOND),
         (Freshness::Fresh, Some(7.0)),
         "the third is not over"
     );
-    assert_eq!(scene.told(last + 4 * SECOND), (Freshness::Partial, Some(2.0)));
+    assert_eq!(scene.eval(last + 4 * SECOND), (Freshness::Partial, Some(2.0)));
     scene.gauge("a", last + 4 * SECOND, 6.0);
-    assert_eq!(scene.told(last + 4 * SECOND), (Freshness::Fresh, Some(8.0)));
+    assert_eq!(scene.eval(last + 4 * SECOND), (Freshness::Fresh, Some(8.0)));
     // Deltas are left out while nothing happens.
     let deltas = Scene::of(Function::Sum, None);
     for second in 0..20 {
         let name = if second < 4 { "depth" } else { "other" };
         deltas.say("a", name, DELTA, NOW + second * SECOND, Value::Int(1));
     }
-    assert_eq!(deltas.told(NOW + 19 * SECOND), (Freshness::Idle, Some(0.0)));
+    assert_eq!(deltas.eval(NOW + 19 * SECOND), (Freshness::Idle, Some(0.0)));
 }
 
 #[test]
@@ -167,10 +167,10 @@ fn gauges_of_event_sources_keep_their_level_until_the_source_ends() {
     }
     let later = NOW + 60 * SECOND;
     sources.iter().for_each(|source| source.lease.touch(later));
-    assert_eq!(scene.told(later), (Freshness::Fresh, Some(7.0)));
+    assert_eq!(scene.eval(later), (Freshness::Fresh, Some(7.0)));
     sources[0].lease.end();
-    assert_eq!(scene.told(later), (Freshness::Fresh, Some(3.0)));
-    assert_eq!(scene.told(later + 6 * SECOND), (Freshness::Stale, None));
+    assert_eq!(scene.eval(later), (Freshness::Fresh, Some(3.0)));
+    assert_eq!(scene.eval(later + 6 * SECOND), (Freshness::Stale, None));
 }
 
 /// An action of a pod.

@@ -107,7 +107,7 @@ impl Scene {
         self.composite.read(now).remove(0)
     }
 
-    fn told(&self, now: u64) -> (Freshness, Option<f64>) {
+    fn eval(&self, now: u64) -> (Freshness, Option<f64>) {
         let answer = self.read(now);
         (answer.state, answer.value)
     }
@@ -128,7 +128,7 @@ fn the_depth_of_a_queue_is_that_of_all_pods() {
         for turn in 0..3 {
             scene.gauge("a", NOW + 2 * turn, 100.0);
             scene.gauge("b", NOW + 2 * turn + 1, 0.0);
-            let told = scene.told(NOW + 10);
+            let told = scene.eval(NOW + 10);
             assert!(
                 turn == 0 || told == (Freshness::Fresh, Some(expected)),
                 "{across:?}: {told:?}"
@@ -154,7 +154,7 @@ fn the_function_reduces_each_series_over_the_window() {
         }
         scene.gauge("b", NOW, 4.0);
         assert_eq!(
-            scene.told(NOW + 2 * SECOND),
+            scene.eval(NOW + 2 * SECOND),
             (Freshness::Fresh, Some(expected)),
             "{function:?}"
         );
@@ -193,7 +193,7 @@ fn increments_of_scraped_counters_are_pooled_or_put_together_by_series() {
         pooled.total("b", NOW + second * SECOND, 25);
     }
     assert_eq!(
-        pooled.told(NOW + 30 * SECOND),
+        pooled.eval(NOW + 30 * SECOND),
         (Freshness::Fresh, Some(0.0)),
         "it is known that nothing came: only sources of events are idle"
     );
@@ -203,7 +203,7 @@ fn increments_of_scraped_counters_are_pooled_or_put_together_by_series() {
 fn mixed_gauges_make_no_value_and_the_error_names_the_choices() {
     let scene = Scene::of(Function::Max, None);
     scene.gauge("a", NOW, 3.0);
-    assert_eq!(scene.told(NOW), (Freshness::Fresh, Some(3.0)), "one is not mixed");
+    assert_eq!(scene.eval(NOW), (Freshness::Fresh, Some(3.0)), "one is not mixed");
     scene.gauge("b", NOW, 4.0);
     let answer = scene.read(NOW);
     let error = answer.error.clone().unwrap();
@@ -222,7 +222,7 @@ fn mixed_gauges_make_no_value_and_the_error_names_the_choices() {
     assert_eq!(shown, 0);
     // One of them goes: the other is alone.
     scene.up("a", NOW + SECOND, None);
-    assert_eq!(scene.told(NOW + SECOND), (Freshness::Fresh, Some(4.0)));
+    assert_eq!(scene.eval(NOW + SECOND), (Freshness::Fresh, Some(4.0)));
 
     for (function, across) in [
         (Function::Max, Some(Across::Pool)),
@@ -242,7 +242,7 @@ fn mixed_gauges_make_no_value_and_the_error_names_the_choices() {
     let deltas = Scene::of(Function::Sum, Across::Pool);
     deltas.say("a", "depth", DELTA, NOW, Value::Int(3));
     deltas.say("b", "depth", DELTA, NOW, Value::Int(4));
-    assert_eq!(deltas.told(NOW), (Freshness::Fresh, Some(7.0)));
+    assert_eq!(deltas.eval(NOW), (Freshness::Fresh, Some(7.0)));
 }
 
 #[test]

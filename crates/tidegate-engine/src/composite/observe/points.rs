@@ -79,7 +79,7 @@ impl Composite {
         let series = identify()?;
         let mut first = false;
         let mut has_room = true;
-        let home = self.inputs.streams.try_learn(key, Key::of(&series), now, || {
+        let home = self.inputs.streams.try_register(key, Key::of(&series), now, || {
             first = true;
             let stream = self.stream(&series, sample);
             has_room = stream.is_some();

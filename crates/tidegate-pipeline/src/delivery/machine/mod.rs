@@ -192,7 +192,7 @@ impl<L: Load> Machine<L> {
         if self.is_hopeless(now) {
             self.abandon();
         }
-        self.keep_behind();
+        self.keep_ready();
         // A start may drop a load that is too large.
         let next = self.settled.pop_front().or_else(|| self.start(now));
         next.or_else(|| self.settled.pop_front())

@@ -109,10 +109,10 @@ impl<L: Load> Machine<L> {
     }
 
     /// Keeps the later requests too when an ordered request is kept.
-    pub(super) fn keep_behind(&mut self) {
+    pub(super) fn keep_ready(&mut self) {
         if self.keeping && self.rules.in_order && self.flying.is_empty() {
-            let behind = std::mem::take(&mut self.ready);
-            self.settled.extend(behind.into_iter().map(PendingRequest::keep));
+            let later = std::mem::take(&mut self.ready);
+            self.settled.extend(later.into_iter().map(PendingRequest::keep));
         }
     }
 

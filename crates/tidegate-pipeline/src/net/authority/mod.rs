@@ -57,7 +57,7 @@ impl<S> AuthorityFilter<S> {
     }
 
     /// Decides about the held bytes that are not ready.
-    fn judge(&mut self) {
+    fn decide(&mut self) {
         while self.held.len() - self.ready >= self.need.max(1) {
             self.need = 0;
             match self.frames.follow(&self.held[self.ready..]) {
@@ -104,7 +104,7 @@ impl<S> AuthorityFilter<S> {
             }
         };
         into.set_filled(before + passed);
-        self.judge();
+        self.decide();
     }
 }
 
@@ -139,7 +139,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityFilter<S> {
                 // h2 detects that the client stopped within a frame.
                 this.ready = this.held.len();
             } else {
-                this.judge();
+                this.decide();
             }
         }
     }

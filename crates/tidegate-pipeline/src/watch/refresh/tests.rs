@@ -25,11 +25,11 @@ async fn two_readers_have_an_expression_computed_once() {
     assert!(readers.iter().all(|reader| !reader.is_finished()), "they wait");
     // The first took so long that readers do not have it computed again.
     std::thread::sleep(Duration::from_millis(2));
-    computed.door.open();
+    computed.latch.open();
     for reader in readers {
         reader.await.unwrap();
     }
-    assert_eq!(computed.door.entered(), 1);
+    assert_eq!(computed.latch.entered(), 1);
 }
 
 #[tokio::test]
@@ -37,22 +37,22 @@ async fn a_reader_that_is_dropped_gives_its_turn_back() {
     let computed = Computed::new("derived");
     let turn = &computed.watched.turn;
     computed.becomes_due();
-    computed.door.close();
+    computed.latch.close();
     let computing = reader(&computed).await;
-    until(|| computed.door.entered() == 1).await;
+    until(|| computed.latch.entered() == 1).await;
     let waiting = reader(&computed).await;
     for reader in [computing, waiting] {
         reader.abort();
         assert!(reader.await.unwrap_err().is_cancelled());
     }
     assert_eq!(turn.available_permits(), 0, "until the work is done");
-    computed.door.open();
+    computed.latch.open();
     until(|| turn.available_permits() == 1).await;
     computed.becomes_due();
-    computed.door.close();
+    computed.latch.close();
     let next = reader(&computed).await;
-    until(|| computed.door.entered() == 1).await;
-    computed.door.open();
+    until(|| computed.latch.entered() == 1).await;
+    computed.latch.open();
     next.await.unwrap();
 }
 
@@ -69,7 +69,7 @@ async fn readers_of_a_stuck_expression_get_its_last_value() {
         assert!((2 * PATIENCE..3 * PATIENCE).contains(&waited), "{waited:?}");
         assert_eq!(watched.read(unix_now()).answers[0].answer.value, Some(7.0));
     }
-    assert_eq!(computed.door.entered(), 1, "and nothing else is begun");
+    assert_eq!(computed.latch.entered(), 1, "and nothing else is begun");
 }
 
 #[tokio::test]
@@ -82,10 +82,10 @@ async fn an_expression_does_not_wait_for_one_that_is_stuck() {
     let mut all: Vec<Arc<Watched>> = stuck.iter().map(|one| one.watched.clone()).collect();
     all.push(quick.watched.clone());
     quick.becomes_due();
-    quick.door.close();
+    quick.latch.close();
     let refreshing = tokio::spawn(async move { refresh(&all).await });
-    until(|| quick.door.entered() == 1).await;
-    quick.door.open();
+    until(|| quick.latch.entered() == 1).await;
+    quick.latch.open();
     assert!(!refreshing.is_finished(), "the others are stuck");
     refreshing.abort();
 }

@@ -71,7 +71,7 @@ impl View {
         for (found, place) in found.iter_mut().zip(places) {
             let is_it = |table: &&Arc<Table>| place.is_some_and(|place| holds(table, place, &found.series));
             found.table = tables.iter().find(is_it).cloned();
-            let (heard, lease) = self.senders.heard(&found.series.resource);
+            let (heard, lease) = self.senders.last_report(&found.series.resource);
             found.seen = found.seen.max(heard);
             found.is_alive = now.saturating_sub(found.seen) <= lease;
         }

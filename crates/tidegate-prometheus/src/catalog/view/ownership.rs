@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_engine::{LookupResult, UnixNanos};
 use tidegate_promql::Selection;
 
-use super::super::{Life, Senders, Standing, Times, Verdict};
+use super::super::{ContestOutcome, Lifetime, Senders, Standing, Times};
 use super::entry::{Key, SeriesEntry, ViewPass};
 use super::state::{SourceContent, ViewSource, ViewState};
 
@@ -15,7 +15,7 @@ impl ViewState {
     /// Gives each series the contested names of another one, if the rule says so.
     pub(super) fn settle(&mut self, look: ViewPass<'_>) {
         let (senders, now) = (look.senders, look.now);
-        let mut losers: Vec<(Key, Option<Verdict<Key>>)> = Vec::new();
+        let mut losers: Vec<(Key, Option<ContestOutcome<Key>>)> = Vec::new();
         let mut claims = std::mem::take(&mut self.shared.claims);
         claims.dedup();
         for key in claims {
@@ -28,27 +28,27 @@ impl ViewState {
             // A series of another type, or with only one of the names, waits until the owner ends.
             let place = entry.identity();
             if self.entry(blocker).is_none_or(|owner| owner.identity() != place) {
-                let life = standing(&self.sources, senders, blocker, now).flatten();
+                let lifetime = standing(&self.sources, senders, blocker, now).flatten();
                 let owner = blocker;
-                losers.push((key, life.map(|life| Verdict { owner, life })));
+                losers.push((key, lifetime.map(|lifetime| ContestOutcome { owner, lifetime })));
                 continue;
             }
             self.shared.contests.add_contender(place, blocker, key);
             let (sources, contests) = (&self.sources, &mut self.shared.contests);
-            let verdict = contests.judge(place, (senders, now), |member| {
+            let outcome = contests.resolve(place, (senders, now), |member| {
                 standing(sources, senders, member, now)
             });
-            let Some(verdict) = verdict else { continue };
-            if verdict.owner != blocker {
-                self.hand_over(blocker, verdict.owner, look);
+            let Some(outcome) = outcome else { continue };
+            if outcome.owner != blocker {
+                self.hand_over(blocker, outcome.owner, look);
             }
-            losers.extend([(key, Some(verdict)), (blocker, Some(verdict))]);
+            losers.extend([(key, Some(outcome)), (blocker, Some(outcome))]);
         }
-        // The last verdict on a place counts.
-        for (loser, verdict) in losers {
+        // The last outcome for a place counts.
+        for (loser, outcome) in losers {
             let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
-            let collides = |verdict| self.collides(loser, verdict, look);
-            if !is_shown && verdict.is_some_and(collides) {
+            let collides = |outcome| self.collides(loser, outcome, look);
+            if !is_shown && outcome.is_some_and(collides) {
                 _ = self.shared.contested.insert(loser);
             } else {
                 _ = self.shared.contested.remove(&loser);
@@ -56,11 +56,11 @@ impl ViewState {
         }
     }
 
-    fn collides(&self, loser: Key, verdict: Verdict<Key>, look: ViewPass<'_>) -> bool {
+    fn collides(&self, loser: Key, outcome: ContestOutcome<Key>, look: ViewPass<'_>) -> bool {
         // The other one is its own copy in a later `aggregate` table.
-        let is_copy = self.is_composite(loser) || self.is_composite(verdict.owner);
-        let life = standing(&self.sources, look.senders, loser, look.now).flatten();
-        !is_copy && life.is_some_and(|life| life.collides_with(&verdict.life, look.now))
+        let is_copy = self.is_composite(loser) || self.is_composite(outcome.owner);
+        let lifetime = standing(&self.sources, look.senders, loser, look.now).flatten();
+        !is_copy && lifetime.is_some_and(|lifetime| lifetime.collides_with(&outcome.lifetime, look.now))
     }
 
     /// The series that a selection asks for, that are not seen, and that report beside the series that is.
@@ -121,12 +121,12 @@ fn standing(
                 LookupResult::Hidden(_) => None,
                 LookupResult::Gone => return None,
             };
-            let life = |times| senders.life(resource, times, &table, place.to_bits());
-            Some(times.map(life))
+            let lifetime = |times| senders.lifetime(resource, times, &table, place.to_bits());
+            Some(times.map(lifetime))
         }
         _ => {
             let address = Arc::as_ptr(&entry.series).addr() as u64;
-            Some(Some(Life::of_composite(now, address)))
+            Some(Some(Lifetime::of_composite(now, address)))
         }
     }
 }

@@ -147,7 +147,7 @@ impl View {
                 read(past, &mut series);
             }
             let is_behind = !needs_past && series.is_empty() && *time > to && *time - to <= BEHIND_MS;
-            if is_here && is_news(&series, *time, now, needs_past) {
+            if is_here && is_own_sample(&series, *time, now, needs_past) {
                 series.push(*time, now.clone());
             } else if !is_here && is_behind {
                 // The first sample of a new series may be just after the requested time, because the client's
@@ -178,7 +178,7 @@ impl View {
 }
 
 /// Whether the present is a sample of its own: in a range, one that only repeats the newest sample would count twice.
-fn is_news(series: &QuerySeries, time: Millis, now: &SampleValue, is_range: bool) -> bool {
+fn is_own_sample(series: &QuerySeries, time: Millis, now: &SampleValue, is_range: bool) -> bool {
     let Some(last) = series.last_time() else {
         return true;
     };

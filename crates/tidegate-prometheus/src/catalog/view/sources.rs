@@ -126,7 +126,7 @@ struct ResourceState {
 
 impl ResourceState {
     fn of(resource: &Resource, look: ViewPass<'_>) -> Self {
-        let (seen, lease) = look.senders.heard(resource);
+        let (seen, lease) = look.senders.last_report(resource);
         let has_identity = job(resource).is_some() || !instance(resource).is_empty();
         Self {
             seen: if has_identity { seen } else { 0 },

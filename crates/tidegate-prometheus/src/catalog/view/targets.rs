@@ -94,11 +94,11 @@ impl ResourceIndex {
             targets.entry(identity).or_default().push(one);
         }
         let living = |mut candidates: Vec<Candidate>| {
-            let life = |one: &Candidate| look.senders.life_of(&one.resource);
+            let lifetime = |one: &Candidate| look.senders.lifetime_of(&one.resource);
             let at = match candidates.len() {
                 1 => 0,
                 _ => {
-                    let lives: Vec<_> = candidates.iter().map(life).enumerate().collect();
+                    let lives: Vec<_> = candidates.iter().map(lifetime).enumerate().collect();
                     owner(&lives, look.senders, look.now).unwrap_or(0)
                 }
             };

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The files of a log that are not synced yet, and are not written to any more.
 #[derive(Debug)]
-pub(super) struct Unsynced {
+pub(super) struct PendingFsync {
     /// Whether anything is ever synced.
     syncs: bool,
     /// Whether a file has got its name since.
@@ -17,7 +17,7 @@ pub(super) struct Unsynced {
     closed: Vec<(u64, File)>,
 }
 
-impl Unsynced {
+impl PendingFsync {
     pub(super) fn new(syncs: bool) -> Self {
         Self {
             syncs,
