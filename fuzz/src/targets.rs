@@ -23,7 +23,7 @@ use tidegate_exposition::{Format, NativeHistograms};
 use tidegate_otlp::{Signal, convert, json, wire};
 use tidegate_promql::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
-use tidegate_wal::record::{self, Head, RecordKind, Seal};
+use tidegate_wal::record::{self, Epoch, Head, RecordKind};
 use tidegate_wal::{Fsync, Log, Purpose, Quota, Rules};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -377,17 +377,17 @@ fn log(data: &[u8]) {
     for file in std::fs::read_dir(&directory).expect("our own directory") {
         std::fs::remove_file(file.expect("our own file").path()).expect("our own file");
     }
-    let seal = match data.len() % 3 {
-        0 => Seal::fresh(7),
-        1 => Seal::reused(7),
-        _ => Seal::plain(7),
+    let epoch = match data.len() % 3 {
+        0 => Epoch::fresh(7),
+        1 => Epoch::reused(7),
+        _ => Epoch::plain(7),
     };
     let (mut segment, mut number, mut written) = (Vec::new(), 1, Vec::new());
     let mut flush = |segment: &mut Vec<u8>, number: u64| {
         std::fs::write(directory.join(format!("{number:020}.seg")), &*segment).expect("a file in memory");
         segment.clear();
     };
-    segment.extend(record::segment_head(number, seal));
+    segment.extend(record::segment_head(number, epoch));
     let mut first = number;
     let mut segments = 0;
     for step in data.chunks(4).take(MAX_STEPS) {
@@ -403,7 +403,7 @@ fn log(data: &[u8]) {
                     items: u32::from(c),
                 };
                 let payload = vec![a; usize::from(c)];
-                record::write(&mut segment, seal, head, &payload);
+                record::write(&mut segment, epoch, head, &payload);
                 written.push((number, payload));
                 number += 1;
             }
@@ -416,7 +416,7 @@ fn log(data: &[u8]) {
                     seq: 0,
                     items: 0,
                 };
-                record::write(&mut segment, seal, head, &ranges);
+                record::write(&mut segment, epoch, head, &ranges);
             }
             5 => segment.extend([a, b, c]),
             6 => {
@@ -428,7 +428,7 @@ fn log(data: &[u8]) {
                 segments += 1;
                 flush(&mut segment, first);
                 first = number;
-                segment.extend(record::segment_head(number, seal));
+                segment.extend(record::segment_head(number, epoch));
             }
         }
     }

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::pending_fsync::PendingFsync;
 use super::pieces::Pieces;
-use super::record::{self, Head, RecordKind, Seal};
+use super::record::{self, Epoch, Head, RecordKind};
 use super::recovery::{Recovered, Replay, lock, recover};
 use super::segment::Segment;
 use super::segment_pool::SegmentPool;
@@ -171,7 +171,7 @@ impl Log {
             items,
         };
         let pieces = payload.iter().map(|piece| &**piece);
-        self.buffer.pieces.copy(&record::head(self.seal(), head, pieces));
+        self.buffer.pieces.copy(&record::head(self.epoch(), head, pieces));
         payload.iter().for_each(|piece| self.buffer.pieces.push(piece));
         self.buffer.data.push((head, purpose != Purpose::Unread));
         Ok(())
@@ -301,7 +301,7 @@ impl Log {
                 items: 0,
             };
             let ranges = record::ranges_to_bytes(&ranges_of(settled));
-            let head = record::head(self.seal(), head, std::iter::once(&*ranges));
+            let head = record::head(self.epoch(), head, std::iter::once(&*ranges));
             self.buffer.pieces.copy(&head);
             self.buffer.pieces.copy(&ranges);
         }
@@ -332,8 +332,10 @@ impl Log {
     }
 
     /// That of the newest segment.
-    fn seal(&self) -> Seal {
-        self.segments.back().map_or(Seal::fresh(0), |newest| newest.seal)
+    fn epoch(&self) -> Epoch {
+        self.segments
+            .back()
+            .map_or(Epoch::fresh(0), |newest| newest.epoch)
     }
 
     /// Ends the newest segment.

@@ -102,7 +102,7 @@ pub struct Stored {
 
 /// The salt and layout that distinguish the records of one segment from those of any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seal {
+pub struct Epoch {
     salt: u32,
     layout: Layout,
 }
@@ -115,20 +115,20 @@ enum Layout {
     Fresh = 3,
 }
 
-impl Seal {
-    /// The seal of a new file.
+impl Epoch {
+    /// The epoch of a new file.
     pub const fn fresh(salt: u32) -> Self {
         let layout = Layout::Fresh;
         Self { salt, layout }
     }
 
-    /// The seal of a file that still holds records of another segment.
+    /// The epoch of a file that still holds records of another segment.
     pub const fn reused(salt: u32) -> Self {
         let layout = Layout::Reused;
         Self { salt, layout }
     }
 
-    /// The seal of a file from an earlier version of the gateway, whose marks are not salted.
+    /// The epoch of a file from an earlier version of the gateway, whose marks are not salted.
     pub const fn plain(salt: u32) -> Self {
         let layout = Layout::Plain;
         Self { salt, layout }
@@ -148,29 +148,29 @@ impl Seal {
 }
 
 /// The head of a segment.
-pub fn segment_head(first_seq: u64, seal: Seal) -> [u8; SEGMENT_HEAD] {
+pub fn segment_head(first_seq: u64, epoch: Epoch) -> [u8; SEGMENT_HEAD] {
     let mut head = [0; SEGMENT_HEAD];
     head[..7].copy_from_slice(&SEGMENT_MAGIC);
-    head[VERSION_AT] = seal.layout as u8;
+    head[VERSION_AT] = epoch.layout as u8;
     head[8..16].copy_from_slice(&first_seq.to_le_bytes());
-    head[16..20].copy_from_slice(&seal.salt.to_le_bytes());
+    head[16..20].copy_from_slice(&epoch.salt.to_le_bytes());
     let crc = crc32fast::hash(&head[..20]);
     head[20..].copy_from_slice(&crc.to_le_bytes());
     head
 }
 
-/// First number and seal of a segment, if this is the head of one.
-pub fn read_segment_head(bytes: &[u8]) -> Option<(u64, Seal)> {
+/// First number and epoch of a segment, if this is the head of one.
+pub fn read_segment_head(bytes: &[u8]) -> Option<(u64, Epoch)> {
     let head = bytes.get(..SEGMENT_HEAD)?;
     let sound = head.starts_with(&SEGMENT_MAGIC) && crc32fast::hash(&head[..20]) == u32_at(head, 20)?;
     let (first, salt) = (u64_at(head, 8)?, u32_at(head, SALT_AT)?);
-    let seal = match head[VERSION_AT] {
-        1 => Seal::plain(salt),
-        2 => Seal::reused(salt),
-        3 => Seal::fresh(salt),
+    let epoch = match head[VERSION_AT] {
+        1 => Epoch::plain(salt),
+        2 => Epoch::reused(salt),
+        3 => Epoch::fresh(salt),
         _ => return None,
     };
-    Some((first, seal)).filter(|_| sound && first <= MAX_SEQ)
+    Some((first, epoch)).filter(|_| sound && first <= MAX_SEQ)
 }
 
 /// The salt that stands in a head, be it sound or damaged.
@@ -183,18 +183,18 @@ pub fn salt_of_mark(record: &[u8]) -> Option<u32> {
     Some(u32_at(record, 0)? ^ u32::from_le_bytes(MARK))
 }
 
-/// The seal of a file whose marks have this salt. Where its damaged head does not say that it was new, it may have been
+/// The epoch of a file whose marks have this salt. Where its damaged head does not say that it was new, it may have been
 /// written over.
-pub fn salted(salt: u32, head: &[u8]) -> Seal {
+pub fn salted(salt: u32, head: &[u8]) -> Epoch {
     match head.get(VERSION_AT) {
-        Some(3) => Seal::fresh(salt),
-        _ => Seal::reused(salt),
+        Some(3) => Epoch::fresh(salt),
+        _ => Epoch::reused(salt),
     }
 }
 
 /// The encoded head of a record whose payload comes in pieces.
 pub fn head<'a>(
-    seal: Seal,
+    epoch: Epoch,
     head: Head,
     payload: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> [u8; RECORD_HEAD] {
@@ -205,12 +205,12 @@ pub fn head<'a>(
         RecordKind::State => 3,
     };
     let mut bytes = [0; RECORD_HEAD];
-    bytes[..4].copy_from_slice(&seal.mark());
+    bytes[..4].copy_from_slice(&epoch.mark());
     bytes[8..12].copy_from_slice(&(length as u32).to_le_bytes());
     (bytes[12], bytes[13]) = (kind, head.tag);
     bytes[16..24].copy_from_slice(&head.seq.to_le_bytes());
     bytes[24..].copy_from_slice(&head.items.to_le_bytes());
-    let mut hasher = seal.checksum();
+    let mut hasher = epoch.checksum();
     hasher.update(&bytes[CRC_FROM..]);
     payload.for_each(|piece| hasher.update(piece));
     bytes[4..CRC_FROM].copy_from_slice(&hasher.finalize().to_le_bytes());
@@ -218,8 +218,8 @@ pub fn head<'a>(
 }
 
 /// Appends a whole record.
-pub fn write(to: &mut Vec<u8>, seal: Seal, head: Head, payload: &[u8]) {
-    to.extend(self::head(seal, head, std::iter::once(payload)));
+pub fn write(to: &mut Vec<u8>, epoch: Epoch, head: Head, payload: &[u8]) {
+    to.extend(self::head(epoch, head, std::iter::once(payload)));
     to.extend(payload);
 }
 
@@ -235,9 +235,9 @@ pub struct Promise {
 
 impl Promise {
     /// Reads the claims of these bytes, if they can be the head of a record.
-    pub fn read(bytes: &[u8], seal: Seal) -> Option<Self> {
+    pub fn read(bytes: &[u8], epoch: Epoch) -> Option<Self> {
         let bytes = bytes.get(..RECORD_HEAD)?;
-        let length = promised_length(bytes, seal)?;
+        let length = promised_length(bytes, epoch)?;
         let head = Head {
             kind: RecordKind::of(bytes[12])?,
             tag: bytes[13],
@@ -273,34 +273,34 @@ impl Promise {
 }
 
 /// The length of the payload that a record's head promises, if it has a mark.
-fn promised_length(head: &[u8], seal: Seal) -> Option<usize> {
+fn promised_length(head: &[u8], epoch: Epoch) -> Option<usize> {
     let length = u32_at(head, 8)? as usize;
-    (head.starts_with(&seal.mark()) && length <= MAX_PAYLOAD).then_some(length)
+    (head.starts_with(&epoch.mark()) && length <= MAX_PAYLOAD).then_some(length)
 }
 
 /// The number of the `rest` bytes after the last sound record that belong to a torn record of this segment. `head` is
 /// their beginning.
-pub fn torn(head: &[u8], rest: u64, seal: Seal) -> u64 {
-    let promised = || promised_length(head, seal).map_or(0, |length| (RECORD_HEAD + length) as u64);
-    match seal.layout {
+pub fn torn(head: &[u8], rest: u64, epoch: Epoch) -> u64 {
+    let promised = || promised_length(head, epoch).map_or(0, |length| (RECORD_HEAD + length) as u64);
+    match epoch.layout {
         Layout::Reused => promised().min(rest),
         Layout::Plain | Layout::Fresh => rest,
     }
 }
 
 /// The record at the beginning of `bytes` and its length, if it is whole and sound.
-pub fn read(bytes: &[u8], seal: Seal) -> Option<(Head, &[u8], usize)> {
-    let promise = Promise::read(bytes, seal)?;
+pub fn read(bytes: &[u8], epoch: Epoch) -> Option<(Head, &[u8], usize)> {
+    let promise = Promise::read(bytes, epoch)?;
     let record = bytes.get(..promise.bytes())?;
-    let mut checksum = seal.checksum();
+    let mut checksum = epoch.checksum();
     checksum.update(&record[CRC_FROM..]);
     let is_sound = checksum.finalize() == promise.crc;
     is_sound.then(|| (promise.head, &record[RECORD_HEAD..], promise.bytes()))
 }
 
 /// The offset of the next mark.
-pub fn find_mark(bytes: &[u8], seal: Seal) -> Option<usize> {
-    let mark = seal.mark();
+pub fn find_mark(bytes: &[u8], epoch: Epoch) -> Option<usize> {
+    let mark = epoch.mark();
     bytes.windows(MARK_LENGTH).position(|window| window == mark)
 }
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::ops::RangeInclusive;
 
-use super::record::{self, CRC_FROM, SEGMENT_HEAD, Seal};
+use super::record::{self, CRC_FROM, Epoch, SEGMENT_HEAD};
 use super::window::{FileWindow, PIECE, Search};
 
 /// If the salt in the head seems sound, a record with it must begin within this many bytes.
@@ -15,42 +15,42 @@ const SEARCHED: u64 = 4 << 20;
 /// The offset of the first record.
 const FIRST: u64 = SEGMENT_HEAD as u64;
 
-/// The seal of a file whose head is damaged, and whose data may have these numbers. It uses the salt in the head and
+/// The epoch of a file whose head is damaged, and whose data may have these numbers. It uses the salt in the head and
 /// the first record: no sender of telemetry can choose these.
-pub(super) fn seal_without_head(
+pub(super) fn epoch_without_head(
     window: &mut FileWindow<'_>,
     numbers: &RangeInclusive<u64>,
-) -> io::Result<Option<Seal>> {
+) -> io::Result<Option<Epoch>> {
     let Some(head) = window.get(0, SEGMENT_HEAD)?.map(<[u8]>::to_vec) else {
         return Ok(None);
     };
     if let Some(salt) = record::written_salt(&head) {
-        for seal in [record::salted(salt, &head), Seal::plain(salt)] {
-            let found = window.find(FIRST..FIRST + SEARCHED, seal, numbers)?;
+        for epoch in [record::salted(salt, &head), Epoch::plain(salt)] {
+            let found = window.find(FIRST..FIRST + SEARCHED, epoch, numbers)?;
             if matches!(found, Search::Found(_)) {
-                return Ok(Some(seal));
+                return Ok(Some(epoch));
             }
         }
     }
-    match seal_of_salted(window, &head)? {
-        Some(seal) => Ok(Some(seal)),
-        None => seal_of_plain(window),
+    match epoch_of_salted(window, &head)? {
+        Some(epoch) => Ok(Some(epoch)),
+        None => epoch_of_plain(window),
     }
 }
 
 /// The first mark has the salt.
-fn seal_of_salted(window: &mut FileWindow<'_>, head: &[u8]) -> io::Result<Option<Seal>> {
+fn epoch_of_salted(window: &mut FileWindow<'_>, head: &[u8]) -> io::Result<Option<Epoch>> {
     let mark = window.get(FIRST, record::MARK_LENGTH)?;
     let Some(salt) = mark.and_then(record::salt_of_mark) else {
         return Ok(None);
     };
-    let seal = record::salted(salt, head);
-    Ok(window.record(FIRST, seal)?.map(|_| seal))
+    let epoch = record::salted(salt, head);
+    Ok(window.record(FIRST, epoch)?.map(|_| epoch))
 }
 
 /// The salt of the first record's checksum, which the next record confirms.
-fn seal_of_plain(window: &mut FileWindow<'_>) -> io::Result<Option<Seal>> {
-    let unknown = Seal::plain(0);
+fn epoch_of_plain(window: &mut FileWindow<'_>) -> io::Result<Option<Epoch>> {
+    let unknown = Epoch::plain(0);
     let Some(promise) = window.promise(FIRST, unknown)? else {
         return Ok(None);
     };
@@ -68,8 +68,8 @@ fn seal_of_plain(window: &mut FileWindow<'_>) -> io::Result<Option<Seal>> {
         };
         unwound.take(piece);
     }
-    let seal = Seal::plain(unwound.initial());
-    Ok(window.record(end, seal)?.map(|_| seal))
+    let epoch = Epoch::plain(unwound.initial());
+    Ok(window.record(end, epoch)?.map(|_| epoch))
 }
 
 /// Finds the initial value with which bytes have a CRC-32: its steps are undone from the last byte to the first.
@@ -121,14 +121,14 @@ mod tests {
     use super::super::window::counts;
     use super::*;
 
-    fn seal_of(bytes: &[u8]) -> Option<Seal> {
+    fn epoch_of(bytes: &[u8]) -> Option<Epoch> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         let mut window = FileWindow::new(&file, bytes.len() as u64);
-        seal_without_head(&mut window, &(1..=100)).unwrap()
+        epoch_without_head(&mut window, &(1..=100)).unwrap()
     }
 
-    fn segment(seal: Seal, head: &[u8; SEGMENT_HEAD], payloads: &[Vec<u8>]) -> Vec<u8> {
+    fn segment(epoch: Epoch, head: &[u8; SEGMENT_HEAD], payloads: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = head.to_vec();
         for (seq, payload) in (1..).zip(payloads) {
             let head = Head {
@@ -137,7 +137,7 @@ mod tests {
                 seq,
                 items: 1,
             };
-            record::write(&mut bytes, seal, head, payload);
+            record::write(&mut bytes, epoch, head, payload);
         }
         bytes
     }
@@ -150,18 +150,18 @@ mod tests {
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 2..5),
             damage: [u8; SEGMENT_HEAD],
         ) {
-            let seal = if is_plain { Seal::plain(salt) } else { record::salted(salt, &damage) };
-            prop_assert_eq!(seal_of(&segment(seal, &damage, &payloads)), Some(seal));
+            let epoch = if is_plain { Epoch::plain(salt) } else { record::salted(salt, &damage) };
+            prop_assert_eq!(epoch_of(&segment(epoch, &damage, &payloads)), Some(epoch));
         }
     }
 
     #[test]
     fn the_salt_follows_from_records_that_are_longer_than_a_piece() {
         let payloads = [vec![7_u8; 2 * PIECE + 100], vec![8_u8; 100]];
-        for seal in [Seal::plain(3_456_789), Seal::reused(3_456_789)] {
-            let bytes = segment(seal, &[0xEE; SEGMENT_HEAD], &payloads);
+        for epoch in [Epoch::plain(3_456_789), Epoch::reused(3_456_789)] {
+            let bytes = segment(epoch, &[0xEE; SEGMENT_HEAD], &payloads);
             counts::reset();
-            assert_eq!(seal_of(&bytes), Some(seal));
+            assert_eq!(epoch_of(&bytes), Some(epoch));
             assert!(counts::longest_read() <= PIECE);
         }
     }
@@ -175,7 +175,7 @@ mod tests {
             file.set_len(GIB).unwrap();
             counts::reset();
             let mut window = FileWindow::new(&file, GIB);
-            assert_eq!(seal_without_head(&mut window, &(1..=100)).unwrap(), None);
+            assert_eq!(epoch_without_head(&mut window, &(1..=100)).unwrap(), None);
             assert!(counts::read() <= 3 * SEARCHED, "{}", counts::read());
             assert!(counts::longest_read() <= PIECE);
         }

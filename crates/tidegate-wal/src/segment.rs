@@ -11,10 +11,10 @@ use bytes::Bytes;
 use tidegate_runtime::files;
 
 use super::record::{
-    self, Head, MAX_SEQ, Promise, RECORD_HEAD, RecordKind, SEGMENT_HEAD, Seal, Stored, TAGS,
+    self, Epoch, Head, MAX_SEQ, Promise, RECORD_HEAD, RecordKind, SEGMENT_HEAD, Stored, TAGS,
 };
 use super::recovery::{Replay, Scan};
-use super::rescue::seal_without_head;
+use super::rescue::epoch_without_head;
 use super::window::{FileWindow, PIECE, Search, read_at};
 
 /// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of settled data.
@@ -44,7 +44,7 @@ impl Bits {
 pub(super) struct Segment {
     pub(super) path: PathBuf,
     pub(super) first: u64,
-    pub(super) seal: Seal,
+    pub(super) epoch: Epoch,
     /// Bytes that are whole records.
     pub(super) len: u64,
     /// Bytes of the file, if more than `len`: of its earlier use, or torn.
@@ -94,33 +94,33 @@ impl Segment {
 
     /// Creates a file that no other user can read.
     pub(super) fn create(directory: &Path, first: u64, salt: u32) -> io::Result<(Self, File)> {
-        let (path, seal) = (Self::path(directory, first), Seal::fresh(salt));
+        let (path, epoch) = (Self::path(directory, first), Epoch::fresh(salt));
         let file = OpenOptions::new()
             .create_new(true)
             .write(true)
             .mode(0o600)
             .open(&path)?;
-        if let Err(error) = file.write_all_at(&record::segment_head(first, seal), 0) {
+        if let Err(error) = file.write_all_at(&record::segment_head(first, epoch), 0) {
             // Best effort: an empty file is skipped by a recovery.
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        Ok((Self::known(path, first, seal), file))
+        Ok((Self::known(path, first, epoch), file))
     }
 
     /// A file of `former` bytes that will be overwritten.
-    pub(super) fn over(path: PathBuf, first: u64, seal: Seal, former: u64) -> Self {
+    pub(super) fn over(path: PathBuf, first: u64, epoch: Epoch, former: u64) -> Self {
         Self {
             on_disk: former,
-            ..Self::known(path, first, seal)
+            ..Self::known(path, first, epoch)
         }
     }
 
-    fn known(path: PathBuf, first: u64, seal: Seal) -> Self {
+    fn known(path: PathBuf, first: u64, epoch: Epoch) -> Self {
         Self {
             path,
             first,
-            seal,
+            epoch,
             len: SEGMENT_HEAD as u64,
             on_disk: 0,
             count: 0,
@@ -156,17 +156,17 @@ impl Segment {
             Some(found) => Some(found),
             None => Self::rescue(&path, &mut window, length)?,
         };
-        let Some((first, seal)) = found else {
+        let Some((first, epoch)) = found else {
             return Ok(None);
         };
-        let (mut segment, mut scan) = (Self::known(path, first, seal), Scan::default());
+        let (mut segment, mut scan) = (Self::known(path, first, epoch), Scan::default());
         if head.is_none() {
             scan.damaged_bytes += SEGMENT_HEAD as u64;
         }
         let (mut data, mut numbers) = (Vec::new(), first..=first + most_records(length));
         let mut at = SEGMENT_HEAD as u64;
         while at < length {
-            if let Some(promise) = window.record(at, seal)? {
+            if let Some(promise) = window.record(at, epoch)? {
                 let head = promise.head;
                 match head.kind {
                     RecordKind::Settled => window.payload(at, &promise, |piece| {
@@ -174,7 +174,7 @@ impl Segment {
                     })?,
                     RecordKind::Data | RecordKind::State => {
                         if replay.wants(head.seq) {
-                            replay.take(head.seq, window.whole(at, &promise, seal)?);
+                            replay.take(head.seq, window.whole(at, &promise, epoch)?);
                         }
                         if numbers.contains(&head.seq) {
                             numbers = head.seq + 1..=*numbers.end();
@@ -186,13 +186,13 @@ impl Segment {
                 segment.len = at;
                 continue;
             }
-            match window.find(at + 1..length, seal, &numbers)? {
+            match window.find(at + 1..length, epoch, &numbers)? {
                 Search::Found(next) => {
                     scan.damaged_bytes += next - at;
                     at = next;
                 }
                 Search::Missing => {
-                    scan.torn_bytes = window.torn(at, seal)?;
+                    scan.torn_bytes = window.torn(at, epoch)?;
                     break;
                 }
                 Search::GivenUp => {
@@ -214,13 +214,13 @@ impl Segment {
         Ok(Some((segment, scan)))
     }
 
-    /// Number and seal of a file whose head is damaged: by its name and its records.
-    fn rescue(path: &Path, window: &mut FileWindow<'_>, length: u64) -> io::Result<Option<(u64, Seal)>> {
+    /// Number and epoch of a file whose head is damaged: by its name and its records.
+    fn rescue(path: &Path, window: &mut FileWindow<'_>, length: u64) -> io::Result<Option<(u64, Epoch)>> {
         let Some(first) = Self::named(path).filter(|first| *first <= MAX_SEQ) else {
             return Ok(None);
         };
-        let seal = seal_without_head(window, &(first..=first + most_records(length)))?;
-        Ok(seal.map(|seal| (first, seal)))
+        let epoch = epoch_without_head(window, &(first..=first + most_records(length)))?;
+        Ok(epoch.map(|epoch| (first, epoch)))
     }
 
     /// Notes a record of an earlier run. Gives the number of lost records before it.
@@ -333,7 +333,7 @@ impl Segment {
         };
         let mut head = [0; RECORD_HEAD];
         let promise = if read_at(file, &mut head, offset)? {
-            Promise::read(&head, self.seal)
+            Promise::read(&head, self.epoch)
         } else {
             None
         };
@@ -346,7 +346,7 @@ impl Segment {
         // Memory for a long one is asked for when the record is known to be sound.
         if promise.bytes() > PIECE && self.sound_at != Some(offset) {
             if FileWindow::new(file, self.len)
-                .record(offset, self.seal)?
+                .record(offset, self.epoch)?
                 .is_none()
             {
                 self.wasted = self.wasted.saturating_add(promise.bytes() as u64);
@@ -364,7 +364,7 @@ impl Segment {
         }
         let mut bytes = vec![0; promise.bytes()];
         let sound = if read_at(file, &mut bytes, offset)? {
-            record::read(&bytes, self.seal).map(|(head, ..)| head)
+            record::read(&bytes, self.epoch).map(|(head, ..)| head)
         } else {
             None
         };
@@ -404,7 +404,7 @@ impl Segment {
         let end = self.len.min(file.metadata()?.len());
         let mut window = FileWindow::new(file, end).go_on(self.wasted, self.weight());
         let numbers = self.passed..=self.last();
-        let found = window.find(offset + 1..end, self.seal, &numbers)?;
+        let found = window.find(offset + 1..end, self.epoch, &numbers)?;
         self.wasted = window.wasted();
         let next = match found {
             Search::Found(next) => next,

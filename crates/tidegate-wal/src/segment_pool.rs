@@ -13,7 +13,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tidegate_runtime::files;
 use tidegate_runtime::worker::lower_priority;
 
-use super::record::{self, Seal};
+use super::record::{self, Epoch};
 use super::segment::Segment;
 
 /// The pool keeps at least this many files: while one is written, those before it wait for their last acknowledgements.
@@ -41,16 +41,16 @@ impl SegmentPool {
     /// Makes one the segment of this first number, if there is one.
     pub(super) fn take(&mut self, directory: &Path, first: u64, salt: u32) -> Option<(Segment, File)> {
         let (spare, bytes) = self.0.pop_front()?;
-        let (path, seal) = (Segment::path(directory, first), Seal::reused(salt));
+        let (path, epoch) = (Segment::path(directory, first), Epoch::reused(salt));
         // A head with a name that is not its own would be a segment in the wrong place: the name comes last.
         let begin = || -> io::Result<File> {
             let file = files::open_as(OpenOptions::new().write(true), &spare)?;
-            file.write_all_at(&record::segment_head(first, seal), 0)?;
+            file.write_all_at(&record::segment_head(first, epoch), 0)?;
             renameat_with(CWD, &spare, CWD, &path, RenameFlags::NOREPLACE)?;
             Ok(file)
         };
         let begun = begin().inspect_err(|_| delete(&spare));
-        Some((Segment::over(path, first, seal, bytes), begun.ok()?))
+        Some((Segment::over(path, first, epoch, bytes), begun.ok()?))
     }
 
     /// The bytes that they take on the disk.

@@ -7,7 +7,7 @@ use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::FileExt;
 
-use super::record::{self, CRC_FROM, Promise, RECORD_HEAD, Seal};
+use super::record::{self, CRC_FROM, Epoch, Promise, RECORD_HEAD};
 
 /// The first piece. Damage is often shorter than that.
 const FIRST_PIECE: usize = 16 << 10;
@@ -79,17 +79,17 @@ impl<'a> FileWindow<'a> {
     }
 
     /// The claims of a record's head at an offset, if the file is long enough for the record.
-    pub(super) fn promise(&mut self, at: u64, seal: Seal) -> io::Result<Option<Promise>> {
+    pub(super) fn promise(&mut self, at: u64, epoch: Epoch) -> io::Result<Option<Promise>> {
         let head = self.get(at, RECORD_HEAD)?;
-        let promise = head.and_then(|head| Promise::read(head, seal));
+        let promise = head.and_then(|head| Promise::read(head, epoch));
         let rest = self.end.saturating_sub(at);
         Ok(promise.filter(|promise| promise.bytes() as u64 <= rest))
     }
 
     /// The record at an offset, if it is whole and sound.
-    pub(super) fn record(&mut self, at: u64, seal: Seal) -> io::Result<Option<Promise>> {
-        match self.promise(at, seal)? {
-            Some(promise) if self.is_sound(at, &promise, seal)? => Ok(Some(promise)),
+    pub(super) fn record(&mut self, at: u64, epoch: Epoch) -> io::Result<Option<Promise>> {
+        match self.promise(at, epoch)? {
+            Some(promise) if self.is_sound(at, &promise, epoch)? => Ok(Some(promise)),
             _ => Ok(None),
         }
     }
@@ -98,7 +98,7 @@ impl<'a> FileWindow<'a> {
     ///
     /// # Errors
     /// The file can't be read, or has changed since.
-    pub(super) fn whole(&mut self, at: u64, promise: &Promise, seal: Seal) -> io::Result<Vec<u8>> {
+    pub(super) fn whole(&mut self, at: u64, promise: &Promise, epoch: Epoch) -> io::Result<Vec<u8>> {
         let length = promise.bytes();
         let bytes = match self.buffered(at).get(..length) {
             Some(buffered) => buffered.to_vec(),
@@ -109,7 +109,7 @@ impl<'a> FileWindow<'a> {
                 bytes
             }
         };
-        if record::read(&bytes, seal).is_some() {
+        if record::read(&bytes, epoch).is_some() {
             Ok(bytes)
         } else {
             Err(has_changed())
@@ -138,7 +138,7 @@ impl<'a> FileWindow<'a> {
     pub(super) fn find(
         &mut self,
         range: Range<u64>,
-        seal: Seal,
+        epoch: Epoch,
         numbers: &RangeInclusive<u64>,
     ) -> io::Result<Search> {
         let mut at = range.start;
@@ -151,16 +151,16 @@ impl<'a> FileWindow<'a> {
                 break;
             }
             let piece = self.buffered(at);
-            let Some(place) = record::find_mark(piece, seal) else {
+            let Some(place) = record::find_mark(piece, epoch) else {
                 // A mark may go over the end of the piece.
                 at += (piece.len() - record::MARK_LENGTH + 1) as u64;
                 continue;
             };
             at += place as u64;
-            let promise = self.promise(at, seal)?;
+            let promise = self.promise(at, epoch)?;
             let promise = promise.filter(|promise| promise.is_plausible(numbers));
             if let Some(promise) = promise
-                && self.is_sound(at, &promise, seal)?
+                && self.is_sound(at, &promise, epoch)?
             {
                 return Ok(Search::Found(at));
             }
@@ -170,21 +170,21 @@ impl<'a> FileWindow<'a> {
     }
 
     /// The number of bytes from an offset on that belong to a torn record of this segment.
-    pub(super) fn torn(&mut self, at: u64, seal: Seal) -> io::Result<u64> {
+    pub(super) fn torn(&mut self, at: u64, epoch: Epoch) -> io::Result<u64> {
         let rest = self.end.saturating_sub(at);
         let head = usize::try_from(rest).map_or(RECORD_HEAD, |rest| rest.min(RECORD_HEAD));
         let head = self.get(at, head)?.unwrap_or_default();
-        Ok(record::torn(head, rest, seal))
+        Ok(record::torn(head, rest, epoch))
     }
 
     /// Whether a record has the checksum that its head says.
-    fn is_sound(&mut self, at: u64, promise: &Promise, seal: Seal) -> io::Result<bool> {
+    fn is_sound(&mut self, at: u64, promise: &Promise, epoch: Epoch) -> io::Result<bool> {
         let end = at + promise.bytes() as u64;
         // A record that fits is in memory as a whole: a search that continues in it does not read it again.
         if promise.bytes() <= PIECE && self.get(at, promise.bytes())?.is_none() {
             return Ok(false);
         }
-        let mut checksum = seal.checksum();
+        let mut checksum = epoch.checksum();
         let is_whole = self.pieces(at + CRC_FROM as u64, end, &mut |piece| checksum.update(piece))?;
         #[cfg(test)]
         counts::note_checked(promise.bytes());
@@ -305,12 +305,12 @@ mod tests {
     use super::super::record::{Head, RecordKind};
     use super::*;
 
-    const SEAL: Seal = Seal::plain(7);
+    const EPOCH: Epoch = Epoch::plain(7);
     const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 
     /// The next sound record, searched in one piece.
     fn find(bytes: &[u8], from: usize) -> Search {
-        let found = (from..bytes.len()).find(|at| record::read(&bytes[*at..], SEAL).is_some());
+        let found = (from..bytes.len()).find(|at| record::read(&bytes[*at..], EPOCH).is_some());
         found.map_or(Search::Missing, |at| Search::Found(at as u64))
     }
 
@@ -327,7 +327,7 @@ mod tests {
             for (seq, (is_record, length)) in (1..).zip(parts) {
                 if is_record {
                     let head = Head { kind: RecordKind::Data, tag: 0, seq, items: 1 };
-                    record::write(&mut bytes, SEAL, head, &vec![seq as u8; length]);
+                    record::write(&mut bytes, EPOCH, head, &vec![seq as u8; length]);
                 } else {
                     // Every byte of it could begin a mark.
                     bytes.extend(std::iter::repeat_n(0xF1, length));
@@ -338,12 +338,12 @@ mod tests {
             let end = bytes.len() as u64;
             let mut window = FileWindow::new(&file, end);
             let mut at = from.index(bytes.len() + 1);
-            while let Search::Found(next) = window.find(at as u64..end, SEAL, &ANY).unwrap() {
+            while let Search::Found(next) = window.find(at as u64..end, EPOCH, &ANY).unwrap() {
                 prop_assert_eq!(Search::Found(next), find(&bytes, at));
-                let promise = window.record(next, SEAL).unwrap().unwrap();
-                let (head, payload, length) = record::read(&bytes[next as usize..], SEAL).unwrap();
+                let promise = window.record(next, EPOCH).unwrap().unwrap();
+                let (head, payload, length) = record::read(&bytes[next as usize..], EPOCH).unwrap();
                 prop_assert_eq!((promise.head, promise.bytes()), (head, length));
-                let whole = window.whole(next, &promise, SEAL).unwrap();
+                let whole = window.whole(next, &promise, EPOCH).unwrap();
                 prop_assert_eq!(&whole[RECORD_HEAD..], payload);
                 at = next as usize + length;
             }
@@ -356,7 +356,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mut window = FileWindow::new(&file, 1 << 20);
         assert_eq!(window.get(0, 100).unwrap(), None);
-        assert_eq!(window.find(0..1 << 20, SEAL, &ANY).unwrap(), Search::Missing);
-        assert!(window.record(0, SEAL).unwrap().is_none());
+        assert_eq!(window.find(0..1 << 20, EPOCH, &ANY).unwrap(), Search::Missing);
+        assert!(window.record(0, EPOCH).unwrap().is_none());
     }
 }

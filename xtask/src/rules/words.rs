@@ -49,6 +49,7 @@ const WORDS: &[(&str, &str)] = &[
     ("pacing", "backpressure delay"),
     ("parcel", "export request"),
     ("press", "render job"),
+    ("seal", "segment epoch"),
     ("sheet", "encoder"),
     ("shelf", "pool"),
     ("shot", "snapshot"),

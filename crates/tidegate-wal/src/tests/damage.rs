@@ -8,7 +8,7 @@ use std::io::Write;
 use super::super::window::{PIECE, counts};
 use super::*;
 
-const PLAIN: record::Seal = record::Seal::plain(7);
+const PLAIN: record::Epoch = record::Epoch::plain(7);
 
 fn data(seq: u64) -> record::Head {
     record::Head {
@@ -20,11 +20,11 @@ fn data(seq: u64) -> record::Head {
 }
 
 /// A segment that is made by hand.
-fn segment(directory: &Path, seal: record::Seal, payloads: &[(u64, &[u8])]) -> Vec<u8> {
+fn segment(directory: &Path, epoch: record::Epoch, payloads: &[(u64, &[u8])]) -> Vec<u8> {
     let first = payloads[0].0;
-    let mut bytes = record::segment_head(first, seal).to_vec();
+    let mut bytes = record::segment_head(first, epoch).to_vec();
     for (seq, payload) in payloads {
-        record::write(&mut bytes, seal, data(*seq), payload);
+        record::write(&mut bytes, epoch, data(*seq), payload);
     }
     std::fs::write(segment::Segment::path(directory, first), &bytes).unwrap();
     bytes
@@ -60,7 +60,7 @@ fn a_sparse_file_with_a_damaged_head_is_not_read_as_a_whole() {
 #[test]
 fn a_length_beyond_the_end_of_the_file_is_refused_unread() {
     let directory = tempfile::tempdir().unwrap();
-    let mut bytes = segment(directory.path(), SEAL, &[(1, b"a"), (2, b"b"), (3, b"c")]);
+    let mut bytes = segment(directory.path(), EPOCH, &[(1, b"a"), (2, b"b"), (3, b"c")]);
     let length_at = record::SEGMENT_HEAD + record::RECORD_HEAD + 1 + 8;
     bytes[length_at..length_at + 4].copy_from_slice(&(512_u32 << 20).to_le_bytes());
     std::fs::write(segment::Segment::path(directory.path(), 1), &bytes).unwrap();
@@ -76,7 +76,7 @@ fn a_long_record_is_checked_piece_by_piece_before_it_is_believed() {
     let directory = tempfile::tempdir().unwrap();
     let long = vec![5_u8; 9 << 20];
     let payloads: [(u64, &[u8]); 4] = [(1, b"a"), (2, b"b"), (3, b"c"), (4, &long)];
-    let mut bytes = segment(directory.path(), SEAL, &payloads);
+    let mut bytes = segment(directory.path(), EPOCH, &payloads);
     let length_at = record::SEGMENT_HEAD + record::RECORD_HEAD + 1 + 8;
     bytes[length_at..length_at + 4].copy_from_slice(&(8_u32 << 20).to_le_bytes());
     std::fs::write(segment::Segment::path(directory.path(), 1), &bytes).unwrap();
@@ -94,7 +94,7 @@ fn a_long_record_is_checked_piece_by_piece_before_it_is_believed() {
 fn a_long_record_that_is_damaged_while_it_runs_takes_no_memory() {
     let directory = tempfile::tempdir().unwrap();
     let long = vec![5_u8; 3 << 20];
-    let mut bytes = segment(directory.path(), SEAL, &[(1, b"a"), (2, &long), (3, b"c")]);
+    let mut bytes = segment(directory.path(), EPOCH, &[(1, b"a"), (2, &long), (3, b"c")]);
     let (mut log, recovered) = open(directory.path(), 1 << 20);
     assert_eq!(recovered.records, 3);
     bytes[2 << 20] ^= 1;
@@ -109,7 +109,7 @@ fn a_long_record_that_is_damaged_while_it_runs_takes_no_memory() {
 fn a_long_record_waits_until_memory_has_room_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let long = vec![5_u8; 3 << 20];
-    segment(directory.path(), SEAL, &[(1, b"a"), (2, &long), (3, b"c")]);
+    segment(directory.path(), EPOCH, &[(1, b"a"), (2, &long), (3, b"c")]);
     let (mut log, _) = open(directory.path(), 1 << 20);
     counts::reset();
     let mut asked = Vec::new();
@@ -137,7 +137,7 @@ fn planted_marks_cost_a_few_times_the_file_and_what_is_given_up_counts() {
     let mut bytes = segment(directory.path(), PLAIN, &[(1, &planted), (2, b"behind")]);
     bytes[record::SEGMENT_HEAD + 4] ^= 1;
     std::fs::write(segment::Segment::path(directory.path(), 1), &bytes).unwrap();
-    segment(directory.path(), SEAL, &[(3, b"next")]);
+    segment(directory.path(), EPOCH, &[(3, b"next")]);
     counts::reset();
     let (mut log, recovered) = open(directory.path(), 1 << 20);
     let length = bytes.len() as u64;
@@ -204,19 +204,19 @@ fn the_marks_of_new_segments_cannot_be_planted() {
 
 #[test]
 fn records_at_the_damaged_end_of_an_older_segment_are_counted() {
-    for seal in [SEAL, record::Seal::reused(7), PLAIN] {
+    for epoch in [EPOCH, record::Epoch::reused(7), PLAIN] {
         for keeps_length in [true, false] {
             let directory = tempfile::tempdir().unwrap();
             let mut bytes = segment(
                 directory.path(),
-                seal,
+                epoch,
                 &[(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")],
             );
             let third = record::SEGMENT_HEAD + 2 * (record::RECORD_HEAD + 1);
             bytes[third..].fill(0);
             bytes.truncate(if keeps_length { bytes.len() } else { third + 5 });
             std::fs::write(segment::Segment::path(directory.path(), 1), &bytes).unwrap();
-            segment(directory.path(), SEAL, &[(5, b"next")]);
+            segment(directory.path(), EPOCH, &[(5, b"next")]);
             let (mut log, recovered) = open(directory.path(), 1 << 20);
             assert_eq!((recovered.records, recovered.lost_records), (3, 2));
             assert_eq!(recovered.torn_bytes, 0);
@@ -232,7 +232,7 @@ fn an_unreadable_file_does_not_take_the_numbers_of_the_file_before_it() {
         let directory = tempfile::tempdir().unwrap();
         let mut bytes = segment(
             directory.path(),
-            SEAL,
+            EPOCH,
             &[(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")],
         );
         let third = record::SEGMENT_HEAD + 2 * (record::RECORD_HEAD + 1);
@@ -244,7 +244,7 @@ fn an_unreadable_file_does_not_take_the_numbers_of_the_file_before_it() {
         } else {
             std::fs::create_dir(second).unwrap();
         }
-        segment(directory.path(), SEAL, &[(9, b"next")]);
+        segment(directory.path(), EPOCH, &[(9, b"next")]);
         let (_, recovered) = open(directory.path(), 1 << 20);
         assert_eq!((recovered.records, recovered.lost_records), (3, lost));
         assert_eq!(recovered.unreadable, u64::from(!is_file));
@@ -254,11 +254,11 @@ fn an_unreadable_file_does_not_take_the_numbers_of_the_file_before_it() {
 #[test]
 fn a_file_that_was_just_begun_has_lost_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let mut bytes = record::segment_head(2, record::Seal::reused(7)).to_vec();
+    let mut bytes = record::segment_head(2, record::Epoch::reused(7)).to_vec();
     bytes.extend(b"what is left of the former use");
     std::fs::write(segment::Segment::path(directory.path(), 2), &bytes).unwrap();
-    segment(directory.path(), SEAL, &[(1, b"a")]);
-    segment(directory.path(), SEAL, &[(3, b"next")]);
+    segment(directory.path(), EPOCH, &[(1, b"a")]);
+    segment(directory.path(), EPOCH, &[(3, b"next")]);
     let (_, recovered) = open(directory.path(), 1 << 20);
     assert_eq!((recovered.records, recovered.lost_records), (2, 0));
 }

@@ -24,7 +24,7 @@ mod state;
 mod store_thread;
 
 /// Of segments that are made by hand.
-const SEAL: record::Seal = record::Seal::fresh(7);
+const EPOCH: record::Epoch = record::Epoch::fresh(7);
 
 fn rules(segment_bytes: u64) -> Rules {
     Rules {
@@ -250,7 +250,7 @@ fn damage_during_a_run_costs_its_records_and_the_read_counts_their_items() {
 #[test]
 fn numbers_that_no_file_could_hold_are_not_believed() {
     let directory = tempfile::tempdir().unwrap();
-    let mut bytes = record::segment_head(1, SEAL).to_vec();
+    let mut bytes = record::segment_head(1, EPOCH).to_vec();
     for seq in [1, 1 << 40, 2] {
         let head = record::Head {
             kind: record::RecordKind::Data,
@@ -258,7 +258,7 @@ fn numbers_that_no_file_could_hold_are_not_believed() {
             seq,
             items: seq as u32,
         };
-        record::write(&mut bytes, SEAL, head, &payload(seq));
+        record::write(&mut bytes, EPOCH, head, &payload(seq));
     }
     std::fs::write(directory.path().join("00000000000000000001.seg"), bytes).unwrap();
     let (mut log, recovered) = open(directory.path(), 1 << 20);
@@ -277,7 +277,7 @@ fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
         items: 7,
     };
     // The sender can't know the salt.
-    record::write(&mut forged, SEAL, head, b"made up");
+    record::write(&mut forged, EPOCH, head, b"made up");
     let (mut log, _) = open(directory.path(), 1 << 20);
     log.append((1, 0, 1), Purpose::Unread, &[forged.into()]).unwrap();
     log.flush().unwrap();
