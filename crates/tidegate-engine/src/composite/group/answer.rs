@@ -168,7 +168,7 @@ impl CompositeGroup {
             quantile: *rank,
             value: rank_of(&values, *rank),
         };
-        Told {
+        GroupStatistics {
             value: across.combine(&values),
             quantiles: if values.is_empty() {
                 Vec::new()
@@ -195,7 +195,7 @@ impl CompositeGroup {
         match levels[..] {
             [] => self.pooled(declaration, now),
             [one] if live.len() == 1 => self.lone(one, declaration, now),
-            _ => Told {
+            _ => GroupStatistics {
                 value: None,
                 moments: Moments::NONE,
                 quantiles: Vec::new(),
@@ -240,13 +240,13 @@ impl CompositeGroup {
 }
 
 /// The statistics of a window.
-fn told(
+fn statistics(
     moments: Moments,
     distribution: Option<Sketch>,
     declaration: &Declaration,
     cut: Cut,
     now: UnixNanos,
-) -> Told {
+) -> GroupStatistics {
     let spread = distribution.as_ref().map(Sketch::spread);
     let quantile = |rank: f64| {
         let value = spread.as_ref()?.quantile(rank)?;
@@ -260,7 +260,7 @@ fn told(
             value,
         })
     });
-    Told {
+    GroupStatistics {
         value: match declaration.function {
             Function::Quantile(rank) => quantile(rank),
             function => reduce(function, &moments, cut.covered_s(now)),
