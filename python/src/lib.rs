@@ -30,7 +30,7 @@ mod _tidegate {
     use crate::ring::{RingInspection, RingPoll, RingReader, inspect_ring};
     #[pymodule_export]
     use crate::sdk::composite::{
-        Composite, Snapshot, Sources, Subscription, Trigger, Watcher, callback_failures,
+        Composite, GroupSnapshot, Sources, Subscription, Trigger, Watcher, callback_failures,
     };
     #[pymodule_export]
     use crate::sdk::instrument::{

@@ -15,12 +15,12 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 /// The base of all instruments.
 #[pyclass(subclass, frozen, weakref, module = "tidegate._tidegate")]
 pub(crate) struct Metric {
-    labels: OnceLock<Labels>,
+    labels: OnceLock<MetricLabels>,
     children: Py<PyDict>,
 }
 
 /// The labels of a metric, known from its constructor on.
-struct Labels {
+struct MetricLabels {
     names: Py<PyTuple>,
     values: Py<PyTuple>,
     is_parent: bool,
@@ -62,7 +62,7 @@ impl Metric {
     /// Says which labels the metric has, once; a second time changes nothing.
     fn _set_labels(&self, names: Py<PyTuple>, values: Py<PyTuple>, py: Python<'_>) {
         let is_parent = !names.bind(py).is_empty() && values.bind(py).is_empty();
-        self.labels.get_or_init(|| Labels {
+        self.labels.get_or_init(|| MetricLabels {
             names,
             values,
             is_parent,

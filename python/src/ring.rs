@@ -15,10 +15,10 @@ use tidegate_ring::{Batch, Error, Mode, Options, Poll, Reader, inspect};
 /// A ring, open for reading. Any thread may use it; one reads at a time.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct RingReader {
-    state: Mutex<State>,
+    state: Mutex<RingState>,
 }
 
-struct State {
+struct RingState {
     reader: Reader,
     batch: Batch,
 }
@@ -62,14 +62,14 @@ impl RingReader {
         let reader = py.detach(|| Reader::open(&path, options)).map_err(raise)?;
         let batch = Batch::default();
         Ok(Self {
-            state: Mutex::new(State { reader, batch }),
+            state: Mutex::new(RingState { reader, batch }),
         })
     }
 
     fn read(&self, py: Python<'_>) -> PyResult<RingPoll> {
         let (poll, columns) = py.detach(|| {
             let mut state = self.state();
-            let State { reader, batch } = &mut *state;
+            let RingState { reader, batch } = &mut *state;
             let poll = reader.read(batch);
             (poll, Columns::of(batch))
         });
@@ -148,7 +148,7 @@ impl RingReader {
 }
 
 impl RingReader {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RingState> {
         // A panic in the reader leaves it as usable as a reset does.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

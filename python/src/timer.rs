@@ -13,10 +13,10 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 #[pyclass(subclass, frozen, module = "tidegate._tidegate")]
 pub(crate) struct Timer {
     method: Py<PyString>,
-    state: Mutex<State>,
+    state: Mutex<TimerState>,
 }
 
-struct State {
+struct TimerState {
     metric: Py<PyAny>,
     start: Option<Instant>,
     duration: Option<f64>,
@@ -26,7 +26,7 @@ struct State {
 impl Timer {
     #[new]
     pub(crate) fn new(metric: Py<PyAny>, callback_name: Py<PyString>) -> Self {
-        let state = State {
+        let state = TimerState {
             metric,
             start: None,
             duration: None,
@@ -91,7 +91,7 @@ impl Timer {
     }
 
     /// Never held while Python code runs.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TimerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

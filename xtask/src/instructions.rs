@@ -33,13 +33,13 @@ pub(crate) fn bench(arguments: &[String]) -> Outcome {
     };
     testenv::setup(&[])?;
     let program = build()?;
-    let counted = Table {
+    let counted = InstructionCounts {
         tools: tools()?,
         rows: count(&program)?,
     };
     let file = workspace().join("benches/instructions.txt");
     let describe = |error| format!("{}: {error}", file.display());
-    let known = Table::parse(&fs::read_to_string(&file).map_err(describe)?)?;
+    let known = InstructionCounts::parse(&fs::read_to_string(&file).map_err(describe)?)?;
     let (report, outcome) = compare(&known, &counted);
     print!("{report}");
     if bless {
@@ -125,13 +125,13 @@ struct Row {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Table {
+struct InstructionCounts {
     /// What the counts are of.
     tools: String,
     rows: Vec<Row>,
 }
 
-impl Table {
+impl InstructionCounts {
     fn parse(text: &str) -> Result<Self, String> {
         let tools = text.lines().find_map(|line| line.strip_prefix(COUNTED_WITH));
         let rows = text
@@ -172,7 +172,7 @@ impl Table {
     }
 }
 
-impl std::fmt::Display for Table {
+impl std::fmt::Display for InstructionCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
@@ -190,7 +190,7 @@ impl std::fmt::Display for Table {
 }
 
 /// What is to be said, and whether it is a failure.
-fn compare(known: &Table, counted: &Table) -> (String, Outcome) {
+fn compare(known: &InstructionCounts, counted: &InstructionCounts) -> (String, Outcome) {
     let (mut report, mut wrong, mut cheaper) = (String::new(), Vec::new(), false);
     for row in &counted.rows {
         let _ = write!(
@@ -242,13 +242,13 @@ fn compare(known: &Table, counted: &Table) -> (String, Outcome) {
 mod tests {
     use super::*;
 
-    fn table(tools: &str, rows: &[(&str, f64)]) -> Table {
+    fn table(tools: &str, rows: &[(&str, f64)]) -> InstructionCounts {
         let row = |(path, instructions): &(&str, f64)| Row {
             path: (*path).to_owned(),
             instructions: *instructions,
             tolerance: 2.0,
         };
-        Table {
+        InstructionCounts {
             tools: tools.to_owned(),
             rows: rows.iter().map(row).collect(),
         }
@@ -260,9 +260,9 @@ mod tests {
             "rustc 1.0, glibc 2.0",
             &[("a", 10.5), ("a_longer_one", 123_456.0)],
         );
-        assert_eq!(Table::parse(&table.to_string()), Ok(table));
-        assert!(Table::parse("a 1").is_err());
-        assert!(Table::parse("a one 1").is_err());
+        assert_eq!(InstructionCounts::parse(&table.to_string()), Ok(table));
+        assert!(InstructionCounts::parse("a 1").is_err());
+        assert!(InstructionCounts::parse("a one 1").is_err());
     }
 
     #[test]

@@ -22,13 +22,13 @@ const STAMP: &str = ".stamp";
 /// One directory under the root.
 struct Part {
     name: &'static str,
-    source: Source,
+    source: PackageSource,
     /// Proves the part works: programs (relative to the part) or Python code, which must succeed; headers of libraries,
     /// which must be there.
     checks: &'static [&'static str],
 }
 
-enum Source {
+enum PackageSource {
     /// Packages with the packages they need.
     Pip(&'static [&'static str]),
     /// One package alone: NIXL's would bring gigabytes that no test touches.
@@ -55,7 +55,7 @@ const PARTS: &[Part] = &[
     nixl("nixl-1.0.1", "nixl-cu12==1.0.1"),
     Part {
         name: "python",
-        source: Source::Pip(&[
+        source: PackageSource::Pip(&[
             "numpy==2.4.6",
             "opentelemetry-exporter-otlp-proto-grpc==1.45.2",
             "opentelemetry-exporter-otlp-proto-http==1.45.2",
@@ -66,12 +66,12 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "dynamo",
-        source: Source::Pip(&["ai-dynamo-runtime==1.6.1", "pydantic==2.13.5", "uvloop==0.23.0"]),
+        source: PackageSource::Pip(&["ai-dynamo-runtime==1.6.1", "pydantic==2.13.5", "uvloop==0.23.0"]),
         checks: &["import dynamo._core"],
     },
     Part {
         name: "python-tools",
-        source: Source::Pip(&[
+        source: PackageSource::Pip(&[
             "gunicorn==27.0.1",
             "maturin==1.16.0",
             "mypy==2.4.1",
@@ -82,7 +82,7 @@ const PARTS: &[Part] = &[
     // Frameworks that the drop-in for prometheus_client has something for.
     Part {
         name: "python-servers",
-        source: Source::Pip(&[
+        source: PackageSource::Pip(&[
             "Django==5.2.19",
             "Twisted==26.10.0",
             "aiohttp==3.14.5",
@@ -94,40 +94,40 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "prometheus-client-source",
-        source: Source::Sdist("prometheus-client==0.26.0"),
+        source: PackageSource::Sdist("prometheus-client==0.26.0"),
         checks: &["import tests.test_core"],
     },
     // A gRPC server as most peers have it.
     Part {
         name: "otlpsink",
-        source: Source::Go("otlpsink"),
+        source: PackageSource::Go("otlpsink"),
         checks: &["otlpsink"],
     },
     Part {
         name: "prometheus",
-        source: Source::Debian(&["prometheus"]),
+        source: PackageSource::Debian(&["prometheus"]),
         checks: &["usr/bin/prometheus", "usr/bin/promtool"],
     },
     Part {
         name: "valgrind",
-        source: Source::Debian(&["valgrind"]),
+        source: PackageSource::Debian(&["valgrind"]),
         checks: &["usr/bin/valgrind"],
     },
     // Sets the clock of a gateway under test.
     Part {
         name: "faketime",
-        source: Source::Debian(&["faketime", "libfaketime"]),
+        source: PackageSource::Debian(&["faketime", "libfaketime"]),
         checks: &["usr/bin/faketime"],
     },
     // The C++ client of gRPC.
     Part {
         name: "grpc-cpp",
-        source: Source::Libraries(&["libgrpc++-dev"]),
+        source: PackageSource::Libraries(&["libgrpc++-dev"]),
         checks: &["usr/include/grpcpp/generic/generic_stub.h"],
     },
     Part {
         name: "debian-unstable",
-        source: Source::Unstable(&[
+        source: PackageSource::Unstable(&[
             "prometheus",
             "prometheus-node-exporter",
             "prometheus-pushgateway",
@@ -148,7 +148,7 @@ const PARTS: &[Part] = &[
 const fn nixl(name: &'static str, package: &'static str) -> Part {
     Part {
         name,
-        source: Source::PipAlone(package),
+        source: PackageSource::PipAlone(package),
         checks: &["import importlib.metadata; importlib.metadata.version('nixl-cu12')"],
     }
 }
@@ -214,29 +214,29 @@ impl Part {
     /// All that the part is made from: when it changes the part is made anew.
     fn stamp(&self) -> String {
         match self.source {
-            Source::Pip(packages) => packages.join(" "),
-            Source::PipAlone(package) => format!("{package} alone"),
-            Source::Sdist(package) => format!("{package} source"),
-            Source::Debian(packages) => format!("debian {}", packages.join(" ")),
-            Source::Libraries(packages) => format!("debian libraries {}", packages.join(" ")),
-            Source::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
-            Source::Go(program) => golang::sources(program),
+            PackageSource::Pip(packages) => packages.join(" "),
+            PackageSource::PipAlone(package) => format!("{package} alone"),
+            PackageSource::Sdist(package) => format!("{package} source"),
+            PackageSource::Debian(packages) => format!("debian {}", packages.join(" ")),
+            PackageSource::Libraries(packages) => format!("debian libraries {}", packages.join(" ")),
+            PackageSource::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
+            PackageSource::Go(program) => golang::sources(program),
         }
     }
 
     fn verify(&self, directory: &Path) -> Outcome {
         self.checks.iter().try_for_each(|check| match self.source {
-            Source::Debian(_) | Source::Unstable(_) | Source::Go(_) => {
+            PackageSource::Debian(_) | PackageSource::Unstable(_) | PackageSource::Go(_) => {
                 process::run(Command::new(directory.join(check)).arg("--version"))
             }
-            Source::Libraries(_) => {
+            PackageSource::Libraries(_) => {
                 if directory.join(check).exists() {
                     Ok(())
                 } else {
                     Err(format!("{check} is missing"))
                 }
             }
-            Source::Pip(_) | Source::PipAlone(_) | Source::Sdist(_) => process::run(
+            PackageSource::Pip(_) | PackageSource::PipAlone(_) | PackageSource::Sdist(_) => process::run(
                 Command::new("python3")
                     .args(["-c", check])
                     .env("PYTHONPATH", directory),
@@ -245,16 +245,18 @@ impl Part {
     }
 }
 
-impl Source {
+impl PackageSource {
     fn fetch(&self, directory: &Path) -> Outcome {
         match *self {
-            Source::Pip(packages) => process::run(pip_into(directory).args(packages)),
-            Source::PipAlone(package) => process::run(pip_into(directory).args(["--no-deps", package])),
-            Source::Sdist(package) => source(package, directory),
-            Source::Debian(packages) => apt::unpack(packages, directory),
-            Source::Libraries(packages) => apt::unpack_with_needs(packages, directory),
-            Source::Unstable(packages) => apt::unpack_unstable(packages, directory),
-            Source::Go(program) => golang::build(program, directory),
+            PackageSource::Pip(packages) => process::run(pip_into(directory).args(packages)),
+            PackageSource::PipAlone(package) => {
+                process::run(pip_into(directory).args(["--no-deps", package]))
+            }
+            PackageSource::Sdist(package) => source(package, directory),
+            PackageSource::Debian(packages) => apt::unpack(packages, directory),
+            PackageSource::Libraries(packages) => apt::unpack_with_needs(packages, directory),
+            PackageSource::Unstable(packages) => apt::unpack_unstable(packages, directory),
+            PackageSource::Go(program) => golang::build(program, directory),
         }
     }
 }
@@ -386,9 +388,12 @@ mod tests {
     fn every_python_package_is_pinned() {
         for part in PARTS {
             let packages = match part.source {
-                Source::Pip(packages) => packages.to_vec(),
-                Source::PipAlone(package) | Source::Sdist(package) => vec![package],
-                Source::Debian(_) | Source::Libraries(_) | Source::Unstable(_) | Source::Go(_) => continue,
+                PackageSource::Pip(packages) => packages.to_vec(),
+                PackageSource::PipAlone(package) | PackageSource::Sdist(package) => vec![package],
+                PackageSource::Debian(_)
+                | PackageSource::Libraries(_)
+                | PackageSource::Unstable(_)
+                | PackageSource::Go(_) => continue,
             };
             for package in packages {
                 assert!(package.contains("=="), "{package} of {}", part.name);

@@ -10,9 +10,9 @@ use tidegate_ring::{Batch, Geometry, Names, Options, Poll, Reader};
 use crate::status::{Failure, terminated};
 
 /// A ring, open for reading. Any thread may use it; one reads at a time.
-pub struct tg_ring(Mutex<State>);
+pub struct tg_ring(Mutex<RingState>);
 
-pub(crate) struct State {
+pub(crate) struct RingState {
     pub(crate) reader: Reader,
     batch: Batch,
     /// What kinds are as C has it, by kind: it stays as long as the ring.
@@ -136,7 +136,7 @@ pub type tg_ring_found_fn =
 
 impl tg_ring {
     pub(crate) fn open(path: &str, options: Options) -> Result<Self, Failure> {
-        Ok(Self(Mutex::new(State {
+        Ok(Self(Mutex::new(RingState {
             reader: Reader::open(path, options)?,
             batch: Batch::default(),
             kinds: Vec::new(),
@@ -144,7 +144,7 @@ impl tg_ring {
         })))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RingState> {
         // A panic in the reader leaves it as usable as a reset does.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,7 +173,7 @@ impl KindTexts {
     }
 }
 
-impl State {
+impl RingState {
     pub(crate) fn read(&mut self) -> Result<tg_ring_batch, Failure> {
         use tg_ring_status::{
             TG_RING_EVENTS, TG_RING_GONE, TG_RING_IDLE, TG_RING_RESET, TG_RING_SETTLING, TG_RING_UNREADABLE,

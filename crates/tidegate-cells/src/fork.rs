@@ -14,11 +14,11 @@ use crate::file::Open;
 /// The files of this process' stores, each with the lock that says that the process lives.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    places: Vec<Place>,
+    places: Vec<FilePlace>,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct FilePlace {
     taken: bool,
     open: Option<Open>,
 }
@@ -55,14 +55,14 @@ impl Files {
         let free = self.places.iter().position(|place| !place.taken);
         let at = free.unwrap_or(self.places.len());
         if free.is_none() {
-            self.places.push(Place::default());
+            self.places.push(FilePlace::default());
         }
         self.places[at].taken = true;
         FileId(at)
     }
 
     pub(crate) fn leave_place(&mut self, id: FileId) {
-        self.places[id.0] = Place::default();
+        self.places[id.0] = FilePlace::default();
     }
 
     pub(crate) fn get(&self, id: FileId) -> Option<&File> {

@@ -12,7 +12,7 @@ use tidegate_metrics::{
     Across, Change, CompositeBuilder, CompositeError, Function, Source, State, composite,
 };
 
-use super::{Labels, borrowed};
+use super::{LabelPairs, borrowed};
 
 /// A composite in the making, until it is built.
 #[pyclass(frozen, module = "tidegate._tidegate")]
@@ -27,8 +27,8 @@ pub(crate) struct Composite {
 }
 
 /// What a composite says about one of its groups at an instant. Times in seconds.
-#[pyclass(frozen, get_all, module = "tidegate._tidegate")]
-pub(crate) struct Snapshot {
+#[pyclass(frozen, get_all, name = "Snapshot", module = "tidegate._tidegate")]
+pub(crate) struct GroupSnapshot {
     labels: std::collections::HashMap<String, String>,
     value: Option<f64>,
     min: Option<f64>,
@@ -113,7 +113,7 @@ impl Composite {
 
     /// What it says now: about the group with these labels, or the first.
     #[pyo3(signature = (labels = None))]
-    fn get(&self, py: Python<'_>, labels: Option<Labels>) -> Option<Snapshot> {
+    fn get(&self, py: Python<'_>, labels: Option<LabelPairs>) -> Option<GroupSnapshot> {
         py.detach(|| match labels {
             None => Some(self.composite.get()),
             Some(labels) => self.composite.get_for(&borrowed(&labels)),
@@ -122,7 +122,7 @@ impl Composite {
     }
 
     /// What it says now about every group.
-    fn all(&self, py: Python<'_>) -> Vec<Snapshot> {
+    fn all(&self, py: Python<'_>) -> Vec<GroupSnapshot> {
         let all = py.detach(|| self.composite.all());
         all.into_iter().map(|snapshot| self.shown(snapshot)).collect()
     }
@@ -138,8 +138,8 @@ impl Composite {
 }
 
 impl Composite {
-    fn shown(&self, snapshot: tidegate_metrics::Snapshot) -> Snapshot {
-        let mut shown = Snapshot::of(snapshot);
+    fn shown(&self, snapshot: tidegate_metrics::Snapshot) -> GroupSnapshot {
+        let mut shown = GroupSnapshot::of(snapshot);
         if shown.age.is_some() {
             self.is_absent.store(false, Relaxed);
         } else if self.is_absent.load(Relaxed) {
@@ -194,18 +194,18 @@ impl Subscription {
 #[pymethods]
 impl Watcher {
     /// All groups, once they say something that was not taken yet; None if that takes longer than so many seconds.
-    fn wait(&self, py: Python<'_>, at_most: f64) -> PyResult<Option<Vec<Snapshot>>> {
+    fn wait(&self, py: Python<'_>, at_most: f64) -> PyResult<Option<Vec<GroupSnapshot>>> {
         let at_most = seconds(at_most)?;
         let news = py.detach(|| {
             let watcher = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             watcher.wait(at_most)
         });
-        Ok(news.map(|all| all.into_iter().map(Snapshot::of).collect()))
+        Ok(news.map(|all| all.into_iter().map(GroupSnapshot::of).collect()))
     }
 }
 
 #[pymethods]
-impl Snapshot {
+impl GroupSnapshot {
     fn __repr__(&self) -> String {
         let labels: std::collections::BTreeMap<_, _> = self.labels.iter().collect();
         let labels: Vec<String> = labels
@@ -221,7 +221,7 @@ impl Snapshot {
     }
 }
 
-impl Snapshot {
+impl GroupSnapshot {
     fn of(snapshot: tidegate_metrics::Snapshot) -> Self {
         Self {
             labels: snapshot.labels.into_iter().collect(),
@@ -256,7 +256,7 @@ pub(crate) fn callback(callable: Py<PyAny>) -> impl Fn(&Change) + Send + Sync + 
     move |change| {
         // None: the interpreter is shutting down.
         Python::try_attach(|py| {
-            let snapshot = Snapshot::of(change.snapshot.clone());
+            let snapshot = GroupSnapshot::of(change.snapshot.clone());
             if let Err(error) = callable.call1(py, (snapshot, change.value, change.is_crossed)) {
                 failed(py, error);
             }

@@ -16,7 +16,7 @@ use tidegate_metrics::{
 
 use super::composite::{Subscription, Trigger};
 use super::registry::Registry;
-use super::{Labels, borrowed, composite, refused};
+use super::{LabelPairs, borrowed, composite, refused};
 use crate::metric::Metric;
 use crate::store::gauge_mode;
 use crate::timer::Timer;
@@ -93,7 +93,7 @@ macro_rules! instrument {
                 py: Python<'_>,
                 registry: &Registry,
                 declared: &Declared,
-                constant: Labels,
+                constant: LabelPairs,
                 names: Vec<String>,
             ) -> PyResult<()> {
                 let by: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -16,10 +16,10 @@ use pyo3::prelude::*;
 use tidegate_metrics::{ExportError, RegisterError};
 
 /// Names and values of labels.
-pub(crate) type Labels = Vec<(String, String)>;
+pub(crate) type LabelPairs = Vec<(String, String)>;
 
 /// The same, as the SDK takes them.
-pub(crate) fn borrowed(labels: &Labels) -> Vec<(&str, &str)> {
+pub(crate) fn borrowed(labels: &LabelPairs) -> Vec<(&str, &str)> {
     let pairs = labels.iter();
     pairs.map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }

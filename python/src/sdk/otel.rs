@@ -12,22 +12,22 @@ use tidegate_metrics::{
     RegisterError, Temporality, Tracer, set_reporter,
 };
 
-use super::Labels;
+use super::LabelPairs;
 
 /// How values are pushed; what is `None` is as the environment says. Times in seconds.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Options {
+pub(crate) struct PushOptions {
     endpoint: Option<String>,
     protocol: Option<String>,
     temporality: Option<String>,
     interval: Option<f64>,
     timeout: Option<f64>,
-    headers: Labels,
-    resource: Labels,
+    headers: LabelPairs,
+    resource: LabelPairs,
 }
 
-impl Options {
+impl PushOptions {
     pub(super) fn build(self) -> PyResult<Pushing> {
         set_reporter(report);
         let mut builder = Otel::builder().env().map_err(refused)?;

@@ -14,10 +14,10 @@ use tidegate_metrics::{Fanout, MetricsRegistry, Null, Prometheus, Scope, Shm, Va
 
 use super::foreign::foreign;
 use super::history::{Recorder, answer};
-use super::otel::{Options, Pushing};
+use super::otel::{PushOptions, Pushing};
 use super::server::Server;
 use super::trace::{Span, TraceContext};
-use super::{Labels, borrowed, failed};
+use super::{LabelPairs, borrowed, failed};
 use crate::store::raise;
 
 /// Samples for queries are taken so often, and kept so long, unless told otherwise.
@@ -102,7 +102,7 @@ impl Registry {
 
     /// Values in a file of a directory that processes share.
     #[staticmethod]
-    fn _shm(py: Python<'_>, directory: PathBuf, resource: Labels) -> PyResult<Self> {
+    fn _shm(py: Python<'_>, directory: PathBuf, resource: LabelPairs) -> PyResult<Self> {
         let shm = py
             .detach(|| Shm::create(&directory, &borrowed(&resource)))
             .map_err(raise)?;
@@ -111,7 +111,7 @@ impl Registry {
 
     /// Values in memory, pushed to a collector.
     #[staticmethod]
-    fn _otel(py: Python<'_>, options: Options) -> PyResult<Self> {
+    fn _otel(py: Python<'_>, options: PushOptions) -> PyResult<Self> {
         let pushing = Arc::new(py.detach(|| options.build())?);
         Ok(Self::of(pushing.clone(), Own::Otel(pushing)))
     }
@@ -143,7 +143,7 @@ impl Registry {
     fn _scope(
         &self,
         prefix: &str,
-        labels: Labels,
+        labels: LabelPairs,
         namespace: Option<&str>,
         component: Option<&str>,
         endpoint: Option<&str>,

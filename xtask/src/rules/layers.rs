@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::source::{Import, Source};
+use super::source::{Import, SourceFile};
 use super::{Breach, rust_files};
 
 /// The source folders whose modules have layers. The root package re-exports the modules of the others.
@@ -69,13 +69,13 @@ pub(super) fn check(root: &Path) -> Result<Vec<Breach>, String> {
     let mut sources = Vec::new();
     for folder in ROOTS {
         let files = rust_files(root, folder)?;
-        sources.extend(files.iter().map(|(path, text)| Source::new(path, text)));
+        sources.extend(files.iter().map(|(path, text)| SourceFile::new(path, text)));
     }
     Ok(breaches(&sources, EXCEPTIONS))
 }
 
 /// The broken rules of the sources that are no tests, then the exceptions that no import needs.
-fn breaches(sources: &[Source], exceptions: &[Exception]) -> Vec<Breach> {
+fn breaches(sources: &[SourceFile], exceptions: &[Exception]) -> Vec<Breach> {
     let rules = Rules::of(sources);
     let mut needed = vec![false; exceptions.len()];
     let mut breaches = Vec::new();
@@ -106,7 +106,7 @@ pub(super) fn below_src(path: &str) -> &str {
 }
 
 /// A folder or a file that no layer lists.
-fn unlisted(source: &Source) -> Option<Breach> {
+fn unlisted(source: &SourceFile) -> Option<Breach> {
     let [top] = source.module.as_slice() else {
         return None;
     };
@@ -129,7 +129,7 @@ struct Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    fn of(sources: &'a [Source]) -> Self {
+    fn of(sources: &'a [SourceFile]) -> Self {
         let tests = sources.iter().flat_map(|source| &source.test_modules);
         Self {
             components: sources.iter().filter_map(component_of).collect(),
@@ -137,7 +137,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    fn is_test(&self, source: &Source) -> bool {
+    fn is_test(&self, source: &SourceFile) -> bool {
         self.tests.iter().any(|test| source.module.starts_with(test))
     }
 
@@ -162,7 +162,7 @@ impl<'a> Rules<'a> {
 }
 
 /// The component whose folder a source is in.
-fn component_of(source: &Source) -> Option<(&str, &str)> {
+fn component_of(source: &SourceFile) -> Option<(&str, &str)> {
     let path = below_src(&source.path);
     let (class, rest) = path.split_once('/')?;
     let (name, _) = rest.split_once('/')?;
@@ -170,7 +170,7 @@ fn component_of(source: &Source) -> Option<(&str, &str)> {
 }
 
 impl Exception {
-    fn covers(&self, source: &Source, import: &Import) -> bool {
+    fn covers(&self, source: &SourceFile, import: &Import) -> bool {
         let path = below_src(&source.path);
         let imported = import.path.join("::");
         let is_below = |whole: &str, part: &str, separator: &str| {
@@ -197,7 +197,10 @@ mod tests {
 
     /// Where the rules are broken, with the first quoted name of the message.
     fn found(files: &[(&str, &str)], exceptions: &[Exception]) -> Vec<(String, String)> {
-        let sources: Vec<_> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+        let sources: Vec<_> = files
+            .iter()
+            .map(|(path, text)| SourceFile::new(path, text))
+            .collect();
         breaches(&sources, exceptions)
             .into_iter()
             .map(|breach| {

@@ -8,7 +8,7 @@ use super::tokens::{Token, tokens};
 const CFG_TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
 
 /// A file of `src`.
-pub(super) struct Source {
+pub(super) struct SourceFile {
     /// Below the root of the repository.
     pub(super) path: String,
     /// The path of the module in the crate; empty for `lib.rs` and `main.rs`.
@@ -25,7 +25,7 @@ pub(super) struct Import {
     pub(super) path: Vec<String>,
 }
 
-impl Source {
+impl SourceFile {
     pub(super) fn new(path: &str, text: &str) -> Self {
         let module = module(path);
         let tokens = tokens(text);
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     fn imports(path: &str, text: &str) -> Vec<(usize, String)> {
-        let imports = Source::new(path, text).imports;
+        let imports = SourceFile::new(path, text).imports;
         imports
             .iter()
             .map(|import| (import.line, import.path.join("::")))
@@ -235,7 +235,7 @@ mod tests {
         let text = "#[cfg(test)]\nuse crate::a::{b};\n#[cfg(test)]\nfn f(_: [u8; 2]) { crate::c::d() }\n\
                     #[cfg(test)]\nmod tests { use crate::e; }\n#[cfg(test)]\npub(crate) mod testing;\nuse crate::f;";
         assert_eq!(imports("src/x/mod.rs", text), [(9, "f".to_owned())]);
-        let source = Source::new("src/x/mod.rs", text);
+        let source = SourceFile::new("src/x/mod.rs", text);
         assert_eq!(source.test_modules, [["x", "testing"]]);
     }
 

@@ -76,14 +76,14 @@ pub(crate) struct StoreInner {
     /// One word that is 0 until this process has its own file: `fork` leaves zeros in the child.
     pub(crate) guard: Slot,
     header: Slot,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
     detached: AtomicBool,
     /// The records lost after `fork` while no memory was available.
     lost: AtomicU64,
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct StoreState {
     arena: Arena,
     identity: Option<Identity>,
     families: Vec<FamilyState>,
@@ -92,7 +92,7 @@ pub(crate) struct State {
     ended: VecDeque<Ended>,
 }
 
-impl State {
+impl StoreState {
     /// All series, those which have ended but may still be held too.
     fn all_series(&self) -> impl Iterator<Item = (&FamilyInner, &Arc<SeriesInner>)> {
         let live = self.families.iter().flat_map(|family| {
@@ -135,7 +135,7 @@ struct FamilyState {
 /// Both locks. The lock that blocks forks is taken first. Fields drop in order, so it is released last: no child
 /// inherits the other lock in a locked state.
 pub(crate) struct Locked<'a> {
-    pub(crate) state: MutexGuard<'a, State>,
+    pub(crate) state: MutexGuard<'a, StoreState>,
     files: MutexGuard<'static, Files>,
 }
 
@@ -191,7 +191,7 @@ impl Store {
     fn of(directory: Option<&Path>, options: Options, guard: Arc<Region>, arena: Arena) -> io::Result<Store> {
         let guard = guard.slot(0, 1).ok_or(io::ErrorKind::InvalidInput)?;
         let header = arena.header.clone();
-        let state = State {
+        let state = StoreState {
             arena,
             identity: None,
             families: Vec::new(),

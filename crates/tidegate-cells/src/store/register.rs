@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Ended, FamilyState, Locked, State, StoreInner};
+use super::{Ended, FamilyState, Locked, StoreInner, StoreState};
 use crate::arena::{Arena, Place};
 use crate::family::{FamilyInner, SeriesInner};
 use crate::layout::header;
@@ -116,7 +116,7 @@ impl StoreInner {
 }
 
 /// Frees the slots of series that ended long ago, unless a handle to them exists.
-fn reuse(state: &mut State) {
+fn reuse(state: &mut StoreState) {
     let old = |ended: &Ended| ended.at.elapsed() >= QUARANTINE;
     while state.ended.front().is_some_and(old) {
         let Some(Ended { family, series, at }) = state.ended.pop_front() else {

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use super::{Locked, State, StoreInner, resource};
+use super::{Locked, StoreInner, StoreState, resource};
 use crate::cells;
 use crate::error::Error;
 use crate::exponential;
@@ -126,7 +126,7 @@ impl StoreInner {
         }
     }
 
-    fn carry_over(&self, state: &State, memory: &File) {
+    fn carry_over(&self, state: &StoreState, memory: &File) {
         let read = |word: u64| {
             let mut bytes = [0; 8];
             let read = memory.read_exact_at(&mut bytes, word * 8);
@@ -144,7 +144,7 @@ impl StoreInner {
     }
 
     /// The records of all that is registered.
-    fn records(&self, state: &State) -> Result<Vec<u8>, Error> {
+    fn records(&self, state: &StoreState) -> Result<Vec<u8>, Error> {
         let mut records = resource(&self.options)?;
         for (number, family) in state.families.iter().enumerate() {
             let number = number as u32; // limited by the size of the file

@@ -18,11 +18,11 @@ use crate::{Counter, Description, Gauge, Histogram, Instrument, MetricsRegistry}
 /// [misuse](crate::misused), since no registry can show them.
 pub struct Facade {
     registry: Arc<dyn MetricsRegistry>,
-    state: Mutex<State>,
+    state: Mutex<FacadeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct FacadeState {
     /// Unit and help, by name.
     described: HashMap<String, (String, String)>,
     counters: HashMap<String, Arc<Lazy<Counter>>>,
@@ -39,7 +39,7 @@ impl Facade {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FacadeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +53,7 @@ impl Facade {
     fn find<H: Instrument>(
         &self,
         key: &Key,
-        families: impl Fn(&mut State) -> &mut HashMap<String, Arc<Lazy<H>>>,
+        families: impl Fn(&mut FacadeState) -> &mut HashMap<String, Arc<Lazy<H>>>,
     ) -> H {
         let (family, description) = {
             let mut state = self.lock();

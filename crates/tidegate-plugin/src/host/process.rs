@@ -44,7 +44,7 @@ struct Host {
 }
 
 /// Why there is no answer.
-enum Failure {
+enum ProcessFailure {
     TimedOut,
     Ended(io::Error),
 }
@@ -97,11 +97,11 @@ impl Process {
                 host.end(GRACE);
                 Err(Refusal::Process("sent an answer without a request".to_owned()))
             }
-            Err(Failure::TimedOut) => {
+            Err(ProcessFailure::TimedOut) => {
                 host.end(Duration::ZERO);
                 Err(Refusal::Slow { within: self.limit })
             }
-            Err(Failure::Ended(error)) => {
+            Err(ProcessFailure::Ended(error)) => {
                 let how = host.end(GRACE);
                 Err(Refusal::Process(format!(
                     "ended while the plugin was created: {how} ({error})"
@@ -144,8 +144,8 @@ impl Process {
                 return Ok(answer);
             }
             Ok(_) => Some("it sent an answer without a request".to_owned()),
-            Err(Failure::Ended(error)) => Some(error.to_string()),
-            Err(Failure::TimedOut) => None,
+            Err(ProcessFailure::Ended(error)) => Some(error.to_string()),
+            Err(ProcessFailure::TimedOut) => None,
         };
         let grace = if ended.is_some() { GRACE } else { Duration::ZERO };
         let how = self
@@ -240,7 +240,7 @@ impl Host {
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for ProcessFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::TimedOut,

@@ -116,7 +116,7 @@ pub struct Worker {
     jobs: SyncSender<Job>,
     /// One permit: the right to call. It comes back when the call does, not when its caller gives up.
     free: Arc<Semaphore>,
-    state: Arc<State>,
+    state: Arc<WorkerState>,
     patience: Duration,
     notes: Notes,
     next: AtomicU64,
@@ -146,7 +146,7 @@ impl Task {
 }
 
 #[derive(Default)]
-struct State(Mutex<Option<Running>>);
+struct WorkerState(Mutex<Option<Running>>);
 
 /// A call that is under way.
 struct Running {
@@ -156,7 +156,7 @@ struct Running {
     overran: bool,
 }
 
-impl State {
+impl WorkerState {
     fn lock(&self) -> MutexGuard<'_, Option<Running>> {
         self.0.lock()
     }
@@ -191,7 +191,7 @@ impl Worker {
         // One place: the holder of the permit finds it empty.
         let (jobs, todo) = mpsc::sync_channel::<Job>(1);
         let (told, made) = oneshot::channel();
-        let state = Arc::<State>::default();
+        let state = Arc::<WorkerState>::default();
         let (worker_state, worker_notes) = (state.clone(), notes.clone());
         let work = move || match make() {
             Ok((backend, description)) => {
@@ -287,7 +287,7 @@ impl Worker {
     }
 }
 
-fn work(mut backend: Box<dyn Backend>, todo: &mpsc::Receiver<Job>, state: &State, notes: &Notes) {
+fn work(mut backend: Box<dyn Backend>, todo: &mpsc::Receiver<Job>, state: &WorkerState, notes: &Notes) {
     while let Ok(job) = todo.recv() {
         // The caller has gone: the batch is in other hands again.
         if job.reply.is_closed() {

@@ -62,7 +62,7 @@ impl Range {
     }
 }
 
-struct Entry {
+struct MappingEntry {
     /// A [`Range`], [`Range::FREE`] or [`Range::RESERVED`].
     range: AtomicU64,
     faulted: AtomicBool,
@@ -71,8 +71,8 @@ struct Entry {
     writable: AtomicBool,
 }
 
-static TABLE: [Entry; MAX_MAPPINGS] = [const {
-    Entry {
+static TABLE: [MappingEntry; MAX_MAPPINGS] = [const {
+    MappingEntry {
         range: AtomicU64::new(Range::FREE),
         faulted: AtomicBool::new(false),
         writable: AtomicBool::new(false),
@@ -80,7 +80,7 @@ static TABLE: [Entry; MAX_MAPPINGS] = [const {
 }; MAX_MAPPINGS];
 
 /// An entry of the table, for one mapping. A drop gives it back, which must happen before the range is unmapped.
-pub(super) struct Guard(&'static Entry);
+pub(super) struct Guard(&'static MappingEntry);
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -128,7 +128,7 @@ impl Drop for Guard {
     }
 }
 
-impl Entry {
+impl MappingEntry {
     /// In the handler: if `address` lies in this mapping, puts zero pages in its place.
     fn absorb(&self, address: usize) -> bool {
         let addresses = Range(self.range.load(Ordering::Acquire)).addresses();
