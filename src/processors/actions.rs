@@ -8,7 +8,7 @@ use tidegate_engine::{AttributeRef, AttributeValue, Attributes};
 
 use crate::batch::ClientMetadata;
 use crate::batch::wire::attributes::AttributeSet;
-use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
+use crate::config::{Decode, Node, Problems, ScalarKind, TypeHelp, wrong_type};
 
 crate::choices! {
     /// The effect of an action.
@@ -243,12 +243,12 @@ impl Decode for Plain {
             return wrong_type(node, cx);
         };
         Some(Self(match scalar.kind {
-            Kind::Bool(truth) => truth.into(),
-            Kind::Float(number) => number.into(),
-            Kind::Int(number) => {
+            ScalarKind::Bool(truth) => truth.into(),
+            ScalarKind::Float(number) => number.into(),
+            ScalarKind::Int(number) => {
                 i64::try_from(number).map_or_else(|_| scalar.text.clone().into(), AttributeValue::Int)
             }
-            Kind::Null | Kind::Str => scalar.text.clone().into(),
+            ScalarKind::Null | ScalarKind::Str => scalar.text.clone().into(),
         }))
     }
 

@@ -123,7 +123,7 @@ impl Millis {
 impl Decode for Millis {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         match node.scalar().map(|scalar| scalar.kind) {
-            Some(crate::config::Kind::Int(_)) => u32::decode(node, cx).map(|ms| Self::of(ms.into())),
+            Some(crate::config::ScalarKind::Int(_)) => u32::decode(node, cx).map(|ms| Self::of(ms.into())),
             _ => Duration::decode(node, cx).map(Self),
         }
     }

@@ -7,7 +7,7 @@ use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::node::{Kind, Node};
+use super::node::{Node, ScalarKind};
 use super::problems::Problems;
 use super::secret::Secret;
 use super::source::REDACTED;
@@ -117,7 +117,7 @@ pub fn wrong_type<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
 impl Decode for bool {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         match node.scalar().map(|scalar| scalar.kind) {
-            Some(Kind::Bool(value)) => Some(value),
+            Some(ScalarKind::Bool(value)) => Some(value),
             _ => wrong_type(node, cx),
         }
     }
@@ -135,7 +135,7 @@ macro_rules! decode_integers {
     ($($int:ty: $name:literal),* $(,)?) => {$(
         impl Decode for $int {
             fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-                let Some(Kind::Int(value)) = node.scalar().map(|scalar| scalar.kind) else {
+                let Some(ScalarKind::Int(value)) = node.scalar().map(|scalar| scalar.kind) else {
                     return wrong_type(node, cx);
                 };
                 let number = <$int>::try_from(value).ok();
@@ -195,8 +195,8 @@ impl Decode for f64 {
     #[expect(clippy::cast_precision_loss, reason = "a number of YAML is a double")]
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         match node.scalar().map(|scalar| scalar.kind) {
-            Some(Kind::Float(value)) => Some(value),
-            Some(Kind::Int(value)) => Some(value as f64),
+            Some(ScalarKind::Float(value)) => Some(value),
+            Some(ScalarKind::Int(value)) => Some(value as f64),
             _ => wrong_type(node, cx),
         }
     }
@@ -239,7 +239,7 @@ impl Decode for String {
 /// An unquoted `true` is no string, but an environment variable that holds it is.
 fn is_written_bool(node: &Node) -> bool {
     let kind = node.scalar().map(|scalar| scalar.kind);
-    matches!(kind, Some(Kind::Bool(_))) && !node.is_substituted()
+    matches!(kind, Some(ScalarKind::Bool(_))) && !node.is_substituted()
 }
 
 impl Decode for PathBuf {
@@ -278,7 +278,7 @@ impl Decode for Duration {
         if parsed.is_some() {
             return parsed;
         }
-        let unitless = matches!(node.scalar(), Some(scalar) if matches!(scalar.kind, Kind::Int(_)));
+        let unitless = matches!(node.scalar(), Some(scalar) if matches!(scalar.kind, ScalarKind::Int(_)));
         let help = unitless.then(|| "a duration needs a unit: ns, us, ms, s, m or h".to_owned());
         let expected = Self::type_help().with_article();
         let found = node.describe();

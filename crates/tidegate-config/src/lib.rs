@@ -38,7 +38,7 @@ pub use decode::{Decode, TypeHelp, wrong_type};
 pub use document::{Component, Document, Pipeline, Reference, Service};
 pub use id::{Class, ComponentId, IdError, PipelineId};
 pub use load::{Loaded, Loader};
-pub use node::{Entry, Kind, Node, Path, Scalar, Value};
+pub use node::{Entry, Node, NodeValue, Path, Scalar, ScalarKind};
 pub use print::print_redacted;
 pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;

@@ -7,7 +7,7 @@ use std::path::{Path as FilePath, PathBuf};
 use super::check::{self, Registry};
 use super::document::Document;
 use super::merge::{merge, read_set};
-use super::node::{Entry, Node, Path, Value};
+use super::node::{Entry, Node, NodeValue, Path};
 use super::problems::Problems;
 use super::substitute::{Env, read_file, substitute};
 use super::yaml;
@@ -203,24 +203,24 @@ impl Input {
 
 /// The Collector's short form on a command line: `yaml:exporters::debug::verbosity: detailed`.
 fn nested_by_colons(root: Node) -> Node {
-    let Value::Map(entries) = root.value else {
+    let NodeValue::Map(entries) = root.value else {
         return root;
     };
     let mut whole = Node {
-        value: Value::Map(Vec::new()),
+        value: NodeValue::Map(Vec::new()),
         ..root
     };
     for Entry { key, value } in entries {
         let mut keys: Vec<&str> = key.split("::").collect();
         let mut node = value;
         while let Some(key) = keys.pop() {
-            let mut around = Node::new(Value::Map(Vec::new()), node.span);
+            let mut around = Node::new(NodeValue::Map(Vec::new()), node.span);
             around.key_span = node.key_span;
             let entry = Entry {
                 key: key.to_owned(),
                 value: node,
             };
-            around.value = Value::Map(vec![entry]);
+            around.value = NodeValue::Map(vec![entry]);
             node = around;
         }
         merge(&mut whole, node);

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::node::{Entry, Node, Value};
+use super::node::{Entry, Node, NodeValue};
 use super::problems::Problems;
 use super::secret;
 use super::yaml::{self, MAX_DEPTH};
@@ -12,7 +12,7 @@ use super::yaml::{self, MAX_DEPTH};
 /// Lays `over` upon `base`. Places stay those of the value that wins; a null wins too.
 pub(super) fn merge(base: &mut Node, over: Node) {
     let (entries, more) = match (&mut base.value, over.value) {
-        (Value::Map(entries), Value::Map(more)) => (entries, more),
+        (NodeValue::Map(entries), NodeValue::Map(more)) => (entries, more),
         (_, value) => {
             *base = Node { value, ..over };
             return;
@@ -64,7 +64,7 @@ pub(super) fn read_set(argument: &str, problems: &mut Problems) -> Option<Node> 
     for (at, key) in keys.into_iter().rev() {
         node.key_span = Some(problems.sources.span(file, at..at + key.len()));
         let key = key.to_owned();
-        node = Node::new(Value::Map(vec![Entry { key, value: node }]), all);
+        node = Node::new(NodeValue::Map(vec![Entry { key, value: node }]), all);
     }
     Some(node)
 }

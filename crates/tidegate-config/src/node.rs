@@ -26,7 +26,7 @@ const QUOTED_CHARS: usize = 60;
 /// ```
 #[derive(Clone)]
 pub struct Node {
-    pub(super) value: Value,
+    pub(super) value: NodeValue,
     pub(super) span: Span,
     pub(super) key_span: Option<Span>,
     pub(super) path: Path,
@@ -48,7 +48,7 @@ pub(super) enum Origin {
 
 /// What a [`Node`] holds.
 #[derive(Clone, PartialEq)]
-pub enum Value {
+pub enum NodeValue {
     /// Null, a boolean, a number or a string.
     Scalar(Scalar),
     /// A sequence.
@@ -61,7 +61,7 @@ pub enum Value {
 #[derive(Clone, PartialEq)]
 pub struct Scalar {
     /// The resolved kind.
-    pub kind: Kind,
+    pub kind: ScalarKind,
     /// The text after YAML escapes, before any typing: `0660` stays `0660`.
     pub text: String,
     /// Whether it was quoted or a block scalar (then it is always a string).
@@ -70,7 +70,7 @@ pub struct Scalar {
 
 /// The YAML 1.2 core schema types; `yes`, `no`, `on` and `off` are strings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ScalarKind {
     /// `null`, `~` or nothing.
     Null,
     /// `true` or `false`.
@@ -125,7 +125,7 @@ impl Node {
     }
 
     /// The value.
-    pub fn value(&self) -> &Value {
+    pub fn value(&self) -> &NodeValue {
         &self.value
     }
 
@@ -136,13 +136,13 @@ impl Node {
 
     /// Whether it is null, which means "all defaults" nearly everywhere.
     pub fn is_null(&self) -> bool {
-        matches!(&self.value, Value::Scalar(scalar) if scalar.kind == Kind::Null)
+        matches!(&self.value, NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Null)
     }
 
     /// The scalar, if it is one.
     pub fn scalar(&self) -> Option<&Scalar> {
         match &self.value {
-            Value::Scalar(scalar) => Some(scalar),
+            NodeValue::Scalar(scalar) => Some(scalar),
             _ => None,
         }
     }
@@ -150,14 +150,14 @@ impl Node {
     /// The text of a string (a number or boolean is none).
     pub fn as_str(&self) -> Option<&str> {
         self.scalar()
-            .filter(|scalar| scalar.kind == Kind::Str)
+            .filter(|scalar| scalar.kind == ScalarKind::Str)
             .map(|scalar| scalar.text.as_str())
     }
 
     /// The text of any scalar but null as a string option takes it: numbers as they were written,
     /// substituted values as the environment or the file has them.
     pub fn as_text(&self) -> Option<&str> {
-        let scalar = self.scalar().filter(|scalar| scalar.kind != Kind::Null);
+        let scalar = self.scalar().filter(|scalar| scalar.kind != ScalarKind::Null);
         match (&self.origin, scalar) {
             (_, Some(scalar)) if scalar.quoted => Some(&scalar.text),
             (Origin::Whole(raw), _) if !self.is_null() => Some(raw),
@@ -168,7 +168,7 @@ impl Node {
     /// The items of a sequence.
     pub fn as_list(&self) -> Option<&[Node]> {
         match &self.value {
-            Value::List(items) => Some(items),
+            NodeValue::List(items) => Some(items),
             _ => None,
         }
     }
@@ -176,7 +176,7 @@ impl Node {
     /// The entries of a map.
     pub fn as_map(&self) -> Option<&[Entry]> {
         match &self.value {
-            Value::Map(entries) => Some(entries),
+            NodeValue::Map(entries) => Some(entries),
             _ => None,
         }
     }
@@ -200,19 +200,19 @@ impl Node {
     /// not quoted.
     pub fn describe(&self) -> String {
         let scalar = match &self.value {
-            Value::List(_) => return "a list".to_owned(),
-            Value::Map(_) => return "a map".to_owned(),
-            Value::Scalar(scalar) => scalar,
+            NodeValue::List(_) => return "a list".to_owned(),
+            NodeValue::Map(_) => return "a map".to_owned(),
+            NodeValue::Scalar(scalar) => scalar,
         };
         let kind = match scalar.kind {
-            Kind::Null => return "null".to_owned(),
-            Kind::Bool(_) => "boolean",
-            Kind::Int(_) | Kind::Float(_) => "number",
-            Kind::Str => "string",
+            ScalarKind::Null => return "null".to_owned(),
+            ScalarKind::Bool(_) => "boolean",
+            ScalarKind::Int(_) | ScalarKind::Float(_) => "number",
+            ScalarKind::Str => "string",
         };
         if self.hides_value() {
             format!("a {kind}")
-        } else if scalar.kind == Kind::Str {
+        } else if scalar.kind == ScalarKind::Str {
             format!("the {kind} {}", quoted(&scalar.text))
         } else {
             format!("the {kind} {}", shortened(&scalar.text))
@@ -232,7 +232,7 @@ impl Node {
         }
     }
 
-    pub(super) fn new(value: Value, span: Span) -> Self {
+    pub(super) fn new(value: NodeValue, span: Span) -> Self {
         Self {
             value,
             span,
@@ -243,32 +243,32 @@ impl Node {
     }
 
     pub(super) fn null(span: Span) -> Self {
-        Self::plain(Kind::Null, "", span)
+        Self::plain(ScalarKind::Null, "", span)
     }
 
     pub(super) fn string(text: &str, span: Span) -> Self {
-        Self::plain(Kind::Str, text, span)
+        Self::plain(ScalarKind::Str, text, span)
     }
 
-    fn plain(kind: Kind, text: &str, span: Span) -> Self {
+    fn plain(kind: ScalarKind, text: &str, span: Span) -> Self {
         let scalar = Scalar {
             kind,
             text: text.to_owned(),
             quoted: false,
         };
-        Self::new(Value::Scalar(scalar), span)
+        Self::new(NodeValue::Scalar(scalar), span)
     }
 
     /// Writes the paths of a finished tree.
     pub(super) fn place(&mut self, path: Path) {
         match &mut self.value {
-            Value::Scalar(_) => {}
-            Value::List(items) => {
+            NodeValue::Scalar(_) => {}
+            NodeValue::List(items) => {
                 for (i, item) in items.iter_mut().enumerate() {
                     item.place(path.index(i));
                 }
             }
-            Value::Map(entries) => {
+            NodeValue::Map(entries) => {
                 for entry in entries {
                     entry.value.place(path.key(&entry.key));
                 }

@@ -2,7 +2,7 @@
 
 //! The effective configuration as YAML with all secrets masked.
 
-use super::node::{Kind, Node, Scalar, Value};
+use super::node::{Node, NodeValue, Scalar, ScalarKind};
 use super::problems::Problems;
 use super::secret;
 use super::source::REDACTED;
@@ -30,7 +30,7 @@ impl Printer<'_> {
     /// A node that begins on a line of its own.
     fn block(&mut self, node: &Node, indent: usize) {
         match node.value() {
-            Value::Map(entries) if !entries.is_empty() => {
+            NodeValue::Map(entries) if !entries.is_empty() => {
                 for entry in entries {
                     self.indent(indent);
                     self.out.push_str(&written(&entry.key));
@@ -38,7 +38,7 @@ impl Printer<'_> {
                     self.after(&entry.value, indent + 1);
                 }
             }
-            Value::List(items) if !items.is_empty() => {
+            NodeValue::List(items) if !items.is_empty() => {
                 for item in items {
                     self.indent(indent);
                     self.out.push('-');
@@ -56,9 +56,9 @@ impl Printer<'_> {
     /// A node after a key or a dash.
     fn after(&mut self, node: &Node, indent: usize) {
         let nested = match node.value() {
-            Value::Map(entries) => !entries.is_empty(),
-            Value::List(items) => !items.is_empty(),
-            Value::Scalar(_) => false,
+            NodeValue::Map(entries) => !entries.is_empty(),
+            NodeValue::List(items) => !items.is_empty(),
+            NodeValue::Scalar(_) => false,
         };
         if nested {
             self.out.push('\n');
@@ -72,12 +72,12 @@ impl Printer<'_> {
 
     fn inline(&mut self, node: &Node) {
         let text = match node.value() {
-            Value::Map(_) => "{}".to_owned(),
-            Value::List(_) => "[]".to_owned(),
-            Value::Scalar(scalar) if scalar.kind == Kind::Null => "null".to_owned(),
-            Value::Scalar(scalar) if self.is_secret(node, scalar) => format!("\"{REDACTED}\""),
-            Value::Scalar(scalar) if scalar.kind == Kind::Str => written(&scalar.text),
-            Value::Scalar(scalar) => scalar.text.clone(),
+            NodeValue::Map(_) => "{}".to_owned(),
+            NodeValue::List(_) => "[]".to_owned(),
+            NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Null => "null".to_owned(),
+            NodeValue::Scalar(scalar) if self.is_secret(node, scalar) => format!("\"{REDACTED}\""),
+            NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Str => written(&scalar.text),
+            NodeValue::Scalar(scalar) => scalar.text.clone(),
         };
         self.out.push_str(&text);
     }
@@ -97,7 +97,7 @@ fn written(text: &str) -> String {
         && text
             .bytes()
             .all(|c| c.is_ascii_alphanumeric() || b"_-./".contains(&c))
-        && super::scalar::resolve(text) == Kind::Str;
+        && super::scalar::resolve(text) == ScalarKind::Str;
     if plain {
         return text.to_owned();
     }

@@ -4,7 +4,7 @@
 
 use granit_parser::Tag;
 
-use super::node::{Kind, Scalar};
+use super::node::{Scalar, ScalarKind};
 
 /// Whether a tag names a type of YAML's own, by its suffix: `str` for `!!str`.
 pub(super) fn is_core(tag: &Tag, suffix: &str) -> bool {
@@ -15,36 +15,36 @@ pub(super) fn is_core(tag: &Tag, suffix: &str) -> bool {
 pub(super) fn scalar(text: String, quoted: bool, tag: Option<&Tag>) -> Option<Scalar> {
     let plain_kind = resolve(&text);
     let (kind, quoted) = match tag {
-        None if quoted => (Kind::Str, true),
+        None if quoted => (ScalarKind::Str, true),
         None => (plain_kind, false),
-        Some(tag) if is_core(tag, "str") => (Kind::Str, true),
+        Some(tag) if is_core(tag, "str") => (ScalarKind::Str, true),
         Some(tag) if is_core(tag, tag_suffix(plain_kind)) => (plain_kind, false),
         Some(_) => return None,
     };
     Some(Scalar { kind, text, quoted })
 }
 
-fn tag_suffix(kind: Kind) -> &'static str {
+fn tag_suffix(kind: ScalarKind) -> &'static str {
     match kind {
-        Kind::Null => "null",
-        Kind::Bool(_) => "bool",
-        Kind::Int(_) => "int",
-        Kind::Float(_) => "float",
-        Kind::Str => "str",
+        ScalarKind::Null => "null",
+        ScalarKind::Bool(_) => "bool",
+        ScalarKind::Int(_) => "int",
+        ScalarKind::Float(_) => "float",
+        ScalarKind::Str => "str",
     }
 }
 
 /// The type of a plain scalar by YAML 1.2.2 section 10.3.2, the core schema.
-pub(super) fn resolve(text: &str) -> Kind {
+pub(super) fn resolve(text: &str) -> ScalarKind {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
-        "true" | "True" | "TRUE" => Kind::Bool(true),
-        "false" | "False" | "FALSE" => Kind::Bool(false),
-        ".nan" | ".NaN" | ".NAN" => Kind::Float(f64::NAN),
+        "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Null,
+        "true" | "True" | "TRUE" => ScalarKind::Bool(true),
+        "false" | "False" | "FALSE" => ScalarKind::Bool(false),
+        ".nan" | ".NaN" | ".NAN" => ScalarKind::Float(f64::NAN),
         text => resolve_int(text)
-            .map(Kind::Int)
-            .or_else(|| resolve_float(text).map(Kind::Float))
-            .unwrap_or(Kind::Str),
+            .map(ScalarKind::Int)
+            .or_else(|| resolve_float(text).map(ScalarKind::Float))
+            .unwrap_or(ScalarKind::Str),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::io::Read;
 use std::path::Path as FilePath;
 
-use super::node::{Node, Origin, Value};
+use super::node::{Node, NodeValue, Origin};
 use super::problems::Problems;
 use super::source::Span;
 use super::yaml::{self, MAX_DEPTH};
@@ -60,20 +60,20 @@ impl Expander<'_> {
             return;
         }
         match &mut node.value {
-            Value::List(items) => {
+            NodeValue::List(items) => {
                 for item in items {
                     self.node(item, depth + 1, nesting);
                 }
             }
-            Value::Map(entries) => {
+            NodeValue::Map(entries) => {
                 for entry in entries {
                     self.node(&mut entry.value, depth + 1, nesting);
                 }
             }
-            Value::Scalar(scalar) if scalar.text.contains('$') => {
+            NodeValue::Scalar(scalar) if scalar.text.contains('$') => {
                 self.scalar(node, depth, nesting);
             }
-            Value::Scalar(_) => {}
+            NodeValue::Scalar(_) => {}
         }
     }
 
@@ -89,9 +89,9 @@ impl Expander<'_> {
         let references = pieces.iter().any(|piece| matches!(piece, Piece::Reference(_)));
         match self.join(node, &pieces, nesting) {
             Ok(joined) => {
-                if let Value::Scalar(scalar) = &mut node.value {
+                if let NodeValue::Scalar(scalar) = &mut node.value {
                     scalar.text = joined;
-                    scalar.kind = super::Kind::Str;
+                    scalar.kind = super::ScalarKind::Str;
                 }
                 if references {
                     node.origin = Origin::Substituted;

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput};
 
-use super::node::{Entry, Node, Origin, Value, quoted};
+use super::node::{Entry, Node, NodeValue, Origin, quoted};
 use super::problems::Problems;
 use super::scalar::{is_core, scalar};
 use super::secret;
@@ -77,9 +77,9 @@ fn borrow_span(node: &mut Node, span: Span) {
     node.key_span = node.key_span.map(|_| span);
     node.origin = Origin::Substituted;
     match &mut node.value {
-        Value::Scalar(_) => {}
-        Value::List(items) => items.iter_mut().for_each(|item| borrow_span(item, span)),
-        Value::Map(entries) => entries
+        NodeValue::Scalar(_) => {}
+        NodeValue::List(items) => items.iter_mut().for_each(|item| borrow_span(item, span)),
+        NodeValue::Map(entries) => entries
             .iter_mut()
             .for_each(|entry| borrow_span(&mut entry.value, span)),
     }
@@ -172,7 +172,7 @@ impl<'a> Builder<'a, '_> {
                 let text = if at.is_empty() { "".into() } else { text };
                 let scalar = scalar(text.into_owned(), quoted, tag.as_deref())
                     .ok_or_else(|| stop(at.clone(), BAD_TAG))?;
-                (Node::new(Value::Scalar(scalar), self.span(at)), 1, anchor)
+                (Node::new(NodeValue::Scalar(scalar), self.span(at)), 1, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 if tag.is_some_and(|tag| !is_core(&tag, "seq")) {
@@ -218,12 +218,12 @@ impl<'a> Builder<'a, '_> {
             .ok_or_else(|| stop(at, "an unknown alias"))
     }
 
-    fn list(&mut self, at: Range<usize>, depth: usize) -> Result<(Value, usize, usize), Stop> {
+    fn list(&mut self, at: Range<usize>, depth: usize) -> Result<(NodeValue, usize, usize), Stop> {
         let mut items = Vec::new();
         let mut tallest = 0;
         while let Some((event, item_at)) = self.next()? {
             if matches!(event, Event::SequenceEnd) {
-                return Ok((Value::List(items), tallest + 1, item_at.end));
+                return Ok((NodeValue::List(items), tallest + 1, item_at.end));
             }
             let (item, height) = self.node(event, item_at, depth + 1)?;
             tallest = tallest.max(height);
@@ -232,12 +232,12 @@ impl<'a> Builder<'a, '_> {
         Err(stop(at, "a list without an end"))
     }
 
-    fn map(&mut self, at: Range<usize>, depth: usize) -> Result<(Value, usize, usize), Stop> {
+    fn map(&mut self, at: Range<usize>, depth: usize) -> Result<(NodeValue, usize, usize), Stop> {
         let mut entries = Entries::default();
         let mut tallest = 0;
         while let Some((event, key_at)) = self.next()? {
             if matches!(event, Event::MappingEnd) {
-                return Ok((Value::Map(entries.finish()), tallest + 1, key_at.end));
+                return Ok((NodeValue::Map(entries.finish()), tallest + 1, key_at.end));
             }
             let (key, is_merge) = self.key(event, &key_at)?;
             let outermost = self.secret_from.is_none() && secret::is_secret_key(&key);
@@ -293,12 +293,12 @@ impl<'a> Builder<'a, '_> {
     fn merge(&mut self, entries: &mut Entries, value: Node) {
         let span = value.span;
         let maps = match value.value {
-            Value::List(items) => items,
+            NodeValue::List(items) => items,
             _ => vec![value],
         };
         for map in maps {
             match map.value {
-                Value::Map(more) => more.into_iter().for_each(|entry| entries.inherit(entry)),
+                NodeValue::Map(more) => more.into_iter().for_each(|entry| entries.inherit(entry)),
                 _ => self
                     .problems
                     .place(Some(span), "")
@@ -383,10 +383,10 @@ impl Entries {
 /// Masks every scalar of a value, except those that are only a reference to a secret elsewhere.
 fn hide(node: &Node, problems: &mut Problems) {
     match &node.value {
-        Value::Scalar(scalar) if is_reference(&scalar.text) => {}
-        Value::Scalar(_) => problems.sources.mask(node.span),
-        Value::List(items) => items.iter().for_each(|item| hide(item, problems)),
-        Value::Map(entries) => entries.iter().for_each(|entry| hide(&entry.value, problems)),
+        NodeValue::Scalar(scalar) if is_reference(&scalar.text) => {}
+        NodeValue::Scalar(_) => problems.sources.mask(node.span),
+        NodeValue::List(items) => items.iter().for_each(|item| hide(item, problems)),
+        NodeValue::Map(entries) => entries.iter().for_each(|entry| hide(&entry.value, problems)),
     }
 }
 
@@ -396,11 +396,11 @@ fn is_reference(text: &str) -> bool {
 
 fn has_credentials(node: &Node) -> bool {
     match &node.value {
-        Value::Scalar(scalar) => secret::has_url_credentials(&scalar.text),
-        Value::List(items) => items.iter().any(
-            |item| matches!(&item.value, Value::Scalar(scalar) if secret::has_url_credentials(&scalar.text)),
+        NodeValue::Scalar(scalar) => secret::has_url_credentials(&scalar.text),
+        NodeValue::List(items) => items.iter().any(
+            |item| matches!(&item.value, NodeValue::Scalar(scalar) if secret::has_url_credentials(&scalar.text)),
         ),
-        Value::Map(_) => false,
+        NodeValue::Map(_) => false,
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value as Json};
 use tidegate_plugin::host::{Refusal, VersionReq, Wanted};
 
 use crate::config::{
-    ByteSize, Decode, Entry, Kind, Node, Problems, Scalar, Secret, TypeHelp, Value, wrong_type,
+    ByteSize, Decode, Entry, Node, NodeValue, Problems, Scalar, ScalarKind, Secret, TypeHelp, wrong_type,
 };
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
 
@@ -152,8 +152,8 @@ impl Decode for PluginConfig {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         cx.hide(node);
         let text = match node.value() {
-            Value::Scalar(_) => node.as_text().map(str::to_owned),
-            Value::Map(_) | Value::List(_) => Some(json(node).to_string()),
+            NodeValue::Scalar(_) => node.as_text().map(str::to_owned),
+            NodeValue::Map(_) | NodeValue::List(_) => Some(json(node).to_string()),
         };
         match text {
             Some(text) => Some(Self(Secret::new(text))),
@@ -168,9 +168,9 @@ impl Decode for PluginConfig {
 
 fn json(node: &Node) -> Json {
     match node.value() {
-        Value::Scalar(scalar) => json_scalar(scalar),
-        Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => {
+        NodeValue::Scalar(scalar) => json_scalar(scalar),
+        NodeValue::List(items) => items.iter().map(json).collect(),
+        NodeValue::Map(entries) => {
             let pair = |entry: &Entry| (entry.key.clone(), json(&entry.value));
             Json::Object(entries.iter().map(pair).collect::<Map<_, _>>())
         }
@@ -181,10 +181,10 @@ fn json(node: &Node) -> Json {
 fn json_scalar(scalar: &Scalar) -> Json {
     let text = || Json::String(scalar.text.clone());
     match scalar.kind {
-        Kind::Null => Json::Null,
-        Kind::Bool(truth) => truth.into(),
-        Kind::Int(number) => Number::from_i128(number).map_or_else(text, Json::Number),
-        Kind::Float(number) => Number::from_f64(number).map_or_else(text, Json::Number),
-        Kind::Str => text(),
+        ScalarKind::Null => Json::Null,
+        ScalarKind::Bool(truth) => truth.into(),
+        ScalarKind::Int(number) => Number::from_i128(number).map_or_else(text, Json::Number),
+        ScalarKind::Float(number) => Number::from_f64(number).map_or_else(text, Json::Number),
+        ScalarKind::Str => text(),
     }
 }

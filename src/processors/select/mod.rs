@@ -11,7 +11,7 @@ mod selection;
 use regex::Regex;
 
 use super::actions::Plain;
-use crate::config::{Decode, Kind, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
+use crate::config::{Decode, Node, Problems, ScalarKind, TypeHelp, WithoutEffect, wrong_type};
 
 pub(in crate::processors) use matcher::{Matcher, MeasuredItem, Named, OnWire};
 pub(in crate::processors) use selection::IncludeExclude;
@@ -123,7 +123,7 @@ impl SeverityNumber {
 impl Decode for SeverityNumber {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         let number = match node.scalar().map(|scalar| scalar.kind) {
-            Some(Kind::Int(number)) => i32::try_from(number)
+            Some(ScalarKind::Int(number)) => i32::try_from(number)
                 .ok()
                 .filter(|n| (1..=24).contains(n))
                 .map(Self),

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use crate::{Decode, Kind, Loader, Node, Problems};
+use crate::{Decode, Loader, Node, Problems, ScalarKind};
 
 fn env(name: &str) -> Option<String> {
     let value = match name {
@@ -37,37 +37,37 @@ fn expand(value: &str) -> (Node, Problems) {
 
 #[test]
 fn whole_values_keep_their_type_and_embedded_ones_are_strings() {
-    let str = |text: &'static str| (Kind::Str, text);
+    let str = |text: &'static str| (ScalarKind::Str, text);
     let table = [
-        ("${env:INT}", (Kind::Int(8080), "8080")),
-        ("${INT}", (Kind::Int(8080), "8080")),
-        ("\"${env:INT}\"", (Kind::Int(8080), "8080")),
-        ("${env:ZEROS}", (Kind::Int(123), "0123")),
-        ("${env:BOOL}", (Kind::Bool(true), "true")),
+        ("${env:INT}", (ScalarKind::Int(8080), "8080")),
+        ("${INT}", (ScalarKind::Int(8080), "8080")),
+        ("\"${env:INT}\"", (ScalarKind::Int(8080), "8080")),
+        ("${env:ZEROS}", (ScalarKind::Int(123), "0123")),
+        ("${env:BOOL}", (ScalarKind::Bool(true), "true")),
         ("${env:STR}", str("text")),
         ("${env:HASH}", str("pass # word")),
         ("${env:BAD}", str("[not: yaml")),
         ("${env:STAR}", str("*abc")),
-        ("${env:UNSET:-7}", (Kind::Int(7), "7")),
-        ("${env:EMPTY:-7}", (Kind::Int(7), "7")),
+        ("${env:UNSET:-7}", (ScalarKind::Int(7), "7")),
+        ("${env:EMPTY:-7}", (ScalarKind::Int(7), "7")),
         ("${UNSET:-a:-b}", str("a:-b")),
         ("\"${env:UNSET:-}\"", str("")),
         ("localhost:${env:INT}", str("localhost:8080")),
         ("a${env:UNSET:-b}c", str("abc")),
         ("a${env:EMPTY}c", str("ac")),
         ("${env:INT}${env:INT}", str("80808080")),
-        ("${env:REF}", (Kind::Int(8080), "8080")),
+        ("${env:REF}", (ScalarKind::Int(8080), "8080")),
         ("${env:MIXED}", str("<text>")),
         ("x${env:MIXED}", str("x<text>")),
-        ("${env:${env:NAME}}", (Kind::Int(8080), "8080")),
-        ("${env:${UNSET:-INT}}", (Kind::Int(8080), "8080")),
+        ("${env:${env:NAME}}", (ScalarKind::Int(8080), "8080")),
+        ("${env:${UNSET:-INT}}", (ScalarKind::Int(8080), "8080")),
         ("${env:UNSET:-${env:STR}}", str("text")),
         ("a$$b", str("a$b")),
         ("$${env:INT}", str("${env:INT}")),
         ("$$$${INT}", str("$${INT}")),
         ("costs $5", str("costs $5")),
         ("${env:DOLLARS}", str("a$b")),
-        ("${yaml:1.5}", (Kind::Float(1.5), "1.5")),
+        ("${yaml:1.5}", (ScalarKind::Float(1.5), "1.5")),
     ];
     for (value, (kind, text)) in table {
         let (node, problems) = expand(value);

@@ -8,7 +8,7 @@ use tonic::Code;
 use super::config::RetryConfig;
 use super::outcome::Outcome;
 use crate::net::grpc::CODE_NAMES;
-use tidegate_config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, ScalarKind, TypeHelp, wrong_type};
 
 /// An HTTP or gRPC status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +81,8 @@ impl Decode for RetryStatus {
             return wrong_type(node, cx);
         };
         let status = match scalar.kind {
-            Kind::Int(code @ 1..=16) => Some(Self::Grpc(Code::from_i32(code as i32))),
-            Kind::Int(status @ 300..=599) => Some(Self::Http(status as u16)),
+            ScalarKind::Int(code @ 1..=16) => Some(Self::Grpc(Code::from_i32(code as i32))),
+            ScalarKind::Int(status @ 300..=599) => Some(Self::Http(status as u16)),
             _ => named(&scalar.text),
         };
         if status.is_none() {
