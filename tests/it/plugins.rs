@@ -60,8 +60,8 @@ fn plugins_in_three_languages_write_the_same_lines_in_and_out_of_process() {
     ring.flush();
     let many: Vec<_> = (0..500).map(|n| event(0, n, 10 + n)).collect();
     assert_eq!(ring.push_all(&many), many.len());
-    let kind = |id| tidegate_ring::Kind::by_id(id).expect("NIXL's own");
-    let line = |micros: u64, kind: &tidegate_ring::Kind, value: u64| {
+    let kind = |id| tidegate_ring::NixlKind::by_id(id).expect("NIXL's own");
+    let line = |micros: u64, kind: &tidegate_ring::NixlKind, value: u64| {
         format!(
             "{},{},{},{value}\n",
             1_700_000_000_000_000 + micros,

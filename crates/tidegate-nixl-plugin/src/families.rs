@@ -110,7 +110,7 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    fn of_kind(&self, kind: &tidegate_ring::Kind) -> Result<KindCells, Error> {
+    fn of_kind(&self, kind: &tidegate_ring::NixlKind) -> Result<KindCells, Error> {
         let metric = kind.last.zip(kind.unambiguous_last());
         let last = metric.map(|(last, name)| {
             let gauge = Kind::Gauge(GaugeMode::MostRecent);
@@ -130,7 +130,13 @@ impl Named<'_> {
         })
     }
 
-    fn series(&self, name: &str, help: &str, of: &tidegate_ring::Kind, kind: Kind) -> Result<Series, Error> {
+    fn series(
+        &self,
+        name: &str,
+        help: &str,
+        of: &tidegate_ring::NixlKind,
+        kind: Kind,
+    ) -> Result<Series, Error> {
         let labels = ["agent_name", "hostname", "category", "status"];
         let values = [
             self.agent,

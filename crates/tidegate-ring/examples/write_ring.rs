@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tidegate_ring::{Category, Event, Kind, Layout, Writer};
+use tidegate_ring::{Category, Event, Layout, NixlKind, Writer};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -46,7 +46,7 @@ fn run() -> Result<usize, Box<dyn Error>> {
 fn write(writer: &mut Writer, text: &str) -> Result<(), Box<dyn Error>> {
     let (name, rest) = text.split_once('=').ok_or("an event is NAME=VALUE")?;
     let (value, timestamp) = rest.split_once('@').unwrap_or((rest, "0"));
-    let known = Kind::by_name(name).map(|row| row.id).or(name.parse().ok());
+    let known = NixlKind::by_name(name).map(|row| row.id).or(name.parse().ok());
     let event = Event {
         kind: known.unwrap_or(tidegate_ring::kind::UNKNOWN),
         value: value.parse()?,

@@ -5,7 +5,7 @@
 //! Version 3 to 5 slots carry four bytes of stack garbage after the type, so the type is read as
 //! 32 bits, never as 64. Any content decodes to something; nothing here can fail.
 
-use crate::kind::{Kind, Names, OVERFLOW, UNKNOWN};
+use crate::kind::{Names, NixlKind, OVERFLOW, UNKNOWN};
 use crate::layout::{Layout, NAME_SIZE};
 
 /// Columns of events, reused from drain to drain by the caller. All columns have the same length,
@@ -129,7 +129,7 @@ fn typed(slot: &[u8], at: usize) -> Option<u16> {
 
 fn named(slot: &[u8], at: usize) -> Option<u16> {
     let name = slot.get(at..at + NAME_SIZE)?.split(|byte| *byte == 0).next()?;
-    let kind = std::str::from_utf8(name).ok().and_then(Kind::by_name);
+    let kind = std::str::from_utf8(name).ok().and_then(NixlKind::by_name);
     Some(kind.map_or(UNKNOWN, |kind| kind.id))
 }
 
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    fn write_kind(layout: Layout, slot: &mut [u8], kind: &Kind) {
+    fn write_kind(layout: Layout, slot: &mut [u8], kind: &NixlKind) {
         let name = crate::kind::slot_name(kind.string_name().as_bytes());
         match layout {
             Layout::V1 => slot[12..44].copy_from_slice(&name),

@@ -101,7 +101,7 @@ impl fmt::Display for Category {
 
 /// One row of the table of event kinds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Kind {
+pub struct NixlKind {
     /// Dense index, equal to NIXL's event type below [`KNOWN_KINDS`].
     pub id: u16,
     /// NIXL's event name.
@@ -130,15 +130,15 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-impl Kind {
+impl NixlKind {
     /// The row of a kind that is not a ring's own.
-    pub fn by_id(id: u16) -> Option<&'static Kind> {
+    pub fn by_id(id: u16) -> Option<&'static NixlKind> {
         KINDS.get(usize::from(id))
     }
 
     /// The row with this event name, or with the status string `NIXL_ERR_*` that version 1 and 2a
     /// write for errors.
-    pub fn by_name(name: &str) -> Option<&'static Kind> {
+    pub fn by_name(name: &str) -> Option<&'static NixlKind> {
         match name.strip_prefix("NIXL_ERR_") {
             Some(status) => KINDS
                 .iter()
@@ -237,12 +237,12 @@ impl Names {
 
     /// The unit of a kind in UCUM; `1` for own names.
     pub fn unit(&self, kind: u16) -> &'static str {
-        Kind::by_id(kind).map_or("1", |row| row.unit)
+        NixlKind::by_id(kind).map_or("1", |row| row.unit)
     }
 
     /// The `status` of an error kind.
     pub fn status(&self, kind: u16) -> Option<&'static str> {
-        Kind::by_id(kind).and_then(|row| row.status)
+        NixlKind::by_id(kind).and_then(|row| row.status)
     }
 
     /// One more than the largest kind given out so far: what a dense array by kind must hold.
@@ -301,8 +301,8 @@ impl Names {
     }
 }
 
-fn known(kind: u16) -> &'static Kind {
-    Kind::by_id(kind).unwrap_or(&KINDS[UNKNOWN as usize])
+fn known(kind: u16) -> &'static NixlKind {
+    NixlKind::by_id(kind).unwrap_or(&KINDS[UNKNOWN as usize])
 }
 
 /// The text as it stands in a slot: at most 32 bytes, cut at a NUL.

@@ -30,7 +30,7 @@ mod writer;
 
 pub use decode::Batch;
 pub use error::Error;
-pub use kind::{Category, KINDS, KNOWN_KINDS, Kind, Metric, Names};
+pub use kind::{Category, KINDS, KNOWN_KINDS, Metric, Names, NixlKind};
 pub use layout::{Geometry, Layout, RawHeader, Reject};
 pub use mp::writer::{DEFAULT_BOUNDS_US, MpStoreWriter};
 pub use mp::{Histogram, MpStore, Snapshot, StoreIdentity};

@@ -80,7 +80,7 @@ pub struct Snapshot {
     pub last_update_ns: u64,
     /// Totals by kind.
     pub counters: [u64; KNOWN_KINDS],
-    /// Last values by kind (those with [`Kind::last`](crate::Kind)).
+    /// Last values by kind (those with [`NixlKind::last`](crate::NixlKind)).
     pub gauges: [u64; KNOWN_KINDS],
     bound_count: usize,
     bounds: [f64; MAX_BOUNDS],
@@ -108,7 +108,7 @@ impl Histogram<'_> {
 
 impl Snapshot {
     /// The histogram of a kind; `None` for kinds beyond the table. Only kinds with
-    /// [`Kind::histogram`](crate::Kind) are ever filled by NIXL.
+    /// [`NixlKind::histogram`](crate::NixlKind) are ever filled by NIXL.
     pub fn histogram(&self, kind: u16) -> Option<Histogram<'_>> {
         Some(Histogram {
             bounds: self.bounds.get(..self.bound_count)?,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use tidegate_shm::Mapping;
 
 use crate::error::Error;
-use crate::kind::{Category, KINDS, Kind, NameKey, UNKNOWN, slot_name};
+use crate::kind::{Category, KINDS, NameKey, NixlKind, UNKNOWN, slot_name};
 use crate::layout::{
     EXPECTED_VERSION_OFFSET, Geometry, Layout, MAX_CAPACITY, NAME_SIZE, Reject, VERSION_OFFSET,
 };
@@ -110,7 +110,7 @@ impl Writer {
                 self.write_named(offset, &name, category, event);
             }
             Layout::V2b => {
-                let category = Kind::by_id(kind).map_or(Category::Custom, |row| row.category);
+                let category = NixlKind::by_id(kind).map_or(Category::Custom, |row| row.category);
                 self.write_typed(offset, category as u32, u32::from(kind), value);
             }
             Layout::V3 | Layout::V4 | Layout::V5 => {

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate_ring::{Batch, Error, Kind, MpStore, Options, Poll, RawHeader, Reader, Reject, inspect};
+use tidegate_ring::{Batch, Error, MpStore, NixlKind, Options, Poll, RawHeader, Reader, Reject, inspect};
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nixl")
@@ -183,7 +183,7 @@ fn check_event(reader: &Reader, batch: &Batch, index: usize, line: &str, header:
         assert_eq!(numbered(kind_listed), (i64::from(kind), names.name(kind)));
     }
     if let Some(name) = event.get("name") {
-        assert_eq!(*name, Kind::by_id(kind).unwrap().string_name(), "{line}");
+        assert_eq!(*name, NixlKind::by_id(kind).unwrap().string_name(), "{line}");
     }
 }
 

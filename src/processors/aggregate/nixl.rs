@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tidegate_engine::{Attributes, Grouping, Input, Instrument, Pattern, Rule};
-use tidegate_ring::{DEFAULT_BOUNDS_US, KINDS, KNOWN_KINDS, Kind, Metric};
+use tidegate_ring::{DEFAULT_BOUNDS_US, KINDS, KNOWN_KINDS, Metric, NixlKind};
 
 use crate::prom::OPENMETRICS_NAME;
 
@@ -64,7 +64,7 @@ pub(super) fn rules() -> Vec<Rule> {
     counters.chain(gauges).chain(histograms).collect()
 }
 
-fn known() -> impl Iterator<Item = &'static Kind> {
+fn known() -> impl Iterator<Item = &'static NixlKind> {
     KINDS.iter().take(KNOWN_KINDS)
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series, Temporality};
-use tidegate_ring::{KINDS, KNOWN_KINDS, Kind, StoreIdentity};
+use tidegate_ring::{KINDS, KNOWN_KINDS, NixlKind, StoreIdentity};
 
 /// The series that a kind of event feeds.
 pub(super) struct KindSeries {
@@ -40,7 +40,7 @@ fn attributes(identity: &StoreIdentity) -> Attributes {
     .collect()
 }
 
-fn of_kind(kind: &Kind, common: &Attributes) -> KindSeries {
+fn of_kind(kind: &NixlKind, common: &Attributes) -> KindSeries {
     let own: Attributes = [("category", kind.category.name())]
         .into_iter()
         .chain(kind.status.map(|s| ("status", s)))

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 use tidegate_cells::{Directory, Limits, Scan, Snapshot, Value};
-use tidegate_ring::{KINDS, Kind};
+use tidegate_ring::{KINDS, NixlKind};
 
 /// A copy of a wheel that has the plugin. The copy is of links, as the wheel has hundreds of megabytes and finds its
 /// libraries beside itself.
@@ -163,7 +163,7 @@ pub(crate) fn scan(cells: &Path) -> Scan {
 }
 
 /// A value of a kind's family for an agent.
-pub(crate) fn value<'a>(merged: &'a Snapshot, family: &str, kind: &Kind, agent: &str) -> &'a Value {
+pub(crate) fn value<'a>(merged: &'a Snapshot, family: &str, kind: &NixlKind, agent: &str) -> &'a Value {
     let mut labels = vec![
         ("agent_name", agent),
         ("hostname", hostname()),
@@ -176,7 +176,7 @@ pub(crate) fn value<'a>(merged: &'a Snapshot, family: &str, kind: &Kind, agent: 
 
 /// The total of a kind of event by its name.
 pub(crate) fn total(merged: &Snapshot, event: &str, agent: &str) -> u64 {
-    let kind = Kind::by_name(event).expect("a kind");
+    let kind = NixlKind::by_name(event).expect("a kind");
     match value(merged, kind.total.name, kind, agent) {
         Value::Counter(total) => *total,
         other => panic!("{event}: {other:?}"),
@@ -185,7 +185,7 @@ pub(crate) fn total(merged: &Snapshot, event: &str, agent: &str) -> u64 {
 
 /// How many observations there are of a kind of event.
 pub(crate) fn observations(merged: &Snapshot, event: &str, agent: &str) -> u64 {
-    let kind = Kind::by_name(event).expect("a kind");
+    let kind = NixlKind::by_name(event).expect("a kind");
     let histogram = kind.histogram.expect("it has one");
     match value(merged, histogram.name, kind, agent) {
         Value::Histogram { buckets, .. } => buckets.iter().sum(),

@@ -3,10 +3,10 @@
 //! The table itself: a row for every event type of NIXL (version 4), with the metrics that its own exporter (1.5) makes
 //! of the events.
 
-use super::{Category, FIRST_OWN, Kind, Metric, OVERFLOW, UNKNOWN};
+use super::{Category, FIRST_OWN, Metric, NixlKind, OVERFLOW, UNKNOWN};
 
 /// NIXL's event types by number, then [`UNKNOWN`] and [`OVERFLOW`].
-pub const KINDS: [Kind; FIRST_OWN as usize] = [
+pub const KINDS: [NixlKind; FIRST_OWN as usize] = [
     transfer(
         0,
         "agent_tx_bytes",
@@ -105,8 +105,8 @@ const fn metric(name: &'static str, help: &'static str) -> Metric {
     Metric { name, help }
 }
 
-const fn count(id: u16, name: &'static str, category: Category, help: &'static str) -> Kind {
-    Kind {
+const fn count(id: u16, name: &'static str, category: Category, help: &'static str) -> NixlKind {
+    NixlKind {
         id,
         name,
         unit: "1",
@@ -118,16 +118,16 @@ const fn count(id: u16, name: &'static str, category: Category, help: &'static s
     }
 }
 
-const fn transfer(id: u16, name: &'static str, help: &'static str, last: Metric) -> Kind {
-    Kind {
+const fn transfer(id: u16, name: &'static str, help: &'static str, last: Metric) -> NixlKind {
+    NixlKind {
         unit: "By",
         last: Some(last),
         ..count(id, name, Category::Transfer, help)
     }
 }
 
-const fn memory(id: u16, name: &'static str, help: &'static str, last: Metric) -> Kind {
-    Kind {
+const fn memory(id: u16, name: &'static str, help: &'static str, last: Metric) -> NixlKind {
+    NixlKind {
         category: Category::Memory,
         ..transfer(id, name, help, last)
     }
@@ -140,8 +140,8 @@ const fn time(
     help: &'static str,
     last: &'static str,
     histogram: Metric,
-) -> Kind {
-    Kind {
+) -> NixlKind {
+    NixlKind {
         unit: "us",
         last: Some(metric(name, last)),
         histogram: Some(histogram),
@@ -149,8 +149,8 @@ const fn time(
     }
 }
 
-const fn error(id: u16, name: &'static str, status: &'static str) -> Kind {
-    Kind {
+const fn error(id: u16, name: &'static str, status: &'static str) -> NixlKind {
+    NixlKind {
         status: Some(status),
         total: metric("agent_errors", "Cumulative error count by status"),
         ..count(id, name, Category::Error, "")

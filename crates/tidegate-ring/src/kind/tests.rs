@@ -6,8 +6,8 @@ use super::*;
 fn the_table_is_indexed_by_its_ids() {
     for (index, row) in KINDS.iter().enumerate() {
         assert_eq!(usize::from(row.id), index);
-        assert_eq!(Kind::by_name(row.name), Some(row));
-        assert_eq!(Kind::by_name(&row.string_name()), Some(row));
+        assert_eq!(NixlKind::by_name(row.name), Some(row));
+        assert_eq!(NixlKind::by_name(&row.string_name()), Some(row));
         assert_eq!(row.status.is_some(), row.category == Category::Error);
     }
     assert_eq!(KINDS.iter().filter(|row| row.status.is_some()).count(), 12);
@@ -15,10 +15,10 @@ fn the_table_is_indexed_by_its_ids() {
 
 #[test]
 fn status_strings_of_version_1_are_error_kinds() {
-    let row = Kind::by_name("NIXL_ERR_NOT_FOUND").unwrap();
+    let row = NixlKind::by_name("NIXL_ERR_NOT_FOUND").unwrap();
     assert_eq!((row.id, row.status), (11, Some("not_found")));
-    assert_eq!(Kind::by_name("NIXL_ERR_NONE"), None);
-    assert_eq!(Kind::by_name("agent_tx"), None);
+    assert_eq!(NixlKind::by_name("NIXL_ERR_NONE"), None);
+    assert_eq!(NixlKind::by_name("agent_tx"), None);
 }
 
 #[test]

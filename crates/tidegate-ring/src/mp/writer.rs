@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tidegate_shm::Mapping;
 
 use crate::error::Error;
-use crate::kind::{KNOWN_KINDS, Kind};
+use crate::kind::{KNOWN_KINDS, NixlKind};
 use crate::mp::{MAGIC, MAX_BOUNDS, MAX_BUCKETS, SCHEMA, STORE_SIZE, StoreIdentity, word};
 
 /// NIXL's built-in histogram bounds in microseconds.
@@ -63,7 +63,7 @@ impl MpStoreWriter {
     /// Adds one event to the totals, as NIXL's exporter does. Kinds beyond the table are ignored.
     pub fn record(&mut self, kind: u16, value: u64) {
         let index = usize::from(kind);
-        let Some(row) = Kind::by_id(kind).filter(|_| index < KNOWN_KINDS) else {
+        let Some(row) = NixlKind::by_id(kind).filter(|_| index < KNOWN_KINDS) else {
             return;
         };
         self.add(word::COUNTERS + index, value);
