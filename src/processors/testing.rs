@@ -8,7 +8,7 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use prost::Message;
 use tidegate_engine::{
-    Attributes, Data, Events, Instrument, Kind, Lease, Metric, Point, Schema, Series, Source, SourceId,
+    Attributes, Data, EventKind, Events, Instrument, Lease, Metric, Point, Schema, Series, Source, SourceId,
     Value, Values,
 };
 use tidegate_requests::{gauge, int, request};
@@ -30,8 +30,8 @@ pub(super) fn processor_context(id: &str, sink: &Arc<Sink>) -> (ProcessorContext
     (cx, base, ledger)
 }
 
-pub(super) fn kind(name: &str, instrument: Instrument, attributes: &[(&str, &str)]) -> Kind {
-    Kind {
+pub(super) fn kind(name: &str, instrument: Instrument, attributes: &[(&str, &str)]) -> EventKind {
+    EventKind {
         name: name.into(),
         description: "".into(),
         unit: "".into(),
@@ -41,7 +41,7 @@ pub(super) fn kind(name: &str, instrument: Instrument, attributes: &[(&str, &str
 }
 
 /// Events of a new source: kinds, and (kind, value) of each event.
-pub(super) fn events(agent: &str, kinds: Vec<Kind>, columns: &[(u16, u64)]) -> Events {
+pub(super) fn events(agent: &str, kinds: Vec<EventKind>, columns: &[(u16, u64)]) -> Events {
     let now = unix_now();
     let source = Source {
         id: SourceId::next(),

@@ -14,8 +14,8 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use tidegate_engine::{
-    AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
-    Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, PointSample, Rule, Schema, Series,
+    AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, EventKind, Events, Function,
+    Grouping, Instrument, Key, Lease, Limits, Metric, OnStale, Pattern, PointSample, Rule, Schema, Series,
     Source, SourceId, Table, Temporality, Value, Values,
 };
 use tidegate_promql::{History, HistoryLimits};
@@ -177,7 +177,7 @@ pub(super) struct Dense {
 /// Events of kinds in random order, each batch from one source; in turns with the bare additions.
 pub(super) fn dense(series: usize, runs: usize) -> Dense {
     let of_source = series.min(KINDS);
-    let kind = |number: usize| Kind {
+    let kind = |number: usize| EventKind {
         name: format!("m{number}").into(),
         description: "".into(),
         unit: "".into(),
@@ -359,7 +359,7 @@ fn composite_reads() -> Samples {
         lease: Some(Duration::from_secs(3600)),
     }));
     let set = CompositeSet::new(vec![composite.clone()]);
-    let kind = Kind {
+    let kind = EventKind {
         name: "queue".into(),
         description: "".into(),
         unit: "".into(),

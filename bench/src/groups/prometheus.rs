@@ -16,8 +16,8 @@ use tidegate::prom::model::LabelSet;
 use tidegate::prom::scrape::{ScrapeDecoder, Settings, Target};
 use tidegate::prom::{Format, Page, Renderer, Style};
 use tidegate_engine::{
-    Attributes, Events, Grouping, Instrument, Kind, Lease, Limits, Pattern, Rule, Schema, Source, SourceId,
-    Table, Values,
+    Attributes, EventKind, Events, Grouping, Instrument, Lease, Limits, Pattern, Rule, Schema, Source,
+    SourceId, Table, Values,
 };
 
 use tidegate_exposition as exposition;
@@ -196,7 +196,7 @@ struct Agents {
 
 impl Agents {
     fn new(series: usize) -> Self {
-        let kind = |number: usize| Kind {
+        let kind = |number: usize| EventKind {
             name: format!("agent_things_{number}").into(),
             description: "What it counts".into(),
             unit: "".into(),

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tidegate_engine::{
-    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Events, Function, Grouping,
-    Instrument, Kind, Lease, Limits, OnStale, Pattern, Rule, Schema, Source, SourceId, Table, Values,
+    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, EventKind, Events, Function, Grouping,
+    Instrument, Lease, Limits, OnStale, Pattern, Rule, Schema, Source, SourceId, Table, Values,
 };
 
 const NOW: u64 = 1_700_000_000_000_000_000;
@@ -34,8 +34,8 @@ fn rule(name: &str, output: &str, instrument: Instrument, by: &[&str]) -> Rule {
     }
 }
 
-fn kind(name: String) -> Kind {
-    Kind {
+fn kind(name: String) -> EventKind {
+    EventKind {
         name: name.into(),
         description: "".into(),
         unit: "".into(),

@@ -36,7 +36,7 @@ pub struct Source {
 
 /// The metric that an event measures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kind {
+pub struct EventKind {
     /// Metric name.
     pub name: Arc<str>,
     /// Free text.
@@ -56,7 +56,7 @@ pub struct Kind {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
     /// Kinds by index.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<EventKind>,
 }
 
 /// The column of values.

@@ -65,7 +65,7 @@ pub use composite::{
     Across, Added, Answer, Composite, DataQuality, Declaration, Direction, Distribution, Evaluated,
     Expression, Feed, FeedKind, Function, Hysteresis, OnStale, Threshold,
 };
-pub use event::{Events, Kind, Schema, Source, SourceId, Values};
+pub use event::{EventKind, Events, Schema, Source, SourceId, Values};
 pub use freshness::Freshness;
 #[cfg(feature = "tables")]
 pub use future::{Future, FutureAction};

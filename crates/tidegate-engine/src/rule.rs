@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::grouping::overflow_attributes;
 use crate::{
-    AttributeFilter, Attributes, Data, Grouping, Instrument, Kind, Metric, Pattern, Series, Source,
+    AttributeFilter, Attributes, Data, EventKind, Grouping, Instrument, Metric, Pattern, Series, Source,
     Temporality,
 };
 
@@ -217,7 +217,7 @@ impl Rule {
     }
 
     /// The output for the events of a kind, if the rule takes them.
-    pub(crate) fn of_events(&self, source: &Source, kind: &Kind) -> Option<Output> {
+    pub(crate) fn of_events(&self, source: &Source, kind: &EventKind) -> Option<Output> {
         let taken = self
             .inputs
             .as_ref()

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
+use tidegate_engine::{EventKind, Events, Instrument, Lease, Schema, Source, SourceId, Values};
 
 use super::config::FileExporterConfig;
 use super::encode::{CSV_HEADER, encode};
@@ -32,7 +32,7 @@ fn logs() -> ExportRequest {
 }
 
 fn events() -> ExportRequest {
-    let kind = |name: &str, category: &str| Kind {
+    let kind = |name: &str, category: &str| EventKind {
         name: name.into(),
         description: "".into(),
         unit: "".into(),

@@ -158,7 +158,7 @@ impl Kinds {
     }
 }
 
-fn of_kind(kind: &tidegate_engine::Kind) -> Kind {
+fn of_kind(kind: &tidegate_engine::EventKind) -> Kind {
     Kind {
         name: kind.name.clone(),
         category: category(&kind.attributes),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::{
-    Attributes, Data, Events, Histogram, Instrument, Kind, Lease, Metric, Point, Resource, Schema, Scope,
-    Series, Source, SourceId, Temporality, Value, Values,
+    Attributes, Data, EventKind, Events, Histogram, Instrument, Lease, Metric, Point, Resource, Schema,
+    Scope, Series, Source, SourceId, Temporality, Value, Values,
 };
 use tidegate_plugin::host::Values as Column;
 use tidegate_plugin::{Answer, Instrument as PluginInstrument, Takes};
@@ -24,8 +24,8 @@ fn attributes(pairs: &[(&str, &str)]) -> Attributes {
     pairs.iter().copied().collect()
 }
 
-fn kind(name: &str, instrument: Instrument) -> Kind {
-    Kind {
+fn kind(name: &str, instrument: Instrument) -> EventKind {
+    EventKind {
         name: name.into(),
         description: "what it is".into(),
         unit: "By".into(),

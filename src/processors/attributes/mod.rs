@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Kind, Schema, Series, Source};
+use tidegate_engine::{Attributes, EventKind, Schema, Series, Source};
 
 use super::actions::{Action, Decoded};
 use super::editing::{Edit, Editing, SeriesEdit, edit_set};
@@ -77,12 +77,12 @@ impl Edit for AttributeEdit {
         matcher.resource(&Decoded::new(&source.resource.attributes));
         matcher.scope(&source.scope);
         let mut changed = false;
-        let kind = |kind: &Kind| {
+        let kind = |kind: &EventKind| {
             let whole = source.attributes.merge(&kind.attributes);
             let edited = self.edited(&mut matcher, &kind.name, &whole, None);
             changed |= edited.is_some();
             let attributes = edited.unwrap_or(whole);
-            Kind {
+            EventKind {
                 attributes,
                 ..kind.clone()
             }

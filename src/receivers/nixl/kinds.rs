@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use glob::Pattern;
-use tidegate_engine::{Attributes, Instrument, Kind, Schema};
+use tidegate_engine::{Attributes, EventKind, Instrument, Schema};
 use tidegate_ring::{Category, Names};
 
 use super::config::{self, NixlConfig};
@@ -99,12 +99,12 @@ impl Kinds {
     }
 }
 
-fn kind(names: &Names, index: u16) -> Kind {
+fn kind(names: &Names, index: u16) -> EventKind {
     let name = names.name(index);
     let described = DESCRIPTIONS.iter().find(|(described, _)| *described == name);
     let category = ("category", names.category(index).name());
     let status = names.status(index).map(|status| ("status", status));
-    Kind {
+    EventKind {
         name: name.into(),
         description: described.map(|(_, text)| *text).unwrap_or_default().into(),
         unit: names.unit(index).into(),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use tidegate_engine::{AttributeValue, Attributes, Instrument, Kind, Schema};
+use tidegate_engine::{AttributeValue, Attributes, EventKind, Instrument, Schema};
 
 use super::statsd::{Line, Type};
 use crate::component::{Account, Held};
@@ -163,7 +163,7 @@ impl Kinds {
             Type::Timer => (Instrument::Histogram, "ms"),
             Type::Histogram | Type::Distribution => (Instrument::Histogram, ""),
         };
-        let kind = Kind {
+        let kind = EventKind {
             name,
             description: Arc::default(),
             unit: unit.into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Inside;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use prost::Message;
-use tidegate_engine::{Events, Instrument, Kind, Schema, Source, UnixNanos, Values};
+use tidegate_engine::{EventKind, Events, Instrument, Schema, Source, UnixNanos, Values};
 
 use super::proto;
 use super::source::new_source;
@@ -214,7 +214,7 @@ fn elements_of_value(value: &AnyValue) -> usize {
     }
 }
 
-fn kind(declared: &proto::Kind) -> Result<Kind, String> {
+fn kind(declared: &proto::Kind) -> Result<EventKind, String> {
     let instrument = match declared.instrument() {
         proto::Instrument::Counter => Instrument::Counter,
         proto::Instrument::UpDownCounter => Instrument::UpDownCounter,
@@ -227,7 +227,7 @@ fn kind(declared: &proto::Kind) -> Result<Kind, String> {
     if declared.name.is_empty() {
         return Err("a kind has no name".to_owned());
     }
-    Ok(Kind {
+    Ok(EventKind {
         name: declared.name.as_str().into(),
         description: declared.description.as_str().into(),
         unit: declared.unit.as_str().into(),

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tidegate::batch::Batch;
 use tidegate::component::{Consumer, unix_now};
 use tidegate::processors;
-use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
+use tidegate_engine::{EventKind, Events, Instrument, Lease, Schema, Source, SourceId, Values};
 use tidegate_ring::{Batch as Columns, Event, Layout, Names, Options, Poll, Reader, Writer};
 
 use crate::otlp::{End, processor};
@@ -94,7 +94,7 @@ impl Ring {
 }
 
 fn schema(names: &Names) -> Schema {
-    let kind = |kind: u16| Kind {
+    let kind = |kind: u16| EventKind {
         name: names.name(kind).into(),
         description: "".into(),
         unit: names.unit(kind).into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Attributes, Freshness, Instrument, Kind, Lease, Limits, Pattern, Rejection, Resource, Rule, Schema,
+    Attributes, EventKind, Freshness, Instrument, Lease, Limits, Pattern, Rejection, Resource, Rule, Schema,
     Scope, SeriesExplanation, Source, SourceId, SourceStatus, Table, TimestampAnomaly, Value, Values,
 };
 
@@ -29,7 +29,7 @@ fn source() -> Arc<Source> {
 }
 
 fn schema() -> Arc<Schema> {
-    let kind = |name: &str, instrument| Kind {
+    let kind = |name: &str, instrument| EventKind {
         name: name.into(),
         description: "".into(),
         unit: "".into(),

@@ -10,7 +10,7 @@ use super::{
     IdentityReader, IdentityWriter, load_attributes, load_length, load_text, save_attributes, save_text,
 };
 use crate::bytes::{number, take};
-use crate::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, UnixNanos, Values, clock};
+use crate::{EventKind, Events, Instrument, Lease, Schema, Source, SourceId, UnixNanos, Values, clock};
 
 const INSTRUMENTS: [Instrument; 4] = [
     Instrument::Counter,
@@ -71,7 +71,7 @@ impl Events {
         let attributes = load_attributes(from, 0)?;
         let mut schema = Schema::default();
         for _ in 0..load_length(from)? {
-            schema.kinds.push(Kind {
+            schema.kinds.push(EventKind {
                 name: load_text(from)?,
                 description: load_text(from)?,
                 unit: load_text(from)?,

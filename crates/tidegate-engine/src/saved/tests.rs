@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{AttributeValue, Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
+use crate::{AttributeValue, EventKind, Events, Instrument, Lease, Schema, Source, SourceId, Values};
 
 const INSTRUMENTS: [Instrument; 4] = [
     Instrument::Counter,
@@ -81,7 +81,7 @@ proptest! {
         whole: bool,
         attributes in attributes(),
     ) {
-        let kinds = INSTRUMENTS.iter().enumerate().map(|(at, instrument)| Kind {
+        let kinds = INSTRUMENTS.iter().enumerate().map(|(at, instrument)| EventKind {
             name: format!("k{at}").into(),
             description: "".into(),
             unit: "s".into(),
@@ -112,7 +112,7 @@ proptest! {
         let back = Events::load(&bytes, 9).unwrap();
         prop_assert!(!back.source.lease.is_alive(9));
         prop_assert_eq!(&back.source.attributes, &attributes);
-        let named = |events: &Events| -> Vec<Kind> {
+        let named = |events: &Events| -> Vec<EventKind> {
             events.kinds.iter().map(|kind| events.schema.kinds[usize::from(*kind)].clone()).collect()
         };
         prop_assert_eq!(named(&back), named(&batch));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tidegate_engine::rule::DEFAULT_BOUNDS;
 use tidegate_engine::{
-    Attributes, Data, Events, Histogram, Instrument, Kind, Metric, Point, Series, Temporality, UnixNanos,
-    Value, Values,
+    Attributes, Data, EventKind, Events, Histogram, Instrument, Metric, Point, Series, Temporality,
+    UnixNanos, Value, Values,
 };
 
 /// What a batch holds of one kind.
@@ -95,7 +95,7 @@ impl Fold {
     }
 }
 
-fn point(events: &Events, kind: &Kind, fold: &Fold, whole: bool) -> Point {
+fn point(events: &Events, kind: &EventKind, fold: &Fold, whole: bool) -> Point {
     let temporality = Temporality::Delta;
     let (data, value) = match kind.instrument {
         Instrument::Counter => (

@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::common::v1::KeyValueList;
 use proptest::prelude::*;
 use prost::Message;
 use tidegate_engine::{
-    AttributeValue, Attributes, Buckets, Data, Events, Exemplar, ExponentialHistogram, Histogram, Instrument,
-    Kind, Lease, Metric, Point, Quantile, Resource, Schema, Scope, Series, Source, SourceId, Summary,
+    AttributeValue, Attributes, Buckets, Data, EventKind, Events, Exemplar, ExponentialHistogram, Histogram,
+    Instrument, Lease, Metric, Point, Quantile, Resource, Schema, Scope, Series, Source, SourceId, Summary,
     Temporality, Value, Values,
 };
 
@@ -236,7 +236,7 @@ fn a_hundred_thousand_metrics_and_resources_take_no_time_worth_mentioning() {
 
 #[test]
 fn events_become_one_point_a_kind() {
-    let kind = |name: &str, instrument| Kind {
+    let kind = |name: &str, instrument| EventKind {
         name: name.into(),
         description: "".into(),
         unit: "".into(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tidegate_engine::{
-    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Evaluated, Events, Expression,
-    Function, Grouping, Instrument, Kind, Lease, OnStale, Pattern, Schema, Source, SourceId, Threshold,
+    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Evaluated, EventKind, Events,
+    Expression, Function, Grouping, Instrument, Lease, OnStale, Pattern, Schema, Source, SourceId, Threshold,
     Values,
 };
 
@@ -54,7 +54,7 @@ impl Bench {
     /// A composite of this declaration with thresholds.
     pub fn of(declaration: Declaration, thresholds: Vec<Threshold>) -> Self {
         let composite = Arc::new(Composite::new(declaration));
-        let kind = Kind {
+        let kind = EventKind {
             name: "queue".into(),
             description: "".into(),
             unit: "".into(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Data, Histogram, Instrument, Kind, Reading, Table, Temporality, Value};
+use tidegate_engine::{Data, EventKind, Histogram, Instrument, Reading, Table, Temporality, Value};
 
 mod bounds;
 mod journal;
@@ -80,7 +80,7 @@ fn show(table: &Table) -> BTreeMap<String, Value> {
 }
 
 /// The 21 kinds of a version-4 ring, in the order of their types.
-fn nixl_kinds() -> Vec<Kind> {
+fn nixl_kinds() -> Vec<EventKind> {
     let amounts = [
         "tx_bytes",
         "rx_bytes",
@@ -92,7 +92,7 @@ fn nixl_kinds() -> Vec<Kind> {
     let times = ["xfer_time", "xfer_post_time"];
     let plain =
         |name: &&str, instrument| kind(&format!("agent_{name}"), instrument, &[("category", "TRANSFER")]);
-    let mut kinds: Vec<Kind> = amounts
+    let mut kinds: Vec<EventKind> = amounts
         .iter()
         .map(|name| plain(name, Instrument::Counter))
         .collect();

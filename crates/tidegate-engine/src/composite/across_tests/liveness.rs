@@ -146,7 +146,7 @@ fn gauges_of_event_sources_keep_their_level_until_the_source_ends() {
             lease: Arc::new(Lease::new(Duration::from_secs(5), NOW)),
         })
     });
-    let kind = Kind {
+    let kind = EventKind {
         name: "depth".into(),
         description: "".into(),
         unit: "".into(),

@@ -122,7 +122,12 @@ impl Composite {
     }
 
     /// Events are pooled unless each series is to have a value of its own; then gauges keep their level.
-    fn place_of_kind(&self, source: &Source, liveness: &Liveness, kind: &crate::Kind) -> Option<KindPlace> {
+    fn place_of_kind(
+        &self,
+        source: &Source,
+        liveness: &Liveness,
+        kind: &crate::EventKind,
+    ) -> Option<KindPlace> {
         let sets = [&kind.attributes, &source.attributes, &source.resource.attributes];
         if !self.wants(&kind.name) || !self.declaration.attributes.matches(&sets) {
             return None;

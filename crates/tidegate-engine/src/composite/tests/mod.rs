@@ -52,7 +52,7 @@ fn source(agent: &str) -> Arc<Source> {
 }
 
 fn events(source: &Arc<Source>, observed: u64, values: &[u64]) -> Events {
-    let kind = |name: &str| Kind {
+    let kind = |name: &str| EventKind {
         name: name.into(),
         description: "".into(),
         unit: "".into(),

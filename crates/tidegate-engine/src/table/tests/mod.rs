@@ -108,8 +108,8 @@ fn int(table: &Table, name: &str) -> i64 {
     }
 }
 
-fn kind(name: &str, instrument: Instrument) -> Kind {
-    Kind {
+fn kind(name: &str, instrument: Instrument) -> EventKind {
+    EventKind {
         name: name.into(),
         description: "".into(),
         unit: "".into(),

@@ -193,7 +193,7 @@ proptest! {
             ..by("*", &["kind"])
         };
         let table = table(vec![rule("sum", Instrument::Counter), rule("spread", Instrument::Histogram)]);
-        let kinds = (0..4).map(|number| Kind {
+        let kinds = (0..4).map(|number| EventKind {
             attributes: attributes(&[("kind", &number.to_string())]),
             ..kind("events", Instrument::Counter)
         });

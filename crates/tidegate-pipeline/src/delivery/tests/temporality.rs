@@ -6,7 +6,8 @@ use opentelemetry_proto::tonic::metrics::v1 as otlp;
 use parking_lot::Mutex;
 use prost::Message;
 use tidegate_engine::{
-    Attributes, Data, Events, Instrument, Kind, Lease, Schema, Source, SourceId, Temporality, Value, Values,
+    Attributes, Data, EventKind, Events, Instrument, Lease, Schema, Source, SourceId, Temporality, Value,
+    Values,
 };
 use tidegate_requests::{counter, gauge, int, metric, request};
 
@@ -299,7 +300,7 @@ async fn streams_older_than_the_gateway_are_baselines_and_counted() {
 
 /// Values of a counter, each with its time.
 fn events(said: &[(u64, u64)]) -> Events {
-    let kind = Kind {
+    let kind = EventKind {
         name: "hits".into(),
         description: "".into(),
         unit: "".into(),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, UnixNanos, Values};
+use tidegate_engine::{EventKind, Events, Instrument, Lease, Schema, Source, SourceId, UnixNanos, Values};
 use tidegate_promql::Query;
 
 use super::super::View;
@@ -81,7 +81,7 @@ fn a_source_of_events_that_is_idle_lives() {
         attributes: [("agent_name", "a")].into_iter().collect(),
         lease: Arc::new(Lease::new(Duration::from_secs(5), START)),
     };
-    let kind = Kind {
+    let kind = EventKind {
         name: "xfers".into(),
         description: "".into(),
         unit: "".into(),
