@@ -42,7 +42,7 @@ pub mod host;
 pub mod plugin;
 
 pub use answer::Answer;
-pub use plugin::{Batch, Event, Events, Exporter, Instrument, Kind, Setup, Signal, Takes, Value};
+pub use plugin::{Batch, Event, EventKind, EventValue, Events, Exporter, Instrument, Setup, Signal, Takes};
 
 /// The examples of the guide are compiled.
 #[cfg(doctest)]

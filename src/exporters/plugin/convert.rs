@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use tidegate_engine::{
     Attributes, Data, Instrument, Point, Resource, Series, Temporality, UnixNanos, Value, Values,
 };
-use tidegate_plugin::host::{Batch, Events, Kind, Values as Column};
+use tidegate_plugin::host::{EventKind, Events, ExportBatch, Values as Column};
 use tidegate_plugin::{Instrument as PluginInstrument, Signal as PluginSignal, Takes};
 
 use crate::batch::{Payload, Signal, convert};
@@ -17,7 +17,7 @@ use crate::prom::labels::text;
 
 /// The arguments of a call, and the number of items in a form that the plugin does not take.
 pub(super) struct Converted {
-    pub(super) batch: Batch,
+    pub(super) batch: ExportBatch,
     pub(super) unsupported: usize,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn convert(export: &ExportRequest, takes: Takes) -> Converted {
     }
     events.retain(|events| !events.kind.is_empty());
     items += events.iter().map(|events| events.kind.len()).sum::<usize>();
-    let batch = Batch {
+    let batch = ExportBatch {
         signal: match export.signal() {
             Signal::Metrics => PluginSignal::Metrics,
             Signal::Traces => PluginSignal::Traces,
@@ -130,7 +130,7 @@ fn picked<T: Copy>(column: &[T], places: &[usize], missing: T) -> Vec<T> {
 
 /// The kinds of a batch, numbered anew as they occur.
 struct Kinds {
-    kinds: Vec<Kind>,
+    kinds: Vec<EventKind>,
     places: Vec<Option<u16>>,
 }
 
@@ -143,7 +143,7 @@ impl Kinds {
     }
 
     /// The new number of a kind; there are never more than old ones, which fit.
-    fn place(&mut self, number: u16, kind: impl FnOnce() -> Kind) -> u16 {
+    fn place(&mut self, number: u16, kind: impl FnOnce() -> EventKind) -> u16 {
         let next = self.kinds.len() as u16;
         match self.places.get_mut(usize::from(number)) {
             Some(Some(place)) => *place,
@@ -158,8 +158,8 @@ impl Kinds {
     }
 }
 
-fn of_kind(kind: &tidegate_engine::EventKind) -> Kind {
-    Kind {
+fn of_kind(kind: &tidegate_engine::EventKind) -> EventKind {
+    EventKind {
         name: kind.name.clone(),
         category: category(&kind.attributes),
         unit: kind.unit.clone(),
@@ -260,9 +260,9 @@ fn of_run(run: &[MeasuredPoint<'_>]) -> Events {
     }
 }
 
-fn of_series(point: &MeasuredPoint<'_>) -> Kind {
+fn of_series(point: &MeasuredPoint<'_>) -> EventKind {
     let (metric, attributes) = (&point.series.metric, &point.series.attributes);
-    Kind {
+    EventKind {
         name: metric.name.clone(),
         category: category(attributes),
         unit: metric.unit.clone(),

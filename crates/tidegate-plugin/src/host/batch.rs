@@ -10,7 +10,7 @@ use crate::plugin::{Instrument, Signal};
 
 /// What one call exports: OTLP, events of some sources, or both.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+pub struct ExportBatch {
     /// Which telemetry it is.
     pub signal: Signal,
     /// How many items, in OTLP and events.
@@ -29,7 +29,7 @@ pub struct Events {
     /// Attributes of every event.
     pub attributes: Vec<(Arc<str>, Arc<str>)>,
     /// What was measured.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<EventKind>,
     /// Index into `kinds`.
     pub kind: Vec<u16>,
     /// The values.
@@ -42,7 +42,7 @@ pub struct Events {
 
 /// What an event measures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kind {
+pub struct EventKind {
     /// Metric name.
     pub name: Arc<str>,
     /// The attribute `category`, or empty.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::batch::{Batch, Events, Kind, Values};
+use super::batch::{EventKind, Events, ExportBatch, Values};
 use super::instance::{answer_of, printable};
 use super::{Description, Setup, Wanted};
 use crate::answer::Answer;
@@ -27,7 +27,7 @@ pub(super) enum Request {
     /// Load this and make an instance: file, name, version, id, configuration.
     Create(Wanted, Setup),
     /// Export.
-    Export(Batch),
+    Export(ExportBatch),
     /// Flush.
     Flush,
     /// Flush no more, destroy, end.
@@ -223,7 +223,7 @@ impl Out {
         self.0.extend(values.iter().flat_map(bytes));
     }
 
-    fn batch(&mut self, batch: &Batch) {
+    fn batch(&mut self, batch: &ExportBatch) {
         self.0.reserve(batch.otlp.len() + 64);
         self.u8(b'E');
         self.u8(batch.signal as u8);
@@ -323,11 +323,11 @@ impl In {
         Ok(values.iter().copied().map(value).collect())
     }
 
-    fn batch(&mut self) -> io::Result<Batch> {
+    fn batch(&mut self) -> io::Result<ExportBatch> {
         let signal = Signal::from_number(u32::from(self.u8()?)).ok_or_else(malformed)?;
         let items = self.u64()?;
         let length = self.length()?;
-        Ok(Batch {
+        Ok(ExportBatch {
             signal,
             items,
             otlp: self.take(length)?,
@@ -355,8 +355,8 @@ impl In {
         events.is_sound().then_some(events).ok_or_else(malformed)
     }
 
-    fn kind(&mut self) -> io::Result<Kind> {
-        Ok(Kind {
+    fn kind(&mut self) -> io::Result<EventKind> {
+        Ok(EventKind {
             name: self.text()?,
             category: self.text()?,
             unit: self.text()?,

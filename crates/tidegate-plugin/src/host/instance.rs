@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::time::Duration;
 
-use super::batch::Batch;
+use super::batch::ExportBatch;
 use super::library::{Functions, Library};
 use super::view::{View, text};
 use super::{Refusal, Setup};
@@ -53,7 +53,7 @@ impl Instance {
     }
 
     /// Exports a batch.
-    pub fn export(&mut self, batch: &Batch) -> Answer {
+    pub fn export(&mut self, batch: &ExportBatch) -> Answer {
         let view = View::new(batch);
         let given = view.batch();
         // SAFETY: as for `create`; `raw` is what it stored, and not destroyed before `drop`. `view` keeps what `given`

@@ -24,7 +24,7 @@ mod worker;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use batch::{Batch, Events, Kind, Values};
+pub use batch::{EventKind, Events, ExportBatch, Values};
 pub use instance::Instance;
 pub use library::Library;
 pub use process::Process;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::batch::Batch;
+use super::batch::ExportBatch;
 use super::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Request, Response};
 use super::worker::{Backend, Reply, Trouble};
 use super::{Description, Refusal, Setup, Wanted};
@@ -167,7 +167,7 @@ impl Process {
 }
 
 impl Backend for Process {
-    fn export(&mut self, batch: &Batch) -> Reply {
+    fn export(&mut self, batch: &ExportBatch) -> Reply {
         let request = Request::Export(batch.clone());
         self.call(&request)
     }

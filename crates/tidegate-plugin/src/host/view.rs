@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-use super::batch::{Batch, Events, Kind, Values};
+use super::batch::{EventKind, Events, ExportBatch, Values};
 use crate::abi;
 
 /// Keeps what the pointers of a batch lead to.
 pub(super) struct View<'a> {
-    batch: &'a Batch,
+    batch: &'a ExportBatch,
     /// Never grows any more once something points into it.
     _attributes: Vec<abi::Attribute>,
     _kinds: Vec<abi::Kind>,
@@ -20,7 +20,7 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     /// Events that are not sound are left out: a plugin would read beyond a column.
-    pub(super) fn new(batch: &'a Batch) -> Self {
+    pub(super) fn new(batch: &'a ExportBatch) -> Self {
         let sound = || batch.events.iter().filter(|events| events.is_sound());
         let attributes: Vec<_> = sound().flat_map(pairs).map(attribute).collect();
         let mut rest = 0..attributes.len();
@@ -100,7 +100,7 @@ fn attribute((key, value): &(Arc<str>, Arc<str>)) -> abi::Attribute {
     }
 }
 
-fn as_kind(kind: &Kind, attributes: *const abi::Attribute) -> abi::Kind {
+fn as_kind(kind: &EventKind, attributes: *const abi::Attribute) -> abi::Kind {
     abi::Kind {
         name: text(&kind.name),
         category: text(&kind.category),

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{timeout, timeout_at};
 
-use super::batch::Batch;
+use super::batch::ExportBatch;
 use super::{Description, Refusal};
 use crate::answer::Answer;
 
@@ -25,7 +25,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// The call has no answer; [`Trouble`] names the reason.
-    fn export(&mut self, batch: &Batch) -> Reply;
+    fn export(&mut self, batch: &ExportBatch) -> Reply;
     /// Brings out what is held.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ pub trait Backend {
 }
 
 impl Backend for super::Instance {
-    fn export(&mut self, batch: &Batch) -> Reply {
+    fn export(&mut self, batch: &ExportBatch) -> Reply {
         Ok(Self::export(self, batch))
     }
 
@@ -130,7 +130,7 @@ struct Job {
 }
 
 enum Task {
-    Export(Batch),
+    Export(ExportBatch),
     Flush,
     Close,
 }
@@ -223,7 +223,7 @@ impl Worker {
     ///
     /// # Errors
     /// There is no answer.
-    pub async fn export(&self, batch: Batch) -> Reply {
+    pub async fn export(&self, batch: ExportBatch) -> Reply {
         self.call(Task::Export(batch)).await
     }
 

@@ -8,7 +8,7 @@ mod glue;
 mod view;
 
 pub use glue::{Exporter, table};
-pub use view::{Batch, Event, Events, Kind, Setup, Value};
+pub use view::{Batch, Event, EventKind, EventValue, Events, Setup};
 
 use crate::abi::takes;
 

@@ -90,11 +90,11 @@ impl<'a> Events<'a> {
         let weights = column(events, events.weights, count);
         kind.iter().enumerate().filter_map(move |(at, kind)| {
             let value = match whole {
-                Some(whole) => Value::Whole(*whole.get(at)?),
-                None => Value::Double(*doubles.get(at)?),
+                Some(whole) => EventValue::Whole(*whole.get(at)?),
+                None => EventValue::Double(*doubles.get(at)?),
             };
             Some(Event {
-                kind: Kind(kinds.get(usize::from(*kind))?),
+                kind: EventKind(kinds.get(usize::from(*kind))?),
                 value,
                 time_ns: *times.get(at)?,
                 weight: weights.map_or(Some(1.0), |weights| weights.get(at).copied())?,
@@ -107,9 +107,9 @@ impl<'a> Events<'a> {
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
     /// What was measured.
-    pub kind: Kind<'a>,
+    pub kind: EventKind<'a>,
     /// The value.
-    pub value: Value,
+    pub value: EventValue,
     /// When, in nanoseconds since 1970.
     pub time_ns: u64,
     /// How many measurements it stands for.
@@ -118,14 +118,14 @@ pub struct Event<'a> {
 
 /// The value of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum EventValue {
     /// A whole number.
     Whole(u64),
     /// A double.
     Double(f64),
 }
 
-impl std::fmt::Display for Value {
+impl std::fmt::Display for EventValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Whole(value) => value.fmt(f),
@@ -136,9 +136,9 @@ impl std::fmt::Display for Value {
 
 /// What an event measures.
 #[derive(Clone, Copy)]
-pub struct Kind<'a>(&'a abi::Kind);
+pub struct EventKind<'a>(&'a abi::Kind);
 
-impl<'a> Kind<'a> {
+impl<'a> EventKind<'a> {
     /// Metric name.
     pub fn name(&self) -> &'a str {
         text(self.0, self.0.name)

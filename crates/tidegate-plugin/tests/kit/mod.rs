@@ -9,7 +9,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use tidegate_plugin::Signal;
-use tidegate_plugin::host::{Batch, Wanted};
+use tidegate_plugin::host::{ExportBatch, Wanted};
 
 /// Builds `tests/odd.c` with these defines.
 pub(crate) fn odd(directory: &TempDir, file: &str, defines: &[&str]) -> PathBuf {
@@ -50,8 +50,8 @@ pub(crate) fn wanted(path: &Path) -> Wanted {
 }
 
 /// Bytes in place of OTLP, which the tests do not decode.
-pub(crate) fn opaque(items: u64) -> Batch {
-    Batch {
+pub(crate) fn opaque(items: u64) -> ExportBatch {
+    ExportBatch {
         signal: Signal::Metrics,
         items,
         otlp: b"opaque".as_slice().into(),

@@ -15,9 +15,9 @@ fn pairs() -> impl Strategy<Value = Vec<(Arc<str>, Arc<str>)>> {
     vec((text(), text()), 0..3)
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = EventKind> {
     (text(), text(), text(), text(), 0u32..4, pairs()).prop_map(
-        |(name, category, unit, description, instrument, attributes)| Kind {
+        |(name, category, unit, description, instrument, attributes)| EventKind {
             name,
             category,
             unit,
@@ -54,12 +54,12 @@ prop_compose! {
         items in any::<u64>(),
         otlp in vec(any::<u8>(), 0..50),
         events in vec(events(), 0..3),
-    ) -> Batch {
-        Batch { signal: Signal::from_number(signal).unwrap(), items, otlp: otlp.into(), events }
+    ) -> ExportBatch {
+        ExportBatch { signal: Signal::from_number(signal).unwrap(), items, otlp: otlp.into(), events }
     }
 }
 
-fn exported(request: Request) -> Batch {
+fn exported(request: Request) -> ExportBatch {
     match request {
         Request::Export(batch) => batch,
         other => panic!("{other:?}"),
