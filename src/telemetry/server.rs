@@ -20,7 +20,7 @@ use crate::component::Account;
 use crate::component::worker::in_background;
 use crate::net::pages::{self, Answer, Pages, Request, ServerConfig, StartError, Takes};
 use crate::net::{Endpoint, SocketFileConfig};
-use crate::prom::labels::Labels;
+use crate::prom::labels::PrometheusLabels;
 
 /// The time limit for a running scrape at the stop.
 const FINISH: Duration = Duration::from_millis(200);
@@ -44,7 +44,7 @@ pub(super) struct MetricsPage {
 
 impl MetricsPage {
     pub(super) fn new(rendering: Rendering, attributes: &[(String, String)]) -> Self {
-        let mut labels = Labels::default();
+        let mut labels = PrometheusLabels::default();
         for (key, value) in attributes {
             labels.add(key, AttributeRef::Str(value));
         }

@@ -5,7 +5,7 @@
 
 use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary, Value};
 
-use super::labels::Labels;
+use super::labels::PrometheusLabels;
 use super::render::Style;
 use super::render::histogram::{classic, quantiles, running};
 use super::render::kind::kinds;
@@ -16,7 +16,7 @@ pub fn identity(series: &Series, style: &Style) -> Option<(String, Vec<(String, 
     let metric = &series.metric;
     let (kind, _) = kinds(metric.data).ok()?;
     let name = naming.of(metric, kind)?;
-    let labels = Labels::of(series, naming, &style.labels);
+    let labels = PrometheusLabels::of(series, naming, &style.labels);
     let pairs = labels.into_pairs().into_iter();
     Some((name, pairs.filter(|(_, value)| !value.is_empty()).collect()))
 }

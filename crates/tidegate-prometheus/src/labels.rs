@@ -45,7 +45,7 @@ impl ResourceLabels {
 /// Labels in name order. Values that come under one name are joined by `;` in the order of their original keys
 /// (specification, "Metric Attributes").
 #[derive(Debug, Default)]
-pub struct Labels {
+pub struct PrometheusLabels {
     /// Keys keep their characters until they are escaped.
     keeps_characters: bool,
     /// The origin of the keys' names.
@@ -64,7 +64,7 @@ const INSTANCE: &str = "instance";
 /// Labels of the scope itself; attributes of the scope don't take these names.
 const OF_SCOPE: [&str; 3] = ["otel_scope_name", "otel_scope_version", "otel_scope_schema_url"];
 
-impl Labels {
+impl PrometheusLabels {
     /// An empty set.
     pub fn new(naming: &Naming, spelling: Spelling) -> Self {
         Self {

@@ -47,7 +47,7 @@ use self::text::TextEncoder;
 use self::walk::Walk;
 use super::catalog::{Contests, Newcomers, Senders};
 use super::format::Format;
-use super::labels::{LabelSources, Labels};
+use super::labels::{LabelSources, PrometheusLabels};
 use super::name::{Naming, Spelling};
 
 /// The interval of full passes without page requests, in nanoseconds. Only a full pass finds series that have
@@ -87,9 +87,13 @@ impl Default for Style {
 
 impl Style {
     /// Labels of `target_info`: what the resource says beyond who it is.
-    pub(crate) fn labels_of_target(&self, resource: &Resource, spelling: Spelling) -> Option<Labels> {
+    pub(crate) fn labels_of_target(
+        &self,
+        resource: &Resource,
+        spelling: Spelling,
+    ) -> Option<PrometheusLabels> {
         const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
-        let mut labels = Labels::new(&self.naming, spelling);
+        let mut labels = PrometheusLabels::new(&self.naming, spelling);
         let all = resource.attributes.iter();
         let mut others = all.filter(|(key, _)| !IDENTITY.contains(key)).peekable();
         others.peek()?;
@@ -441,7 +445,7 @@ fn write_targets<'a>(
 }
 
 /// The text of labels.
-fn encode(labels: Labels, format: Format) -> Vec<u8> {
+fn encode(labels: PrometheusLabels, format: Format) -> Vec<u8> {
     match format {
         Format::Protobuf => protobuf::labels(&labels.into_pairs()),
         Format::Text | Format::OpenMetrics => labels.render().into_bytes(),

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_engine::{Attributes, Limits, Point, Resource, Rule, Table};
 
 use super::flat::identity;
-use super::labels::Labels;
+use super::labels::PrometheusLabels;
 use super::model::LabelSet;
 use super::name::{Kind, Naming, Spelling, Strategy as Translation};
 use super::remote::translate::{Settings as Remote, Translator};
@@ -170,7 +170,7 @@ fn what_is_not_legal_is_escaped_without_suffixes() {
     assert_eq!(named("http.requests").as_deref(), Some("ns_http_requests"));
     assert_eq!(named("_a__b").as_deref(), Some("ns__a__b"));
     assert_eq!(named("..."), None);
-    let mut labels = Labels::new(&naming, Spelling::Prometheus);
+    let mut labels = PrometheusLabels::new(&naming, Spelling::Prometheus);
     for key in ["a.b", "__own", "__", "_x__y"] {
         labels.add(key, tidegate_engine::AttributeRef::Str("v"));
     }

@@ -4,7 +4,7 @@
 //! case, `tests/data/prometheus/otlptranslator.jsonl`. Differences are the deliberate ones of `docs/prometheus.md`.
 
 use super::escaping::Escaping;
-use super::labels::Labels;
+use super::labels::PrometheusLabels;
 use super::name::{Kind, Naming, Spelling, Strategy};
 
 const RECORDED: &str = include_str!("../../../tests/data/prometheus/otlptranslator.jsonl");
@@ -78,7 +78,7 @@ fn labels_are_called_what_the_translator_calls_them() {
                 escaping: Escaping::AllowUtf8,
                 ..Naming::default()
             };
-            let mut labels = Labels::new(&naming, Spelling::Otlp);
+            let mut labels = PrometheusLabels::new(&naming, Spelling::Otlp);
             labels.add(key, tidegate_engine::AttributeRef::Bool(true));
             let pairs = labels.into_pairs();
             let ours = pairs.first().map_or("", |(name, _)| name);

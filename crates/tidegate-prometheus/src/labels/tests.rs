@@ -23,7 +23,7 @@ fn rendered(entries: &[(&str, &str)]) -> String {
 }
 
 fn rendered_as(naming: &Naming, entries: &[(&str, &str)]) -> String {
-    let mut labels = Labels::new(naming, Spelling::Otlp);
+    let mut labels = PrometheusLabels::new(naming, Spelling::Otlp);
     labels.extend(&attributes(entries));
     labels.render()
 }
@@ -55,7 +55,7 @@ fn series(data: Data, point: &[(&str, &str)], resource: &[(&str, &str)], scope: 
 }
 
 fn shown(series: &Series, sources: &LabelSources) -> String {
-    Labels::of(series, &Naming::default(), sources).render()
+    PrometheusLabels::of(series, &Naming::default(), sources).render()
 }
 
 fn scope(name: &str, version: &str, attributes_of: &[(&str, &str)]) -> Scope {
@@ -69,7 +69,7 @@ fn scope(name: &str, version: &str, attributes_of: &[(&str, &str)]) -> Scope {
 
 #[test]
 fn values_become_text_and_are_escaped() {
-    let mut labels = Labels::default();
+    let mut labels = PrometheusLabels::default();
     labels.add("truth", AttributeRef::Bool(true));
     labels.add("bytes", AttributeRef::Bytes(&[1, 2, 3]));
     assert_eq!(labels.render(), r#"bytes="AQID",truth="true""#);
@@ -294,7 +294,7 @@ proptest! {
         for strategy in [Strategy::UnderscoresAndSuffixes, Strategy::Nothing] {
             for escaping in [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values] {
                 let naming = naming(strategy, escaping);
-                for (name, _) in Labels::of(&series, &naming, &LabelSources::default()).into_pairs() {
+                for (name, _) in PrometheusLabels::of(&series, &naming, &LabelSources::default()).into_pairs() {
                     prop_assert!(!name.is_empty() && !name.starts_with("__") && name != "le", "{name:?}");
                     prop_assert!(!name.contains('\0'));
                     if strategy.escapes() || escaping != Escaping::AllowUtf8 {

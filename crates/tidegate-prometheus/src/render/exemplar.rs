@@ -4,7 +4,7 @@
 
 use tidegate_engine::{AttributeValue, Exemplar};
 
-use crate::labels::Labels;
+use crate::labels::PrometheusLabels;
 use crate::name::{Naming, Spelling};
 
 /// OpenMetrics 1.0: the most characters of the names and values of an exemplar's labels.
@@ -44,7 +44,7 @@ pub fn labels(
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let ids = [("trace_id", &exemplar.trace_id), ("span_id", &exemplar.span_id)];
     let ids = ids.iter().filter(|(_, id)| !id.is_empty());
-    let mut all = Labels::new(naming, spelling);
+    let mut all = PrometheusLabels::new(naming, spelling);
     all.extend(&exemplar.filtered_attributes);
     ids.clone().for_each(|(name, id)| all.set(name, hex(id)));
     let is_id = |name: &str| ids.clone().any(|(id, _)| *id == name);

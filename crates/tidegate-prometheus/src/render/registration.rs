@@ -17,7 +17,7 @@ use super::targets::{Liveness, TargetTable};
 use super::{Style, encode};
 use crate::catalog::{ContestOutcome, Contests, Lifetime, Senders, Standing, Times, differing};
 use crate::format::Format;
-use crate::labels::Labels;
+use crate::labels::PrometheusLabels;
 use crate::name::Spelling;
 
 /// The most rounds per look in the search for owners. Two are enough unless clocks differ.
@@ -291,7 +291,7 @@ impl SeriesRegistration<'_> {
             self.interner.add_ref(*text);
             return Some(*text);
         }
-        let labels = Labels::of(series, &self.style.naming, &self.style.labels);
+        let labels = PrometheusLabels::of(series, &self.style.naming, &self.style.labels);
         let text = self.interner.intern(&encode(labels, self.format)).ok()?;
         self.interner.add_ref(text);
         let before = self.cache.last.replace((series.clone(), text));

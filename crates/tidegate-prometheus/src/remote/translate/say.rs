@@ -12,7 +12,7 @@ use super::super::series::{self, Family, Identity, Kind, Label, NAME};
 use super::super::stale;
 use super::{Said, Settings, TargetInfo, millis};
 use crate::flat;
-use crate::labels::{Labels, instance, job};
+use crate::labels::{PrometheusLabels, instance, job};
 use crate::model::PROMETHEUS_TYPE;
 use crate::name::{self, Naming, Spelling};
 use crate::render::exemplar;
@@ -53,7 +53,7 @@ impl Settings {
             help: metric.description.clone(),
             unit: unit_word(&metric.unit).into(),
         };
-        let labels = self.labels(Labels::of(stream, &self.naming, &self.sources));
+        let labels = self.labels(PrometheusLabels::of(stream, &self.naming, &self.sources));
         let target = self.target_info.then(|| self.target(stream)).flatten();
         let mut known = StreamNames::new(metric.data, family, labels, target.map(Arc::new));
         known.spelling = Spelling::of(metric);
@@ -61,7 +61,7 @@ impl Settings {
     }
 
     /// The labels, with those of every series.
-    fn labels(&self, labels: Labels) -> Vec<Label> {
+    fn labels(&self, labels: PrometheusLabels) -> Vec<Label> {
         let mut labels: Vec<Label> = labels
             .into_pairs()
             .into_iter()
@@ -86,7 +86,7 @@ impl Settings {
             .filter(|(key, _)| !SERVICE.contains(key))
             .peekable();
         others.peek()?;
-        let mut labels = Labels::new(&self.naming, Spelling::of(&stream.metric));
+        let mut labels = PrometheusLabels::new(&self.naming, Spelling::of(&stream.metric));
         others.for_each(|(key, value)| labels.add(key, value));
         labels.identify(&stream.resource);
         let name: Arc<str> = self.naming.own(TARGET_INFO).into();
