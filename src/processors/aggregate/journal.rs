@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use super::absorber::Absorber;
 use crate::batch::{Batch, Encoded, Payload, Signal};
-use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
+use crate::component::{ComponentError, Context, Flow, Ledger, PushAnswer, Reason, Refused, unix_now};
 
 /// The retry delay for a sender while the disk is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -183,7 +183,7 @@ impl JournaledState {
         kept: Result<(), String>,
         payload: &Payload,
         now: UnixNanos,
-        answer: Option<oneshot::Sender<Answer>>,
+        answer: Option<oneshot::Sender<PushAnswer>>,
     ) {
         let mut flow = Flow::default();
         let answered = match (kept, &answer) {

@@ -64,7 +64,7 @@ pub struct Flow {
     admissions: SmallVec<[Admission; 2]>,
     rejected_items: usize,
     rejected_why: Option<String>,
-    waits: SmallVec<[oneshot::Receiver<Answer>; 1]>,
+    waits: SmallVec<[oneshot::Receiver<PushAnswer>; 1]>,
     delays: SmallVec<[Pin<Box<dyn Future<Output = ()> + Send>>; 1]>,
     is_waited_for: bool,
     blocks: bool,
@@ -110,7 +110,7 @@ impl Flow {
     }
 
     /// Delays the answer to the peer until `answer` resolves: a write or a delivery is in progress.
-    pub fn wait_for(&mut self, answer: oneshot::Receiver<Answer>) {
+    pub fn wait_for(&mut self, answer: oneshot::Receiver<PushAnswer>) {
         self.waits.push(answer);
     }
 
@@ -205,7 +205,7 @@ const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The final result of a push, from the component that the sender waits for.
-pub type Answer = Result<PushOutcome, Refused>;
+pub type PushAnswer = Result<PushOutcome, Refused>;
 
 /// The outcome of an accepted push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

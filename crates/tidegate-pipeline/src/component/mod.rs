@@ -36,7 +36,7 @@ pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
     Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,
 };
-pub use flow::{Answer, Consumer, Flow, PushOutcome, Refused};
+pub use flow::{Consumer, Flow, PushAnswer, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
 pub use output_descriptor::OutputDescriptor;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::component::Answer;
+use crate::component::PushAnswer;
 
 /// The number of queued bytes up to which no answer waits.
 const FREE_BYTES: usize = 256 << 10;
@@ -38,7 +38,7 @@ impl Backpressure {
     }
 
     /// Waits until a batch is settled. The result does not matter: the queue has taken the batch already.
-    pub(super) async fn wait(&self, delivered: oneshot::Receiver<Answer>) {
+    pub(super) async fn wait(&self, delivered: oneshot::Receiver<PushAnswer>) {
         if timeout(MAX_WAIT, delivered).await.is_err() {
             *self.timed_out() = Some(Instant::now());
         }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::ack_guard::AckGuard;
 use crate::batch::{Batch, Signal, Sizer};
-use crate::component::{Answer, PushOutcome, Reason, Refused, Shared};
+use crate::component::{PushAnswer, PushOutcome, Reason, Refused, Shared};
 
 /// The limits of a queue and its use of them: one in units of the sizer, one in bytes.
 ///
@@ -248,7 +248,7 @@ pub struct QueuePermit {
     /// The batch's record on disk, settled when this is dropped.
     ack: Option<AckGuard>,
     /// The sender that waits for the result.
-    answer: Option<oneshot::Sender<Answer>>,
+    answer: Option<oneshot::Sender<PushAnswer>>,
     /// The reason why a part of the batch was not delivered. The first reason stays.
     failure: OnceLock<Refused>,
 }
@@ -265,7 +265,7 @@ impl QueuePermit {
     }
 
     /// Sets the sender that waits for the result.
-    pub(super) fn answer_to(&mut self, answer: oneshot::Sender<Answer>) {
+    pub(super) fn answer_to(&mut self, answer: oneshot::Sender<PushAnswer>) {
         self.answer = Some(answer);
     }
 

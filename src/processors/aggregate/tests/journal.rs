@@ -8,7 +8,7 @@ use tidegate_wal::{Fsync, Quota, Rules as LogRules, Storage};
 
 use super::*;
 use crate::batch::Encoded;
-use crate::component::Answer;
+use crate::component::PushAnswer;
 use crate::component::services::Services;
 
 const RULES: &str = "[{match: {name: taken}, by: [], name: out},
@@ -39,7 +39,7 @@ async fn kept(directory: &TempDir) -> Rig {
 
 impl Rig {
     /// Pushes as a receiver does whose sender waits for the answer.
-    async fn send(&self, payload: impl Into<Payload>) -> Answer {
+    async fn send(&self, payload: impl Into<Payload>) -> PushAnswer {
         let mut flow = Flow::waited_for();
         let batch = Batch::new(payload);
         self.ledger.enter(batch.items());
