@@ -294,7 +294,8 @@ proptest! {
         for strategy in [Strategy::UnderscoresAndSuffixes, Strategy::Nothing] {
             for escaping in [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values] {
                 let naming = naming(strategy, escaping);
-                for (name, _) in PrometheusLabels::of(&series, &naming, &LabelSources::default()).into_pairs() {
+                let labels = PrometheusLabels::of(&series, &naming, &LabelSources::default());
+                for (name, _) in labels.into_pairs() {
                     prop_assert!(!name.is_empty() && !name.starts_with("__") && name != "le", "{name:?}");
                     prop_assert!(!name.contains('\0'));
                     if strategy.escapes() || escaping != Escaping::AllowUtf8 {
