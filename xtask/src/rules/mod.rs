@@ -2,12 +2,14 @@
 
 //! `cargo xtask rules`: rules about the source that neither the compiler nor clippy knows.
 //!
-//! [`layers`] holds the directions of imports, [`words`] the names that are not used.
+//! [`layers`] holds the directions of imports, [`words`] the names that are not used. [`types`] limits how many files
+//! declare a type of the same name.
 
 mod crates;
 mod layers;
 mod source;
 mod tokens;
+mod types;
 mod words;
 
 use std::fmt;
@@ -40,6 +42,7 @@ pub(crate) fn rules(arguments: &[String]) -> Outcome {
     let mut breaches = layers::check(root)?;
     breaches.extend(crates::check()?);
     breaches.extend(words::check(root)?);
+    breaches.extend(types::check(root)?);
     for breach in &breaches {
         eprintln!("{breach}");
     }

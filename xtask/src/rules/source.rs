@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The imports of a source file: each path that starts at `crate` or at `super`.
+//! The imports of a source file (each path that starts at `crate` or at `super`), and the types that it declares.
 
 use super::tokens::{Token, tokens};
 
 /// The attribute of items that only tests have.
 const CFG_TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
 
-/// A file of `src`.
+/// A file with its imports and types outside tests.
 pub(super) struct SourceFile {
     /// Below the root of the repository.
     pub(super) path: String,
     /// The path of the module in the crate; empty for `lib.rs` and `main.rs`.
     pub(super) module: Vec<String>,
     pub(super) imports: Vec<Import>,
+    /// The names of structs, enums, traits, unions and aliases, without the associated types of traits and impls.
+    pub(super) types: Vec<String>,
     /// The modules in other files that only tests have.
     pub(super) test_modules: Vec<Vec<String>>,
 }
@@ -36,6 +38,7 @@ impl SourceFile {
             module: module.clone(),
             inline: Vec::new(),
             imports: Vec::new(),
+            types: Vec::new(),
             test_modules: Vec::new(),
         };
         while walk.at < tokens.len() {
@@ -44,6 +47,7 @@ impl SourceFile {
         Self {
             path: path.to_owned(),
             imports: walk.imports,
+            types: walk.types,
             test_modules: walk.test_modules,
             module,
         }
@@ -71,6 +75,7 @@ struct Walk<'a> {
     /// The depth outside each module inside the file.
     inline: Vec<usize>,
     imports: Vec<Import>,
+    types: Vec<String>,
     test_modules: Vec<Vec<String>>,
 }
 
@@ -85,6 +90,11 @@ impl<'a> Walk<'a> {
             ("mod", _) if self.text(2) == "{" => self.enter(),
             ("crate", "::") => self.absolute(),
             ("super", "::") => self.relative(),
+            ("struct" | "enum" | "trait" | "type" | "union", name)
+                if name.starts_with(char::is_uppercase) =>
+            {
+                self.declare(name);
+            }
             ("{", _) => {
                 self.depth += 1;
                 self.at += 1;
@@ -112,6 +122,15 @@ impl<'a> Walk<'a> {
             self.module.pop();
         }
         self.at += 1;
+    }
+
+    /// Notes a type. A `type` in braces other than those of modules belongs to a trait, an impl or a function.
+    fn declare(&mut self, name: &str) {
+        let is_in_module = self.depth == self.inline.len();
+        if is_in_module || self.text(0) != "type" {
+            self.types.push(name.to_owned());
+        }
+        self.at += 2;
     }
 
     /// Skips the attribute and its item: up to a `;`, or the end of the first block.
@@ -237,6 +256,15 @@ mod tests {
         assert_eq!(imports("src/x/mod.rs", text), [(9, "f".to_owned())]);
         let source = SourceFile::new("src/x/mod.rs", text);
         assert_eq!(source.test_modules, [["x", "testing"]]);
+    }
+
+    #[test]
+    fn types_are_noted_without_associated_types_and_those_of_tests() {
+        let text = "pub struct A<T>(T);\nenum B {}\nmod inner { pub(crate) type C = u8; }\ntrait D { type E; }\n\
+                    impl D for B { type E = u8; }\nunion F { a: u8 }\nfn union(a: G) { struct H; type I = u8; }\n\
+                    #[cfg(test)]\nmod tests { struct J; }\ntype K = u8;";
+        let types = SourceFile::new("src/x.rs", text).types;
+        assert_eq!(types, ["A", "B", "C", "D", "F", "H", "K"]);
     }
 
     #[test]
