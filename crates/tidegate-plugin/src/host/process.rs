@@ -202,7 +202,7 @@ fn not_started(error: &io::Error) -> Refusal {
 }
 
 impl Host {
-    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Response, Failure> {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Response, ProcessFailure> {
         let body = request.encode();
         if body.len() > MAX_REQUEST_BYTES {
             return Ok(Response::Answered(Answer::TooLarge {
