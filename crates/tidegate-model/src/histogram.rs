@@ -114,6 +114,25 @@ impl Histogram {
         true
     }
 
+    /// Shows (place, bound, observations up to it) of every bucket but the last one, bounds rising. Gives the number of
+    /// all observations, which the buckets determine: the last running total and the count of a page must agree.
+    pub fn running(&self, mut each: impl FnMut(usize, f64, u64)) -> u64 {
+        let (mut running, mut below) = (0u64, f64::NEG_INFINITY);
+        for (at, (bound, count)) in self.bounds.iter().zip(&self.counts).enumerate() {
+            running = running.saturating_add(*count);
+            // Bounds must rise, and `+Inf` is implied. Invalid entries merge into the next bucket.
+            if *bound > below && *bound < f64::INFINITY {
+                each(at, *bound, running);
+                below = *bound;
+            }
+        }
+        let summed = self
+            .counts
+            .iter()
+            .fold(0u64, |sum, count| sum.saturating_add(*count));
+        if summed == 0 { self.count } else { summed }
+    }
+
     /// The increase over `last`; `None` if there was a reset: a count fell, or the bounds differ. The smallest and
     /// largest value of an increase are unknown.
     pub fn since(&self, last: &Self) -> Option<Self> {

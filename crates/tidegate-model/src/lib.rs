@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod classic;
 pub mod exponential;
 pub mod histogram;
 pub mod kind;

@@ -7,7 +7,7 @@ use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary,
 
 use super::labels::PrometheusLabels;
 use super::render::Style;
-use super::render::histogram::{classic, quantiles, running};
+use super::render::histogram::quantiles;
 use super::render::kind::kinds;
 
 /// The name and labels of a series in this style; `None`: the data model can't express it.
@@ -53,7 +53,7 @@ pub fn numbers(value: &Value, each: Each<'_>) {
         Value::Int(number) => each("", None, *number as f64),
         Value::Double(number) => each("", None, *number),
         Value::Histogram(histogram) => explicit(histogram, each),
-        Value::ExponentialHistogram(histogram) => explicit(&classic(histogram), each),
+        Value::ExponentialHistogram(histogram) => explicit(&histogram.classic(), each),
         Value::Summary(value) => summary(value, each),
         Value::NoRecordedValue => {}
     }
@@ -64,7 +64,7 @@ pub type Each<'a> = &'a mut dyn FnMut(&'static str, Option<(&'static str, f64)>,
 
 fn explicit(histogram: &Histogram, each: Each<'_>) {
     let mut bucket = |bound: f64, count: u64| each("_bucket", Some(("le", bound)), count as f64);
-    let count = running(histogram, |_, bound, count| bucket(bound, count));
+    let count = histogram.running(|_, bound, count| bucket(bound, count));
     bucket(f64::INFINITY, count);
     if let Some(sum) = histogram.sum {
         each("_sum", None, sum);

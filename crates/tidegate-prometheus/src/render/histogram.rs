@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Histograms and summaries in Prometheus's form: running buckets, ordered quantiles. Exponential histograms
-//! become native ones, or classic ones if a format has no native form.
+//! Exponential histograms as native ones, and the ordered quantiles of summaries.
 
-use tidegate_engine::{Buckets, ExponentialHistogram, Histogram, Summary};
+use tidegate_engine::{Buckets, ExponentialHistogram, Summary};
 use tidegate_exposition::{BucketSpan, NativeHistogram, Side};
-
-/// The most buckets of an exponential histogram in classic form.
-const MAX_BUCKETS: u64 = 40;
 
 /// Resolutions that native histograms can have.
 const SCALES: std::ops::RangeInclusive<i32> = -4..=8;
@@ -17,111 +13,6 @@ const ZERO_THRESHOLD: f64 = 1e-128;
 
 /// Empty buckets between two populated ones that are written out instead of beginning another span.
 const GAP: i64 = 2;
-
-/// The buckets determine the total: `+Inf`, `_count` and the running totals must agree.
-fn total<'a>(count: u64, buckets: impl Iterator<Item = &'a u64>) -> u64 {
-    let summed = buckets.fold(0u64, |sum, count| sum.saturating_add(*count));
-    if summed == 0 { count } else { summed }
-}
-
-/// Shows (bound, observations up to it) of every bucket but the last one, bounds rising. Gives the number of all
-/// observations.
-pub(crate) fn running(histogram: &Histogram, mut each: impl FnMut(usize, f64, u64)) -> u64 {
-    let (mut running, mut below) = (0u64, f64::NEG_INFINITY);
-    for (at, (bound, count)) in histogram.bounds.iter().zip(&histogram.counts).enumerate() {
-        running = running.saturating_add(*count);
-        // Bounds must rise, and `+Inf` is implied. Invalid entries merge into the next bucket.
-        if *bound > below && *bound < f64::INFINITY {
-            each(at, *bound, running);
-            below = *bound;
-        }
-    }
-    total(histogram.count, histogram.counts.iter())
-}
-
-/// The classic form with at most [`MAX_BUCKETS`] buckets, from the first populated one to the last, as fine as
-/// possible. Filling one of them changes no bound. If they no longer fit, bounds are removed, and none is added
-/// between the others.
-pub(crate) fn classic(histogram: &ExponentialHistogram) -> Histogram {
-    let (negative, positive) = (&histogram.negative, &histogram.positive);
-    let ranges = [populated(negative), populated(positive)];
-    let zero = u64::from(histogram.zero_count > 0);
-    let width = |shift: u32| {
-        ranges
-            .iter()
-            .flatten()
-            .map(|range| range.width(shift))
-            .sum::<u64>()
-    };
-    // At the last one a side has two buckets at most.
-    let shift = (0..32).find(|shift| width(*shift) + zero <= MAX_BUCKETS);
-    let shift = shift.unwrap_or(32);
-    // The product with a power of two is exact, so a bound is the same number at every resolution.
-    let step = (f64::from(shift) - f64::from(histogram.scale)).exp2();
-    let bound = |index: i64| (index as f64 * step.min(f64::MAX)).exp2();
-    let [below, above] = &ranges;
-    let negative = coarse(negative, below.as_ref(), shift).into_iter().rev();
-    let positive = coarse(positive, above.as_ref(), shift).into_iter();
-    let mut buckets: Vec<(f64, u64)> = negative.map(|(at, count)| (-bound(at), count)).collect();
-    if zero > 0 {
-        buckets.push((histogram.zero_threshold, histogram.zero_count));
-    }
-    buckets.extend(positive.map(|(at, count)| (bound(at + 1), count)));
-    // Bounds of extreme scales can meet (overflow to infinity, underflow to zero): an `le` must not come twice.
-    buckets.dedup_by(|next, kept| {
-        let same = next.0 <= kept.0;
-        if same {
-            kept.1 = kept.1.saturating_add(next.1);
-        }
-        same
-    });
-    Histogram {
-        count: histogram.count,
-        sum: histogram.sum,
-        min: histogram.min,
-        max: histogram.max,
-        bounds: buckets.iter().map(|(bound, _)| *bound).collect(),
-        counts: buckets.iter().map(|(_, count)| *count).collect(),
-    }
-}
-
-/// The first and the last populated bucket of a side.
-struct Range {
-    first: i64,
-    last: i64,
-}
-
-impl Range {
-    /// The number of buckets after merging 2^`shift` into one.
-    fn width(&self, shift: u32) -> u64 {
-        ((self.last >> shift) - (self.first >> shift)).unsigned_abs() + 1
-    }
-}
-
-fn populated(side: &Buckets) -> Option<Range> {
-    let mut populated = (i64::from(side.offset)..)
-        .zip(&side.counts)
-        .filter(|(_, count)| **count > 0);
-    let (first, _) = populated.next()?;
-    let last = populated.last().map_or(first, |(last, _)| last);
-    Some(Range { first, last })
-}
-
-/// The index and count of every bucket of a range, after merging 2^`shift` into one.
-fn coarse(side: &Buckets, range: Option<&Range>, shift: u32) -> Vec<(i64, u64)> {
-    let Some(Range { first, last }) = range else {
-        return Vec::new();
-    };
-    let all = *first >> shift..=*last >> shift;
-    let mut all: Vec<(i64, u64)> = all.map(|index| (index, 0)).collect();
-    for (index, count) in (i64::from(side.offset)..).zip(&side.counts) {
-        let at = usize::try_from((index >> shift) - (first >> shift)).ok();
-        if let Some((_, sum)) = at.and_then(|at| all.get_mut(at)) {
-            *sum = sum.saturating_add(*count);
-        }
-    }
-    all
-}
 
 /// Quantiles that are some, ascending, none twice.
 pub(crate) fn quantiles(summary: &Summary) -> impl Iterator<Item = (f64, f64)> {
@@ -242,79 +133,7 @@ mod tests {
         assert_eq!(native(&exponential(0, i32::MAX, vec![1])), None);
     }
 
-    fn any_exponential() -> impl Strategy<Value = ExponentialHistogram> {
-        let counts = || prop::collection::vec(prop_oneof![2 => Just(0u64), 1 => 1u64..1000], 0..100);
-        let side = move || (-1000i32..1000, counts()).prop_map(|(offset, counts)| Buckets { offset, counts });
-        (-10i32..=20, 0u64..3, side(), side()).prop_map(|(scale, zero_count, negative, positive)| {
-            let mut histogram = ExponentialHistogram {
-                scale,
-                zero_count,
-                negative,
-                positive,
-                ..ExponentialHistogram::default()
-            };
-            let counts = histogram.negative.counts.iter().chain(&histogram.positive.counts);
-            histogram.count = zero_count + counts.sum::<u64>();
-            histogram
-        })
-    }
-
-    #[test]
-    fn a_bucket_that_fills_up_moves_no_bound() {
-        let sparse = classic(&exponential(2, 3, vec![1, 0, 0, 0, 0, 0, 0, 9]));
-        let full = classic(&exponential(2, 3, vec![1, 0, 5, 0, 1, 1, 0, 9]));
-        assert_eq!((sparse.bounds.len(), &sparse.bounds), (8, &full.bounds));
-        // A wider range: every second bound, as they were.
-        let wide = classic(&exponential(2, 3, [vec![1; 8], vec![0; 50], vec![1]].concat()));
-        assert!(wide.bounds.len() <= 40, "{wide:?}");
-        let kept: Vec<f64> = wide
-            .bounds
-            .iter()
-            .copied()
-            .filter(|bound| *bound <= 6.8)
-            .collect();
-        assert_eq!(kept, [2.0, 2f64.powf(1.5), 4.0, 2f64.powf(2.5)]);
-    }
-
     proptest! {
-        /// Few buckets, and those say what the fine ones say.
-        #[test]
-        fn a_classic_histogram_counts_what_is_below_its_bounds(histogram in any_exponential()) {
-            let classic = classic(&histogram);
-            prop_assert!(classic.bounds.len() <= 40);
-            prop_assert!(classic.bounds.windows(2).all(|two| two[0] < two[1]), "{classic:?}");
-            prop_assert_eq!(classic.counts.iter().sum::<u64>(), histogram.count);
-            // The bounds stay, whatever bucket within the range is populated.
-            let mut fuller = histogram.clone();
-            for side in [&mut fuller.negative, &mut fuller.positive] {
-                if let Some(Range { first, last }) = populated(side) {
-                    for (index, count) in (i64::from(side.offset)..).zip(&mut side.counts) {
-                        *count += u64::from(first <= index && index <= last);
-                    }
-                }
-            }
-            prop_assert_eq!(&super::classic(&fuller).bounds, &classic.bounds);
-            let step = (-f64::from(histogram.scale)).exp2();
-            let side = |side: &Buckets| -> Vec<(f64, u64)> {
-                let buckets = (i64::from(side.offset)..).zip(side.counts.clone());
-                buckets.map(|(index, count)| (index as f64 * step, count)).collect()
-            };
-            let below = |bound: f64| -> u64 {
-                let negative = side(&histogram.negative).into_iter().filter(|(at, _)| -at.exp2() <= bound);
-                let positive = side(&histogram.positive).into_iter().filter(|(at, _)| (at + step).exp2() <= bound);
-                let zero = if bound >= 0.0 { histogram.zero_count } else { 0 };
-                zero + negative.chain(positive).map(|(_, count)| count).sum::<u64>()
-            };
-            let mut wrong = Vec::new();
-            running(&classic, |_, bound, count| {
-                // With underflow, a bound is no power any more.
-                if bound.abs() > f64::MIN_POSITIVE && count != below(bound) {
-                    wrong.push((bound, count, below(bound)));
-                }
-            });
-            prop_assert!(wrong.is_empty(), "{wrong:?}");
-        }
-
         /// The bucket of every observation is the one that the lower resolution puts it in.
         #[test]
         fn a_resolution_that_is_too_high_is_lowered(

@@ -9,7 +9,7 @@ use super::Style;
 use super::encoder::{Encoder, SampleSnapshot, ValueTimes};
 use super::exemplar;
 use super::family::PageFamily;
-use super::histogram::{classic, native, quantiles, running};
+use super::histogram::{native, quantiles};
 use super::kind::Type;
 use crate::name::{Naming, Spelling};
 use tidegate_pipeline::batch::wire::edit::{push_varint, varint_size, zigzag};
@@ -142,7 +142,7 @@ impl<'a> ProtobufEncoder<'a> {
                 });
                 below = bound;
             };
-            let count = running(histogram, |_, bound, count| bucket(value, bound, count));
+            let count = histogram.running(|_, bound, count| bucket(value, bound, count));
             bucket(value, f64::INFINITY, count);
             push_number(value, 1, count);
             // There is no way to leave it out: what is not there reads as 0.
@@ -155,7 +155,7 @@ impl<'a> ProtobufEncoder<'a> {
     fn exponential(&mut self, labels: &[u8], histogram: &ExponentialHistogram, snapshot: &SampleSnapshot) {
         match native(histogram) {
             Some(native) => self.native(labels, &native, snapshot),
-            None => self.histogram(labels, &classic(histogram), snapshot),
+            None => self.histogram(labels, &histogram.classic(), snapshot),
         }
     }
 

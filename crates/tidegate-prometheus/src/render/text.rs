@@ -9,7 +9,7 @@ use super::bounds::{Bounds, push_bound};
 use super::encoder::{Encoder, SampleSnapshot, ValueTimes};
 use super::exemplar;
 use super::family::PageFamily;
-use super::histogram::{classic, quantiles, running};
+use super::histogram::quantiles;
 use super::kind::{self, Type};
 use crate::format::Format;
 use crate::labels::{escape, render};
@@ -176,7 +176,7 @@ impl<'a> TextEncoder<'a> {
             _ => ",le=\"",
         });
         let mut below = f64::NEG_INFINITY;
-        let count = running(histogram, |at, bound, count| {
+        let count = histogram.running(|at, bound, count| {
             let exemplar = exemplar::within(&snapshot.exemplars, below, bound);
             self.bucket(at, count, snapshot.times.time, exemplar);
             below = bound;
@@ -311,7 +311,7 @@ impl TextEncoder<'_> {
         histogram: &ExponentialHistogram,
         snapshot: &SampleSnapshot,
     ) {
-        self.histogram(family, labels, &classic(histogram), snapshot);
+        self.histogram(family, labels, &histogram.classic(), snapshot);
     }
 }
 
