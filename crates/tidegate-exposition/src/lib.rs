@@ -29,7 +29,8 @@
 //! in the same order each time: if the caller names the series to [expect](Parser::next), the parser compares instead
 //! of searching for the end.
 //!
-//! For those who write such pages there are numbers ([`mod@write`]) and names with their units ([`mod@unit`]).
+//! For those who write such pages there are numbers ([`mod@write`]), parts of lines ([`mod@lines`]), and names with
+//! their units ([`mod@unit`]).
 //!
 //! No I/O, nothing of the gateway.
 
@@ -42,6 +43,7 @@ mod error;
 mod event;
 #[cfg(feature = "parser")]
 mod labels;
+pub mod lines;
 #[cfg(feature = "parser")]
 mod native;
 #[cfg(feature = "parser")]

@@ -89,6 +89,13 @@ pub fn unit_word(unit: &str) -> String {
     both.strip_suffix('_').unwrap_or(&both).to_owned()
 }
 
+/// The word of a family's UNIT line. It must be the end of the family's name (OpenMetrics, "UNIT").
+pub fn unit_of_family(unit: &str, family: &str) -> Option<String> {
+    let word = unit_word(unit);
+    let before = family.strip_suffix(&word)?.strip_suffix('_')?;
+    (!word.is_empty() && !before.is_empty()).then_some(word)
+}
+
 /// Unit and type (`total`, `ratio`) behind the words of a name; none twice. Underscores separate words like any other
 /// character. `None`: the name has no words.
 pub fn name_with_suffixes(name: &str, unit: &str, suffix: Option<&str>) -> Option<String> {

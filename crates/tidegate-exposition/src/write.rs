@@ -9,17 +9,30 @@ const WHOLE_BELOW: f64 = 1e15;
 pub trait TextSink {
     /// Appends.
     fn put(&mut self, text: &str);
+
+    /// The bytes so far.
+    fn written(&self) -> &[u8];
 }
 
 impl TextSink for String {
     fn put(&mut self, text: &str) {
         self.push_str(text);
     }
+
+    #[inline]
+    fn written(&self) -> &[u8] {
+        self.as_bytes()
+    }
 }
 
 impl TextSink for Vec<u8> {
     fn put(&mut self, text: &str) {
         self.extend_from_slice(text.as_bytes());
+    }
+
+    #[inline]
+    fn written(&self) -> &[u8] {
+        self
     }
 }
 

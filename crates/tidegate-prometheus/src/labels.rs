@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_engine::{AttributeRef, Attributes, Data, Pattern, Resource, Scope, Series};
+use tidegate_exposition::lines::push_quoted;
 
 use super::escaping::{Escaping, is_legacy_label_name};
 use super::name::{Naming, Spelling, without_nul};
@@ -273,32 +274,12 @@ pub fn render(pairs: &[(String, String)]) -> String {
     text
 }
 
-/// Appends a text in quotes: a label's value, or a name with characters that old names don't have.
-pub fn push_quoted(text: &mut String, value: &str) {
-    text.push('"');
-    escape(text, value);
-    text.push('"');
-}
-
 /// Prometheus's parsers of text take a NUL for the end of the page; a series has the same labels in every format.
 fn value_without_nul(value: String) -> String {
     if value.contains('\0') {
         value.replace('\0', "\u{fffd}")
     } else {
         value
-    }
-}
-
-/// Escapes a label value (the text formats agree).
-pub fn escape(text: &mut String, value: &str) {
-    for c in value.chars() {
-        match c {
-            '\\' => text.push_str("\\\\"),
-            '"' => text.push_str("\\\""),
-            '\n' => text.push_str("\\n"),
-            '\0' => text.push('\u{fffd}'),
-            c => text.push(c),
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use tidegate_engine::Metric;
 
 use super::escaping::{Escaping, is_legacy_metric_name};
 use super::model::PROMETHEUS_TYPE;
-use super::unit::{Words, name_with_suffixes, unit_word};
+use super::unit::{Words, name_with_suffixes, unit_of_family};
 
 tidegate_config::choices! {
     /// Translation of OTLP names, with the Collector's values.
@@ -131,9 +131,7 @@ impl Naming {
 
     /// The unit of the family's UNIT line. It must be the end of the family's name (OpenMetrics, "UNIT").
     pub fn unit(&self, unit: &str, family: &str) -> Option<String> {
-        let word = unit_word(unit);
-        let before = family.strip_suffix(&word)?.strip_suffix('_')?;
-        (!word.is_empty() && !before.is_empty()).then_some(word)
+        unit_of_family(unit, family)
     }
 
     /// Behind the namespace, and never with a digit first.

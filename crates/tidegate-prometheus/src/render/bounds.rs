@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Bounds of buckets and quantiles as text.
+//! Bounds of buckets as text.
 
 use std::sync::Arc;
 
-use crate::number::{TextSink, push_f64};
+use tidegate_exposition::lines::push_bound;
 
 /// The texts of bounds, which most histograms of a family share.
 #[derive(Default)]
@@ -26,12 +26,11 @@ impl Bounds {
         }
         self.of = Some(bounds.clone());
         self.ends.clear();
-        let mut text = Vec::new();
+        self.text.clear();
         for bound in bounds.iter() {
-            push_bound(&mut text, *bound, is_openmetrics);
-            self.ends.push(text.len());
+            push_bound(&mut self.text, *bound, is_openmetrics);
+            self.ends.push(self.text.len());
         }
-        self.text = String::from_utf8(text).unwrap_or_default();
     }
 
     /// The text of the bound at `at`; `+Inf` beyond the last.
@@ -43,15 +42,5 @@ impl Bounds {
         self.text
             .get(start.copied().unwrap_or(0)..*end)
             .unwrap_or_default()
-    }
-}
-
-/// OpenMetrics writes bounds as floats (`1.0`), text 0.0.4 commonly does not.
-pub(super) fn push_bound(text: &mut Vec<u8>, bound: f64, is_openmetrics: bool) {
-    let start = text.len();
-    push_f64(text, bound);
-    let is_whole = |written: &[u8]| written.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
-    if is_openmetrics && text.get(start..).is_some_and(is_whole) {
-        text.put(".0");
     }
 }

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_engine::{Attributes, Data, Metric, UnixNanos};
+use tidegate_exposition::lines::push_escaped;
 
 use super::conflict::{Conflict, Difference, LeftOut, Taken};
 use super::kind::{self, Type};
 use super::records::{Record, Records};
 use crate::escaping::is_legacy_metric_name;
 use crate::format::{Format, OPENMETRICS_NAME};
-use crate::labels::escape;
 use crate::name::{Naming, Spelling};
 
 /// All series of one name and type.
@@ -68,7 +68,7 @@ impl Omitted {
 impl PageFamily {
     pub(super) fn new(name: &str, of_type: Type, owner: Arc<str>, metric: Arc<Metric>) -> Self {
         let mut escaped = String::new();
-        escape(&mut escaped, name);
+        push_escaped(&mut escaped, name);
         Self {
             name: escaped.into(),
             is_quoted: !is_legacy_metric_name(name),

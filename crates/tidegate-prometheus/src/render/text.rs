@@ -3,18 +3,21 @@
 //! The text formats: one line a sample.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
+use tidegate_exposition::lines::{FamilyHead, push_bound, push_seconds, shown_sum};
 
 use super::Style;
-use super::bounds::{Bounds, push_bound};
+use super::bounds::Bounds;
 use super::encoder::{Encoder, SampleSnapshot, ValueTimes};
 use super::exemplar;
 use super::family::PageFamily;
 use super::histogram::quantiles;
 use super::kind::{self, Type};
 use crate::format::Format;
-use crate::labels::{escape, render};
+use crate::labels::render;
 use crate::name::Spelling;
 use crate::number::{TextSink, push_f64, push_i64, push_u64};
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Encodes the text formats: one line per sample.
 pub(super) struct TextEncoder<'a> {
@@ -78,14 +81,6 @@ impl<'a> TextEncoder<'a> {
         self.format == Format::OpenMetrics
     }
 
-    /// `# TYPE name `.
-    fn comment(&mut self, word: &str, family: &PageFamily) {
-        let quote = if family.is_quoted { "\"" } else { "" };
-        for part in ["# ", word, " ", quote, &*family.name, quote, " "] {
-            self.page.put(part);
-        }
-    }
-
     /// Name and labels, up to the value.
     fn head(&mut self, family: &PageFamily, suffix: &str, labels: &[u8]) {
         open(&mut self.page, family, suffix, labels.is_empty());
@@ -106,10 +101,11 @@ impl<'a> TextEncoder<'a> {
     }
 
     fn time(&mut self, time: UnixNanos) {
+        let millis = time / NANOS_PER_MILLI;
         self.page.push(b' ');
         match self.format {
-            Format::OpenMetrics => push_seconds(&mut self.page, time),
-            _ => push_u64(&mut self.page, time / 1_000_000),
+            Format::OpenMetrics => push_seconds(&mut self.page, millis),
+            _ => push_u64(&mut self.page, millis),
         }
     }
 
@@ -124,7 +120,7 @@ impl<'a> TextEncoder<'a> {
         push_f64(&mut self.page, value);
         if exemplar.time > 0 {
             self.page.push(b' ');
-            push_seconds(&mut self.page, exemplar.time);
+            push_seconds(&mut self.page, exemplar.time / NANOS_PER_MILLI);
         }
     }
 
@@ -132,7 +128,7 @@ impl<'a> TextEncoder<'a> {
     fn created(&mut self, labels: &[u8], times: ValueTimes) {
         if self.is_openmetrics() && self.style.created && times.start > 0 {
             self.created.put(&mut self.page, labels);
-            push_seconds(&mut self.page, times.start);
+            push_seconds(&mut self.page, times.start / NANOS_PER_MILLI);
             self.tail(times.time, None);
         }
     }
@@ -183,11 +179,7 @@ impl<'a> TextEncoder<'a> {
         });
         let exemplar = exemplar::within(&snapshot.exemplars, below, f64::INFINITY);
         self.bucket(usize::MAX, count, snapshot.times.time, exemplar);
-        let sum = histogram.sum.filter(|sum| {
-            // OpenMetrics has a sum only if it can't fall.
-            let is_rising = *sum >= 0.0 && histogram.bounds.first().is_none_or(|bound| *bound >= 0.0);
-            !self.is_openmetrics() || is_rising
-        });
+        let sum = shown_sum(histogram, self.is_openmetrics());
         self.sum(family, labels, sum, snapshot.times);
         // There a count without a sum is none.
         if sum.is_some() || !self.is_openmetrics() {
@@ -255,20 +247,17 @@ impl Encoder for TextEncoder<'_> {
         }
         let metric = &family.metric;
         self.spelling = Spelling::of(metric);
-        if !metric.description.is_empty() {
-            self.comment("HELP", family);
-            push_help(&mut self.page, self.format, &metric.description);
-            self.page.push(b'\n');
-        }
-        self.comment("TYPE", family);
-        self.page.put(kind::word(family.of_type, self.format));
-        self.page.push(b'\n');
         let has_unit = self.is_openmetrics() && !matches!(family.of_type, Type::Info | Type::StateSet);
-        if let Some(unit) = self.style.naming.unit(&metric.unit, name).filter(|_| has_unit) {
-            self.comment("UNIT", family);
-            self.page.put(&unit);
-            self.page.push(b'\n');
-        }
+        let unit = self.style.naming.unit(&metric.unit, name).filter(|_| has_unit);
+        let head = FamilyHead {
+            name: &family.name,
+            is_quoted: family.is_quoted,
+            help: &metric.description,
+            of_type: kind::word(family.of_type, self.format),
+            unit: unit.as_deref(),
+            is_openmetrics: self.is_openmetrics(),
+        };
+        head.put(&mut self.page);
     }
 
     #[inline]
@@ -370,24 +359,4 @@ fn has_label(labels: &[u8], name: &str) -> bool {
     });
     let mut parts = parts.into_iter();
     parts.any(|label| starts.iter().any(|start| label.starts_with(start.as_bytes())))
-}
-
-fn push_help(page: &mut Vec<u8>, format: Format, help: &str) {
-    let mut escaped = String::with_capacity(help.len());
-    match format {
-        Format::OpenMetrics => escape(&mut escaped, help),
-        _ => escaped = help.replace('\\', "\\\\").replace('\n', "\\n"),
-    }
-    page.put(&escaped);
-}
-
-/// A time in seconds, as exact as milliseconds.
-fn push_seconds(text: &mut Vec<u8>, nanos: UnixNanos) {
-    let millis = nanos / 1_000_000;
-    push_u64(text, millis / 1000);
-    let rest = millis % 1000;
-    if rest > 0 {
-        let digit = |unit: u64| b'0' + (rest / unit % 10) as u8;
-        text.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
-    }
 }
