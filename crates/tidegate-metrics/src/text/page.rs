@@ -5,16 +5,13 @@
 use std::collections::HashSet;
 use std::time::UNIX_EPOCH;
 
-use tidegate_exposition::unit::unit_word;
+use tidegate_exposition::lines::{FamilyHead, push_bound, push_quoted, push_seconds, shown_sum};
+use tidegate_exposition::unit::unit_of_family;
 use tidegate_exposition::write::{push_f64, push_i64, push_u64};
+use tidegate_model::Histogram;
 
 use super::name::{family_name, sample_names};
-use crate::value::{
-    Exemplar, ExponentialBuckets, ExponentialHistogram, FamilyValues, HistogramValue, SeriesValues, Value,
-};
-
-/// Buckets a power of two that text shows of an exponential histogram, as a power of two: one.
-pub const TEXT_SCALE: i32 = 0;
+use crate::value::{Exemplar, FamilyValues, HistogramValue, SeriesValues, Value};
 
 /// A text format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,14 +96,18 @@ impl Page {
             kind if kind.is_histogram() => "histogram",
             _ => "gauge",
         };
-        self.text.push_str(&format!("# HELP {shown} "));
-        escape(&mut self.text, &family.help, open);
-        self.text.push_str(&format!("\n# TYPE {shown} {kind}\n"));
-        let unit = unit_word(&family.unit);
-        // A unit line must be the end of the name.
-        if open && !unit.is_empty() && shown.strip_suffix(&unit).is_some_and(|rest| rest.ends_with('_')) {
-            self.text.push_str(&format!("# UNIT {shown} {unit}\n"));
-        }
+        let unit = unit_of_family(&family.unit, shown).filter(|_| open);
+        // Prometheus' own parsers take a NUL for the end of the page.
+        let help = family.help.replace('\0', "\u{fffd}");
+        let head = FamilyHead {
+            name: shown,
+            is_quoted: false,
+            help: &help,
+            of_type: kind,
+            unit: unit.as_deref(),
+            is_openmetrics: open,
+        };
+        head.put(&mut self.text);
     }
 
     fn series(&mut self, name: &str, series: &SeriesValues) {
@@ -126,31 +127,38 @@ impl Page {
                 push_f64(&mut self.text, *value);
                 self.end(series.exemplars.first());
             }
-            Value::Histogram(histogram) => self.histogram(name, series, histogram),
-            Value::Exponential(histogram) => {
-                self.histogram(name, series, &classic(histogram));
-            }
+            Value::Histogram(histogram) => self.histogram(name, series, &explicit(histogram)),
+            Value::Exponential(histogram) => self.histogram(name, series, &histogram.classic()),
         }
     }
 
-    fn histogram(&mut self, name: &str, series: &SeriesValues, histogram: &HistogramValue) {
-        let mut count = 0u64;
-        let bounds = histogram.bounds.iter().copied().chain([f64::INFINITY]);
+    fn histogram(&mut self, name: &str, series: &SeriesValues, histogram: &Histogram) {
         let mut below = f64::NEG_INFINITY;
-        for (bound, own) in bounds.zip(&histogram.counts) {
-            count = count.wrapping_add(*own);
-            self.start(name, "_bucket", &series.labels, Some(bound));
-            push_u64(&mut self.text, count);
-            let within = |exemplar: &&Exemplar| exemplar.value > below && exemplar.value <= bound;
-            self.end(series.exemplars.iter().find(within));
+        let count = histogram.running(|_, bound, count| {
+            self.bucket(name, series, (below, bound), count);
             below = bound;
+        });
+        self.bucket(name, series, (below, f64::INFINITY), count);
+        let open = self.format == Format::OpenMetrics;
+        let sum = shown_sum(histogram, open);
+        if let Some(sum) = sum {
+            self.start(name, "_sum", &series.labels, None);
+            push_f64(&mut self.text, sum);
+            self.end(None);
         }
-        self.start(name, "_sum", &series.labels, None);
-        push_f64(&mut self.text, histogram.sum);
-        self.text.push('\n');
-        self.start(name, "_count", &series.labels, None);
+        if sum.is_some() || !open {
+            self.start(name, "_count", &series.labels, None);
+            push_u64(&mut self.text, count);
+            self.end(None);
+        }
+    }
+
+    /// The line of the bucket that holds what is above `below` and at most `bound`.
+    fn bucket(&mut self, name: &str, series: &SeriesValues, (below, bound): (f64, f64), count: u64) {
+        self.start(name, "_bucket", &series.labels, Some(bound));
         push_u64(&mut self.text, count);
-        self.text.push('\n');
+        let within = |exemplar: &&Exemplar| exemplar.value > below && exemplar.value <= bound;
+        self.end(series.exemplars.iter().find(within));
     }
 
     /// Name and labels, and the space before the value.
@@ -161,15 +169,14 @@ impl Page {
         for (key, value) in labels {
             self.text.push(separator);
             self.text.push_str(key);
-            self.text.push_str("=\"");
-            escape(&mut self.text, value, true);
-            self.text.push('"');
+            self.text.push('=');
+            push_quoted(&mut self.text, value);
             separator = ',';
         }
         if let Some(bound) = bound {
             self.text.push(separator);
             self.text.push_str("le=\"");
-            push_bound(&mut self.text, bound, self.format);
+            push_bound(&mut self.text, bound, self.format == Format::OpenMetrics);
             self.text.push('"');
             separator = ',';
         }
@@ -183,86 +190,21 @@ impl Page {
                 .push_str(&format!(" # {{trace_id=\"{trace}\",span_id=\"{span}\"}} "));
             push_f64(&mut self.text, exemplar.value);
             let time = exemplar.time.duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.text
-                .push_str(&format!(" {}.{:03}", time.as_secs(), time.subsec_millis()));
+            self.text.push(' ');
+            push_seconds(&mut self.text, time.as_millis() as u64);
         }
         self.text.push('\n');
     }
 }
 
-/// A bound as the formats want it: OpenMetrics' is always recognisably a float.
-fn push_bound(text: &mut String, bound: f64, format: Format) {
-    let before = text.len();
-    push_f64(text, bound);
-    let is_whole = text[before..]
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'-');
-    if format == Format::OpenMetrics && is_whole {
-        text.push_str(".0");
+/// A histogram of the SDK as the other crates have it.
+fn explicit(histogram: &HistogramValue) -> Histogram {
+    Histogram {
+        count: histogram.count(),
+        sum: Some(histogram.sum),
+        min: None,
+        max: None,
+        bounds: histogram.bounds.clone(),
+        counts: histogram.counts.clone(),
     }
-}
-
-fn escape(text: &mut String, raw: &str, quotes: bool) {
-    for c in raw.chars() {
-        match c {
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '"' if quotes => text.push_str("\\\""),
-            // Prometheus' own parsers take a NUL for the end of the page.
-            '\0' => text.push('_'),
-            c => text.push(c),
-        }
-    }
-}
-
-/// An exponential histogram with bounds that text can show.
-fn classic(histogram: &ExponentialHistogram) -> HistogramValue {
-    let shift = (histogram.scale - TEXT_SCALE).max(0);
-    let bound = |index: i64| (index as f64 * (-f64::from(histogram.scale.min(TEXT_SCALE))).exp2()).exp2();
-    let mut bounds = Vec::new();
-    let mut counts = Vec::new();
-    // From the largest size to the smallest; bucket i of the negative side is [-base^(i+1), -base^i).
-    let negative = coarse(&histogram.negative, shift);
-    for (index, count) in negative.iter().rev() {
-        bounds.push(-bound(*index));
-        counts.push(*count);
-    }
-    if histogram.zero_count > 0 || !negative.is_empty() {
-        bounds.push(0.0);
-        counts.push(histogram.zero_count);
-    }
-    for (index, count) in coarse(&histogram.positive, shift) {
-        bounds.push(bound(index + 1));
-        counts.push(count);
-    }
-    if bounds.last() == Some(&f64::INFINITY) {
-        bounds.pop(); // the last bucket has this bound anyway
-    } else {
-        counts.push(0);
-    }
-    HistogramValue {
-        bounds: bounds.into(),
-        counts,
-        sum: histogram.sum.unwrap_or_default(),
-    }
-}
-
-/// Buckets of a side put together, from the first filled one to the last.
-fn coarse(side: &ExponentialBuckets, shift: i32) -> Vec<(i64, u64)> {
-    let filled = |count: &u64| *count > 0;
-    let (Some(first), Some(last)) = (
-        side.counts.iter().position(filled),
-        side.counts.iter().rposition(filled),
-    ) else {
-        return Vec::new();
-    };
-    let index = |at: usize| (i64::from(side.offset) + at as i64) >> shift.min(62);
-    let mut buckets: Vec<(i64, u64)> = (index(first)..=index(last)).map(|at| (at, 0)).collect();
-    for (at, count) in side.counts.iter().enumerate().filter(|(_, count)| filled(count)) {
-        // Between the first and the last by the choice of both.
-        if let Some(bucket) = buckets.get_mut((index(at) - index(first)) as usize) {
-            bucket.1 += count;
-        }
-    }
-    buckets
 }

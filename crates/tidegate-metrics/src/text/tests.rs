@@ -139,13 +139,39 @@ fn an_exponential_histogram_has_the_bounds_that_it_fills() {
     );
     let buckets: Vec<&str> = page.lines().filter(|line| line.contains("le=")).collect();
     let expected = [
-        "e_bucket{le=\"-2\"} 5",
-        "e_bucket{le=\"0\"} 6",
-        "e_bucket{le=\"2\"} 11",
-        "e_bucket{le=\"4\"} 15",
-        "e_bucket{le=\"+Inf\"} 15",
+        format!("e_bucket{{le=\"-{}\"}} 5", 1.5f64.exp2()),
+        "e_bucket{le=\"0\"} 6".to_owned(),
+        format!("e_bucket{{le=\"{}\"}} 8", 0.5f64.exp2()),
+        "e_bucket{le=\"2\"} 11".to_owned(),
+        format!("e_bucket{{le=\"{}\"}} 15", 1.5f64.exp2()),
+        "e_bucket{le=\"+Inf\"} 15".to_owned(),
     ];
     assert_eq!(buckets, expected);
+}
+
+#[test]
+fn openmetrics_has_no_sum_of_values_below_zero() {
+    let bounds: std::sync::Arc<[f64]> = [-1.0, 1.0].into();
+    let value = HistogramValue {
+        bounds: bounds.clone(),
+        counts: vec![1, 0, 0],
+        sum: -2.0,
+    };
+    let kind = Kind::Histogram { bounds };
+    let families = [family("h", "", kind, vec![(&[], Value::Histogram(value))])];
+    let openmetrics = render(&families, Format::OpenMetrics);
+    let ends = "h_bucket{le=\"+Inf\"} 1\n";
+    assert!(openmetrics.ends_with(&format!("{ends}# EOF\n")), "{openmetrics}");
+    let text = render(&families, Format::Prometheus);
+    assert!(text.ends_with(&format!("{ends}h_sum -2\nh_count 1\n")), "{text}");
+}
+
+#[test]
+fn a_family_without_help_has_no_help_line() {
+    let mut silent = family("a", "", Kind::Counter, vec![(&[("b", "c\0")], Value::Counter(3))]);
+    silent.help.clear();
+    let expected = "# TYPE a_total counter\na_total{b=\"c\u{fffd}\"} 3\n";
+    assert_eq!(render(&[silent], Format::Prometheus), expected);
 }
 
 #[test]
