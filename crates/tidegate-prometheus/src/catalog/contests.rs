@@ -5,6 +5,9 @@
 //! Pages and queries keep their own lists of series, and each asks the same rule here, which depends only on facts that
 //! all read: the times of the series in their table and what [`Senders`](super::Senders) knows of their resources. So
 //! a page and a query of one moment show the same series, whichever of them looked first.
+//!
+//! Lists of contests stay apart too. The names that make a place depend on the format and style of a page, and each reader
+//! numbers its series in its own way. One list would also make scrapes and queries wait for one lock.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
