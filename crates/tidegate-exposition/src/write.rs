@@ -15,6 +15,7 @@ pub trait TextSink {
 }
 
 impl TextSink for String {
+    #[inline]
     fn put(&mut self, text: &str) {
         self.push_str(text);
     }
@@ -26,6 +27,7 @@ impl TextSink for String {
 }
 
 impl TextSink for Vec<u8> {
+    #[inline]
     fn put(&mut self, text: &str) {
         self.extend_from_slice(text.as_bytes());
     }
