@@ -31,9 +31,11 @@ impl Buckets {
         Self { offset, counts }
     }
 
-    /// Number of observations. It wraps as the counts do in shared memory.
+    /// Number of observations. A sum that does not fit is the largest number, as in merges.
     pub fn count(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+        self.counts
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     fn first(&self) -> i64 {

@@ -212,10 +212,11 @@ pub(crate) fn decode(read: impl Fn(usize) -> u64) -> ExponentialHistogram {
     let (zero_count, sum) = (read(ZERO), f64::from_bits(read(SUM)));
     let (positive, negative) = (side(0), side(1));
     ExponentialHistogram {
+        // A wrapped count can be 0. A merge then leaves out the sum, but not the buckets.
         count: positive
             .count()
-            .wrapping_add(negative.count())
-            .wrapping_add(zero_count),
+            .saturating_add(negative.count())
+            .saturating_add(zero_count),
         sum: Some(sum),
         scale: number(SCALE).clamp(MIN_SCALE, MAX_SCALE),
         zero_count,

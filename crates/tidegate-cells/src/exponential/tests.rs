@@ -155,6 +155,20 @@ proptest! {
     }
 }
 
+#[test]
+fn a_count_too_large_for_64_bits_keeps_its_sum_in_a_merge() {
+    let (sound, hostile) = (words(20), words(20));
+    assert!(observe(&sound, 3.0) && observe(&hostile, 2.0));
+    // With the one observation above zero there are 2^64.
+    hostile[ZERO].store(u64::MAX, Ordering::Relaxed);
+    for (first, second) in [(&sound, &hostile), (&hostile, &sound)] {
+        let mut merged = read(first);
+        merged.merge_within(&read(second), BUCKETS, MIN_SCALE);
+        assert_eq!((merged.count, merged.sum), (u64::MAX, Some(5.0)));
+        assert_eq!((merged.zero_count, merged.positive.count()), (u64::MAX, 2));
+    }
+}
+
 /// Makes the first `steps` steps of a switch that a value wants.
 fn switch_for(words: &[AtomicU64], value: f64, steps: usize) {
     let generation = generation(words);
