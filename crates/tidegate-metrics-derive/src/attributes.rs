@@ -2,14 +2,14 @@
 
 //! What the attributes say.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::meta::ParseNestedMeta;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
 use syn::{
-    AngleBracketedGenericArguments, Attribute, DeriveInput, Expr, Field, Fields, Ident, Lit, LitStr, Path,
-    Token,
+    AngleBracketedGenericArguments, Attribute, DeriveInput, Expr, ExprPath, Field, Fields, Ident, Lit,
+    LitStr, Path, Token,
 };
 
 /// `#[metrics(...)]` of the struct.
@@ -170,22 +170,41 @@ pub(crate) fn text(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
 /// An expression, up to the next comma. syn parses expressions only with its feature `full`, which doubles its build.
 fn expression(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     let mut tokens = TokenStream::new();
+    // Commas between `<` and `>` end no expression. But `<` can also compare: after an operand without `::`.
+    let mut expects_operand = true;
     while !input.is_empty() && !input.peek(Token![,]) {
-        if input.peek(Token![::]) {
+        if expects_operand && input.peek(Token![<]) {
+            input.parse::<ExprPath>()?.to_tokens(&mut tokens);
+            expects_operand = false;
+        } else if input.peek(Token![::]) {
             input.parse::<Token![::]>()?.to_tokens(&mut tokens);
             if input.peek(Token![<]) {
-                // Their commas end no expression.
                 let generics: AngleBracketedGenericArguments = input.parse()?;
                 generics.to_tokens(&mut tokens);
             }
+            expects_operand = false;
         } else {
-            input.parse::<TokenTree>()?.to_tokens(&mut tokens);
+            let token: TokenTree = input.parse()?;
+            expects_operand = is_operator(&token);
+            token.to_tokens(&mut tokens);
         }
     }
     if tokens.is_empty() {
         return Err(input.error("an expression is meant"));
     }
     Ok(tokens)
+}
+
+/// Whether an operand follows. The first half of `<<` is none: the second half would begin a path.
+fn is_operator(token: &TokenTree) -> bool {
+    let TokenTree::Punct(punct) = token else {
+        return false;
+    };
+    match punct.as_char() {
+        '?' => false,
+        '<' => punct.spacing() == Spacing::Alone,
+        _ => true,
+    }
 }
 
 /// `(a, b, c)`
@@ -225,26 +244,47 @@ mod tests {
 
     use super::*;
 
+    /// An expression and the rest behind it, without spaces.
+    fn split(input: TokenStream) -> Option<(String, String)> {
+        let parse = |input: ParseStream<'_>| {
+            let found = expression(input)?;
+            Ok((found, input.parse::<TokenStream>()?))
+        };
+        let (found, rest) = parse.parse2(input).ok()?;
+        Some((spelled(&found), spelled(&rest)))
+    }
+
+    fn spelled(tokens: &TokenStream) -> String {
+        tokens.to_string().replace(' ', "")
+    }
+
     #[test]
     fn an_expression_ends_at_the_next_comma_outside_of_it() {
-        let first = |input: TokenStream| {
-            let parse = |input: ParseStream<'_>| {
-                let found = expression(input)?;
-                let rest: TokenStream = input.parse()?;
-                Ok((found.to_string(), rest.to_string()))
-            };
-            parse.parse2(input).ok()
-        };
-        let expect = |found: TokenStream, rest: TokenStream| Some((found.to_string(), rest.to_string()));
-        assert_eq!(
-            first(quote!([0.1, 1.0], x)),
-            expect(quote!([0.1, 1.0]), quote!(, x))
-        );
-        assert_eq!(
-            first(quote!(a::powers::<f64, 3>(1, 2), x)),
-            expect(quote!(a::powers::<f64, 3>(1, 2)), quote!(, x))
-        );
-        assert_eq!(first(quote!("latency")), expect(quote!("latency"), quote!()));
-        assert_eq!(first(quote!(, x)), None);
+        let whole = [
+            quote!("latency"),
+            quote!([0.1, 1.0]),
+            quote!(a::powers::<f64, 3>(1, 2)),
+            quote!(<A<B, C>>::X),
+            quote!(<A<B, C> as D<E, F>>::powers::<G, H>(1, 2)),
+            quote!(&<A<B, C>>::X),
+            quote!(*x? + <A<B, C>>::X.min(y)),
+            quote!(1 << 3),
+            quote!(a < b),
+            quote!(f(a)? < b),
+        ];
+        for expression in whole {
+            let expected = spelled(&expression);
+            assert_eq!(
+                split(quote!(#expression)),
+                Some((expected.clone(), String::new()))
+            );
+            assert_eq!(split(quote!(#expression, x)), Some((expected, ",x".to_owned())));
+        }
+    }
+
+    #[test]
+    fn an_expression_that_is_missing_or_has_no_end_is_refused() {
+        assert_eq!(split(quote!(, x)), None);
+        assert_eq!(split(quote!(<A<B, C>)), None);
     }
 }
