@@ -13,6 +13,7 @@ mod crates_picture;
 mod deny;
 mod fuzz;
 mod golang;
+mod headers;
 mod instructions;
 mod loom;
 mod metadata;
@@ -98,7 +99,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "api",
-        about: "compare the public API of the Rust SDK, its cells and the plugin interface with the newest tag v*",
+        about: "compare the public API of the Rust SDK, its cells and model, the C library and the plugin interface with the newest tag v*",
         run: api::api,
     },
     Command {
