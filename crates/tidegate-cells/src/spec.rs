@@ -66,7 +66,8 @@ impl GaugeMode {
     }
 }
 
-/// An instrument.
+/// An instrument. It has more than `tidegate_model::Instrument`: number type, merge of gauges and buckets decide which
+/// words of the file a value has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A `u64` that grows.

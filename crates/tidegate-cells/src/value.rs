@@ -69,7 +69,8 @@ pub type Labels = Arc<[(Arc<str>, Box<str>)]>;
 /// The label of the series for label sets without room.
 pub const OVERFLOW_LABEL: (&str, &str) = ("otel_metric_overflow", "true");
 
-/// A value; which one is of the family's [`Kind`].
+/// A value; which one is of the family's [`Kind`]. `tidegate_model::Value` does not serve here: its integers are signed,
+/// its gauges have no time, and its histograms carry their bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// [`Kind::Counter`].

@@ -110,7 +110,8 @@ impl Description {
     }
 }
 
-/// What kind of instrument a family has.
+/// The kind of instrument of a family. `tidegate_cells::Kind` does not serve here: it has summaries, which the SDK does not
+/// record, and other names than the bindings show.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {

@@ -10,7 +10,8 @@ pub use tidegate_model::{Buckets as ExponentialBuckets, ExponentialHistogram};
 use crate::description::Kind;
 use crate::span::SpanRef;
 
-/// The value of one series at an instant.
+/// The value of one series at an instant. `tidegate_cells::Value` does not serve here: its histograms have no bounds, and
+/// its gauges have a time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
