@@ -112,6 +112,14 @@ impl Kind {
         }
     }
 
+    /// The merge of a gauge.
+    pub(crate) fn gauge_mode(&self) -> Option<GaugeMode> {
+        match self {
+            Kind::Gauge(mode) => Some(*mode),
+            _ => None,
+        }
+    }
+
     /// Its name in messages.
     pub fn name(&self) -> &'static str {
         match self {

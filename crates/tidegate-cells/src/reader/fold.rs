@@ -24,7 +24,7 @@ use crate::layout::{
     HEADER_SIZE, Identity, MAX_SEGMENT_SIZE, MAX_SEGMENTS, Role, SEGMENT_SIZE, SegmentKind, header,
 };
 use crate::record::{self, Record, SeriesRole};
-use crate::spec::{FamilySpec, GaugeMode, Kind};
+use crate::spec::{FamilySpec, GaugeMode};
 use crate::value::Value;
 
 const LOCK: &str = ".lock";
@@ -210,10 +210,7 @@ impl Retained {
                 continue; // never: checked when it was read
             };
             let kind = &self.families[family].kind;
-            let mode = match kind {
-                Kind::Gauge(mode) => Some(*mode),
-                _ => None,
-            };
+            let mode = kind.gauge_mode();
             if mode.is_some_and(GaugeMode::is_live) {
                 continue;
             }

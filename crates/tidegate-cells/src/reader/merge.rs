@@ -81,7 +81,7 @@ impl Merger {
             let (Some(spec), Some((family, merged))) = (spec, merged) else {
                 continue; // never: checked when it was read
             };
-            let forgotten = matches!(spec.kind, Kind::Gauge(mode) if mode.is_live() && !source.alive);
+            let forgotten = !source.alive && spec.kind.gauge_mode().is_some_and(GaugeMode::is_live);
             if let Some((value, uses)) = source.value(series, &spec.kind).filter(|_| !forgotten) {
                 let labels = labels(source, series, spec, &self.youngest);
                 self.parts.push(Part {
@@ -95,10 +95,7 @@ impl Merger {
     }
 
     fn family(&mut self, spec: &Arc<FamilySpec>) -> usize {
-        let mode = match spec.kind {
-            Kind::Gauge(mode) => Some(mode),
-            _ => None,
-        };
+        let mode = spec.kind.gauge_mode();
         let next = self.families.len();
         match self.by_key.entry((spec.name.clone(), spec.kind.name(), mode)) {
             Entry::Occupied(found) => *found.get(),
@@ -133,7 +130,8 @@ fn labels(
         _ if source.header.role == Role::Process => source.header.identity,
         _ => return series.labels.clone(),
     };
-    if !matches!(spec.kind, Kind::Gauge(mode) if mode.is_per_process()) {
+    let is_per_process = spec.kind.gauge_mode().is_some_and(GaugeMode::is_per_process);
+    if !is_per_process {
         return series.labels.clone();
     }
     let has_it = youngest
