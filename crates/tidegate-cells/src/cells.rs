@@ -289,7 +289,7 @@ impl<A> HistogramCell<A> {
 
     /// Upper bounds, without +Inf.
     #[inline]
-    pub fn bounds(&self) -> &[f64] {
+    pub fn bounds(&self) -> &Arc<[f64]> {
         &self.0.0.more().bounds
     }
 

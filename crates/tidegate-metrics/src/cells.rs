@@ -181,16 +181,12 @@ impl<H: FromSeries> Make<H> for FromStore<H> {
     }
 }
 
-pub(crate) fn histogram(bounds: &[f64], value: cells::Value) -> HistogramValue {
+pub(crate) fn histogram(bounds: Arc<[f64]>, value: cells::Value) -> HistogramValue {
     let (counts, sum) = match value {
         cells::Value::Histogram { buckets, sum } => (buckets, sum),
         _ => (vec![0; bounds.len() + 1], 0.0),
     };
-    HistogramValue {
-        bounds: bounds.into(),
-        counts,
-        sum,
-    }
+    HistogramValue { bounds, counts, sum }
 }
 
 pub(crate) fn exponential(value: cells::Value) -> ExponentialHistogram {
@@ -251,9 +247,9 @@ fn value(kind: &cells::Kind, value: &cells::Value) -> Value {
         cells::Value::UpDownCounter(value) => Value::UpDownCounter(*value),
         cells::Value::Gauge { value, .. } => Value::Gauge(*value),
         cells::Value::Histogram { .. } => {
-            let bounds: &[f64] = match kind {
-                cells::Kind::Histogram { bounds } => bounds,
-                _ => &[],
+            let bounds = match kind {
+                cells::Kind::Histogram { bounds } => bounds.clone(),
+                _ => Arc::default(),
             };
             Value::Histogram(histogram(bounds, value.clone()))
         }

@@ -60,7 +60,7 @@ impl Buckets {
 
     fn read(&self) -> Value {
         match self {
-            Self::Fixed(cell) => Value::Histogram(cells::histogram(cell.bounds(), cell.snapshot())),
+            Self::Fixed(cell) => Value::Histogram(cells::histogram(cell.bounds().clone(), cell.snapshot())),
             Self::Exponential(cell) => Value::Exponential(cells::exponential(cell.snapshot())),
         }
     }
