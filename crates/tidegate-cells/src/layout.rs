@@ -155,7 +155,7 @@ pub enum Reject {
     #[error("the magic bytes are missing")]
     BadMagic,
     /// Another version.
-    #[error("unknown version {0}; version 1 is known")]
+    #[error("unknown version {0}; version {known} is known", known = VERSION)]
     UnknownVersion(u32),
     /// The fixed part of the header has another checksum, or fields that no writer writes.
     #[error("the header is damaged")]
@@ -274,6 +274,12 @@ impl Changing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_error_for_an_unknown_version_names_the_known_one() {
+        let error = Reject::UnknownVersion(9).to_string();
+        assert_eq!(error, format!("unknown version 9; version {VERSION} is known"));
+    }
 
     #[test]
     fn segments_are_pages_and_those_of_older_builds_are_still_read() {

@@ -78,10 +78,7 @@ impl MetricsRegistry for Fanout {
 
     /// That of the first registry with a way for spans.
     fn tracer(&self) -> Tracer {
-        let mut tracers = self
-            .registries
-            .iter()
-            .map(super::super::registry::MetricsRegistry::tracer);
+        let mut tracers = self.registries.iter().map(MetricsRegistry::tracer);
         tracers.find(Tracer::is_real).unwrap_or_default()
     }
 

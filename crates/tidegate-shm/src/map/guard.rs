@@ -138,8 +138,9 @@ impl MappingEntry {
         let is_writable = self.writable.load(Ordering::Relaxed);
         let protection = if is_writable { READ_WRITE } else { ProtFlags::READ };
         // SAFETY: the faulting thread borrows the `Mapping` that holds `address`, which can't be dropped meanwhile. The
-        // range is that mapping's: one load gave both ends of it, and an entry that held the address before was released before its range was unmapped, so before the system gave the range to this mapping. The
-        // kernel maps whole pages, so the last page is this mapping's too. A bare system call, allowed here.
+        // range is that mapping's: one load gave both ends of it. An entry that held the address before was released
+        // before its range was unmapped, so before the system gave the range to this mapping. The kernel maps whole
+        // pages, so the last page is this mapping's too. A bare system call, allowed here.
         let replaced = unsafe {
             let start = ptr::without_provenance_mut(addresses.start);
             map(
