@@ -45,7 +45,11 @@ fn in_child(test: &str) -> Option<ExitStatus> {
     let name = format!("map::guard::tests::{test}");
     let mut child = Command::new(std::env::current_exe().unwrap());
     let child = child.args(["--exact", &name, "--test-threads=1"]).env(CHILD, "1");
-    Some(child.output().unwrap().status)
+    let output = child.output().unwrap();
+    // Without a test of this name, the child would succeed.
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("running 1 test"), "{name}: {printed}");
+    Some(output.status)
 }
 
 /// A fault in memory that is none of ours.
