@@ -109,7 +109,7 @@ impl Side {
     /// Shows a value.
     #[inline]
     pub(crate) fn see(&self, value: f64) {
-        if self.watchers.load(Relaxed) != 0 {
+        if self.is_watched() {
             lower(&self.min, value);
             raise(&self.max, value);
             self.last.store(value.to_bits(), Relaxed);

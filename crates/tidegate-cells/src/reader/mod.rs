@@ -32,6 +32,11 @@ pub(crate) const RETAINED: &str = "retained.cells";
 /// The most repetitions of a read because another process folded meanwhile.
 const ATTEMPTS: usize = 5;
 
+/// The problem of a file of which a part has no room now.
+const PARTLY_READ: &str = "memory is short; the gateway reads the rest of its series later";
+/// The problem of a file of which a part never has room.
+const TOO_LARGE: &str = "it takes more memory than one file may: raise the memory limit. The rest of its series is not read, and the file is not folded";
+
 /// Asks for room before more is kept of the files. The callback takes a number of bytes, and reserves them if it
 /// returns true. The bytes are an estimate, for this reader and for the caller that shows the series.
 pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
@@ -296,31 +301,9 @@ impl Directory {
             .collect();
         for path in paths {
             let before = by_path.get(&path).and_then(|identity| known.remove(identity));
-            match self.process_file(&path, before, room) {
-                Ok(source) => {
-                    if source.is_short() {
-                        self.without_room += 1;
-                        let why = if source.is_large() {
-                            "it takes more memory than one file may: raise the memory limit. The rest of its series is not read, and the file is not folded"
-                        } else {
-                            "memory is short; the gateway reads the rest of its series later"
-                        };
-                        problems.push(Problem {
-                            path,
-                            why: why.to_owned(),
-                        });
-                    }
-                    self.sources.insert(source.header.identity, source);
-                }
-                Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    self.without_room += usize::from(matches!(error, ReadError::NoRoom(_)));
-                    problems.push(Problem {
-                        path,
-                        why: error.to_string(),
-                    });
-                }
-            }
+            let read = self.process_file(&path, before, room);
+            let why = self.keep(read);
+            problems.extend(why.map(|why| Problem { path, why }));
         }
         if is_held_back {
             // Another process has folded these and removed their files: their counts are in the file without room.
@@ -332,6 +315,27 @@ impl Directory {
             self.sources.append(&mut known);
         }
         files
+    }
+
+    /// Keeps a file of a process. Says why it was not read, or not as a whole.
+    fn keep(&mut self, read: Result<Source, ReadError>) -> Option<String> {
+        match read {
+            Ok(source) => {
+                let why = match (source.is_short(), source.is_large()) {
+                    (false, _) => None,
+                    (true, false) => Some(PARTLY_READ),
+                    (true, true) => Some(TOO_LARGE),
+                };
+                self.without_room += usize::from(source.is_short());
+                self.sources.insert(source.header.identity, source);
+                why.map(str::to_owned)
+            }
+            Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                self.without_room += usize::from(matches!(error, ReadError::NoRoom(_)));
+                Some(error.to_string())
+            }
+        }
     }
 
     /// The files of processes, in order; `None`: the directory can't be listed.

@@ -12,7 +12,7 @@ use otlp::exponential_histogram_data_point::Buckets;
 use otlp::{metric, number_data_point};
 
 use super::build::Temporality;
-use crate::value::{Exemplar, ExponentialBuckets, FamilyValues, HistogramValue, SeriesValues, Value};
+use crate::value::{Exemplar, ExponentialBuckets, FamilyValues, SeriesValues, Value};
 
 /// When points count from, and when they were taken.
 #[derive(Clone, Copy, Debug)]
@@ -128,17 +128,17 @@ fn number(series: &SeriesValues, times: Times) -> otlp::NumberDataPoint {
 }
 
 fn explicit(series: &SeriesValues, times: Times) -> Option<otlp::HistogramDataPoint> {
-    let Value::Histogram(HistogramValue { bounds, counts, sum }) = &series.value else {
+    let Value::Histogram(histogram) = &series.value else {
         return None;
     };
     Some(otlp::HistogramDataPoint {
         attributes: attributes(&series.labels),
         start_time_unix_nano: times.start,
         time_unix_nano: times.now,
-        count: counts.iter().sum(),
-        sum: Some(*sum),
-        bucket_counts: counts.clone(),
-        explicit_bounds: bounds.to_vec(),
+        count: histogram.count(),
+        sum: Some(histogram.sum),
+        bucket_counts: histogram.counts.clone(),
+        explicit_bounds: histogram.bounds.to_vec(),
         exemplars: series.exemplars.iter().map(exemplar).collect(),
         flags: 0,
         min: None,
