@@ -190,7 +190,7 @@ fn expression(input: ParseStream<'_>) -> syn::Result<TokenStream> {
         }
     }
     if tokens.is_empty() {
-        return Err(input.error("an expression is meant"));
+        return Err(input.error("expected an expression"));
     }
     Ok(tokens)
 }
