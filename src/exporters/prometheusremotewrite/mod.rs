@@ -3,7 +3,7 @@
 //! `prometheusremotewrite`: writes metrics to Prometheus and other remote write receivers, 1.0 and 2.0.
 //!
 //! Requests go in parallel, but the samples of a series stay in order. The queue hands out one batch at a time,
-//! and its series are assigned to shards that share none (`docs/decisions/0015-in-order-per-series.md`).
+//! and its series are assigned to shards that share none (`docs/decisions/0015-concurrent-requests-share-no-series.md`).
 
 mod answer;
 mod config;
