@@ -54,7 +54,7 @@ impl Counters {
         self.filled.load(Acquire)
     }
 
-    /// What was measured last.
+    /// The result of the last measurement, in bytes.
     pub fn measured(&self) -> usize {
         self.measurement.read().0
     }
@@ -66,18 +66,18 @@ impl Counters {
         }
     }
 
-    /// The process was measured: it uses so many bytes. Of the bytes of reservations, only those that were there before and
-    /// after can be among them. What fills reservations meanwhile counts twice until the next measurement.
+    /// The process was measured: it uses so many bytes. Of the bytes of reservations, only those that were there before
+    /// and after can be among them. Bytes that fill reservations meanwhile count twice until the next measurement.
     pub fn note(&self, begun: Begun, bytes: usize) {
         self.measurement.write(bytes, begun.filled.min(self.filled()));
     }
 
-    /// What was measured, and what was reserved since.
+    /// The bytes of the last measurement, and those that were reserved since.
     pub fn used(&self) -> usize {
         self.used_with(self.reserved())
     }
 
-    /// What would be used if so many bytes in all were reserved.
+    /// The bytes in use if so many bytes in all were reserved.
     pub fn used_with(&self, reserved: usize) -> usize {
         let (measured, then) = self.measurement.read();
         match reserved.checked_sub(then) {
@@ -146,8 +146,8 @@ impl Counters {
     }
 }
 
-/// What so many bytes make resident: a quarter more, for what the allocator rounds up and for what lies in the windows
-/// of connections.
+/// The memory that so many bytes make resident. It is a quarter more: the allocator rounds up, and connections have
+/// windows.
 pub fn resident(bytes: usize) -> usize {
     bytes.saturating_add(bytes / 4)
 }

@@ -8,8 +8,8 @@ use crate::sync::{
     fence, spin_loop,
 };
 
-/// What was measured, and how many bytes of reservations were there then. The two belong together: one of them beside that
-/// of another measurement would forgive bytes without a measurement.
+/// The measured bytes, and the bytes of reservations that were filled then. The two belong together: one of them beside
+/// that of another measurement would forgive bytes without a measurement.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     /// The current one, and the next one while it is written.
@@ -43,7 +43,7 @@ impl Measurement {
         }
     }
 
-    /// What was measured, and how many bytes of reservations were there.
+    /// The measured bytes, and the bytes of reservations that were filled then.
     pub(crate) fn read(&self) -> (usize, usize) {
         loop {
             let number = self.number.load(Acquire);
@@ -64,7 +64,7 @@ impl Measurement {
             return;
         }
         let next = self.number.load(Relaxed).wrapping_add(1);
-        // Who sees what is written below also sees that the slot is no longer the current one.
+        // A reader that sees the writes below also sees that the slot is not the current one any more.
         fence(Release);
         let slot = self.slot(next);
         slot.bytes.store(bytes, Relaxed);

@@ -142,7 +142,7 @@ fn reservations_stay_within_the_limit_whatever_is_measured_meanwhile() {
     });
 }
 
-/// What is let go of while the process is measured may be forgiven until the next measurement, and nothing else: a
+/// The account may forgive bytes that are released during a measurement until the next one, and no others. A
 /// reservation that comes in between exceeds the limit by those bytes at most.
 #[test]
 fn a_measurement_forgives_no_more_than_what_is_let_go_of_meanwhile() {

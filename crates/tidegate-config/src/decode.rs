@@ -41,8 +41,8 @@ pub trait Decode: Sized {
     /// Whether null is a value of its own here; elsewhere a null option means its default.
     const TAKES_NULL: bool = false;
 
-    /// What null means as the value of a map, where that is something: an unset variable in a map of strings is an
-    /// empty string, as in the Collector.
+    /// The meaning of null as the value of a map, if it has one: an unset variable in a map of strings is an empty
+    /// string, as in the Collector.
     fn of_null() -> Option<Self> {
         None
     }
@@ -50,7 +50,7 @@ pub trait Decode: Sized {
     /// Reads a value, reporting all that is wrong with it.
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self>;
 
-    /// What to write here.
+    /// The kind of value that the option takes.
     fn type_help() -> TypeHelp;
 
     /// The value as one would write it in YAML, for the documentation of defaults.
@@ -59,7 +59,7 @@ pub trait Decode: Sized {
     }
 }
 
-/// What kind of value an option takes, for messages and documentation.
+/// The kind of value that an option takes, for messages and documentation.
 #[derive(Clone, Debug)]
 pub struct TypeHelp {
     /// A noun phrase without article: `duration`, `list of strings`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the regular expressions of a configuration take. A few characters (`\pL{1000}`) can ask for megabytes and for
-//! seconds of work, and a file has room for many of them.
+//! The size limits of the regular expressions of a configuration. A few characters (`\pL{1000}`) can ask for megabytes
+//! and for seconds of work, and a file has room for many of them.
 
 use regex_automata::nfa::thompson::{Config, NFA};
 
@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// Bytes of the programs of all expressions of a configuration, at most.
 const MOST_BYTES_TOGETHER: usize = 16 << 20;
 
-/// What the expressions so far have left.
+/// The bytes that the expressions so far have left.
 #[derive(Clone, Debug)]
 pub(super) struct Expressions {
     left: usize,

@@ -265,7 +265,7 @@ const KNOWN: &[ForeignComponent] = &[
     (BESIDE, &["dbstorage", "redisstorage"], "use `file_storage`"),
 ];
 
-/// What to use instead of a component of the Collector that tidegate has not.
+/// The replacement for a component of the Collector that tidegate does not have.
 pub(super) fn instead(class: Class, kind: &str) -> Option<&'static str> {
     let kind = kind.replace('_', "");
     let of_class =

@@ -81,13 +81,13 @@ pub struct ComponentId {
 /// `signal` or `signal/name`.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PipelineId {
-    /// What it carries.
+    /// The signal that it carries.
     pub signal: Signal,
     /// The name after the slash, empty without one.
     pub name: String,
 }
 
-/// Why a text is no id.
+/// The reason why a text is not an id.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum IdError {
     /// Nothing stands where the type belongs.

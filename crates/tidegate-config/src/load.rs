@@ -57,7 +57,7 @@ enum Input {
     Failed(String),
 }
 
-/// What one load gives.
+/// The result of one load.
 #[derive(Debug)]
 pub struct Loaded {
     /// The configuration as far as it could be read, `None` when there is none at all. Runnable

@@ -46,7 +46,7 @@ pub(super) enum Origin {
     Whole(Box<str>),
 }
 
-/// What a [`Node`] holds.
+/// The content of a [`Node`].
 #[derive(Clone, PartialEq)]
 pub enum NodeValue {
     /// Null, a boolean, a number or a string.
@@ -196,8 +196,7 @@ impl Node {
         self.get(key).unwrap_or(self)
     }
 
-    /// What it is, for messages: `the string "abc"`, `a map`. Secrets and substituted values are
-    /// not quoted.
+    /// Its description for messages: `the string "abc"`, `a map`. It does not quote secrets and substituted values.
     pub fn describe(&self) -> String {
         let scalar = match &self.value {
             NodeValue::List(_) => return "a list".to_owned(),

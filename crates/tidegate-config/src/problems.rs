@@ -38,7 +38,7 @@ pub struct Problem {
     pub span: Option<Span>,
     /// Path of the culprit (`receivers::nixl::dir`), empty where none applies.
     pub path: String,
-    /// What is wrong.
+    /// The description of the mistake.
     pub message: String,
     /// How to put it right.
     pub help: Option<String>,

@@ -28,7 +28,8 @@ impl Signal {
         }
     }
 
-    /// What is counted: `metric_points`, `spans` or `log_records`, as in the Collector's own metrics.
+    /// The name of the items that it counts: `metric_points`, `spans` or `log_records`, as in the Collector's own
+    /// metrics.
     pub fn items(self) -> &'static str {
         match self {
             Self::Metrics => "metric_points",

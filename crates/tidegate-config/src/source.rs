@@ -40,7 +40,7 @@ pub struct Sources {
     list: Vec<SourceText>,
 }
 
-/// What stands for a masked value wherever configuration is printed.
+/// The text that replaces a masked value wherever configuration is printed.
 pub const REDACTED: &str = "[REDACTED]";
 
 impl std::fmt::Debug for Sources {

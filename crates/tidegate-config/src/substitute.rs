@@ -2,7 +2,7 @@
 
 //! `${env:VAR}`, `${VAR:-default}`, `${file:path}` and `${yaml:...}` in values.
 //!
-//! What comes out is never shown in messages: places stay those of the `${...}` in the text.
+//! Messages never show the result: places stay those of the `${...}` in the text.
 
 use std::io::Read;
 use std::path::Path as FilePath;
@@ -45,7 +45,7 @@ struct Expander<'a> {
     bytes: usize,
 }
 
-/// What went wrong with a reference: message and help.
+/// The failure of a reference: message and help.
 type ReferenceFailure = (String, &'static str);
 
 /// The text that a reference stands for, `None` when its variable is unset.
@@ -141,7 +141,7 @@ impl Expander<'_> {
         Ok(joined)
     }
 
-    /// What a reference inside a longer string yields.
+    /// The text that a reference inside a longer string yields.
     fn embedded(&mut self, node: &Node, body: &str, nesting: usize) -> Result<String, ReferenceFailure> {
         let Some(raw) = self.resolve(node, body, nesting)? else {
             return Ok(String::new());
@@ -306,7 +306,7 @@ fn split_default(body: &str) -> Option<(&str, &str)> {
 
 enum Piece<'a> {
     Text(&'a str),
-    /// What stands between `${` and its `}`.
+    /// The text between `${` and its `}`.
     Reference(&'a str),
 }
 

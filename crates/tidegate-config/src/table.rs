@@ -15,7 +15,7 @@ pub struct OptionDoc {
     pub name: &'static str,
     /// Other accepted spellings of the key.
     pub aliases: &'static [&'static str],
-    /// What it takes.
+    /// The kind of value that it takes.
     pub type_help: TypeHelp,
     /// The default as one would write it; `None` where the option is required.
     pub default: Option<String>,

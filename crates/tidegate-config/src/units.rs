@@ -51,7 +51,7 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("tb", 1_000_000_000_000),
 ];
 
-/// The text is no size, or too large a one.
+/// The text is not a size, or too large a one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not a size in bytes such as 65536 or 64MiB")]
 pub struct NotASize;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a sample costs, per format and by what is known of it: `cargo bench -p tidegate-exposition`.
+//! The cost of a sample, by format and by what the parser already knows of it: `cargo bench -p tidegate-exposition`.
 
 use std::fmt::Write;
 use std::hint::black_box;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is wrong with a page, and where.
+//! The mistakes of a page, with their positions.
 
 use crate::native::BadHistogram;
 
@@ -14,7 +14,7 @@ pub enum ParseError {
         line: usize,
         /// In bytes, counted from 1.
         column: usize,
-        /// What is wrong there.
+        /// The mistake there.
         problem: Problem,
     },
     /// A message of the protobuf format.
@@ -24,13 +24,13 @@ pub enum ParseError {
         family: usize,
         /// From the beginning of the page.
         offset: usize,
-        /// What is wrong there.
+        /// The mistake there.
         problem: Problem,
     },
 }
 
 impl ParseError {
-    /// What is wrong.
+    /// The mistake, without its position.
     pub fn problem(&self) -> &Problem {
         match self {
             Self::Line { problem, .. } | Self::Message { problem, .. } => problem,
@@ -38,7 +38,7 @@ impl ParseError {
     }
 }
 
-/// What is wrong.
+/// A mistake in a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// A line begins with something else.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a page says, one thing at a time.
+//! The content of a page, one event at a time.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub enum Event<'a> {
         /// Its type.
         kind: MetricType,
     },
-    /// What a family is about.
+    /// The description of a family.
     Help {
         /// The family's name.
         family: Text<'a>,
@@ -64,7 +64,7 @@ impl<'a> Text<'a> {
         self.raw
     }
 
-    /// What they mean; U+FFFD stands for what is no UTF-8.
+    /// The text that the bytes mean; U+FFFD replaces bytes that are not UTF-8.
     pub fn get(self) -> Cow<'a, str> {
         let text = String::from_utf8_lossy(self.raw);
         let is_quoted = match self.escapes {

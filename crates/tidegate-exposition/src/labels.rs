@@ -77,7 +77,7 @@ pub(crate) fn unescape(text: &str, is_quoted: bool, into: &mut String) {
             _ => None,
         };
         into.push(meant.unwrap_or('\\'));
-        // What was escaped is one byte long.
+        // An escaped character is one byte long.
         rest = if meant.is_some() { &behind[1..] } else { behind };
     }
     into.push_str(rest);
@@ -162,8 +162,8 @@ impl LabelCursor<'_> {
         Fault::new(self.at, problem)
     }
 
-    /// What is between braces, up to and with the closing one. A quoted string alone is the metric's name, where one
-    /// may be.
+    /// Reads the text between braces, up to and with the closing one. A quoted string alone is the metric's name, if
+    /// the name may be inside the braces.
     fn pairs(
         &mut self,
         mut metric: Option<&mut Option<Range<usize>>>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a Prometheus scrape target answers, read as a stream: text 0.0.4 and 1.0.0, OpenMetrics 0.0.1 and 1.0.0,
+//! A streaming parser of the pages of Prometheus scrape targets: text 0.0.4 and 1.0.0, OpenMetrics 0.0.1 and 1.0.0,
 //! delimited protobuf.
 //!
 //! ```
@@ -19,9 +19,8 @@
 //! }
 //! ```
 //!
-//! What a page is worth is what Prometheus makes of it: it is accepted and refused by the same rules, oddities
-//! included, and an error anywhere means that nothing of the page counts. `docs/scraping.md` of the gateway lists
-//! where we differ.
+//! The parser reads a page as Prometheus does. It accepts and refuses by the same rules, oddities included, and an
+//! error anywhere means that nothing of the page counts. `docs/scraping.md` of the gateway lists the differences.
 //!
 //! A line costs little when its series has been seen before. The bytes of its name and labels
 //! ([`ExposedSeries::raw`]) are its identity; the parser reads and checks the labels only when the caller asks for

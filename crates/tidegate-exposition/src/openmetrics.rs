@@ -3,7 +3,7 @@
 //! OpenMetrics, 0.0.1 and 1.0.0.
 //!
 //! Rules are those of Prometheus' lexer: single spaces, no blank lines, no comments but metadata, `# EOF` at the end.
-//! What the specification demands beyond (suffixes, order, types of values) is not demanded.
+//! Like the lexer, the parser does not check further rules of the specification (suffixes, order, types of values).
 
 use crate::error::{Fault, Problem};
 use crate::event::{
@@ -22,7 +22,7 @@ pub(crate) struct OpenMetrics<'a> {
     exemplar: Labels,
 }
 
-/// What begins an exemplar.
+/// The beginning of an exemplar.
 const EXEMPLAR: &[u8] = b" # {";
 
 impl<'a> OpenMetrics<'a> {

@@ -33,7 +33,7 @@ impl Format {
     }
 }
 
-/// What is read of a histogram that has native buckets; only protobuf has them.
+/// The form in which the parser reads a histogram that has native buckets; only protobuf has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NativeHistograms {
     /// The native one alone.
@@ -45,7 +45,7 @@ pub enum NativeHistograms {
     Both,
 }
 
-/// What a caller may choose.
+/// The choices of a caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Native or classic histograms.

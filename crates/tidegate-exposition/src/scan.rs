@@ -8,7 +8,7 @@ const LETTER: u8 = 1;
 const DIGIT: u8 = 2;
 const COLON: u8 = 4;
 
-/// What each byte may be in a name.
+/// The classes of each byte: where it may stand in a name.
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0;
@@ -89,8 +89,8 @@ pub(crate) fn broken_escape(quoted: &[u8]) -> Option<usize> {
     }
 }
 
-/// The place of the brace that closes the labels, `at` being behind the one that opens them. What stands between is
-/// not looked at, except for quotes.
+/// The place of the brace that closes the labels, `at` being behind the one that opens them. It looks only at the
+/// quotes in between.
 #[inline]
 pub(crate) fn closing_brace(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {

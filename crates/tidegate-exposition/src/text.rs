@@ -111,7 +111,7 @@ impl<'a> PlainText<'a> {
         Ok((number, at + len))
     }
 
-    /// What is behind the value, line feed included.
+    /// Reads the timestamp behind the value, and the end of the line.
     fn timestamp(&mut self, at: usize) -> Result<Option<i64>, Fault> {
         let start = scan::blanks(self.page, at);
         let rest = self.page.get(start..).unwrap_or_default();
@@ -139,7 +139,7 @@ impl<'a> PlainText<'a> {
         Ok(Some(number))
     }
 
-    /// What is behind a `#`: metadata, or nothing that counts.
+    /// Reads the text behind a `#`: metadata, or a comment without effect.
     fn comment(&mut self, at: usize) -> Result<Option<Event<'a>>, Fault> {
         let word = scan::blanks(self.page, at);
         let rest = self.page.get(word..).unwrap_or_default();

@@ -47,15 +47,15 @@ const DIVISORS: &[(&str, &str)] = &[
 /// A unit in two parts, either of which may be empty: `By/s` is `bytes` and `per_second`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Words {
-    /// What is measured in.
+    /// The unit of the values, without the divisor.
     pub main: String,
     /// Per what: `per_second`.
     pub per: String,
 }
 
 impl Words {
-    /// As the tables have them; characters that no Prometheus name has are still in what the tables don't know.
-    /// Only the first `/` divides, and a part with an annotation (`{packet}`) is no word.
+    /// As the tables have them; units that the tables don't know keep characters that no Prometheus name has. Only the
+    /// first `/` divides, and a part with an annotation (`{packet}`) is not a word.
     pub fn raw(unit: &str) -> Self {
         let (main, divisor) = unit.split_once('/').unwrap_or((unit, ""));
         let divisor = word(divisor, DIVISORS);
@@ -78,7 +78,7 @@ impl Words {
     }
 }
 
-/// What a UNIT line says: the word of the unit, which the name has as its last part before the type suffix.
+/// The word that a UNIT line has for the unit. The name has it as its last part before the type suffix.
 pub fn unit_word(unit: &str) -> String {
     let Words { main, per } = Words::plain(unit);
     let per = if per == "per_" { "" } else { per.as_str() };

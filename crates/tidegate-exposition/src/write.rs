@@ -5,7 +5,7 @@
 /// Whole doubles below this are written without a point.
 const WHOLE_BELOW: f64 = 1e15;
 
-/// What text is appended to.
+/// A buffer to which text is appended.
 pub trait TextSink {
     /// Appends.
     fn put(&mut self, text: &str);

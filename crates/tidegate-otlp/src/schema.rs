@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! OTLP's messages as tables: field number, JSON name, type (opentelemetry-proto 1.10). What checks requests, repairs
-//! text and transcodes JSON is written once, over these.
+//! OTLP's messages as tables: field number, JSON name, type (opentelemetry-proto 1.10). One implementation each checks
+//! requests, repairs text and transcodes JSON, by these tables.
 
 use super::Signal;
 use super::wire::proto::WireType;
@@ -11,7 +11,7 @@ pub(crate) struct Message {
     pub(crate) fields: &'static [SchemaField],
     /// Place of a field in `fields` plus one, by its number; 0 where there is none.
     by_number: [u8; MAX_NUMBER + 1],
-    /// What follows a tag, by its byte.
+    /// The step after each tag of one byte.
     steps: [TagStep; ONE_BYTE_TAGS],
     /// The types of its fields that are messages, by the field's number.
     inner: [Option<&'static Message>; MAX_NUMBER + 1],
@@ -26,7 +26,7 @@ pub(crate) struct Tally(u64);
 impl Tally {
     const ITEM: u64 = 1 << 32;
 
-    /// So many elements, which are no items. A request has less than 2^32 bytes, and an element at least two.
+    /// So many elements, which are not items. A request has less than 2^32 bytes, and an element at least two.
     #[inline]
     pub(crate) const fn elements_of(elements: usize) -> Self {
         Self(elements as u64)
@@ -67,7 +67,7 @@ const MAX_NUMBER: usize = 16;
 /// Tags of one byte: those of fields 1 to 15.
 const ONE_BYTE_TAGS: usize = 0x80;
 
-/// What follows a tag of one byte, where that is what the field's type says.
+/// The step after a tag of one byte, if the tag has the wire type of the field.
 #[derive(Clone, Copy)]
 pub(crate) struct TagStep {
     pub(crate) value: ValueLength,
@@ -135,7 +135,7 @@ impl Message {
         *self.inner.get(number as usize)?
     }
 
-    /// What follows a tag that begins with this byte.
+    /// The step after a tag that begins with this byte.
     #[inline]
     pub(crate) fn step(&self, tag: u8) -> TagStep {
         const OTHER: TagStep = TagStep {

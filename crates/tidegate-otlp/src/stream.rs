@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a stream is called where it must mean the same to another process.
+//! The names of streams, which mean the same to other processes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tidegate_engine::{Point, Series, StreamId, Value};
 
 use super::convert;
 
-/// What a series is called in storage: of the bytes that OTLP has for it, which are the same in every process.
+/// The name of a series in storage. It is made of the OTLP bytes of the series, which are the same in every process.
 pub fn stream_id(series: &Series) -> StreamId {
     let point = Point {
         series: Arc::new(series.clone()),

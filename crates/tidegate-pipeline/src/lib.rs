@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What receivers, processors, exporters, connectors and extensions are built on.
+//! The base of receivers, processors, exporters, connectors and extensions.
 //!
 //! [`batch`] is the data on an edge of the graph. [`component`] has the traits, the edges and the ledgers of all
 //! components. [`watch`] numbers the answers of composites for readers that wait. [`net`] has endpoints, servers and

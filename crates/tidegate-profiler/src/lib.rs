@@ -14,7 +14,7 @@ pub use sampler::{Sampling, StartError};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// What was sampled.
+/// The samples of a profile.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Samples by the address of the instruction.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What Prometheus named keeps its names: on pages, in queries and in remote writes.
+//! Names that Prometheus gave stay the same on pages, in queries and in remote writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::{FloatHistogram, Labels, Millis};
 pub struct Sample {
     /// When.
     pub time: Millis,
-    /// What; a stale marker says that the series has ended.
+    /// The value; a stale marker says that the series has ended.
     pub value: f64,
 }
 
@@ -29,7 +29,7 @@ impl Sample {
 pub struct HistogramSample {
     /// When.
     pub time: Millis,
-    /// What.
+    /// The histogram.
     pub value: Arc<FloatHistogram>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What can go wrong when a ring or a store is opened or read.
+//! The errors of opening and reading a ring or a store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ pub enum Error {
     /// The operating system refused; `NotFound` and the like are in `source`.
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// What was attempted, as a verb.
+        /// The operation that was attempted, as a verb.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// We may not open the file in the way asked for (NIXL creates rings with mode 0644, stores 0600).
@@ -31,7 +31,7 @@ pub enum Error {
     PermissionDenied {
         /// The file.
         path: PathBuf,
-        /// Who owns it.
+        /// The user id of its owner.
         owner_uid: u32,
         /// Our effective uid.
         our_uid: u32,

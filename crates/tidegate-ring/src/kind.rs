@@ -126,7 +126,7 @@ pub struct NixlKind {
 pub struct Metric {
     /// The name, without `_total`.
     pub name: &'static str,
-    /// What it counts or shows.
+    /// A description of the number that it counts or shows.
     pub help: &'static str,
 }
 

@@ -226,8 +226,8 @@ impl RawHeader {
 
     fn layout(&self, file_size: u64) -> Result<Layout, Reject> {
         match self.version {
-            // A capacity that is no power of two makes NIXL throw after it wrote the header: that
-            // file stays at version 0 for good.
+            // A capacity that is not a power of two makes NIXL throw after it wrote the header: that file stays at
+            // version 0 for good.
             0 if self.capacity != 0 && !self.capacity.is_power_of_two() => Err(Reject::BadCapacity {
                 capacity: self.capacity,
             }),
@@ -254,7 +254,7 @@ fn field<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     found.copied().unwrap_or([0; N])
 }
 
-/// What a checked header says about the shape of its ring.
+/// The shape of a ring, from its checked header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Geometry {
     /// The byte layout.

@@ -138,8 +138,7 @@ impl MpStore {
     /// Opens the store at `path`, never through a symbolic link.
     ///
     /// # Errors
-    /// [`Error::PermissionDenied`] (stores have mode 0600), [`Error::Rejected`] if it is no store, or
-    /// [`Error::Io`].
+    /// [`Error::PermissionDenied`] (stores have mode 0600), [`Error::Rejected`] if it is not a store, or [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let (file, stat) = open::open(path, false)?;
@@ -277,7 +276,7 @@ fn check_fixed_fields(mapping: &Mapping) -> Result<(), Reject> {
     Ok(())
 }
 
-/// The text in a range of words up to the first NUL; bytes that are no UTF-8 are replaced.
+/// The text in a range of words up to the first NUL; bytes that are not UTF-8 are replaced.
 fn text(mapping: &Mapping, range: std::ops::Range<usize>) -> String {
     let bytes = range.flat_map(|word| load(mapping, word).to_le_bytes());
     let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();

@@ -12,7 +12,7 @@ use tidegate_shm::{FileId, OpenError, read_at, size};
 use crate::error::Error;
 use crate::layout::{Geometry, HEADER_SIZE_V5, RawHeader, Reject};
 
-/// What a ring file looks like without opening it as a ring: nothing is locked, mapped or moved.
+/// The state of a file, found without opening it as a ring: nothing is locked, mapped or moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Inspection {
     /// The header as found.
@@ -23,12 +23,12 @@ pub struct Inspection {
     pub owner_uid: u32,
     /// Which file it is.
     pub id: FileId,
-    /// What it is, or why it is no ring.
+    /// The shape of the ring, or the reason why the file is not a ring.
     pub verdict: Result<Geometry, Reject>,
 }
 
 impl Inspection {
-    /// Events waiting, 0 if it is no ring.
+    /// Events waiting, 0 if it is not a ring.
     pub fn readable(&self) -> u64 {
         let distance = |ring: Geometry| ring.distance(self.header.read_pos, self.header.write_pos);
         self.verdict.map_or(0, distance)
@@ -38,7 +38,7 @@ impl Inspection {
 /// Looks at a ring file without touching it.
 ///
 /// # Errors
-/// When the file cannot be opened or read, or is no regular file.
+/// When the file cannot be opened or read, or is not a regular file.
 pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let (file, stat) = open(path, false)?;
     let header = read_header(&file).map_err(|e| Error::io("read", path, e))?;

@@ -64,8 +64,7 @@ impl Reader {
     /// Opens the ring at `path`. Events that wait in it are the first to be read.
     ///
     /// # Errors
-    /// [`Error::PermissionDenied`], [`Error::Rejected`] if it is no ring (never written to then), or
-    /// [`Error::Io`].
+    /// [`Error::PermissionDenied`], [`Error::Rejected`] if it is not a ring (never written to then), or [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
         let path = path.as_ref();
         let (file, stat) = open::open(path, options.consume)?;

@@ -54,7 +54,7 @@ impl Writer {
     /// bytes left in place.
     ///
     /// # Errors
-    /// [`Error::Io`], or [`Error::Rejected`] for a capacity that is no power of two or too large.
+    /// [`Error::Io`], or [`Error::Rejected`] for a capacity that is not a power of two or too large.
     pub fn create(path: impl AsRef<Path>, layout: Layout, capacity: u64) -> Result<Self, Error> {
         let path = path.as_ref();
         check_capacity(path, capacity)?;

@@ -11,10 +11,10 @@ use super::source_registry::SourceNumber;
 use crate::streams::lock;
 use crate::{Attributes, Resource};
 
-/// Something, and how many there are of it.
+/// A name, and the number of its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// What.
+    /// The name of the thing that is counted.
     pub name: String,
     /// The number.
     pub count: usize,

@@ -23,7 +23,7 @@ pub(super) enum SampleRole {
 }
 
 impl SampleRole {
-    /// What is behind the family's name.
+    /// The suffix behind the family's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::Number | Self::Quantile | Self::Native => "",
@@ -56,7 +56,7 @@ pub(super) struct MetricPart<'a> {
 /// Parts and exemplars that a metric may have.
 const MAX_PARTS: usize = 100_000;
 
-/// What a `Metric` message says. It keeps its room for the next one.
+/// The content of a `Metric` message. It keeps its memory for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Metric<'a> {
     /// The samples, in the order in which Prometheus has them.

@@ -19,7 +19,7 @@ pub(crate) use metric::exemplar_labels;
 use metric::{Metric, SampleRole, label};
 use wire::{WireField, delimited, field, fields};
 
-/// What comes next of a family.
+/// The part of a family that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Help,
@@ -31,7 +31,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Protobuf<'a> {
     page: &'a [u8],
-    /// What has not been read of the page.
+    /// The bytes of the page that have not been read.
     rest: &'a [u8],
     options: Options,
     /// How many families have been begun.
@@ -47,14 +47,14 @@ pub(crate) struct Protobuf<'a> {
     key_base: usize,
 }
 
-/// What a `MetricFamily` message says besides its metrics.
+/// The content of a `MetricFamily` message besides its metrics.
 #[derive(Debug, Default)]
 struct FamilyHeader<'a> {
     name: &'a str,
     help: &'a str,
     unit: &'a str,
     kind: MetricType,
-    /// What has not been read of its message.
+    /// The bytes of its message that have not been read.
     rest: &'a [u8],
 }
 

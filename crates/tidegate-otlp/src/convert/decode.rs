@@ -17,7 +17,7 @@ use super::attributes::{attributes_from_proto, build_attributes};
 use crate::wire::text;
 use crate::{Encoded, Signal, schema};
 
-/// All points of a batch of metrics; U+FFFD stands for what is no UTF-8.
+/// All points of a batch of metrics; U+FFFD replaces bytes that are not UTF-8.
 ///
 /// # Errors
 /// A part of the batch is not an OTLP request of metrics.
@@ -73,7 +73,7 @@ struct Context<'a> {
     points: &'a mut Vec<Point>,
 }
 
-/// What all kinds of points have.
+/// The fields that all kinds of points have.
 struct Common {
     attributes: Vec<KeyValue>,
     start: u64,

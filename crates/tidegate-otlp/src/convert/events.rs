@@ -12,7 +12,7 @@ use tidegate_engine::{
     UnixNanos, Value, Values,
 };
 
-/// What a batch holds of one kind.
+/// The aggregate of the events of one kind in a batch.
 #[derive(Clone)]
 struct Fold {
     count: f64,

@@ -12,7 +12,7 @@ pub use decode::points;
 pub use encode::encode_points;
 pub use events::events_to_points;
 
-/// Bytes that are no export request.
+/// Bytes that are not an export request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an OTLP request: {0}")]
 pub struct ConvertError(String);

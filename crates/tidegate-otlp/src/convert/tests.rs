@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What goes to OTLP and back is what it was.
+//! Points that go to OTLP and back are equal to the originals.
 
 use std::sync::Arc;
 

@@ -13,11 +13,11 @@ use bytes::Bytes;
 
 use super::{Encoded, Signal, schema};
 
-/// JSON that is no export request.
+/// JSON that is not an export request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at `{path}`")]
 pub struct JsonError {
-    /// What is wrong.
+    /// The description of the mistake.
     pub problem: String,
     /// Where: `resourceMetrics[0].scopeMetrics[1].metrics[0].name`; `$` at the top.
     pub path: String,
@@ -41,7 +41,7 @@ pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
 /// Why JSON was not read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// It is no request.
+    /// It is not a request.
     Wrong(JsonError),
     /// There is no memory for so many bytes more.
     NoRoom(usize),

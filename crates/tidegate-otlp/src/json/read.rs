@@ -50,15 +50,15 @@ pub(super) fn request(
 /// A tag, a length and a number, at most.
 const HEAD_BYTES: usize = 32;
 
-/// What has been written, and where in the text we are.
+/// The output so far, and the position in the text.
 struct Out<'r> {
     wire: Vec<u8>,
     /// Whether there is room for so many bytes more.
     reserve: &'r mut dyn FnMut(usize) -> bool,
     trail: Vec<TrailSegment>,
-    /// What is wrong, in our words; serde only carries that something is.
+    /// The description of the mistake; serde only carries that there is one.
     problem: Option<String>,
-    /// What there was no room for.
+    /// The bytes for which there was no room.
     short_of: Option<usize>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What one JSON value that is neither list nor object says, as protobuf writes it.
+//! Converts one JSON value that is neither list nor object to protobuf.
 
 use base64::Engine;
 

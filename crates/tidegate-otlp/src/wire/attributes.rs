@@ -58,7 +58,7 @@ struct Added {
 }
 
 impl<'a> WireAttributes<'a> {
-    /// Reads keys and where values stand; what is no attribute is passed over.
+    /// Reads keys and where values stand; it skips fields that are not attributes.
     pub fn read(message: &'a [u8], number: u32, editor: &Editor<'_>) -> Self {
         let whole = editor.range_of(message);
         let mut entries = SmallVec::new();

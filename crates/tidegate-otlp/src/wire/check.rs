@@ -2,14 +2,14 @@
 
 //! Whether bytes are an export request, and how many items it holds: one pass over tags and lengths.
 //!
-//! What is taken here can be decoded later by anyone who needs to, so a wrong request costs its sender an answer and
-//! nobody else a batch. Two things are not looked at: whether strings are UTF-8 (they are read lossily, see
+//! Every later component can decode a request that passes this check. So a wrong request affects its sender only, and
+//! no other batch. The check does not look at two things: whether strings are UTF-8 (they are read lossily, see
 //! [`super::text`]) and what unknown fields hold. Stricter than protobuf in two points: groups, which no OTLP message
-//! has ever had, are refused, and messages nest one level less than prost's limit (it counts unknown fields as a
-//! level of their own).
+//! has ever had, are refused, and messages nest one level less than prost's limit (it counts unknown fields as a level
+//! of their own).
 //!
-//! Protobuf lets a message be written in several pieces, which are merged, and of a `oneof` the last member counts.
-//! No SDK does so; a request that does is written anew, so that nobody below has to think of it.
+//! Protobuf lets a message be written in several pieces, which are merged, and of a `oneof` the last member counts. No
+//! SDK does so. The check rewrites such a request, so later code need not handle it.
 
 mod found;
 mod plain;
@@ -24,8 +24,8 @@ use crate::schema::{self, Message};
 use crate::{Encoded, Signal};
 use found::CheckFindings;
 
-/// A point, span, log record, resource or scope has at most so many elements, where nobody says otherwise: attributes, and
-/// what takes as much memory as one. SDKs stop at 128 attributes. So many has the metadata of a metric.
+/// A point, span, log record, resource or scope has at most so many elements, unless the configuration says otherwise:
+/// attributes, and what takes as much memory as one. SDKs stop at 128 attributes. So many has the metadata of a metric.
 pub const MAX_ELEMENTS: usize = 64 << 10;
 
 /// Name, description and unit of a metric have at most so many bytes each.
@@ -36,7 +36,7 @@ pub const MAX_NAME_BYTES: usize = 64 << 10;
 pub struct Checked {
     /// The request, without what was cut out of it.
     pub encoded: Encoded,
-    /// What its decoded form takes, about.
+    /// The approximate memory of its decoded form, in bytes.
     pub weight: usize,
     /// Items that were cut out of it: they, their resource, scope or metric had too many elements or too long a name.
     /// `None`: nothing was.
@@ -57,7 +57,7 @@ pub enum CheckError {
 /// Checks the bytes of an `Export*ServiceRequest` and counts its points, spans or log records.
 ///
 /// # Errors
-/// What is wrong and in which message.
+/// A description of the mistake, with the message that has it.
 pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
     match weigh(signal, bytes, MAX_ELEMENTS, |_| true) {
         Ok(Checked {
@@ -68,9 +68,9 @@ pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
     }
 }
 
-/// What the decoded form of a checked request takes, about.
+/// The approximate memory of the decoded form of a checked request, in bytes.
 pub fn weight(signal: Signal, bytes: &[u8]) -> usize {
-    // What a processor made of it may have gone wrong: then nobody can decode it.
+    // A processor may have broken the request. Then no component can decode it.
     CheckFindings::of(signal, bytes, usize::MAX).map_or(bytes.len(), |found| found.weight(bytes.len()))
 }
 
@@ -78,7 +78,7 @@ pub fn weight(signal: Signal, bytes: &[u8]) -> usize {
 /// a request has to be decoded or copied, which takes its time too.
 ///
 /// # Errors
-/// What is wrong and in which message, or how much room it needs.
+/// A description of the mistake, with the message that has it, or the room that the request needs.
 pub fn weigh(
     signal: Signal,
     mut bytes: Bytes,

@@ -20,13 +20,13 @@ pub struct Editor<'a> {
     notes: Notes,
 }
 
-/// What is noted of a request, kept by the thread for the next one: an edit of every item needs as much memory as the
-/// request.
+/// The changes that an edit notes of a request. The thread keeps this memory for the next request, because an edit of
+/// every item needs as much memory as the request.
 #[derive(Default)]
 struct Notes {
     /// Ranges never overlap.
     splices: Vec<Splice>,
-    /// What stands in the place of ranges.
+    /// The bytes that replace ranges.
     new: Vec<u8>,
     frames: Vec<Frame>,
 }

@@ -18,11 +18,11 @@ pub use walk::first_name;
 /// How deep messages may nest below the request: one less than prost's `RECURSION_LIMIT`.
 const MAX_DEPTH: usize = 99;
 
-/// Bytes that are no export request: what is wrong, and in which field (`resourceMetrics.scopeMetrics`).
+/// Bytes that are not an export request: the mistake, and its field (`resourceMetrics.scopeMetrics`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} in {}", place(path))]
 pub struct WireError {
-    /// What is wrong.
+    /// The description of the mistake.
     pub problem: &'static str,
     /// Dotted path of the message, empty at the top.
     pub path: String,

@@ -55,7 +55,7 @@ pub trait PointVisitor {
 /// The request after a visit.
 ///
 /// # Errors
-/// Bytes that are no request.
+/// Bytes that are not a request.
 pub fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result<Encoded, WireError> {
     let mut reader = PointReader {
         visitor,
@@ -73,7 +73,7 @@ struct PointReader<'v> {
     visitor: &'v mut dyn PointVisitor,
     /// Whether the visitor looks at the current metric.
     wanted: bool,
-    /// What that is called.
+    /// The name of the current metric.
     name: String,
     /// Which data field of the metric: its number.
     data: u32,
@@ -212,7 +212,7 @@ impl<'a> Spans<'a> {
         self.at = end;
     }
 
-    /// What was passed last comes before something else.
+    /// Writes the last range of fields to the hasher, before other fields follow.
     fn end(&self, hasher: &mut KeyHasher) {
         if let Some(span @ [_, ..]) = self.message.get(self.start..self.at) {
             write(hasher, span);

@@ -40,7 +40,7 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    /// What is behind the fields that have been had.
+    /// The bytes behind the fields that have been read.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest

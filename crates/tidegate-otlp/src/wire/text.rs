@@ -13,7 +13,7 @@ use super::edit::{push_field, push_message};
 use super::proto::{Fields, WireType};
 use crate::schema::{Message, Type};
 
-/// The message of a type that `schema` describes, with U+FFFD for what is no UTF-8.
+/// The message of a type that `schema` describes, with U+FFFD for bytes that are not UTF-8.
 pub(crate) fn decode<M: prost::Message + Default>(
     schema: &'static Message,
     bytes: &[u8],

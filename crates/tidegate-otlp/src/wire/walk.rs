@@ -10,7 +10,7 @@ use super::edit::Editor;
 use super::proto::{Field, Fields, WireType};
 use crate::{Encoded, Part, Signal};
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemKind {
     /// A point of a gauge or a sum.
@@ -40,9 +40,9 @@ impl ItemKind {
     }
 }
 
-/// What a visitor sees of an item: the messages around it and its own bytes.
+/// The view that a visitor has of an item: the messages around it and its own bytes.
 pub struct Item<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind,
     /// The metric's name; for a span its own name; empty for log records.
     pub name: &'a [u8],
@@ -110,10 +110,11 @@ pub trait Visitor {
     }
 }
 
-/// The request after a visit; unchanged parts are shared. What the visit emptied is gone, what came in empty stays.
+/// The request after a visit; unchanged parts are shared. Messages that the visit emptied are gone; messages that were
+/// empty before stay.
 ///
 /// # Errors
-/// Bytes that are no request.
+/// Bytes that are not a request.
 pub fn edit(encoded: &Encoded, visitor: &mut dyn Visitor) -> Result<Encoded, WireError> {
     let mut edited = Encoded {
         signal: encoded.signal,
@@ -170,7 +171,7 @@ pub fn first_name(encoded: &Encoded) -> String {
         }
     }
     let mut first = First::default();
-    // What was read up to an error counts.
+    // The values that were read before an error count.
     let _ = edit(encoded, &mut first);
     first.0.unwrap_or_default()
 }

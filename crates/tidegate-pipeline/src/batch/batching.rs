@@ -29,7 +29,7 @@ pub struct Batching {
     pub min_size: usize,
     /// A larger request is split; zero: requests are not split.
     pub max_size: usize,
-    /// What the sizes count.
+    /// The unit in which the sizes count.
     pub sizer: Sizer,
     /// Counts the requests that follow these limits. Equality ignores it.
     pub metrics: Option<Arc<BatchMetrics>>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a batch keeps of the request that brought it.
+//! The metadata that a batch keeps of the request that brought it.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl ClientMetadata {
         Self(headers)
     }
 
-    /// What is left of it with only these headers, if anything.
+    /// A copy with only these headers; `None` if it has none of them.
     pub fn only(&self, names: &[HeaderName]) -> Option<Self> {
         let mut left = HeaderMap::new();
         for name in names {
@@ -27,7 +27,7 @@ impl ClientMetadata {
         (!left.is_empty()).then_some(Self(left))
     }
 
-    /// What it takes in memory, about.
+    /// Its approximate memory, in bytes.
     pub fn bytes(&self) -> usize {
         /// An entry of the map, beside its text.
         const ENTRY_BYTES: usize = 104;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What travels on an edge of the graph: wire bytes before decoding, events, or points. Immutable, cheap to clone.
+//! The data on an edge of the graph: wire bytes before decoding, events, or points. Immutable, cheap to clone.
 
 mod batching;
 mod client;
@@ -15,7 +15,7 @@ pub use batching::{BatchMetrics, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
 pub use tidegate_otlp::{Encoded, Part, Signal, convert, json, stream_id, wire};
 
-/// What travels on an edge.
+/// The data on an edge.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// The telemetry.
@@ -24,7 +24,7 @@ pub struct Batch {
     pub arrived: Instant,
     /// How the destinations' queues should join it with others; set by the last `batch` processor it passed.
     pub batching: Option<Batching>,
-    /// What is kept of the request that brought it.
+    /// The metadata that is kept of the request that brought it.
     pub client: Option<Arc<ClientMetadata>>,
     /// The owner of a table, if the points are contents of this table that nothing has edited. Exporters that read
     /// the table ignore the batch. The edges to processors that edit set it to `None`.
@@ -78,7 +78,7 @@ impl Batch {
         self.payload.items()
     }
 
-    /// What the first item is called, for people; the kind of item where it has no name.
+    /// The name of the first item, for people; the kind of item if it has no name.
     pub fn first_name(&self) -> String {
         let name = match &self.payload {
             Payload::Encoded(encoded) => wire::first_name(encoded),
@@ -101,7 +101,7 @@ impl Batch {
         }
     }
 
-    /// What it weighs in memory, about, with the headers that it keeps; admission and queues count this.
+    /// Its approximate memory with the headers that it keeps, in bytes; admission and queues count this.
     pub fn bytes(&self) -> usize {
         let lists: usize = match &self.payload {
             Payload::Points(points) => points.points.iter().map(Point::bytes).sum(),
@@ -135,7 +135,7 @@ impl Payload {
         }
     }
 
-    /// Its length as OTLP protobuf. What is no wire bytes yet is encoded to know it.
+    /// Its length as OTLP protobuf. Payloads that are not wire bytes are encoded for this.
     pub fn encoded_bytes(&self) -> usize {
         match self {
             Self::Encoded(encoded) => encoded.bytes(),

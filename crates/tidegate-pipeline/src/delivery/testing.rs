@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What tests of exporters share: contexts and batches.
+//! Contexts and batches that the tests of exporters share.
 
 use std::io;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub fn opaque(signal: Signal, bytes: &'static [u8], items: usize) -> Batch {
     Batch::new(Encoded::one(signal, Bytes::from_static(bytes), items))
 }
 
-/// What this thread logs while the guard lives.
+/// The log of this thread while the guard lives.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -330,7 +330,7 @@ async fn a_client_takes_up_a_renewed_authority_and_certificate_of_its_own() {
     says_hello(until(async || dial().await.ok()).await).await;
 }
 
-/// What there is after some time.
+/// The first value that `what` gives, after some time.
 async fn until<T>(what: impl AsyncFn() -> Option<T>) -> T {
     let there = async {
         loop {

@@ -170,7 +170,7 @@ pub fn threshold(above: f64, clear: f64) -> Threshold {
 /// Until then some reader of an expression has it computed, also on a busy machine.
 const READERS: Duration = Duration::from_secs(30);
 
-/// What a computation passes: it stays in front of it while it is closed, at most 60 s.
+/// Blocks computations: a computation waits here while it is closed, at most 60 s.
 #[derive(Default)]
 pub struct Latch {
     state: Mutex<LatchState>,

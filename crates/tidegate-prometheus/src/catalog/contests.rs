@@ -52,8 +52,8 @@ impl Lifetime {
         now.saturating_sub(self.seen) <= self.lease
     }
 
-    /// Whether it reports beside `owner`, which has its name and labels. What reported last before the owner's sender
-    /// started is its predecessor, and hides nothing.
+    /// Whether it reports beside `owner`, which has its name and labels. A series that reported last before the owner's
+    /// sender started is its predecessor, and hides nothing.
     pub fn collides_with(&self, owner: &Self, now: UnixNanos) -> bool {
         self.is_alive(now) && owner.is_alive(now) && owner.began <= self.time
     }
@@ -104,7 +104,7 @@ struct Contest<M> {
     judged: Option<(u64, Standing)>,
 }
 
-/// Who has a place.
+/// The owner of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContestOutcome<M> {
     /// The series that has it.

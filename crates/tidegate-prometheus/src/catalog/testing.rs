@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the tests of the catalogue share.
+//! Helpers that the tests of the catalogue share.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What data of Prometheus means.
+//! The meaning of Prometheus' data.
 
 use tidegate_engine::{AttributesBuilder, Data, Temporality, Value};
 use tidegate_exposition::{BucketSpan, Counts, NativeHistogram, Side};

@@ -94,7 +94,7 @@ const HINT_GAUGE: i32 = 3;
 /// The reason why a histogram is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Counts that are no whole numbers.
+    /// Counts that are not whole numbers.
     #[error("a histogram of floats")]
     Float,
     /// Buckets that may fall.

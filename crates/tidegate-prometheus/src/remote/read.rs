@@ -16,7 +16,7 @@ use tidegate_pipeline::batch::wire::proto::{Field, Fields, WireType, varint};
 /// The error of reading a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The bytes are no protobuf, or another message.
+    /// The bytes are not protobuf, or another message.
     #[error("not a write request: {0}")]
     Malformed(&'static str),
     /// A native histogram in it can't be read.

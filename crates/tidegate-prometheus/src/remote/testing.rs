@@ -47,7 +47,7 @@ impl Request {
         samples.map(|(time, value, _)| (*time, *value)).collect()
     }
 
-    /// What all series are called.
+    /// The names of all series.
     pub fn names(&self) -> Vec<&str> {
         self.series.iter().map(|series| series.name.as_str()).collect()
     }

@@ -226,7 +226,7 @@ impl SeriesRegistration<'_> {
         Key::of_value(&(name, self.interner.get(text)))
     }
 
-    /// Whether the family has this text already. What has ended, or gives way, makes room for it.
+    /// Whether the family has this text already. A series that has ended, or gives way, makes room for it.
     fn known(&mut self, family: u32, text: u32, new: &New) -> TextMatch {
         let known = self.families.get_mut(family);
         let Some(other) = known.and_then(|known| known.series.find(text)).copied() else {

@@ -96,7 +96,7 @@ fn known_names_have_places_of_their_own() {
 }
 
 proptest::proptest! {
-    /// What stood in a slot before does not matter, though places are shared.
+    /// Earlier names in a slot do not matter, though names share slots.
     #[test]
     fn a_name_has_the_same_kind_each_time_it_comes(
         names in proptest::collection::vec(proptest::array::uniform32(0..3_u8), 1..40),

@@ -11,7 +11,7 @@ pub(crate) struct Position {
     pub(crate) ring: Geometry,
     /// The next event to read; everything before it was accepted.
     pub(crate) cursor: u64,
-    /// What we believe the header's `read_pos` to be; equals `cursor` while we are the consumer.
+    /// The `read_pos` of the header, as far as we know; equals `cursor` while we are the consumer.
     pub(crate) header_read_pos: u64,
     /// Events seen readable from `cursor` on.
     pub(crate) unaccepted: u64,

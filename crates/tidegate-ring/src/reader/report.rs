@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a reader receives and what it answers.
+//! The modes and the results of a reader.
 
 use crate::layout::Reject;
 
@@ -26,7 +26,7 @@ impl Default for Options {
     }
 }
 
-/// What a reader does with `read_pos`.
+/// The use that a reader makes of `read_pos`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
     /// Moves it: we hold the advisory lock.
@@ -48,7 +48,7 @@ pub struct Fill {
     pub full: bool,
 }
 
-/// What a [`Reader::read`](crate::Reader::read) found.
+/// The result of a [`Reader::read`](crate::Reader::read).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Poll {
     /// Nothing new.
@@ -59,7 +59,7 @@ pub enum Poll {
     Settling,
     /// The ring is not what it was. The reader has already adopted the new state, or waits for one.
     Reset {
-        /// What happened.
+        /// The reason of the reset.
         reason: Reset,
         /// Events that had been seen but not committed and are gone now.
         lost: u64,

@@ -234,7 +234,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fau
     CHAINING_THREAD.store(0, Ordering::Relaxed);
 }
 
-/// What the system does without any handler: the raised signal ends the process when we return.
+/// Does the default action of the system: the raised signal ends the process when we return.
 fn die(signal: c_int) {
     // SAFETY: zeros are the default action with no flags and an empty mask.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -14,8 +14,8 @@ use crate::schema::{self, Message, Tally, Type, ValueLength};
 use crate::wire::proto::{self, Fields, WireType, delimited, varint};
 use crate::wire::{MAX_DEPTH, WireError};
 
-/// What a message in pieces takes for each of its elements when it is decoded, at most: the largest of prost's, in a list
-/// that grows by doubling, while the old one and the new one are there.
+/// The most memory of one element of a message in pieces while it is decoded: the largest of prost's types, in a list
+/// that grows by doubling, while the old list and the new one exist.
 const PIECE_BYTES: usize = 3 * largest(&[
     size_of::<metrics::Metric>(),
     size_of::<metrics::NumberDataPoint>(),
@@ -48,7 +48,7 @@ const fn largest(sizes: &[usize]) -> usize {
     largest
 }
 
-/// What a pass has found so far.
+/// The findings of a pass so far.
 pub(super) struct CheckFindings {
     pub(super) tally: Tally,
     pub(super) in_pieces: bool,
@@ -59,7 +59,8 @@ pub(super) struct CheckFindings {
     small_bytes: usize,
 }
 
-/// What a message comes to. The error is boxed: nearly every message has none, and an answer of one word costs less.
+/// The result of a look at a message. The error is boxed: nearly every message has none, and an answer of one word
+/// costs less.
 pub(super) type Looked<T = ()> = Result<T, Box<WireError>>;
 
 impl CheckFindings {
@@ -82,16 +83,16 @@ impl CheckFindings {
         Ok(found)
     }
 
-    /// What a request of so many bytes takes while it is decoded and written again: its text twice, and more where that is
-    /// no UTF-8.
+    /// The memory of a request of so many bytes while it is decoded and written again: twice its text, and more if the
+    /// text is not UTF-8.
     pub(super) fn weight_in_pieces(&self, bytes: usize) -> usize {
         const BYTE_BYTES: usize = 4;
         let of_elements = self.tally.elements().saturating_mul(PIECE_BYTES);
         of_elements.saturating_add(bytes.saturating_mul(BYTE_BYTES))
     }
 
-    /// What a request of so many bytes takes when it is decoded, about: an attribute with its key and value, a point with
-    /// its place among what is kept of it.
+    /// The approximate memory of a decoded request of so many bytes: an attribute with its key and value, a point with
+    /// the place that tables keep for it.
     pub(super) fn weight(&self, bytes: usize) -> usize {
         const ELEMENT_BYTES: usize = 128;
         const BYTE_BYTES: usize = 3;
@@ -193,7 +194,7 @@ impl CheckFindings {
         Ok(())
     }
 
-    /// The field that bytes begin with, whatever it is. What is behind it.
+    /// Checks the field that the bytes begin with, whatever it is. It returns the bytes behind the field.
     #[cold]
     fn look_closely<'a>(
         &mut self,
@@ -260,8 +261,8 @@ fn value(kind: Type, repeated: bool, field: &proto::Field<'_>) -> Result<(), &'s
     }
 }
 
-/// What a sound value that is no message counts for: a text among others is one element, and so is a bound of a bucket
-/// that stands alone; eight numbers of one byte each take as much when they are decoded.
+/// The elements that a valid value counts for, if it is not a message. A text among others is one element, and so is a
+/// bound of a bucket that stands alone. Eight numbers of one byte each take as much when they are decoded.
 fn elements(kind: Type, repeated: bool, field: &proto::Field<'_>) -> usize {
     match (kind, field.wire) {
         _ if !repeated => 0,

@@ -4,7 +4,8 @@
 
 use crate::schema::Tally;
 
-/// What is behind a plain attribute, and behind those that follow it under the same tag. `None`: the first is none.
+/// The bytes behind a plain attribute, and behind those that follow it under the same tag. `None`: the first field is
+/// not a plain attribute.
 #[inline]
 pub(super) fn after_plain_attributes<'a>(tag: u8, bytes: &'a [u8], tally: &mut Tally) -> Option<&'a [u8]> {
     let (mut next, mut attributes) = (after_plain_attribute(tag, bytes)?, 1);
@@ -16,9 +17,9 @@ pub(super) fn after_plain_attributes<'a>(tag: u8, bytes: &'a [u8], tally: &mut T
     Some(next)
 }
 
-/// What is behind a field that is a `KeyValue` as nearly all are: a key and a string, each once, all shorter than 128 bytes,
-/// in either order (the Collector writes backwards). Most of a request is of these, and to see it by what stands in three
-/// places costs a tenth of looking at them field by field.
+/// The bytes behind a field that is a `KeyValue` of the usual form: a key and a string, each once, all shorter than 128
+/// bytes, in either order (the Collector writes backwards). Most of a request has this form. To recognise it by the
+/// bytes in three places costs a tenth of a look at each field.
 #[inline]
 fn after_plain_attribute(tag: u8, bytes: &[u8]) -> Option<&[u8]> {
     /// Tags of `KeyValue.key`, `KeyValue.value` and `AnyValue.string_value`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What has too many elements, or comes in pieces.
+//! Requests with too many elements, or with messages in pieces.
 
 use super::*;
 use crate::wire::MAX_NAME_BYTES;

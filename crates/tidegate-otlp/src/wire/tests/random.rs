@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::convert;
 
-/// What is checked can be decoded, and everybody finds as many items in it.
+/// Prost can decode a request that passes the check, and all readers find the same number of items in it.
 fn agrees_with_prost(signal: Signal, bytes: &[u8]) -> Result<(), TestCaseError> {
     match check(signal, Bytes::copy_from_slice(bytes)) {
         Ok(encoded) => {

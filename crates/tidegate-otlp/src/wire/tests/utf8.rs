@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Text that is no UTF-8.
+//! Text that is not UTF-8.
 
 use super::*;
 use crate::{Encoded, convert};
 
-/// A request with one gauge of one point, named and labelled with what is no UTF-8.
+/// A request with one gauge of one point. Its name and attributes are not UTF-8.
 fn not_utf8() -> Encoded {
     let text = |bytes: &[u8]| {
         let mut value = Vec::new();

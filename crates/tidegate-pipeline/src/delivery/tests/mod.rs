@@ -422,7 +422,7 @@ async fn each_destination_has_its_own_queue_and_the_payload_is_shared() {
     }
 }
 
-/// What a sender waits for that has handed over a batch of 200 KiB.
+/// The answer that a sender waits for after a push of a batch of 200 KiB.
 fn send_much(setup: &Setup) -> impl Future<Output = ()> + use<> {
     let batch = opaque(Signal::Metrics, &[7; 200 << 10], 1);
     let mut flow = Flow::waited_for();

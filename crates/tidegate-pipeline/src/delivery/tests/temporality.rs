@@ -73,7 +73,7 @@ async fn side(temporality: TemporalityChoice, queue: QueueConfig) -> Side {
 }
 
 impl Side {
-    /// What became of items, and what of them was sent.
+    /// The outcome of the items, and those that were sent.
     async fn end(self) -> (Balance, Vec<Got>) {
         self.peer.permits.add_permits(1000);
         self.destination

@@ -175,14 +175,15 @@ fn request(encoder: &mut Encoder, stream: u32, authority: &str, fields: &Fields,
         payload.extend(std::iter::repeat_n(0, manner.padding.unwrap_or(0).into()));
         frames.extend(frame(1, flags, stream, &payload));
     }
-    // What looks like a header block within a body is none.
+    // Bytes within a body that look like a header block are not a header block.
     let body = b"\x00\x00\x07\x01\x04\x00\x00\x00\x01\x41\x05%2Fa:".repeat(manner.data / 16 + 1);
     frames.extend(frame(0, 0, stream, &body[..manner.data]));
     frames.extend(frame(1, 0x5, stream, b"\x00\x02t1\x02v1"));
     frames
 }
 
-/// What h2 makes of so many requests of a client: their authorities, their fields and the lengths of their bodies.
+/// The requests of a client that h2 reads, at most so many: their authorities, their fields and the lengths of their
+/// bodies.
 async fn served(bytes: Vec<u8>, sizes: Vec<usize>, count: usize) -> Vec<(String, Fields, usize)> {
     let (mut client, server) = tokio::io::duplex(1 << 20);
     let writing = async move {

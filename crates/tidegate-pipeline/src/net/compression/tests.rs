@@ -340,7 +340,7 @@ fn more_effort_makes_less_of_it() {
     }
 }
 
-/// What a body unpacks to is reserved before it is there, and what is not reserved any more is given back.
+/// The decoder reserves the memory of a body before it unpacks it, and releases memory that it does not need any more.
 #[test]
 fn nothing_is_unpacked_beyond_the_room_that_there_is() {
     const LIMIT: usize = 4 << 20;

@@ -57,7 +57,7 @@ mod tests {
         let mut bytes = [0; 4 << 10];
         let mut read_in_turn = 0;
         poll_fn(|cx| {
-            // What is read within one poll.
+            // Counts the bytes that one poll reads.
             while coop::has_budget_remaining() {
                 let mut buffer = ReadBuf::new(&mut bytes);
                 assert!(Pin::new(&mut turns).poll_read(cx, &mut buffer).is_ready());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What queries see of tables whose series come, go and hide each other.
+//! The answers to queries about tables whose series come, go and hide each other.
 
 mod indexed;
 mod slices;
@@ -208,7 +208,7 @@ fn an_exponential_histogram_is_native_and_classic_now_and_in_the_past() {
             "{query}: {answer:?}"
         );
     }
-    // What has gone has a past as long as it would have one.
+    // A series that has gone keeps its past as long as a living series.
     shared.tables.remove(&table);
     assert_eq!(ask(&view, "histogram_count(wait)", now), None);
     assert_eq!(ask(&view, "count_over_time(wait[20s])", now), Some(20.0));
@@ -397,7 +397,7 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
         assert_eq!(names.map(of), [Some(1.0), Some(2.0)]);
         assert_eq!(others.map(of), [None, None]);
         assert_eq!(of("b_height"), Some(3.0));
-        // What describes the metrics of a target says the same: no copy under the name of the other exporter.
+        // The metrics that describe a target say the same, so no copy appears under the name of the other exporter.
         view.refresh(START, &[Selection::everything()]);
         let known: Vec<_> = view
             .about_targets(&tidegate_promql::Patience::default())

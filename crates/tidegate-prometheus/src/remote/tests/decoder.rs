@@ -299,7 +299,7 @@ fn any_value() -> impl Strategy<Value = (Data, Value)> {
     })
 }
 
-/// What is known by: name, attributes, time.
+/// The key of a point: name, attributes, time.
 type By = (String, String, u64);
 
 /// A value in a form in which NaNs are equal.
@@ -307,7 +307,7 @@ fn shown(value: &Value) -> String {
     format!("{value:?}")
 }
 
-/// What a point is expected to come back as.
+/// The values that a point is expected to come back as.
 fn expected(number: usize, point: &Point) -> Vec<(By, String, Data)> {
     let by = |suffix: &str, more: Option<(&str, String)>| {
         let pairs = point

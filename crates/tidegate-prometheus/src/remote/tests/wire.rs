@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is written is what is read, and histograms come back as they were.
+//! A reader reads the values that a writer wrote, and histograms come back unchanged.
 
 use proptest::prelude::*;
 use tidegate_engine::{Buckets, ExponentialHistogram, Histogram};

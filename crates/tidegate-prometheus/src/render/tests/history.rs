@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a renderer has come to after many pages, against one that has seen nothing before.
+//! Compares a renderer after many pages with one that has seen no page before.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a page holds while it is written.
+//! The memory and the locks of a page while it is written.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn exemplars_are_copied_only_where_the_format_has_them() {
     assert_eq!((walked(Format::Text), walked(Format::OpenMetrics)), (0, 1));
 }
 
-/// What a page takes in memory while it is written.
+/// The memory of a page while it is written.
 #[test]
 fn a_page_that_grows_takes_little_more_than_it_needs() {
     let table = table("test");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What holds of all pages.
+//! Properties that hold for all pages.
 
 use std::collections::BTreeSet;
 
@@ -46,8 +46,8 @@ fn lines() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// What was there before changes nothing of what a page becomes, but for what ends: exactly what was there and is
-    /// not any more.
+    /// Earlier pages change only the ends of series: exactly those series end that were there before and are not any
+    /// more.
     #[test]
     fn a_page_becomes_the_same_whatever_was_before(pages in prop::collection::vec(lines(), 1..6)) {
         let mut known = decoder();

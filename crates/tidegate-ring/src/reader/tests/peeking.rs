@@ -20,7 +20,7 @@ fn the_second_reader_peeks_until_the_first_is_gone() {
     assert!(!ring.writer.push(event(9)), "a peeking reader moved read_pos");
     assert!(!second.try_consume().unwrap());
 
-    // What it saw while peeking it accepted, so on taking over it hands these slots back.
+    // The reader accepted the events that it saw while peeking. So it hands these slots back when it takes over.
     ring.reader = Reader::open(ring.path(), PEEK).unwrap();
     assert!(second.try_consume().unwrap());
     assert_eq!(second.read(&mut batch).unwrap(), Poll::Idle);

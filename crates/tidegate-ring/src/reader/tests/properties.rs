@@ -22,7 +22,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![push, drain], 1..30)
 }
 
-/// What a reader makes of an event: its name, value and time.
+/// An event as a reader gives it: its name, value and time.
 type Seen = (String, u64, Option<u64>);
 
 fn seen(reader: &Reader, batch: &Batch) -> Vec<Seen> {

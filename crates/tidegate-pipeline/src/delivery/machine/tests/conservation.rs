@@ -135,8 +135,8 @@ proptest! {
         prop_assert_eq!(bench.at(wake).sends().len(), 1);
     }
 
-    /// Who waits for a push hears of it when the last of its items is settled, not before and not later; and
-    /// hears of a failure only if one of its own items failed. However pushes are joined and cut.
+    /// A push gets its answer when the last of its items is settled, not before and not later. The answer is a failure
+    /// only if one of its own items failed. This holds however pushes are joined and split.
     #[test]
     fn a_push_is_answered_with_its_own_last_item(
         pushes in prop::collection::vec((1..15u32, 0..600u64, any::<usize>(), 0..4u8), 1..40),

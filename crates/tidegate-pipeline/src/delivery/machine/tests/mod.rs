@@ -203,7 +203,7 @@ impl Bench {
         self.machine.enqueue(self.now, load, Permits::new());
     }
 
-    /// What is sent now: attempts with their items.
+    /// The attempts that are sent now, with their items.
     fn sends(&mut self) -> Vec<(u64, Vec<u32>)> {
         let mut sends = Vec::new();
         while let Some(action) = self.machine.poll(self.now) {

@@ -39,7 +39,8 @@ fn loads(bench: &mut Bench) -> Vec<(u64, Run)> {
     sends
 }
 
-/// What a peer makes of a request: series of `taken` go in, those of `refused` are lost, the rest is to come again.
+/// The answer of a peer to a request: it accepts the series of `taken` and refuses those of `refused`. The rest has to
+/// come again.
 fn answer(load: &Run, taken: u32, refused: u32, log: &mut Vec<u32>) -> Outcome {
     let of = |mask: u32, item: u32| mask >> (item % SERIES) & 1 == 1;
     let rest = load.rest();

@@ -207,7 +207,7 @@ fn a_query_for_one_of_many_looks_at_that_one() {
     assert_eq!((read(), view.state().names.indexes()), (1, 1));
     assert_eq!(found(&view, "level{pod=~\"p1|p2\", zone=\"z1\"}", START).len(), 1);
     assert_eq!((read(), view.state().names.indexes()), (3, 2));
-    // What comes later is found in both.
+    // Both find series that come later.
     send(&table, 1001);
     assert_eq!(found(&view, "level{pod=\"p1001\", zone=\"z1\"}", START).len(), 1);
     assert_eq!(read(), 4);

@@ -48,7 +48,7 @@ fn forty_steps_over_a_long_and_dense_past_take_forty_samples_a_series() {
     for n in 0..PAST {
         let now = START + n * SECOND;
         if n % 250 == 249 {
-            // What `flaps` counts ends, and begins again elsewhere.
+            // The series `flaps` ends, and begins again in another table.
             shared.tables.remove(&one);
             one = table(&shared);
         } else {

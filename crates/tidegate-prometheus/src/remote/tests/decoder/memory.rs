@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the decoder remembers of series and resources.
+//! The memory of the decoder: series and resources that it has seen.
 
 use super::*;
 

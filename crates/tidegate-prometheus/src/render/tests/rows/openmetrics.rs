@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What only OpenMetrics says: exemplars and times of creation.
+//! The parts that only OpenMetrics has: exemplars and times of creation.
 
 use tidegate_engine::{AttributeValue, Exemplar};
 
