@@ -23,7 +23,7 @@ pub struct CardinalityArgs {
 
 const MIB: f64 = 1_048_576.0;
 
-/// What a list counts, and where it stands in the answer.
+/// The headings of each list, and its name in the answer.
 const LISTS: [(&str, &str, &str); 4] = [
     ("METRIC", "SERIES", "seriesCountByMetricName"),
     ("LABEL", "VALUES", "labelValueCountByLabelName"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the commands that ask a running gateway share: where it is, how it is asked, and how answers are shown.
+//! Functions of the commands that query a running gateway: they find it, query it and show its answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ async fn read(body: Incoming) -> Result<Bytes, Failure> {
     read.map_err(|error| Failure::Message(format!("the answer can't be read: {error}")))
 }
 
-/// What an error page says.
+/// The message of an error page.
 fn why(body: &[u8]) -> Option<String> {
     let page: Value = serde_json::from_slice(body).ok()?;
     let why = page["error"].as_str()?;

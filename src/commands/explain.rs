@@ -23,7 +23,7 @@ pub struct ExplainArgs {
     place: GatewayArgs,
 }
 
-/// What looks like a mistake, by component.
+/// The path of the notices: likely mistakes, by component.
 const NOTICES: &str = "/api/v1/status/notices";
 
 /// Asks, and prints.

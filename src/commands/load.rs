@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What `run` and `validate` share: from `--config` and `--set` to a plan, with every problem on standard error.
+//! The loading that `run` and `validate` share: from `--config` and `--set` to a plan, with every problem on standard
+//! error.
 
 use super::{Failure, components, fetch};
 use crate::config::{At, Class, Loader, Problems, Registry, print_redacted};
@@ -51,7 +52,7 @@ fn fetched(loader: Loader<'static>, url: &str) -> Loader<'static> {
 
 /// A configuration without errors.
 pub struct Loaded {
-    /// What to build.
+    /// The plan of the pipelines to build.
     pub plan: Plan,
     /// The configuration as YAML, with all secrets masked.
     pub shown: String,

@@ -115,9 +115,9 @@ pub enum Failure {
     /// The operating system said no.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// What the system answered.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// Anything else that is worth one line.

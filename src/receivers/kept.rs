@@ -18,7 +18,7 @@ const LEAST_SHARE: usize = 1 << 20;
 /// The pause after a lack of memory, in which nothing new is accepted.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Room for what is kept of files. What is new must find room; what is known is never refused.
+/// Room for the contents of files that a receiver keeps. New contents must find room; known contents are never refused.
 pub(super) struct Kept {
     held: Held,
     /// The bytes in use at the last count, plus those reserved since.

@@ -102,7 +102,8 @@ impl Watch {
         )
     }
 
-    /// Whether the kernel reported anything. What it was does not matter: the directories are listed anyway.
+    /// Whether the kernel reported anything. The kind of event does not matter: the receiver lists the directories
+    /// anyway.
     fn changed(&mut self) -> bool {
         let Some(fd) = &self.inotify else { return false };
         let mut buffer = [MaybeUninit::uninit(); 4096];

@@ -9,7 +9,7 @@ use super::catalogue::{CATALOGUE, MetricKind, find};
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     text.split('"').skip(1).step_by(2).filter(|literal| {
         let ours = literal.starts_with("otelcol_") || literal.starts_with("tidegate_");
-        // What ends so is the beginning of several.
+        // A literal that ends with `_` is the beginning of several names.
         ours && !literal.ends_with('_')
             && literal
                 .chars()

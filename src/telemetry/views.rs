@@ -235,13 +235,13 @@ pub(super) struct Views {
     totals: Shares<Total>,
 }
 
-/// What becomes of a metric.
+/// The treatment of a metric.
 enum Treatment {
     Dropped,
     Keeps(Vec<AttributeKeys>),
 }
 
-/// What each series of the components has brought to the series that is left.
+/// The value that each series of the components contributes to the series that is left.
 type Shares<S> = Mutex<HashMap<Key, Arc<S>>>;
 
 impl Views {

@@ -99,7 +99,7 @@ impl Apt {
         )
     }
 
-    /// What an installation of these packages would install. Nothing is installed.
+    /// The packages that an installation of these packages would install. Nothing is installed.
     fn missing(&self, packages: &[&str]) -> Result<Vec<String>, String> {
         let simulated = self
             .command()

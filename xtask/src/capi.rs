@@ -11,7 +11,7 @@ use crate::{Outcome, process};
 
 const USAGE: &str = "usage: cargo xtask capi --prefix DIRECTORY [--debug]";
 
-/// What `libtidegate.a` needs of the system.
+/// The libraries of the system that `libtidegate.a` needs.
 const STATIC_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
 /// Builds the library (optimised, without `--debug`) and puts it below the prefix.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What crates are made of: `cargo xtask deny` checks licences, versions and sources by `deny.toml`, `cargo xtask
-//! notices` writes the notices that go with the binaries.
+//! Licences and sources of the dependencies: `cargo xtask deny` checks licences, versions and sources by `deny.toml`,
+//! `cargo xtask notices` writes the notices that go with the binaries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -29,7 +29,7 @@ const TARGETS: &[(&str, &str)] = &[
 /// How long each target runs unless told.
 const SECONDS: u32 = 60;
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// What cargo-fuzz passes: coverage counters for libFuzzer, and the sanitizer, which stable has but hides.
+/// The flags that cargo-fuzz passes: coverage counters for libFuzzer, and the sanitizer, which stable has but hides.
 const RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=1";

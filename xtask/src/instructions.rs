@@ -18,7 +18,7 @@ const BLESS: &str = "--bless";
 const PROFILE: &str = "instructions";
 const PROGRAM: &str = "tidegate-instructions";
 
-/// What a path may cost more than the table says, in percent, unless its row says otherwise.
+/// The tolerated increase of a path's count over the table, in percent, unless its row says otherwise.
 const TOLERANCE: f64 = 5.0;
 
 /// The comment of the table that says what the counts are of.
@@ -57,7 +57,7 @@ fn build() -> Result<PathBuf, String> {
     Ok(process::target().join(PROFILE).join(PROGRAM))
 }
 
-/// What the counts depend on beside the code.
+/// The versions of the tools that the counts depend on beside the code.
 fn tools() -> Result<String, String> {
     let first_line = |command: &mut Command| -> Result<String, String> {
         let (printed, ended) = process::printed(command)?;
@@ -126,7 +126,7 @@ struct Row {
 
 #[derive(Clone, Debug, PartialEq)]
 struct InstructionCounts {
-    /// What the counts are of.
+    /// The versions of the tools that the counts depend on.
     tools: String,
     rows: Vec<Row>,
 }
@@ -189,7 +189,7 @@ impl std::fmt::Display for InstructionCounts {
     }
 }
 
-/// What is to be said, and whether it is a failure.
+/// The report, and whether the comparison is a failure.
 fn compare(known: &InstructionCounts, counted: &InstructionCounts) -> (String, Outcome) {
     let (mut report, mut wrong, mut cheaper) = (String::new(), Vec::new(), false);
     for row in &counted.rows {

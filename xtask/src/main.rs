@@ -27,7 +27,7 @@ mod testenv;
 
 use std::process::ExitCode;
 
-/// What a command returns: the error is printed as it is, and the exit status becomes 1.
+/// The result of a command: the error is printed as it is, and the exit status becomes 1.
 type Outcome = Result<(), String>;
 
 struct Command {

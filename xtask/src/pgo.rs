@@ -3,7 +3,7 @@
 //! `cargo xtask pgo`: the gateway, built with a profile of what it does under load.
 //!
 //! Two builds of the release profile and a load between them: the first counts, the second lays out and inlines by the
-//! counts. What never ran is moved out of the way of what did, so it is memory as much as time that is saved.
+//! counts. Code that never ran moves away from code that did. So the build saves memory as well as time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::{fs, io};
 
 use crate::{Outcome, bench, process, test::workspace};
 
-/// What it is trained on: each way through the gateway that carries much.
+/// The training load: each way through the gateway that carries much.
 const LOAD: [&str; 8] = [
     "ring",
     "aggregate",
@@ -49,7 +49,7 @@ pub(crate) fn pgo(_: &[String]) -> Outcome {
     Ok(())
 }
 
-/// What `rustc --print` says.
+/// The output of `rustc --print`.
 fn said_by_rustc(what: &str) -> Result<String, String> {
     let (said, ended) = process::printed(process::by_hand("rustc").args(["--print", what]))?;
     ended.map(|()| said.trim().to_owned())

@@ -41,7 +41,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     types.and(stubs).and(tests)
 }
 
-/// What measures recording, next to `prometheus_client`: [`sdk`](crate::sdk) reads what it prints.
+/// The command that measures recording, next to `prometheus_client`: [`sdk`](crate::sdk) reads its output.
 pub(crate) fn bench() -> Result<Command, String> {
     testenv::setup(&[])?;
     let site = install(&["--release"])?;
@@ -63,7 +63,8 @@ fn install(options: &[&str]) -> Result<PathBuf, String> {
             .arg("--manifest-path")
             .arg(workspace().join("python/Cargo.toml"))
             .args(options)
-            // What maturin sets for the build would have everything built again in the workspace's own.
+            // Without this, maturin's settings for the build would rebuild everything in the workspace's own target
+            // directory.
             .env("CARGO_TARGET_DIR", place.join("build")),
     )?;
     let wheel = only_file(&wheels)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the whole-gateway tests need beyond cargo, under `target/testenv/`, installed by
-//! `cargo xtask setup`: nothing of it touches the system.
+//! The programs and packages that the whole-gateway tests need beyond cargo. `cargo xtask setup` installs them under
+//! `target/testenv/` and changes nothing on the system.
 //!
 //! Each part is a directory of its own with a stamp that says what it was made from. A part is
 //! made beside its place and then renamed, under a lock, so a run that dies or overlaps another

@@ -29,7 +29,7 @@ const POST_TIME: u16 = 7;
 const ERR_NOT_FOUND: u16 = 11;
 /// One transfer in so many fails.
 const ERROR_ODDS: u32 = 2_000;
-/// What each agent registers when it starts: the KV cache of a rank.
+/// The memory that each agent registers when it starts: the KV cache of a rank.
 const REGISTERED_BYTES: u64 = 16 << 30;
 
 /// Arguments of `ring sim`.

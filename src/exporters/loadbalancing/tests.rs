@@ -19,7 +19,7 @@ use crate::delivery::testing::{Log, balance_when, exporter_context, ledgers};
 use crate::exporters::testing::{Bench, Sink, grpc_failure, grpc_ok};
 use crate::telemetry::testing::{Values, recorder};
 
-/// What of a span (trace, service) stays together.
+/// The part of a span (trace, service) whose spans stay together.
 type Group = fn(&(u8, u8)) -> u8;
 
 const TRACES: u8 = 30;
@@ -231,7 +231,7 @@ async fn an_endpoint_that_goes_takes_its_gauge_of_failure_with_it() {
 async fn a_returned_endpoint_keeps_its_failure_after_the_old_one_drained() {
     let (recorder, page) = recorder("[]");
     let _recording = metrics::set_default_local_recorder(&recorder);
-    // What is denied is not sent again: nothing but a new batch can fail.
+    // The exporter does not repeat a denied batch, so only a new batch can fail.
     let sink = Sink::start(|_, _| grpc_failure(Status::unauthenticated("who are you"))).await;
     let config = settings::<LoadBalancingConfig>(
         "{resolver: {static: {hostnames: [x]}}, protocol: {otlp: {tls: {insecure: true}}}}",

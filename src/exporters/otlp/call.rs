@@ -86,7 +86,7 @@ pub(super) struct Called {
     pub(super) outcome: Outcome,
 }
 
-/// Sends a request and reads what it is answered, on the account. An error: there was no whole answer, and why.
+/// Sends a request and reads its answer, on the account. An error says why no complete answer arrived.
 pub(super) async fn unary(
     sender: &mut Sender,
     request: Request<()>,

@@ -112,7 +112,7 @@ async fn a_request_with_status_0_is_delivered_whatever_its_answer_says() {
     assert_eq!(sink.seen().len(), UNREADABLE.len());
 }
 
-/// What one field of the first such line says.
+/// The text of one field in the first such line.
 fn said(log: &Log, message: &str, field: &str) -> String {
     let lines = log.lines(message);
     let first = lines.first().map(|(_, fields)| fields[field].as_str());

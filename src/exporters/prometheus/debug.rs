@@ -20,7 +20,7 @@ pub(super) struct FormatOmissions {
     pub(super) differences: Vec<Difference>,
 }
 
-/// The page. What several formats say is said once.
+/// The page. It lists facts that several formats share once.
 pub(super) fn page(exporter: &str, found: Vec<FormatOmissions>, own: &Stats) -> Value {
     let mut left_out: BTreeMap<_, (Conflict, Vec<String>)> = BTreeMap::new();
     let mut differences: BTreeMap<(Box<str>, Arc<str>), Difference> = BTreeMap::new();

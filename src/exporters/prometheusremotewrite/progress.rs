@@ -169,8 +169,7 @@ impl Progress {
         }
     }
 
-    /// What was lost since it was asked last.
-    /// The receiver denies access.
+    /// Notes that the receiver denies access, and why.
     pub(super) fn deny(&self, why: &str) {
         *self.denied.lock() = Some(why.to_owned());
     }
@@ -179,6 +178,7 @@ impl Progress {
         self.denied.lock().take()
     }
 
+    /// The losses since the last call.
     pub(super) fn take_losses(&self) -> Vec<Loss> {
         std::mem::take(&mut *self.losses())
     }

@@ -102,7 +102,7 @@ async fn requests_of_each_version_have_its_headers() {
     two.stop().await;
 }
 
-/// What arrived of every series, in the order of its arrival.
+/// The samples of every series that arrived, in the order of their arrival.
 fn arrived(sink: &Sink, is_taken: impl Fn(usize, &Seen) -> bool) -> BTreeMap<String, Vec<i64>> {
     let mut all = BTreeMap::<String, Vec<i64>>::new();
     for (n, seen) in sink.seen().iter().enumerate() {

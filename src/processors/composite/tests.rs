@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What composites see, and that they change nothing.
+//! The composites see the data of a pipeline, and do not change it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -17,7 +17,7 @@ fn severities_have_numbers_and_names() {
     }
 }
 
-/// What is wrong with a selector.
+/// The problems of a selector.
 fn problems_of(yaml: &str) -> String {
     let panic = std::panic::catch_unwind(|| settings::<Selector>(yaml));
     let panic = panic.err().expect("there is something wrong");

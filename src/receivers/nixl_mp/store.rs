@@ -157,7 +157,8 @@ impl Store {
     }
 }
 
-/// `Err` is the time to wait. What is refused for good is counted by the entry and not offered again.
+/// `Err` is the time to wait. The entry counts points that are refused for good, and the receiver does not offer them
+/// again.
 fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
     if points.is_empty() {
         return Ok(());

@@ -32,7 +32,7 @@ impl Validation {
     }
 }
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
     /// Sets a label from what the regex found.

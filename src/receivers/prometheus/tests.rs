@@ -16,7 +16,7 @@ use super::*;
 use crate::batch::Payload;
 use crate::component::testing::{Sink, eventually, settings};
 
-/// What a target answers, as a function of how often it was asked.
+/// The answer of a target, as a function of the number of earlier requests.
 type Answer = fn(usize, &Request<Incoming>) -> Response<Full<Bytes>>;
 
 struct Exporter {
@@ -239,7 +239,7 @@ async fn points_that_wait_to_be_taken_stay_on_the_account() {
         let waiting = memory.reserved_bytes();
         sink.refuse(0);
         eventually("it is taken", || !sink.batches().is_empty());
-        // What stays is what is known of the series. Of each point at least its value and its times go.
+        // The receiver keeps its knowledge of the series. Of each point at least its value and its times go.
         eventually("the points are held no more", || {
             memory.reserved_bytes() + 500 * 24 < waiting
         });

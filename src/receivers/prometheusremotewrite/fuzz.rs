@@ -9,7 +9,8 @@ use crate::prom::remote::decoder::RemoteWriteDecoder;
 use crate::prom::remote::translate::{Settings, Translator};
 use crate::prom::remote::{Version, write};
 
-/// The first byte says which version. What is taken is sound OTLP; written again, it is taken again.
+/// The first byte says which version. An accepted request becomes valid OTLP. If it is written again, it is accepted
+/// again.
 pub fn requests(data: &[u8]) {
     static DECODER: LazyLock<RemoteWriteDecoder> = LazyLock::new(RemoteWriteDecoder::default);
     let Some((choice, request)) = data.split_first() else {

@@ -118,7 +118,7 @@ fn gauge(name: &str, samples: &[(i64, f64)]) -> Series {
     series
 }
 
-/// What 2.0 says was written.
+/// The counts of written items that an answer of 2.0 has.
 fn written(answer: &HttpAnswer) -> [Option<String>; 3] {
     WRITTEN_HEADERS.map(|name| Some(answer.headers.get(name)?.to_str().unwrap().to_owned()))
 }

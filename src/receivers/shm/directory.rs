@@ -110,7 +110,7 @@ impl Cells {
         empty(&self.path) + self.follower.bytes() + self.of_series + self.of_problems
     }
 
-    /// Sends what has changed. What is new in the files is taken up as far as there is room.
+    /// Sends what has changed. It accepts new series of the files as far as there is room.
     pub(super) fn look(&mut self, entry: &Entry, now: Instant, kept: &mut Kept) {
         if self.retry.is_some_and(|at| now < at) {
             return;
@@ -288,7 +288,8 @@ impl std::hash::Hash for SeriesKey {
     }
 }
 
-/// `Err` is the time to wait. What is refused for good is counted by the entry and not offered again.
+/// `Err` is the time to wait. The entry counts points that are refused for good, and the receiver does not offer them
+/// again.
 fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
     let batch = Batch::new(Points {
         points: points.into(),

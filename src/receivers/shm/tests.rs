@@ -298,7 +298,7 @@ fn a_large_file_leaves_room_to_others_and_is_counted() {
         let refused = page.series("tidegate_shm_refused");
         let of_memory = refused.iter().find(|(labels, _)| labels.contains("\"memory\""));
         assert_eq!(of_memory.map(|(_, count)| *count), Some(1.0));
-        // What is known of it is read on.
+        // The receiver goes on reading the series that it knows.
         count(&large, "large 0", 1);
         directories.look(Instant::now() + Duration::from_secs(2));
         assert_eq!(of_model(&sink, "large 0"), Some(Value::Int(2)));

@@ -13,7 +13,7 @@ use crate::batch::convert::attributes_from_proto;
 use crate::component::unix_now;
 use crate::net::Credentials;
 
-/// A new source. What the kernel says wins over what the peer says.
+/// A new source. The attributes from the kernel replace those that the peer declares.
 pub(super) fn new_source(declared: &proto::Source, peer: Option<Credentials>, timeout: Duration) -> Source {
     let resource = Resource {
         attributes: attributes_from_proto(&declared.resource).merge(&of_peer(peer)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What views select, and what becomes of it.
+//! The metrics that views select, and the effect of each view.
 
 use super::*;
 use crate::config::parse_text;

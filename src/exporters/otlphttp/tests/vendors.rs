@@ -14,7 +14,7 @@ use crate::component::unix_now;
 use crate::exporters::testing::Seen;
 use crate::exporters::vendor::VENDORS;
 
-/// What a vendor's documentation says, said once more.
+/// The rules in a vendor's documentation, repeated independently of the code.
 #[derive(Clone, Copy)]
 struct Rules {
     path: &'static str,

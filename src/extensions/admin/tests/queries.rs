@@ -145,7 +145,7 @@ async fn a_series_is_explained_and_counted() {
     assert_eq!(counts["headStats"]["numLabelPairs"], json!(4));
     assert_eq!(counts["streamCountBySource"].as_array().unwrap().len(), 1);
     assert_eq!(counts["labelsCounted"], json!(true));
-    // What one looks at when memory is short is there then.
+    // When memory is short, the counts that a user needs are still there.
     let memory = &admin.base.shared.memory;
     memory.add_limit(crate::component::Limit::of(1 << 20));
     memory.hold(2 << 20);

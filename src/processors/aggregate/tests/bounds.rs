@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What one sender can't do to the table: fill it, or hold it up by its times.
+//! One sender can neither fill the table nor hold it up by its times.
 
 use tidegate_engine::Resource;
 

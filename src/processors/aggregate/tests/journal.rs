@@ -140,7 +140,7 @@ fn state(table: &Table) -> BTreeMap<String, Value> {
     all
 }
 
-/// What a segment has no room for ten times.
+/// A request of which ten exceed the room of a segment.
 fn large() -> Encoded {
     encoded(&[("taken", 1); 200])
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is refused, and how each protocol says so.
+//! The requests that the receiver refuses, and the answers of each protocol.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn undecodable_data_is_400_or_invalid_argument_with_a_bad_request() {
     let path = http::uri::PathAndQuery::from_static(
         "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
     );
-    // A string where a message belongs: field 1, three bytes that are no message.
+    // A string where a message belongs: field 1, three bytes that are not a message.
     let noise = Noise { inner: vec![0xff; 3] };
     let codec = tonic_prost::ProstCodec::<Noise, ExportMetricsServiceResponse>::default();
     let error = client
@@ -406,7 +406,7 @@ async fn a_short_request_in_pieces_is_decoded_where_it_has_room() {
     assert_eq!(gateway.counts.failed.load(SeqCst), 0);
 }
 
-/// What a retry brings again is lost only once.
+/// Items that a retry brings again count as lost only once.
 #[tokio::test]
 async fn what_is_cut_out_of_a_request_counts_when_the_rest_is_taken() {
     let gateway = Gateway::start(&format!("{BOTH}\nmax_elements_per_item: 10")).await;

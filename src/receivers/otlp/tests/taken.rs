@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is taken: every signal, protocol, coding and transport.
+//! The requests that the receiver accepts: every signal, protocol, coding and transport.
 
 use super::*;
 

@@ -117,7 +117,7 @@ async fn files_are_read_again_when_they_change_and_kept_when_they_break() {
         format!("__address__=b:1,__meta_filepath={two},x=y"),
     ];
     assert_eq!(running.next(1).await, both);
-    // What a broken file said before stays; a file that is gone takes its targets along.
+    // The earlier targets of a broken file stay. A file that is gone takes its targets along.
     write("one.json", "[{");
     write("t.yml", "- targets: ['c:1']");
     let mut found = running.next(1).await;

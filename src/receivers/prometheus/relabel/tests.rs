@@ -30,7 +30,7 @@ fn rules(yaml: &str) -> Result<Vec<Rule>, String> {
     }
 }
 
-/// What rules make of labels; `DROPPED` where they drop them. In a configuration file `$` would be `$$`.
+/// The labels that result from rules; `DROPPED` if a rule drops the target. In a configuration file `$` would be `$$`.
 #[test]
 fn every_action_does_what_prometheus_does() {
     let table = [

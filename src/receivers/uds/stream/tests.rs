@@ -206,7 +206,7 @@ async fn a_silent_connection_makes_room_where_others_wait() {
         crowd.notify_one();
         let (why, after) = silence(&mut frames).await;
         assert_eq!((why, after.as_secs()), (Ended::Crowded, expected.as_secs()));
-        // What the peer has sent by then is taken.
+        // The reader accepts the bytes that the peer has sent by then.
         peer.write_all(&[1, 7]).await.unwrap();
         frames.close().unwrap();
         assert_eq!(&*frames.next().await.unwrap().unwrap(), &[7]);

@@ -200,7 +200,7 @@ async fn every_type_of_record_becomes_targets() {
     assert_eq!(labels.get(META_NAME), "_m._tcp.example");
 }
 
-/// What a target takes beside its labels.
+/// The memory of a target beside its labels.
 const TARGET_BYTES: usize = 8 << 10;
 
 #[tokio::test]
