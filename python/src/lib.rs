@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the Python package `tidegate` is built on: the parts that must be fast or that exist in Rust already.
+//! The base of the Python package `tidegate`: the parts that must be fast or that exist in Rust already.
 //!
 //! The package (`tidegate/`) gives these their public shape; nothing here is meant to be imported by programs.
 //! Work that takes time runs detached from the interpreter. No class here relies on the interpreter's lock.

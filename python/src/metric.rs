@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What all instruments of the drop-in share: label names, label values, and the children of a labelled metric.
+//! The common part of all instruments of the drop-in: label names, label values, and the children of a labelled metric.
 //!
 //! A child is found by its label values without running any Python code; only the first use of a label set takes the
 //! way through the class's own `_child`.
@@ -137,7 +137,7 @@ fn texts(values: Bound<'_, PyTuple>) -> PyResult<Bound<'_, PyTuple>> {
     PyTuple::new(values.py(), texts)
 }
 
-/// What an instrument without label values says when it is used.
+/// The error of an instrument that is used without its label values.
 #[cold]
 pub(crate) fn not_observable(slf: &Bound<'_, PyAny>) -> PyErr {
     let kind = slf.getattr("_type").and_then(|kind| kind.extract::<String>());

@@ -13,7 +13,7 @@ use crate::ring::raise;
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct NixlStore(MpStore);
 
-/// What a store has of one kind of event.
+/// The totals of one kind of event in a store.
 #[pyclass(frozen, get_all, module = "tidegate._tidegate")]
 pub(crate) struct NixlTotal {
     name: &'static str,

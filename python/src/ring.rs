@@ -23,7 +23,7 @@ struct RingState {
     batch: Batch,
 }
 
-/// What one read found. Columns are `bytes`: 16 bits a kind, 64 bits a value or time.
+/// The result of one read. Columns are `bytes`: 16 bits a kind, 64 bits a value or time.
 #[pyclass(frozen, get_all, module = "tidegate._tidegate")]
 pub(crate) struct RingPoll {
     /// `events`, `idle`, `settling`, `reset`, `unreadable` or `gone`.
@@ -41,7 +41,7 @@ pub(crate) struct RingPoll {
     timestamps_us: Py<PyBytes>,
 }
 
-/// What a file is, without opening it as a ring.
+/// The description of a file, found without opening it as a ring.
 #[pyclass(frozen, get_all, module = "tidegate._tidegate")]
 pub(crate) struct RingInspection {
     version: Option<&'static str>,
@@ -50,7 +50,7 @@ pub(crate) struct RingInspection {
     read_pos: u64,
     write_pos: u64,
     owner_uid: u32,
-    /// Why it is no ring.
+    /// The reason why it is not a ring.
     reject: Option<String>,
 }
 

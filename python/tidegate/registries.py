@@ -17,7 +17,7 @@ __all__ = ["Fanout", "Foreign", "Null", "Otel", "Prometheus", "QueryAnswer", "Re
 
 _I = TypeVar("_I", bound=Instrument)
 
-#: What `Registry.query` gives: a number, a text, a vector or a range.
+#: The result of `Registry.query`: a number, a text, a vector or a range.
 QueryAnswer = Union[
     float,
     str,

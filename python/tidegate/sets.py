@@ -22,7 +22,7 @@ __all__ = ["MetricSet"]
 class MetricSet:
     """The base of declared sets. Each instance has live instruments under the names of the declared ones."""
 
-    #: What the class and its bases declare.
+    #: The instruments that the class and its bases declare.
     _declared: ClassVar[dict[str, Instrument]] = {}
     _prefix: ClassVar[str] = ""
     _labels: ClassVar[tuple[str, ...]] = ()

@@ -80,7 +80,7 @@
 // Room for a tracestate with its NUL: a longer one is left out, as the specification allows.
 #define TG_TRACESTATE_SIZE 513
 
-// How a call went. What went wrong is said in words by tg_error_text().
+// The result of a call. tg_error_text() describes an error in words.
 typedef enum tg_status {
   // Done.
   TG_OK = 0,
@@ -92,9 +92,9 @@ typedef enum tg_status {
   TG_INVALID = 3,
   // Something else has this name.
   TG_CONFLICT = 4,
-  // There is nothing to give: no value, no such group, nobody who keeps values.
+  // There is nothing to give: no value, no such group, no registry that keeps values.
   TG_NONE = 5,
-  // The buffer is too small; it was told how much is needed.
+  // The buffer is too small; the call says how large it must be.
   TG_TOO_SMALL = 6,
   // It took longer than it may.
   TG_TIMEOUT = 7,
@@ -118,13 +118,13 @@ typedef enum tg_otel_protocol {
   TG_OTEL_HTTP = 2,
 } tg_otel_protocol;
 
-// What a pushed point says.
+// The range of values that a pushed point covers.
 typedef enum tg_otel_temporality {
   // As the environment says, or cumulative.
   TG_OTEL_TEMPORALITY_DEFAULT = 0,
   // Everything since the registry was made.
   TG_OTEL_CUMULATIVE = 1,
-  // What came since the last push that was taken. Up-down counters stay cumulative.
+  // The increase since the last accepted push. Up-down counters stay cumulative.
   TG_OTEL_DELTA = 2,
 } tg_otel_temporality;
 
@@ -178,7 +178,7 @@ typedef enum tg_kind {
   TG_EXPONENTIAL_HISTOGRAM = 5,
 } tg_kind;
 
-// What a tg_any holds.
+// The type of the handle that a tg_any holds.
 typedef enum tg_type {
   // tg_counter.
   TG_TYPE_COUNTER = 1,
@@ -196,7 +196,7 @@ typedef enum tg_type {
   TG_TYPE_COMPOSITE = 7,
 } tg_type;
 
-// What the value of a composite is.
+// The function that gives the value of a composite.
 typedef enum tg_function {
   // The mean; of counters the rate.
   TG_FUNCTION_DEFAULT = 0,
@@ -253,7 +253,7 @@ typedef enum tg_state {
   TG_ABSENT = 5,
 } tg_state;
 
-// What makes a callback due.
+// The condition that makes a callback due.
 typedef enum tg_when {
   // Any change of the value.
   TG_CHANGED = 0,
@@ -261,11 +261,11 @@ typedef enum tg_when {
   TG_ABOVE = 1,
   // The value gets less than `at`, and that is over.
   TG_BELOW = 2,
-  // The value is `at` from what was told last, or farther.
+  // The value differs from the last reported one by `at` or more.
   TG_MOVED = 3,
 } tg_when;
 
-// What a read found.
+// The status of a read.
 typedef enum tg_ring_status {
   // Nothing new.
   TG_RING_IDLE = 0,
@@ -321,7 +321,7 @@ typedef struct tg_ring tg_ring;
 // A server for the pages of a registry.
 typedef struct tg_server tg_server;
 
-// What a composite says about its groups.
+// Snapshots of the groups of a composite.
 typedef struct tg_snapshots tg_snapshots;
 
 // Something that takes time. Any thread may use it.
@@ -363,7 +363,7 @@ typedef struct tg_foreign_spec {
   uint32_t kind;
   // Name, with prefixes.
   struct tg_foreign_text name;
-  // What it means.
+  // Its description.
   struct tg_foreign_text help;
   // UCUM unit.
   struct tg_foreign_text unit;
@@ -377,8 +377,8 @@ typedef struct tg_foreign_spec {
   size_t bound_count;
 } tg_foreign_spec;
 
-// What a foreign registry can do. All functions may be called from several threads at once, must not unwind and should
-// not block: they run where the program records.
+// The functions of a foreign registry. All of them may be called from several threads at once, must not unwind and
+// should not block: they run where the program records.
 typedef struct tg_foreign_table {
   // Bytes of this struct as its maker knows it; functions beyond are not called.
   size_t size;
@@ -404,7 +404,7 @@ typedef struct tg_foreign_table {
   void (*release)(void*);
 } tg_foreign_table;
 
-// What a scope adds. Zero is the default of every field; TG_SCOPE() makes one.
+// The prefixes and labels that a scope adds. Zero is the default of every field; TG_SCOPE() makes one.
 typedef struct tg_scope {
   // sizeof(tg_scope).
   size_t size;
@@ -447,7 +447,8 @@ typedef struct tg_otel_options {
   size_t resource_count;
 } tg_otel_options;
 
-// What an instrument is called and means. Zero is the default of every field but the name; TG_DESCRIPTION() makes one.
+// The name and the meaning of an instrument. Zero is the default of every field but the name; TG_DESCRIPTION() makes
+// one.
 typedef struct tg_description {
   // sizeof(tg_description).
   size_t size;
@@ -477,7 +478,7 @@ typedef struct tg_trace_context {
   uint8_t span[8];
   // Whether it is recorded.
   bool is_sampled;
-  // What vendors have to say; passed on as it is.
+  // The data of vendors; passed on as it is.
   char state[TG_TRACESTATE_SIZE];
 } tg_trace_context;
 
@@ -487,7 +488,7 @@ typedef struct tg_field {
   size_t offset;
   // A tg_kind: the member is a tg_counter * for TG_COUNTER, and so on; a tg_histogram * for both kinds of histograms.
   uint32_t kind;
-  // What it is called and means.
+  // The name and the meaning of the instrument.
   const struct tg_description *description;
   // Names of labels: the member is a tg_family * then. NULL: it is an instrument.
   const char *const *labels;
@@ -503,7 +504,7 @@ typedef struct tg_any {
   const void *handle;
 } tg_any;
 
-// What a composite computes. Zero is the default of every field; TG_COMPOSITE() makes one.
+// The statistic that a composite computes. Zero is the default of every field; TG_COMPOSITE() makes one.
 typedef struct tg_composite_options {
   // sizeof(tg_composite_options).
   size_t size;
@@ -513,7 +514,7 @@ typedef struct tg_composite_options {
   const char *const *by;
   // How many labels.
   size_t by_count;
-  // What its value is: a tg_function.
+  // The function that gives its value: a tg_function.
   uint32_t function;
   // With TG_QUANTILE: which, 0 to 1.
   double rank;
@@ -535,13 +536,13 @@ typedef struct tg_quantile {
   double value;
 } tg_quantile;
 
-// What a composite says about one of its groups at an instant. A number that there is not is NaN.
+// The state of one group of a composite at an instant. A missing number is NaN.
 typedef struct tg_snapshot {
   // The labels that make the group.
   const struct tg_label *labels;
   // How many labels.
   size_t label_count;
-  // What the composite computes.
+  // The value of the composite.
   double value;
   // Smallest value in the window. Of counters: no extremes, no mean.
   double min;
@@ -561,7 +562,7 @@ typedef struct tg_snapshot {
   size_t quantile_count;
   // How long the window is.
   uint64_t window_ns;
-  // Since when there was no newer value; UINT64_MAX when there never was one.
+  // The time since the newest value; UINT64_MAX if there never was one.
   uint64_t age_ns;
   // How far it can be trusted: a tg_state.
   uint32_t state;
@@ -583,7 +584,7 @@ typedef struct tg_trigger {
   uint64_t min_interval_ns;
 } tg_trigger;
 
-// What a callback receives; valid during the call.
+// The argument of a callback; valid during the call.
 typedef struct tg_change {
   // Everything about the value.
   const struct tg_snapshot *snapshot;
@@ -644,7 +645,7 @@ typedef struct tg_series {
 typedef struct tg_metric {
   // Its name with all prefixes.
   const char *name;
-  // What it means.
+  // Its description.
   const char *help;
   // Its UCUM unit.
   const char *unit;
@@ -669,7 +670,7 @@ typedef struct tg_tracer_options {
   size_t resource_count;
 } tg_tracer_options;
 
-// What a file is.
+// The description of a file that is a ring.
 typedef struct tg_ring_info {
   // The layout: "1", "2a", "2b", "3", "4" or "5".
   char version[4];
@@ -686,7 +687,7 @@ typedef struct tg_ring_info {
 // Called for a ring of a directory, with its path and what it is, valid during the call.
 typedef void (*tg_ring_found_fn)(const char *path, const struct tg_ring_info *info, void *context);
 
-// What a read found. Columns and texts are valid until the next read of the ring or its release.
+// The result of a read. Columns and texts are valid until the next read of the ring or its release.
 typedef struct tg_ring_batch {
   // A tg_ring_status.
   uint32_t status;
@@ -708,7 +709,7 @@ typedef struct tg_ring_batch {
   bool full;
 } tg_ring_batch;
 
-// What events of a kind are; valid until the release of the ring.
+// The description of a kind of events; valid until the release of the ring.
 typedef struct tg_ring_kind {
   // NIXL's name.
   const char *name;
@@ -772,8 +773,8 @@ enum tg_status tg_registry_shm(const char *directory,
 // Keeps nothing: its instruments do nothing.
 enum tg_status tg_registry_null(struct tg_registry **registry);
 
-// Passes everything on to several registries, of which it becomes an owner. What is read back is what the first of them
-// says that keeps values.
+// Passes everything on to several registries, of which it becomes an owner. Reads return the values of the first
+// registry that keeps values.
 enum tg_status tg_registry_fanout(const struct tg_registry *const *registries,
                                   size_t count,
                                   struct tg_registry **registry);
@@ -792,8 +793,8 @@ enum tg_status tg_registry_scope(const struct tg_registry *parent,
 // One owner more.
 enum tg_status tg_registry_retain(const struct tg_registry *registry);
 
-// One owner less. Instruments that were made with it stay usable; what they record is no longer shown by anybody once
-// the last owner is gone (in shared memory it is, by other processes).
+// One owner less. Instruments that were made with it stay usable; once the last owner is gone, nothing shows their
+// values any more (in shared memory, other processes do).
 enum tg_status tg_registry_release(const struct tg_registry *registry);
 
 // Writes all values as a page to `buffer`, with a NUL. `needed` (may be NULL) receives how many bytes that takes; with
@@ -810,8 +811,8 @@ enum tg_status tg_registry_flush(const struct tg_registry *registry, uint64_t wi
 // Gets out what was recorded until now, and stops: what is recorded later goes nowhere.
 enum tg_status tg_registry_shutdown(const struct tg_registry *registry, uint64_t within_ns);
 
-// Puts what dead processes of a shared directory have recorded into one file; theirs are removed so long after they
-// died. TG_INVALID: it is no registry of a directory.
+// Puts the values of dead processes of a shared directory into one file, and removes their files so long after they
+// died. TG_INVALID: it is not a registry of a directory.
 enum tg_status tg_registry_fold(const struct tg_registry *registry, uint64_t grace_ns);
 
 // The registry of a place: "prometheus", or "prometheus://host:port", which serves its page there until it is released;
@@ -825,8 +826,8 @@ enum tg_status tg_registry_at(const char *place,
 enum tg_status tg_registry_otel(const struct tg_otel_options *options,
                                 struct tg_registry **registry);
 
-// How many pushes failed so far (the next one that does not carries what they should have), and how many points the
-// collector took notice of and refused. TG_INVALID: it is no registry that pushes.
+// How many pushes failed so far (the next successful push carries their values), and how many points the collector
+// received and refused. TG_INVALID: it is not a registry that pushes.
 enum tg_status tg_registry_push_failures(const struct tg_registry *registry,
                                          uint64_t *failed_pushes,
                                          uint64_t *rejected_points);
@@ -873,7 +874,7 @@ enum tg_status tg_family_histogram(const struct tg_family *family,
                                    size_t value_count,
                                    struct tg_histogram **histogram);
 
-// Ends the series with these values: it is no longer shown. TG_NONE: there is none.
+// Ends the series with these values: pages do not show it any more. TG_NONE: there is none.
 enum tg_status tg_family_remove(const struct tg_family *family, const char *const *values, size_t value_count);
 
 // One owner more.
@@ -916,7 +917,7 @@ enum tg_status tg_float_counter_new(const struct tg_registry *registry,
                                     size_t label_count,
                                     struct tg_float_counter **counter);
 
-// Adds. What is negative or no finite number is not added, and counted by tg_misused().
+// Adds an amount. It does not add a negative or non-finite number; tg_misused() counts it.
 enum tg_status tg_float_counter_add(const struct tg_float_counter *counter, double amount);
 
 // The total; 0 of a registry that keeps nothing.
@@ -983,7 +984,7 @@ enum tg_status tg_exponential_histogram_new(const struct tg_registry *registry,
                                             size_t label_count,
                                             struct tg_histogram **histogram);
 
-// Counts a value. What is no finite number is counted by tg_misused() instead.
+// Counts a value. It does not count a non-finite number; tg_misused() counts it instead.
 enum tg_status tg_histogram_observe(const struct tg_histogram *histogram, double value);
 
 // Counts a value, and remembers that it was made in this span, where the description said `exemplars`.
@@ -1024,16 +1025,16 @@ enum tg_status tg_composite_value(const struct tg_composite *composite,
                                   size_t label_count,
                                   double *value);
 
-// What it says now about the group with these labels; without labels, about the first.
+// Gives the current state of the group with these labels; without labels, of the first group.
 enum tg_status tg_composite_get(const struct tg_composite *composite,
                                 const struct tg_label *labels,
                                 size_t label_count,
                                 struct tg_snapshots **snapshots);
 
-// What it says now about every group; where there are none yet, one snapshot that says so.
+// Gives the current state of every group. If there are no groups yet, it gives one snapshot that says so.
 enum tg_status tg_composite_all(const struct tg_composite *composite, struct tg_snapshots **snapshots);
 
-// Somebody who waits for what it says next, until released.
+// Makes a watcher that waits for the next answers of the composite, until it is released.
 enum tg_status tg_composite_watch(const struct tg_composite *composite, struct tg_watcher **watcher);
 
 // One owner more.
@@ -1088,8 +1089,8 @@ enum tg_status tg_watcher_release(const struct tg_watcher *watcher);
 // Everything that a registry has, with its values, as a reader of it sees them.
 enum tg_status tg_registry_gather(const struct tg_registry *registry, struct tg_metrics **metrics);
 
-// What one instrument is and holds, as a metric with one series; of a family all its series. TG_NONE: its registry keeps
-// nothing.
+// Gives the description and the value of one instrument, as a metric with one series; of a family all its series.
+// TG_NONE: its registry keeps nothing.
 enum tg_status tg_describe(struct tg_any of,
                            struct tg_metrics **metrics);
 
@@ -1114,10 +1115,10 @@ enum tg_status tg_serve_http(const struct tg_registry *registry,
 // Writes where it listens ("127.0.0.1:9090") to `buffer`, with a NUL; 64 bytes are enough. TG_NONE: it has stopped.
 enum tg_status tg_server_address(const struct tg_server *server, char *buffer, size_t capacity);
 
-// What /health says of the program as a whole. TG_NONE: it has stopped.
+// Sets the answer of /health for the program as a whole. TG_NONE: the server has stopped.
 enum tg_status tg_server_set_ready(const struct tg_server *server, bool is_ready);
 
-// What /health says of an endpoint of the program. TG_NONE: it has stopped.
+// Sets the answer of /health for an endpoint of the program. TG_NONE: the server has stopped.
 enum tg_status tg_server_set_endpoint(const struct tg_server *server, const char *name, bool is_ready);
 
 // Stops it, even where others own it: the port is free when this returns. To stop it twice does nothing.
@@ -1129,8 +1130,7 @@ enum tg_status tg_server_retain(const struct tg_server *server);
 // One owner less. With the last one it stops.
 enum tg_status tg_server_release(const struct tg_server *server);
 
-// Reads the headers of a request. `tracestate` may be NULL. TG_NONE: the first is no traceparent, which has to be
-// ignored.
+// Reads the headers of a request. `tracestate` may be NULL. TG_NONE: the first is not a traceparent; ignore it.
 enum tg_status tg_trace_context_parse(const char *traceparent,
                                       const char *tracestate,
                                       struct tg_trace_context *context);
@@ -1176,16 +1176,16 @@ enum tg_status tg_tracer_retain(const struct tg_tracer *tracer);
 // One owner less. With the last one it is shut down, within five seconds.
 enum tg_status tg_tracer_release(const struct tg_tracer *tracer);
 
-// Opens a ring. With `consume` it takes the place of the ring's consumer, of which there is one; a ring that has one is
-// only peeked into until tg_ring_try_consume() succeeds. A read takes at most `max_events`; 0: 65536. TG_INVALID: the
-// file is no ring; it was left as it is.
+// Opens a ring. With `consume` it takes the place of the ring's consumer, of which there is one; a ring that has one
+// is only peeked into until tg_ring_try_consume() succeeds. A read takes at most `max_events`; 0: 65536. TG_INVALID:
+// the file is not a ring; it is unchanged.
 enum tg_status tg_ring_open(const char *path,
                             bool consume,
                             size_t max_events,
                             struct tg_ring **ring);
 
-// Tells `found` every ring in a directory, by name (agents name their files); what is no ring is passed over. Nothing is
-// locked or moved.
+// Tells `found` every ring in a directory, by name (agents name their files); it skips other files. Nothing is locked
+// or moved.
 enum tg_status tg_ring_find(const char *directory,
                             tg_ring_found_fn found,
                             void *context);
@@ -1200,13 +1200,14 @@ enum tg_status tg_ring_commit(const struct tg_ring *ring);
 // Tries again to become the consumer; TG_NONE: another one still is, or it was opened to peek.
 enum tg_status tg_ring_try_consume(const struct tg_ring *ring);
 
-// What the numbers in `kinds` mean; they keep their meaning as long as the ring. TG_NONE: it gave out no such number.
+// Gives the meaning of a number in `kinds`, which stays the same as long as the ring. TG_NONE: the ring did not give
+// out this number.
 enum tg_status tg_ring_kind_of(const struct tg_ring *ring, uint16_t number, struct tg_ring_kind *kind);
 
 // Totals since it was opened.
 enum tg_status tg_ring_get_stats(const struct tg_ring *ring, struct tg_ring_stats *stats);
 
-// What it is. (Reads report `readable`.)
+// Gives the description of the ring. (Reads report `readable`.)
 enum tg_status tg_ring_get_info(const struct tg_ring *ring, struct tg_ring_info *info);
 
 // One owner more.

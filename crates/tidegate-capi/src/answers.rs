@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What C is given to read: texts and arrays that live as long as the handle that owns them.
+//! Texts and arrays that functions give to C to read. They live as long as the handle that owns them.
 
 #![allow(unsafe_code)]
 

@@ -17,7 +17,7 @@ use crate::family::tg_family;
 use crate::instrument::{tg_counter, tg_float_counter, tg_gauge, tg_histogram, tg_up_down_counter};
 use crate::status::Failure;
 
-/// What a tg_any holds.
+/// The type of the handle that a tg_any holds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum tg_type {
@@ -47,7 +47,7 @@ pub struct tg_any {
     pub handle: *const c_void,
 }
 
-/// What a [`tg_any`] refers to.
+/// The handle that a [`tg_any`] refers to.
 pub(crate) enum Any<'a> {
     Counter(&'a Counter),
     FloatCounter(&'a FloatCounter),
@@ -102,7 +102,7 @@ fn alone(handle: &impl Instrument) -> Result<FamilyValues, Failure> {
 }
 
 impl Any<'_> {
-    /// What it is and holds.
+    /// Its description and its values.
     pub(crate) fn describe(&self) -> Result<FamilyValues, Failure> {
         match self {
             Self::Counter(handle) => alone(*handle),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What C hands over: texts, arrays and structs that may be NULL, and where answers go.
+//! The arguments that C hands over (texts, arrays and structs that may be NULL), and the places for answers.
 //!
-//! All of it rests on the contract of the header: a pointer is NULL or leads to what its type and count say, for the
+//! All of it rests on the contract of the header: a pointer is NULL or leads to values of its type and count, for the
 //! length of the call.
 
 #![allow(unsafe_code)]

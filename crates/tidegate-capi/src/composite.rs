@@ -26,7 +26,7 @@ impl tg_composite {
     }
 }
 
-/// What a composite computes. Zero is the default of every field; TG_COMPOSITE() makes one.
+/// The statistic that a composite computes. Zero is the default of every field; TG_COMPOSITE() makes one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_composite_options {
@@ -38,7 +38,7 @@ pub struct tg_composite_options {
     pub by: *const *const c_char,
     /// How many labels.
     pub by_count: usize,
-    /// What its value is: a tg_function.
+    /// The function that gives its value: a tg_function.
     pub function: u32,
     /// With TG_QUANTILE: which, 0 to 1.
     pub rank: f64,
@@ -55,7 +55,7 @@ pub struct tg_composite_options {
 // SAFETY: it begins with its size, and all fields may be zero.
 unsafe impl Growing for tg_composite_options {}
 
-/// What the value of a composite is.
+/// The function that gives the value of a composite.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum tg_function {
@@ -128,7 +128,7 @@ pub struct tg_quantile {
     pub value: f64,
 }
 
-/// What a composite says about one of its groups at an instant. A number that there is not is NaN.
+/// The state of one group of a composite at an instant. A missing number is NaN.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_snapshot {
@@ -136,7 +136,7 @@ pub struct tg_snapshot {
     pub labels: *const tg_label,
     /// How many labels.
     pub label_count: usize,
-    /// What the composite computes.
+    /// The value of the composite.
     pub value: f64,
     /// Smallest value in the window. Of counters: no extremes, no mean.
     pub min: f64,
@@ -156,7 +156,7 @@ pub struct tg_snapshot {
     pub quantile_count: usize,
     /// How long the window is.
     pub window_ns: u64,
-    /// Since when there was no newer value; UINT64_MAX when there never was one.
+    /// The time since the newest value; UINT64_MAX if there never was one.
     pub age_ns: u64,
     /// How far it can be trusted: a tg_state.
     pub state: u32,
@@ -205,7 +205,7 @@ fn state(state: State) -> tg_state {
     }
 }
 
-/// What a composite says about its groups.
+/// Snapshots of the groups of a composite.
 pub struct tg_snapshots {
     snapshots: Vec<tg_snapshot>,
     _arena: Arena,
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn tg_composite_new(
     guard(|| unsafe { give(composite, || build(name, of, of_count, options)) })
 }
 
-/// What it says now about the group with these labels; without labels, about the first.
+/// The current state of the group with these labels; without labels, of the first group.
 ///
 /// # Safety
 /// As of [`tg_composite_get`].
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn tg_composite_value(
     })
 }
 
-/// What it says now about the group with these labels; without labels, about the first.
+/// Gives the current state of the group with these labels; without labels, of the first group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_composite_get(
     composite: *const tg_composite,
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn tg_composite_get(
     guard(|| unsafe { give(snapshots, make) })
 }
 
-/// What it says now about every group; where there are none yet, one snapshot that says so.
+/// Gives the current state of every group. If there are no groups yet, it gives one snapshot that says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_composite_all(
     composite: *const tg_composite,
@@ -361,7 +361,7 @@ pub unsafe extern "C" fn tg_composite_all(
     guard(|| unsafe { give(snapshots, make) })
 }
 
-/// Somebody who waits for what it says next, until released.
+/// Makes a watcher that waits for the next answers of the composite, until it is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_composite_watch(
     composite: *const tg_composite,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What instruments are called and mean, and families of them.
+//! Descriptions of instruments, and families of them.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,8 @@ use crate::instrument::{tg_counter, tg_float_counter, tg_gauge, tg_histogram, tg
 use crate::registry::tg_registry;
 use crate::status::{Failure, guard, tg_status};
 
-/// What an instrument is called and means. Zero is the default of every field but the name; TG_DESCRIPTION() makes one.
+/// The name and the meaning of an instrument. Zero is the default of every field but the name; TG_DESCRIPTION() makes
+/// one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_description {
@@ -321,7 +322,7 @@ pub unsafe extern "C" fn tg_family_histogram(
     guard(|| unsafe { give(histogram, make) })
 }
 
-/// Ends the series with these values: it is no longer shown. TG_NONE: there is none.
+/// Ends the series with these values: pages do not show it any more. TG_NONE: there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_family_remove(
     family: *const tg_family,

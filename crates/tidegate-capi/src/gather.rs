@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is registered, and what it holds: names, kinds, units, descriptions, labels, values.
+//! The registered metrics and their values: names, kinds, units, descriptions, labels, values.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +27,7 @@ pub struct tg_metrics {
 pub struct tg_metric {
     /// Its name with all prefixes.
     pub name: *const c_char,
-    /// What it means.
+    /// Its description.
     pub help: *const c_char,
     /// Its UCUM unit.
     pub unit: *const c_char,
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn tg_registry_gather(
     guard(|| unsafe { give(metrics, make) })
 }
 
-/// What one instrument is and holds, as a metric with one series; of a family all its series. TG_NONE: its registry keeps
-/// nothing.
+/// Gives the description and the value of one instrument, as a metric with one series; of a family all its series.
+/// TG_NONE: its registry keeps nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_describe(of: tg_any, metrics: *mut *mut tg_metrics) -> tg_status {
     // SAFETY: the contract of the header.

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn tg_float_counter_new(
     guard(|| unsafe { give(counter, make) })
 }
 
-/// Adds. What is negative or no finite number is not added, and counted by tg_misused().
+/// Adds an amount. It does not add a negative or non-finite number; tg_misused() counts it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_float_counter_add(counter: *const tg_float_counter, amount: f64) -> tg_status {
     // SAFETY: the contract of the header.
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn tg_exponential_histogram_new(
     guard(|| unsafe { give(histogram, make) })
 }
 
-/// Counts a value. What is no finite number is counted by tg_misused() instead.
+/// Counts a value. It does not count a non-finite number; tg_misused() counts it instead.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_histogram_observe(histogram: *const tg_histogram, value: f64) -> tg_status {
     // SAFETY: the contract of the header.

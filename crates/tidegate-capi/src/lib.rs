@@ -14,7 +14,7 @@
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
-// The names are those that C sees: one name for one thing. What callers owe is said once, above.
+// The names are those that C sees: one name for one thing. The duties of callers are above, once for all functions.
 #![allow(clippy::missing_safety_doc, non_camel_case_types)]
 
 mod answers;

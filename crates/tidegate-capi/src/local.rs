@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is at work in the process that made it, and is left alone in others.
+//! Values that work in the process that made them, and that other processes leave alone.
 
 #![allow(unsafe_code)]
 

@@ -54,7 +54,7 @@ pub enum tg_otel_protocol {
     TG_OTEL_HTTP = 2,
 }
 
-/// What a pushed point says.
+/// The range of values that a pushed point covers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum tg_otel_temporality {
@@ -62,7 +62,7 @@ pub enum tg_otel_temporality {
     TG_OTEL_TEMPORALITY_DEFAULT = 0,
     /// Everything since the registry was made.
     TG_OTEL_CUMULATIVE = 1,
-    /// What came since the last push that was taken. Up-down counters stay cumulative.
+    /// The increase since the last accepted push. Up-down counters stay cumulative.
     TG_OTEL_DELTA = 2,
 }
 
@@ -123,8 +123,8 @@ pub(crate) fn pushing(builder: OtelBuilder) -> Result<tg_registry, Failure> {
     Ok(registry)
 }
 
-/// How many pushes failed so far (the next one that does not carries what they should have), and how many points the
-/// collector took notice of and refused. TG_INVALID: it is no registry that pushes.
+/// How many pushes failed so far (the next successful push carries their values), and how many points the collector
+/// received and refused. TG_INVALID: it is not a registry that pushes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_registry_push_failures(
     registry: *const tg_registry,

@@ -57,7 +57,7 @@ impl tg_registry {
     }
 }
 
-/// What a scope adds. Zero is the default of every field; TG_SCOPE() makes one.
+/// The prefixes and labels that a scope adds. Zero is the default of every field; TG_SCOPE() makes one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_scope {
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn tg_registry_null(registry: *mut *mut tg_registry) -> tg
     guard(|| unsafe { give(registry, || Ok(tg_registry::of(Null::new()))) })
 }
 
-/// Passes everything on to several registries, of which it becomes an owner. What is read back is what the first of them
-/// says that keeps values.
+/// Passes everything on to several registries, of which it becomes an owner. Reads return the values of the first
+/// registry that keeps values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_registry_fanout(
     registries: *const *const tg_registry,
@@ -228,8 +228,8 @@ pub unsafe extern "C" fn tg_registry_retain(registry: *const tg_registry) -> tg_
     unsafe { retain(registry) }
 }
 
-/// One owner less. Instruments that were made with it stay usable; what they record is no longer shown by anybody once
-/// the last owner is gone (in shared memory it is, by other processes).
+/// One owner less. Instruments that were made with it stay usable; once the last owner is gone, nothing shows their
+/// values any more (in shared memory, other processes do).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_registry_release(registry: *const tg_registry) -> tg_status {
     // SAFETY: the contract of the header.
@@ -282,8 +282,8 @@ pub unsafe extern "C" fn tg_registry_shutdown(registry: *const tg_registry, with
     })
 }
 
-/// Puts what dead processes of a shared directory have recorded into one file; theirs are removed so long after they
-/// died. TG_INVALID: it is no registry of a directory.
+/// Puts the values of dead processes of a shared directory into one file, and removes their files so long after they
+/// died. TG_INVALID: it is not a registry of a directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_registry_fold(registry: *const tg_registry, grace_ns: u64) -> tg_status {
     guard(|| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! NIXL's telemetry rings, of every version: what C sees of them. What it calls is in `ring_calls`.
+//! NIXL's telemetry rings, of every version: the types that C sees. The functions are in `ring_calls`.
 
 use std::ffi::{CString, c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ pub struct tg_ring(Mutex<RingState>);
 pub(crate) struct RingState {
     pub(crate) reader: Reader,
     batch: Batch,
-    /// What kinds are as C has it, by kind: it stays as long as the ring.
+    /// The texts of kinds for C, by kind: they stay as long as the ring.
     kinds: Vec<Option<KindTexts>>,
-    /// Why the last poll found what it found.
+    /// The reason of the last poll's result.
     reason: CString,
 }
 
@@ -28,7 +28,7 @@ struct KindTexts {
     status: Option<CString>,
 }
 
-/// What a read found.
+/// The status of a read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum tg_ring_status {
@@ -46,7 +46,7 @@ pub enum tg_ring_status {
     TG_RING_GONE = 5,
 }
 
-/// What a read found. Columns and texts are valid until the next read of the ring or its release.
+/// The result of a read. Columns and texts are valid until the next read of the ring or its release.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_ring_batch {
@@ -70,7 +70,7 @@ pub struct tg_ring_batch {
     pub full: bool,
 }
 
-/// What events of a kind are; valid until the release of the ring.
+/// The description of a kind of events; valid until the release of the ring.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_ring_kind {
@@ -114,7 +114,7 @@ pub enum tg_ring_mode {
     TG_RING_PEEK_LOCKED = 2,
 }
 
-/// What a file is.
+/// The description of a file that is a ring.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_ring_info {

@@ -16,9 +16,9 @@ use crate::ring::{
 };
 use crate::status::{Failure, guard, terminated, tg_status};
 
-/// Opens a ring. With `consume` it takes the place of the ring's consumer, of which there is one; a ring that has one is
-/// only peeked into until tg_ring_try_consume() succeeds. A read takes at most `max_events`; 0: 65536. TG_INVALID: the
-/// file is no ring; it was left as it is.
+/// Opens a ring. With `consume` it takes the place of the ring's consumer, of which there is one; a ring that has one
+/// is only peeked into until tg_ring_try_consume() succeeds. A read takes at most `max_events`; 0: 65536. TG_INVALID:
+/// the file is not a ring; it is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_ring_open(
     path: *const c_char,
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn tg_ring_open(
     guard(|| unsafe { give(ring, open) })
 }
 
-/// Tells `found` every ring in a directory, by name (agents name their files); what is no ring is passed over. Nothing is
-/// locked or moved.
+/// Tells `found` every ring in a directory, by name (agents name their files); it skips other files. Nothing is locked
+/// or moved.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_ring_find(
     directory: *const c_char,
@@ -112,7 +112,8 @@ pub unsafe extern "C" fn tg_ring_try_consume(ring: *const tg_ring) -> tg_status 
     })
 }
 
-/// What the numbers in `kinds` mean; they keep their meaning as long as the ring. TG_NONE: it gave out no such number.
+/// Gives the meaning of a number in `kinds`, which stays the same as long as the ring. TG_NONE: the ring did not give
+/// out this number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_ring_kind_of(
     ring: *const tg_ring,
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn tg_ring_get_stats(ring: *const tg_ring, stats: *mut tg_
     })
 }
 
-/// What it is. (Reads report `readable`.)
+/// Gives the description of the ring. (Reads report `readable`.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_ring_get_info(ring: *const tg_ring, info: *mut tg_ring_info) -> tg_status {
     guard(|| {

@@ -85,14 +85,14 @@ pub unsafe extern "C" fn tg_server_address(
     })
 }
 
-/// What /health says of the program as a whole. TG_NONE: it has stopped.
+/// Sets the answer of /health for the program as a whole. TG_NONE: the server has stopped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_server_set_ready(server: *const tg_server, is_ready: bool) -> tg_status {
     // SAFETY: the contract of the header.
     guard(|| unsafe { borrow(server, "server") }?.with(|server| server.health().set_ready(is_ready)))
 }
 
-/// What /health says of an endpoint of the program. TG_NONE: it has stopped.
+/// Sets the answer of /health for an endpoint of the program. TG_NONE: the server has stopped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_server_set_endpoint(
     server: *const tg_server,

@@ -25,7 +25,7 @@ pub struct tg_field {
     pub offset: usize,
     /// A tg_kind: the member is a tg_counter * for TG_COUNTER, and so on; a tg_histogram * for both kinds of histograms.
     pub kind: u32,
-    /// What it is called and means.
+    /// The name and the meaning of the instrument.
     pub description: *const tg_description,
     /// Names of labels: the member is a tg_family * then. NULL: it is an instrument.
     pub labels: *const *const c_char,
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn tg_set_register(
         }
         if status != tg_status::TG_OK {
             for field in fields {
-                // What can't be made holds nothing.
+                // A member that can't be made holds nothing.
                 let _ = unsafe { end(field, slot(field, set)) };
             }
         }

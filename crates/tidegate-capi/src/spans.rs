@@ -62,7 +62,7 @@ impl tg_tracer {
 
 impl Drop for tg_tracer {
     fn drop(&mut self) {
-        // Who wants to know shuts it down.
+        // A caller that needs the result shuts it down itself.
         let _ = self.shutdown(LAST_PUSH);
     }
 }
@@ -80,7 +80,7 @@ unsafe fn start(given: *const tg_tracer_options) -> Result<tg_tracer, Failure> {
         builder = builder.resource(key, value);
     }
     let spans = builder.build()?;
-    // What it knows of the code and the thread is ours, not the program's.
+    // The code and the thread that `tracing` knows are those of this library, not of the program.
     let layer = spans
         .unfiltered_layer()
         .with_location(false)

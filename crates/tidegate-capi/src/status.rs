@@ -15,7 +15,7 @@ use tidegate_metrics::{CompositeError, ExportError, OpenError, OtelError, Regist
 /// Raised when a program that was compiled against an older header would break.
 pub const TG_ABI_VERSION: u32 = 1;
 
-/// How a call went. What went wrong is said in words by tg_error_text().
+/// The result of a call. tg_error_text() describes an error in words.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum tg_status {
@@ -29,9 +29,9 @@ pub enum tg_status {
     TG_INVALID = 3,
     /// Something else has this name.
     TG_CONFLICT = 4,
-    /// There is nothing to give: no value, no such group, nobody who keeps values.
+    /// There is nothing to give: no value, no such group, no registry that keeps values.
     TG_NONE = 5,
-    /// The buffer is too small; it was told how much is needed.
+    /// The buffer is too small; the call says how large it must be.
     TG_TOO_SMALL = 6,
     /// It took longer than it may.
     TG_TIMEOUT = 7,
@@ -95,14 +95,14 @@ pub(crate) fn terminated(text: &str) -> CString {
 }
 
 thread_local! {
-    /// Why the last call of this thread that failed did so.
+    /// The error of the last failed call of this thread.
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs a call; what goes wrong becomes a status.
+/// Runs a call; an error becomes a status.
 #[inline]
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> tg_status {
-    // What a call that unwound was at is behind locks that are taken whether or not they are poisoned.
+    // Locks protect the state of a call that unwound, and calls take them whether or not they are poisoned.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => TG_OK,
         Ok(Err(failure)) => failure.tell(),
@@ -117,7 +117,7 @@ fn unwound(panic: Box<dyn Any + Send>) -> tg_status {
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no text");
     let failure = Failure::new(TG_INTERNAL, format!("a fault of tidegate: {text}"));
-    // What a panic carries may panic when it is dropped.
+    // The value of a panic may panic when it is dropped.
     std::mem::forget(panic);
     failure.tell()
 }

@@ -27,7 +27,7 @@ pub struct tg_trace_context {
     pub span: [u8; 8],
     /// Whether it is recorded.
     pub is_sampled: bool,
-    /// What vendors have to say; passed on as it is.
+    /// The data of vendors; passed on as it is.
     pub state: [c_char; TG_TRACESTATE_SIZE],
 }
 
@@ -76,8 +76,7 @@ pub(crate) unsafe fn span_of(span: *const tg_trace_context) -> Result<SpanRef, F
     unsafe { borrow(span, "span") }?.reference()
 }
 
-/// Reads the headers of a request. `tracestate` may be NULL. TG_NONE: the first is no traceparent, which has to be
-/// ignored.
+/// Reads the headers of a request. `tracestate` may be NULL. TG_NONE: the first is not a traceparent; ignore it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_trace_context_parse(
     traceparent: *const c_char,

@@ -38,7 +38,7 @@ pub struct tg_trigger {
 // SAFETY: it begins with its size, and all fields may be zero.
 unsafe impl Growing for tg_trigger {}
 
-/// What makes a callback due.
+/// The condition that makes a callback due.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum tg_when {
@@ -48,11 +48,11 @@ pub enum tg_when {
     TG_ABOVE = 1,
     /// The value gets less than `at`, and that is over.
     TG_BELOW = 2,
-    /// The value is `at` from what was told last, or farther.
+    /// The value differs from the last reported one by `at` or more.
     TG_MOVED = 3,
 }
 
-/// What a callback receives; valid during the call.
+/// The argument of a callback; valid during the call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_change {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the attributes say.
+//! Parses the attributes.
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What it costs to record, next to the crates that people use otherwise: nanoseconds a call of the processor, the median
-//! of rounds in which all take turns, and what a tenth of the rounds were below and above.
+//! The cost of recording, next to the crates that people use otherwise: nanoseconds of processor time a call. It prints
+//! the median of rounds in which all take turns, and the bounds of the lowest and the highest tenth of the rounds.
 //!
 //! `cargo xtask bench sdk` runs it together with Python's and makes one table of both; docs/sdk.md has it.
 

@@ -36,7 +36,7 @@ fn component(registry: Arc<dyn MetricsRegistry>) -> Result<(), RegisterError> {
     Ok(())
 }
 
-/// What a registry shows afterwards.
+/// The values that a registry shows afterwards.
 pub(crate) fn show(kind: &str, directory: &Path) -> Result<String, Box<dyn std::error::Error>> {
     let registry = registry(kind, directory)?;
     component(registry.clone())?;

@@ -64,7 +64,7 @@ impl Catalog {
         self.lock().list.clone()
     }
 
-    /// What all families hold; those that differ in their constant labels only are one.
+    /// The values of all families; those that differ in their constant labels only are one.
     pub(crate) fn gather(&self) -> Vec<FamilyValues> {
         let mut all: Vec<FamilyValues> = Vec::new();
         for values in self.list().iter().map(AnyFamily::read) {

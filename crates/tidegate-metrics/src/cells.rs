@@ -49,7 +49,7 @@ impl Cells {
         })
     }
 
-    /// What this process has recorded.
+    /// The values that this process has recorded.
     pub(crate) fn gather(&self) -> Vec<FamilyValues> {
         self.catalog.gather()
     }

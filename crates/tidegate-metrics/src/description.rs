@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What an instrument is called and means, and what of that is valid.
+//! Names and meanings of instruments, and the checks of both.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ pub use tidegate_cells::GaugeMode;
 /// The finest resolution of an exponential histogram: buckets a power of two, as a power of two.
 pub const MAX_SCALE: i8 = 20;
 
-/// What an instrument is called and means.
+/// The name and the meaning of an instrument.
 ///
-/// What belongs to one kind of instrument only (bounds, gauge mode) is not looked at by others.
+/// Instruments ignore settings that belong to another kind only (bounds, gauge mode).
 ///
 /// ```
 /// # use tidegate_metrics::{Description, buckets};
@@ -183,7 +183,7 @@ pub struct FamilySpec {
     pub help: String,
     /// See [`Description::unit`].
     pub unit: String,
-    /// What kind of instrument.
+    /// The kind of instrument.
     pub kind: Kind,
     /// Labels that all its series have.
     pub constant: Vec<(String, String)>,
@@ -198,7 +198,7 @@ impl FamilySpec {
     /// nothing too: a mistake shows wherever the code runs.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The mistake that the check found.
     pub fn check(&self) -> Result<(), RegisterError> {
         if !is_metric_name(&self.name) {
             return Err(RegisterError::BadName(self.name.clone()));

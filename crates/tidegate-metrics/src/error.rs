@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What can go wrong: at registration, loudly; at run time only what reaches the outside.
+//! Errors: registration reports all of them; at run time, only those of exports.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// The name is no metric name.
+    /// The name is not a metric name.
     #[error("`{0}` is not a metric name: letters, digits, `_`, `:`, `.`, a letter or `_` or `:` first")]
     BadName(String),
-    /// A label's name is no label name, or one that is reserved.
+    /// A label's name is not a label name, or is a reserved one.
     #[error(
         "metric `{metric}`: `{label}` is not a label name: letters, digits and `_`, no digit first, not `__...`, not `le` of a histogram"
     )]
@@ -32,9 +32,9 @@ pub enum RegisterError {
     /// The labels given to a metric set are not the declared ones.
     #[error("the set declares the labels {expected:?}, but got {given:?}")]
     OtherLabels {
-        /// What was declared.
+        /// The declared labels.
         expected: Vec<String>,
-        /// What was given.
+        /// The given labels.
         given: Vec<String>,
     },
     /// Bounds that no histogram can have.
@@ -48,7 +48,7 @@ pub enum RegisterError {
     Conflict {
         /// The metric.
         name: String,
-        /// What differs.
+        /// The part that differs.
         what: &'static str,
     },
     /// Another metric shows this name to a reader.
@@ -58,7 +58,7 @@ pub enum RegisterError {
         name: String,
         /// The name in the exposition.
         shown: String,
-        /// Who has it.
+        /// The metric that has the name.
         other: String,
     },
     /// The store took no more.
@@ -66,7 +66,7 @@ pub enum RegisterError {
     Store {
         /// The metric.
         name: String,
-        /// What the store said.
+        /// The error of the store.
         reason: String,
     },
     /// A registry outside this process's Rust code refused.

@@ -33,11 +33,11 @@ pub trait Make<H>: Send + Sync {
     /// The handle that all series beyond the limit share, if there were any.
     fn overflow(&self) -> Option<H>;
 
-    /// This series has ended: its handles may still be used, but are no longer shown.
+    /// This series has ended: its handles may still be used, but pages do not show them any more.
     fn remove(&self, values: &[&str]);
 }
 
-/// What a registry makes of a look-up.
+/// The result of a look-up in a registry.
 #[derive(Clone, Copy, Debug)]
 pub enum Made<H> {
     /// A series of its own, to be kept.
@@ -171,7 +171,7 @@ impl<H: Instrument> Family<H> {
         made
     }
 
-    /// Ends the series with these values: it is no longer shown. `false`: there is none.
+    /// Ends the series with these values: pages do not show it any more. `false`: there is none.
     pub fn remove(&self, values: &[&str]) -> bool {
         let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let removed = self.write().remove(&Wanted(values));
@@ -219,7 +219,7 @@ impl<H: Instrument> Family<H> {
         self.0.maker.overflow()
     }
 
-    /// What it holds now.
+    /// Its current values.
     pub fn read(&self) -> FamilyValues {
         let spec = &self.0.spec;
         let handles = self.series().into_iter().map(|(_, handle)| handle);
@@ -285,7 +285,7 @@ impl AnyFamily {
         }
     }
 
-    /// What it holds now.
+    /// Its current values.
     pub fn read(&self) -> FamilyValues {
         match self {
             Self::Counter(family) => family.read(),

@@ -84,7 +84,7 @@ impl HttpServer {
         self.address
     }
 
-    /// What `/health` says.
+    /// The state that `/health` shows.
     pub fn health(&self) -> &Health {
         &self.health
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Who reports: a name for this process that no other process has.
+//! The identity of this process: a name that no other process has.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -17,8 +17,9 @@ const INSTANCE: &str = "service.instance.id";
 /// The process and its name. A child of a fork finds its parent's.
 static KNOWN: Mutex<Option<(u32, String)>> = Mutex::new(None);
 
-/// What the environment says of this process (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`), and what was said here.
-/// Without a `service.instance.id` of either, a random one: two processes must never report as one series.
+/// The resource of this process: the environment (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`), and the given
+/// attributes. Without a `service.instance.id` of either, it makes a random one: two processes must never report as one
+/// series.
 pub(crate) fn resource(own: &[(String, String)]) -> Resource {
     let own = own
         .iter()
@@ -41,7 +42,7 @@ fn instance_id() -> String {
     let mut known = match KNOWN.try_lock() {
         Ok(known) => known,
         Err(TryLockError::Poisoned(known)) => known.into_inner(),
-        // A fork may have left it locked for ever.
+        // A fork may have left it locked forever.
         Err(TryLockError::WouldBlock) => return random_uuid(),
     };
     match &*known {

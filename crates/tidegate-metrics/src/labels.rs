@@ -16,7 +16,7 @@ pub trait LabelSet {
 
 /// Something that can be the value of a label.
 pub trait LabelValue {
-    /// Its text, written to `scratch` where it is no text already.
+    /// Its text, written to `scratch` if it is not text already.
     fn text<'a>(&'a self, scratch: &'a mut Scratch) -> &'a str;
 }
 
@@ -28,7 +28,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// What was written, as far as there was room.
+    /// The text that was written, as far as there was room.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.bytes.get(..self.used).unwrap_or_default()).unwrap_or_default()
     }

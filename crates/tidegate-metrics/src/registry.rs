@@ -58,7 +58,7 @@ pub trait MetricsRegistry: Send + Sync {
         text::render(&self.gather(), Format::Prometheus)
     }
 
-    /// What is registered: names, kinds, units, descriptions, labels.
+    /// The registered families: names, kinds, units, descriptions, labels.
     fn describe(&self) -> Vec<FamilyDescription> {
         self.gather().into_iter().map(FamilyDescription::from).collect()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What we have to say ourselves.
+//! Reports of the library's own errors.
 
 use std::sync::OnceLock;
 

@@ -123,14 +123,14 @@ impl MetricsRegistry for Scope {
         self.registry.register(&spec)
     }
 
-    /// What lies within this scope.
+    /// The values of the families within this scope.
     fn gather(&self) -> Vec<FamilyValues> {
         let within = |labels: &[(String, String)]| {
             let has = |(key, value): &(String, String)| {
                 let own = labels.iter().find(|(own, _)| own == key);
                 own.map_or("", |(_, own)| own) == value
             };
-            // A level that is not reached is no condition: lower ones lie within.
+            // A level that is not reached is not a condition: lower ones lie within.
             self.labels.iter().filter(|(_, value)| !value.is_empty()).all(has)
         };
         let mut families = self.registry.gather();

@@ -42,7 +42,7 @@ pub trait MetricSet: Sized {
     }
 }
 
-/// What a field of a [`MetricSet`] can be: an instrument, or a family of them.
+/// A field of a [`MetricSet`]: an instrument, or a family of them.
 pub trait Member: Sized {
     /// Registers it; `by` are the labels of a family.
     ///

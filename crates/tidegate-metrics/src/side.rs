@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a series keeps beside its cell: who it is, extremes for those who watch it, exemplars.
+//! The data that a series keeps beside its cell: its identity, extremes for watchers, exemplars.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ impl Info {
         }
     }
 
-    /// What all series beyond the limit share.
+    /// The identity of the series that all series beyond the limit share.
     pub(crate) fn overflow(spec: &Arc<FamilySpec>) -> Self {
         Self {
             spec: spec.clone(),
@@ -70,7 +70,7 @@ pub(crate) struct Side {
     min: AtomicU64,
     max: AtomicU64,
     last: AtomicU64,
-    /// What was seen by those who watch; never touched by recording.
+    /// The last values that watchers saw; recording never touches them.
     pub(crate) watch: Mutex<Watch>,
     exemplars: Box<[Mutex<Option<Exemplar>>]>,
 }

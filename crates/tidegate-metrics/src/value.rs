@@ -72,7 +72,7 @@ impl HistogramValue {
 /// One observation, and the span that it was made in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exemplar {
-    /// What was observed or added.
+    /// The value that was observed or added.
     pub value: f64,
     /// The span.
     pub span: SpanRef,
@@ -80,16 +80,16 @@ pub struct Exemplar {
     pub time: SystemTime,
 }
 
-/// What a registry says about one family.
+/// The values of one family in a registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FamilyValues {
     /// Name as declared, prefixes included.
     pub name: String,
-    /// What it means.
+    /// Its description.
     pub help: String,
     /// UCUM unit.
     pub unit: String,
-    /// What kind of instrument.
+    /// The kind of instrument.
     pub kind: Kind,
     /// Its series.
     pub series: Vec<SeriesValues>,
@@ -118,16 +118,16 @@ impl FamilyValues {
     }
 }
 
-/// What a registry knows of a family, without values.
+/// The description of a family in a registry, without values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FamilyDescription {
     /// Name as declared, prefixes included.
     pub name: String,
-    /// What it means.
+    /// Its description.
     pub help: String,
     /// UCUM unit.
     pub unit: String,
-    /// What kind of instrument.
+    /// The kind of instrument.
     pub kind: Kind,
     /// The labels of each of its series, by name.
     pub series: Vec<Vec<(String, String)>>,

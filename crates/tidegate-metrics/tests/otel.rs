@@ -220,7 +220,7 @@ fn otlp_carries_what_was_recorded_over_grpc_and_http() {
                 .any(|attribute| attribute.key == "service.name")
         );
     }
-    // What is refused is not lost: the next push says the same and more.
+    // A refused push loses nothing: the next push carries the same values and newer ones.
     *collector.refuses.lock().unwrap() = true;
     service.requests.inc();
     assert!(over_grpc.flush(SOON).is_err());

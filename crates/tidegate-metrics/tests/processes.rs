@@ -147,7 +147,7 @@ fn value(registry: &Shm, name: &str) -> Value {
     family.find(&[]).unwrap().value.clone()
 }
 
-/// What all processes have counted, which all instruments agree upon.
+/// The count of all processes, on which all instruments agree.
 fn total(registry: &Shm) -> f64 {
     let [requests, seconds, sizes] =
         ["requests", "seconds", "sizes"].map(|name| value(registry, name).as_f64());

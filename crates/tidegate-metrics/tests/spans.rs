@@ -73,7 +73,7 @@ impl Collector {
                 .enable_all()
                 .build()
                 .unwrap();
-            // What the collector itself does is not what is tested.
+            // The test does not cover the collector's own spans.
             let quiet = tracing::subscriber::NoSubscriber::default();
             let _quiet = tracing::subscriber::set_default(quiet);
             runtime.block_on(async {
@@ -118,7 +118,7 @@ fn one_span_of_a_program_without_a_runtime_arrives_as_one() {
     tracing_subscriber::registry().with(spans.layer()).init();
     tracing::info_span!("first").in_scope(|| ());
     spans.flush().unwrap();
-    // What the first push made would leave with these.
+    // Spans that the first push made would leave with these.
     spans.flush().unwrap();
     spans.flush().unwrap();
     tracing::info_span!("last").in_scope(|| ());

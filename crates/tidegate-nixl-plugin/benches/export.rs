@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What an event costs NIXL's export thread: called as C++ calls it.
+//! The cost of an event in NIXL's export thread: called as C++ calls it.
 
 #![allow(
     clippy::cast_ptr_alignment,

@@ -34,7 +34,7 @@ use crate::host;
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 compile_error!("every architecture passes the address of a returned unique_ptr in another register");
 
-/// What NIXL's versions 1.1 to 1.5 ask for; others refuse the plugin.
+/// The version of the interface that NIXL 1.1 to 1.5 ask for; others refuse the plugin.
 const API_VERSION: u32 = 2;
 
 /// Of an agent's name we take so many bytes.
@@ -43,7 +43,7 @@ const MAX_NAME: usize = 1024;
 /// The longest event that a host hands over.
 const MAX_EVENT: usize = 48;
 
-/// What takes the events of one agent.
+/// A receiver of the events of one agent.
 pub(crate) trait Exporter: Sized {
     /// The exporter of an agent.
     fn new(agent: String) -> Self;
@@ -77,7 +77,7 @@ impl StdString {
         }
     }
 
-    /// Its text; what is no UTF-8 is replaced, and what exceeds [`MAX_NAME`] cut.
+    /// Its text; bytes that are not UTF-8 are replaced, and bytes beyond [`MAX_NAME`] cut.
     ///
     /// # Safety
     /// `data` is null or points to `len` bytes.
@@ -284,7 +284,7 @@ unsafe extern "C" fn delete<E: Exporter>(object: *mut c_void) {
 /// `onBatchBegin` and `onBatchEnd`: every event is in its cells when `exportEvent` returns.
 unsafe extern "C" fn nothing(_object: *mut c_void) {}
 
-/// What `body` gives, or none if it panics; the panic hook has said why.
+/// The result of `body`, or `None` if it panics; the panic hook has printed the reason.
 fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => Some(result),

@@ -165,8 +165,8 @@ impl Named<'_> {
     }
 }
 
-/// The bounds of this process's histograms: NIXL's, or those of its configuration. NIXL itself refuses what is no list of
-/// rising positive numbers.
+/// The bounds of this process's histograms: NIXL's, or those of its configuration. NIXL itself refuses anything but a
+/// list of rising positive numbers.
 fn bounds() -> Arc<[f64]> {
     let told = std::env::var(BOUNDS).ok();
     told.and_then(|text| parse(&text))

@@ -2,9 +2,8 @@
 
 //! Which NIXL has loaded us: its version decides how an event lies in memory, and the plugin interface doesn't say.
 //!
-//! NIXL 1.1 and 1.2 accept a plugin as 1.3 and later do, but hand over other events (the layouts 2a and 2b of rings).
-//! What tells them apart is a function that every release exports, whose C++ name spells out what an event consists
-//! of.
+//! NIXL 1.1 and 1.2 accept a plugin as 1.3 and later do, but hand over other events (the layouts 2a and 2b of rings). A
+//! function that every release exports tells them apart: its C++ name spells out the parts of an event.
 
 #![allow(unsafe_code)]
 

@@ -3,8 +3,8 @@
 //! A telemetry exporter for NIXL (`NIXL_TELEMETRY_EXPORTER=tidegate`): each event becomes additions to cells in shared
 //! memory, which outlive the agent and which tidegate reads.
 //!
-//! Unlike NIXL's ring it can't overflow and needs no reader in time: the memory holds totals.
-//! What NIXL drops before it calls us comes as an event of its own (type 20, from NIXL 1.4 on) and is a counter too.
+//! Unlike NIXL's ring it can't overflow and needs no reader in time: the memory holds totals. NIXL reports events that
+//! it drops before it calls us as an event of its own (type 20, from NIXL 1.4 on). That is a counter too.
 //!
 //! - `abi` is what NIXL's C++ sees: the plugin, exporters, events. Nothing unwinds out of it.
 //! - `host` tells which NIXL that is, as events differ.
@@ -13,8 +13,8 @@
 //! - `process` is the file that all agents of a process have in common.
 //!
 //! An event costs a few atomic additions in the agent's export thread, no system call and no allocation. A file that
-//! can't be made is no reason for an agent to fail: events are counted, the reason is printed once, and every five
-//! seconds it is tried again.
+//! can't be made does not make an agent fail: the plugin counts events, prints the reason once, and tries again every
+//! five seconds.
 
 #![deny(missing_docs, unsafe_code)]
 

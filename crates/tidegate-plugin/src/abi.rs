@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_void};
 /// `TIDEGATE_PLUGIN_ABI_VERSION`.
 pub const ABI_VERSION: u32 = 1;
 
-/// What the gateway looks up in a plugin.
+/// The name of the symbol that the gateway looks up in a plugin.
 pub const ENTRY: &str = "tidegate_exporter_plugin";
 
 /// The type of what is at [`ENTRY`].
@@ -97,7 +97,7 @@ pub struct Kind {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Events {
-    /// Who measured.
+    /// The name of the source.
     pub source: Text,
     /// Attributes of every event.
     pub attributes: *const Attribute,
@@ -163,7 +163,7 @@ pub struct Answer {
     pub retry_after_ns: u64,
     /// Items that were not taken.
     pub lost_items: u64,
-    /// What went wrong.
+    /// The description of the error.
     pub message: *mut c_char,
     /// Room for so many bytes.
     pub message_capacity: usize,
@@ -186,7 +186,7 @@ pub type Destroy = unsafe extern "C" fn(*mut c_void);
 pub struct Table {
     /// The ABI that the plugin was built with.
     pub abi_version: u32,
-    /// What it takes.
+    /// The payloads that it takes.
     pub takes: u32,
     /// Its size as its maker knew it.
     pub struct_size: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a call to a plugin answers, on both sides of the ABI.
+//! Answers of calls to a plugin, on both sides of the ABI.
 
 use std::fmt;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Answer {
         }
     }
 
-    /// What went wrong; empty where nothing did.
+    /// The reason of the answer; empty for `Ok`.
     pub fn why(&self) -> &str {
         match self {
             Self::Ok => "",

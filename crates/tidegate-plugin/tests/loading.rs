@@ -20,7 +20,7 @@ fn setup(config: &str) -> Setup {
     }
 }
 
-/// What loading says, and what looking into the file says before.
+/// The errors of inspecting the file and of loading it.
 fn refused(wanted: &Wanted) -> (Option<String>, String) {
     let inspected = wanted.inspect().err().map(|refusal| refusal.to_string());
     let opened = Library::open(wanted).expect_err("it is refused");

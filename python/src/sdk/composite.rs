@@ -18,7 +18,7 @@ use super::{LabelPairs, borrowed};
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct Sources(Mutex<Option<CompositeBuilder>>);
 
-/// What instruments say over a window.
+/// A statistic of instruments over a window.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct Composite {
     composite: tidegate_metrics::Composite,
@@ -26,7 +26,7 @@ pub(crate) struct Composite {
     is_absent: AtomicBool,
 }
 
-/// What a composite says about one of its groups at an instant. Times in seconds.
+/// The state of one group of a composite at an instant. Times in seconds.
 #[pyclass(frozen, get_all, name = "Snapshot", module = "tidegate._tidegate")]
 pub(crate) struct GroupSnapshot {
     labels: std::collections::HashMap<String, String>,
@@ -111,7 +111,7 @@ impl Composite {
         self.composite.name()
     }
 
-    /// What it says now: about the group with these labels, or the first.
+    /// The current state: of the group with these labels, or of the first.
     #[pyo3(signature = (labels = None))]
     fn get(&self, py: Python<'_>, labels: Option<LabelPairs>) -> Option<GroupSnapshot> {
         py.detach(|| match labels {
@@ -121,7 +121,7 @@ impl Composite {
         .map(|snapshot| self.shown(snapshot))
     }
 
-    /// What it says now about every group.
+    /// The current state of every group.
     fn all(&self, py: Python<'_>) -> Vec<GroupSnapshot> {
         let all = py.detach(|| self.composite.all());
         all.into_iter().map(|snapshot| self.shown(snapshot)).collect()
@@ -250,8 +250,8 @@ pub(crate) fn callback_failures() -> u64 {
     FAILURES.load(Relaxed)
 }
 
-/// Runs a Python callable with `(snapshot, value, is_crossed)` on the thread that calls back. What it raises is logged
-/// the first time and counted every time.
+/// Runs a Python callable with `(snapshot, value, is_crossed)` on the thread that calls back. It logs the first
+/// exception of the callable and counts every one.
 pub(crate) fn callback(callable: Py<PyAny>) -> impl Fn(&Change) + Send + Sync + 'static {
     move |change| {
         // None: the interpreter is shutting down.

@@ -19,7 +19,7 @@ use tidegate_promql::{
     Selection, SeriesId,
 };
 
-/// What all samples of a registry may take.
+/// The limit of the memory of all samples of a registry.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Keeps samples of a registry.
@@ -117,7 +117,7 @@ impl Past {
     }
 }
 
-/// What a query sees.
+/// The samples that a query sees.
 struct View<'a> {
     past: MutexGuard<'a, Past>,
     newest: BTreeMap<Labels, f64>,

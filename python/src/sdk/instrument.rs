@@ -21,7 +21,7 @@ use crate::metric::Metric;
 use crate::store::gauge_mode;
 use crate::timer::Timer;
 
-/// What a declaration says of an instrument.
+/// The content of an instrument's declaration.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct Declared(Description);
 

@@ -33,7 +33,7 @@ pub(crate) struct Registry {
     recorder: Mutex<Option<(u32, Arc<Recorder>)>>,
 }
 
-/// What one kind of registry can do beyond the others.
+/// The additional functions of one kind of registry.
 #[derive(Clone)]
 enum Own {
     Nothing,
@@ -41,7 +41,7 @@ enum Own {
     Otel(Arc<Pushing>),
 }
 
-/// What a registry holds of one family.
+/// The values of one family in a registry.
 #[pyclass(frozen, get_all, module = "tidegate._tidegate")]
 pub(crate) struct FamilyValues {
     name: String,

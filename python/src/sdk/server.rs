@@ -56,7 +56,7 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// What `/health` answers.
+    /// The state that `/health` answers with.
     #[getter]
     fn health(&self) -> Health {
         Health(self.health.clone())

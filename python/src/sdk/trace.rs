@@ -30,7 +30,7 @@ impl TraceContext {
         Ok(context)
     }
 
-    /// What the headers say; `None` if they say nothing that makes sense.
+    /// The context in the headers; `None` if they have no valid one.
     #[staticmethod]
     fn _extract(parent: Option<&str>, state: Option<&str>) -> Option<Self> {
         let header = |name: &str| if name == "traceparent" { parent } else { state };
@@ -63,7 +63,7 @@ impl TraceContext {
         self.0.is_sampled
     }
 
-    /// What vendors have to say: `tracestate`.
+    /// The data of vendors: `tracestate`.
     #[getter]
     fn state(&self) -> &str {
         &self.0.state
@@ -109,7 +109,7 @@ impl Span {
         self.with(|span| span.fail(reason));
     }
 
-    /// What requests to elsewhere carry; `None` where the registry sends no spans, and after its end.
+    /// The context that requests to other programs carry; `None` if the registry sends no spans, and after its end.
     #[getter]
     fn context(&self) -> Option<TraceContext> {
         self.with(DetachedSpan::context)?.map(TraceContext)
@@ -132,7 +132,7 @@ fn parsed(parent: &str) -> PyResult<TraceContext> {
     context.map_err(|_| PyValueError::new_err(format!("{parent}: no identifiers of a trace and a span")))
 }
 
-/// What tells the span that the calling thread or task is in, as a `TraceContext` or `None`.
+/// The callable that gives the span of the calling thread or task, as a `TraceContext` or `None`.
 static SOURCE: OnceLock<Py<PyAny>> = OnceLock::new();
 
 /// Has recording ask `source` for the span, where a family keeps exemplars. The first one stays.
@@ -143,7 +143,7 @@ pub(crate) fn set_span_source(source: Py<PyAny>) {
     }
 }
 
-/// The span that the interpreter is in. What is not sampled leads nowhere.
+/// The span that the interpreter is in. `None` if the span is not sampled: it is not exported.
 fn current() -> Option<SpanRef> {
     Python::try_attach(|py| {
         let context = SOURCE.get()?.bind(py).call0().ok()?;

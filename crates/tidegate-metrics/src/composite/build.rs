@@ -32,7 +32,7 @@ pub enum CompositeError {
     /// Counters and others don't mix.
     #[error("composite `{0}` mixes counters with other instruments: their values can't be combined")]
     Mixed(String),
-    /// What is known of counters is how much they grew.
+    /// Of counters, only the increase is known.
     #[error("composite `{0}` reads counters, which have only a sum and a rate")]
     OnlyIncreases(String),
     /// Gauges say how much there is, which can't be pooled, nor added up over time.
@@ -49,7 +49,7 @@ pub enum CompositeError {
     BadTrigger,
 }
 
-/// What a composite can be of: a handle, or a family with all its series.
+/// A source of a composite: a handle, or a family with all its series.
 pub trait Source: Send + Sync + 'static {
     #[doc(hidden)]
     fn handles(&self) -> Vec<AnyHandle>;
@@ -223,7 +223,7 @@ impl CompositeBuilder {
         self
     }
 
-    /// What its value is; without, the mean, and of counters the rate.
+    /// Sets the function that gives its value. Without this call it is the mean, and of counters the rate.
     pub fn function(mut self, function: Function) -> Self {
         self.function = Some(function);
         self

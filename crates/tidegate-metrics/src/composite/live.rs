@@ -122,19 +122,19 @@ impl Composite {
         &self.0.engine.declaration().name
     }
 
-    /// What it says now; of several groups, what it says about the first.
+    /// Its current state; of several groups, that of the first.
     pub fn get(&self) -> Snapshot {
         // There is always one: what is absent is said as well.
         let mut all = self.all();
         all.swap_remove(0)
     }
 
-    /// What it says now about the group with these labels.
+    /// The current state of the group with these labels.
     pub fn get_for(&self, labels: &[(&str, &str)]) -> Option<Snapshot> {
         self.all().into_iter().find(|snapshot| snapshot.is_of(labels))
     }
 
-    /// What it says now about every group; where there are none yet, one snapshot that says so.
+    /// The current state of every group. If there are no groups yet, it gives one snapshot that says so.
     pub fn all(&self) -> Vec<Snapshot> {
         let now = super::now();
         self.0.look(now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What watching a series finds out: what is new since the last look, told to all who watch.
+//! Watches a series: it finds the new values since the last look and tells them to all watchers.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ const GAUGE_EVERY_NS: u64 = 20_000_000;
 /// Receives what is new.
 pub(super) type Listener = Box<dyn FnMut(UnixNanos, Option<&Added<'_>>) + Send>;
 
-/// What was seen of a series so far, and who wants to know.
+/// The last seen value of a series, and its listeners.
 #[derive(Default)]
 pub(crate) struct Watch {
     seen: Option<Seen>,
@@ -149,7 +149,7 @@ impl Seen {
         }
     }
 
-    /// What it was before anything was recorded.
+    /// Its value before anything was recorded.
     fn nothing(&self) -> Self {
         match self {
             Self::Total(_) => Self::Total(0.0),
@@ -222,7 +222,7 @@ fn one(value: f64) -> Added<'static> {
     }
 }
 
-/// What a histogram has counted since.
+/// The values that a histogram has counted since the last look.
 fn observed(
     count: u64,
     sum: Option<f64>,
@@ -274,7 +274,7 @@ fn explicit(value: HistogramValue) -> engine::Histogram {
     }
 }
 
-/// What came between two values of a series; a value that only stands for itself stays.
+/// The increase between two values of a series; a value without an increase (a gauge) stays.
 #[cfg(feature = "otel")]
 pub(crate) fn grown(value: &Value, before: &Value) -> Value {
     match (value, before) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a composite says.
+//! Answers of a composite.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tidegate_engine::{Answer, Attributes};
 
 use super::State;
 
-/// What a composite says about one of its groups at an instant.
+/// The state of one group of a composite at an instant.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// The labels that make the group.
     pub labels: Vec<(String, String)>,
-    /// What the composite computes; `None` where there are no values.
+    /// The value of the composite; `None` if the window has no values.
     pub value: Option<f64>,
     /// Smallest value in the window. Of counters: no extremes, no mean.
     pub min: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub quantiles: Vec<(f64, f64)>,
     /// How long the window is.
     pub window: Duration,
-    /// Since when there was no newer value; `None` when there never was one.
+    /// The time since the newest value; `None` if there never was one.
     pub age: Option<Duration>,
     /// How far it can be trusted.
     pub state: State,
@@ -66,7 +66,7 @@ impl Snapshot {
         self
     }
 
-    /// A single value, of an instrument that is no composite.
+    /// A single value, of an instrument that is not a composite.
     pub(super) fn of_value(labels: Vec<(String, String)>, value: f64, range: (f64, f64)) -> Self {
         Self {
             labels,

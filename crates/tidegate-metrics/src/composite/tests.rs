@@ -62,7 +62,7 @@ fn a_histogram_has_exact_extremes_from_its_first_value_on() {
     assert!((0.2..=0.4).contains(&a.quantile(0.5).unwrap()));
     let b = composite.get_for(&[("model", "b")]).unwrap();
     assert_eq!((b.min, b.max, b.count), (Some(2.0), Some(4.0), 3.0));
-    // What was recorded before the composite was there is not in it.
+    // The composite does not contain values that were recorded before it was made.
     let old = composite.get_for(&[("model", "old")]).unwrap();
     assert_eq!((old.count, old.max, old.state), (0.0, None, State::Idle));
     // A second composite does not take anything from the first.
@@ -115,7 +115,7 @@ fn values_leave_the_window() {
         at += 50 * MS;
         turn(&composite, at);
     }
-    // No value is no change.
+    // A missing value is not a change.
     assert_eq!(take(&recorded), []);
 }
 

@@ -15,7 +15,7 @@ use tidegate_engine::UnixNanos;
 /// The interval of looks while there are callbacks. A crossing is seen after half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
 
-/// Who only answers when asked is looked at every so many times: often enough for sub-windows of 100 ms.
+/// The thread looks at a composite without callbacks every so many times only: often enough for sub-windows of 100 ms.
 const REST: u64 = 6;
 
 /// Calls that wait for those before them. When there is no space the crossing is seen again at the next look.
@@ -72,7 +72,7 @@ pub fn callback_panics() -> u64 {
 /// Runs a call; nothing that it does harms others.
 pub(super) fn run(job: Job) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    // What a callback shares with others is its own affair; ours is not touched while it runs.
+    // A callback is responsible for the state that it shares with others; it does not touch ours.
     let result = catch_unwind(AssertUnwindSafe(job));
     if let Err(panic) = result {
         PANICS.fetch_add(1, Relaxed);

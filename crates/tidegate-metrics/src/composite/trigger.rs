@@ -91,7 +91,7 @@ impl Trigger {
     }
 }
 
-/// What a callback receives.
+/// The argument of a callback.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Everything about the value.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{Composite, Snapshot};
 
-/// What a watcher and the thread that looks share.
+/// The state that a watcher shares with the thread that looks.
 #[derive(Default)]
 pub(super) struct Shared {
     newest: Mutex<Newest>,
@@ -88,7 +88,7 @@ impl Watcher {
     }
 }
 
-/// What [`Watcher::changed`] waits for.
+/// The future of [`Watcher::changed`].
 #[must_use = "a future does nothing until it is awaited"]
 pub struct Changed<'a>(&'a mut Watcher);
 

@@ -51,7 +51,7 @@ impl Gauge {
         }
     }
 
-    /// Adds; less than nothing takes away. What is not a number is not added, and [counted](crate::misused).
+    /// Adds an amount; a negative one subtracts. It does not add a NaN, but [counts](crate::misused) it.
     #[inline]
     pub fn add(&self, amount: f64) {
         if amount.is_nan() {

@@ -82,7 +82,7 @@ impl Histogram {
         Self(Repr::Dyn(behaviour))
     }
 
-    /// Counts a value. What is no finite number is not counted here, but as [misuse](crate::misused).
+    /// Counts a value. It does not count a non-finite number, but records it as [misuse](crate::misused).
     #[inline]
     pub fn observe(&self, value: f64) {
         if !value.is_finite() {

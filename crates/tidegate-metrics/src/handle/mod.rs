@@ -24,7 +24,7 @@ use crate::side::{Info, Side};
 use crate::span::SpanRef;
 use crate::value::{Exemplar, Value};
 
-/// What a handle does with what it is given.
+/// The target of a handle.
 #[derive(Debug)]
 pub(crate) enum Repr<C, D: ?Sized> {
     Null,
@@ -117,14 +117,14 @@ pub trait Instrument: Clone + Send + Sync + 'static {
     /// Which instrument it is of; `None`: of a registry that keeps nothing.
     fn info(&self) -> Option<&Info>;
 
-    /// What it remembers of the spans that it was used in.
+    /// The exemplars: the spans in which it was used.
     fn exemplars(&self) -> Vec<Exemplar>;
 
     #[doc(hidden)]
     fn side(&self) -> Option<SideRef<'_>>;
 }
 
-/// What a series keeps beside its cell, for anyone who watches.
+/// The data that a series keeps beside its cell, for watchers.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct SideRef<'a>(pub(crate) &'a Arc<Side>);

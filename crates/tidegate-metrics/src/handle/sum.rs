@@ -186,7 +186,7 @@ impl FloatCounter {
         amount >= 0.0 && amount.is_finite()
     }
 
-    /// Adds. What is negative or no finite number is not added, and [counted](crate::misused).
+    /// Adds an amount. It does not add a negative or non-finite number, but [counts](crate::misused) it.
     #[inline]
     pub fn add(&self, amount: f64) {
         if !Self::is_valid(amount) {

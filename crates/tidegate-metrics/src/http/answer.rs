@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is answered.
+//! Answers to requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::text::{Format, render};
 const JSON: &str = "application/json";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What is served.
+/// The content that the server serves.
 pub(super) struct Site {
     pub(super) registry: Arc<dyn MetricsRegistry>,
     pub(super) health: Health,

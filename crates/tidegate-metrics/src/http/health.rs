@@ -61,7 +61,7 @@ impl Health {
         parts.is_ready && parts.endpoints.values().all(|is_ready| *is_ready)
     }
 
-    /// What `/health` says: as Dynamo's status server does.
+    /// The answer of `/health`: as Dynamo's status server gives it.
     pub(super) fn json(&self) -> (bool, String) {
         let is_ready = self.is_ready();
         let endpoints: Vec<String> = self
@@ -75,7 +75,7 @@ impl Health {
         (is_ready, text)
     }
 
-    /// What `/live` says.
+    /// The answer of `/live`.
     pub(super) fn live_json(&self) -> String {
         format!("{{\"status\":\"live\",\"uptime\":{}}}\n", self.uptime())
     }

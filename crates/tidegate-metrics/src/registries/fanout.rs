@@ -17,7 +17,7 @@ use crate::span::SpanRef;
 use crate::value::FamilyValues;
 use crate::{ExportError, MetricsRegistry, RegisterError, Tracer};
 
-/// Passes everything on to several registries. What is read back is what the first of them says that keeps values.
+/// Passes everything on to several registries. Reads return the values of the first registry that keeps values.
 ///
 /// Recording costs as much as in all of them together; around a single registry it costs nothing.
 pub struct Fanout {

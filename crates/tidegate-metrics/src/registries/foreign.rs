@@ -42,7 +42,7 @@ pub struct ForeignSpec {
     pub kind: u32,
     /// Name, with prefixes.
     pub name: ForeignText,
-    /// What it means.
+    /// Its description.
     pub help: ForeignText,
     /// UCUM unit.
     pub unit: ForeignText,
@@ -56,8 +56,8 @@ pub struct ForeignSpec {
     pub bound_count: usize,
 }
 
-/// What a foreign registry can do. All functions may be called from several threads at once, must not unwind and should
-/// not block: they run where the program records.
+/// The functions of a foreign registry. All of them may be called from several threads at once, must not unwind and
+/// should not block: they run where the program records.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForeignVtable {

@@ -8,7 +8,7 @@ use crate::family::{AnyFamily, Family, MakeNull};
 use crate::value::FamilyValues;
 use crate::{MetricsRegistry, RegisterError};
 
-/// Keeps no values: its handles do nothing. What can't be registered elsewhere can't be registered here either.
+/// Keeps no values: its handles do nothing. It refuses registrations that other registries refuse.
 #[derive(Debug, Default)]
 pub struct Null(Catalog);
 

@@ -14,8 +14,8 @@ use crate::family::AnyFamily;
 use crate::value::FamilyValues;
 use crate::{ExportError, MetricsRegistry, RegisterError};
 
-/// Keeps values in a file of a directory that processes share: recording costs what it costs in memory, and they outlive
-/// the process. What it shows is what all processes together have recorded, those that have ended included.
+/// Keeps values in a file of a directory that processes share: recording costs as much as in memory, and the values
+/// outlive the process. It shows the sum over all processes, those that have ended included.
 ///
 /// A forked child has a file of its own from its first use on.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Shm {
         Self::create(&default_directory()?, resource)
     }
 
-    /// What this process has recorded.
+    /// The values that this process has recorded.
     pub fn own(&self) -> Vec<FamilyValues> {
         self.own.gather()
     }
@@ -75,7 +75,7 @@ impl MetricsRegistry for Shm {
         self.own.register(spec)
     }
 
-    /// What all processes have recorded.
+    /// The values that all processes have recorded.
     fn gather(&self) -> Vec<FamilyValues> {
         families(&self.scan().merged)
     }

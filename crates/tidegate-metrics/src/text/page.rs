@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What an answer says of its content.
+    /// The content type of an answer.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",

@@ -31,7 +31,7 @@ pub struct TraceContext {
     pub span: SpanRef,
     /// Whether it is recorded.
     pub is_sampled: bool,
-    /// What vendors have to say; passed on as it is.
+    /// The data of vendors; passed on as it is.
     pub state: String,
 }
 
@@ -108,7 +108,7 @@ pub fn exemplars_from_otel() -> bool {
         opentelemetry::Context::map_current(|context| {
             let span = context.span();
             let span = span.span_context();
-            // What is not sampled leads nowhere.
+            // A span that is not sampled is not exported.
             span.is_sampled()
                 .then(|| SpanRef::new(span.trace_id().to_bytes(), span.span_id().to_bytes()))
                 .flatten()

@@ -24,7 +24,7 @@ use crate::{ExportError, OtelError};
 /// The time that spans without a shutdown wait for the export of the last of them.
 const LAST_PUSH: Duration = Duration::from_secs(5);
 
-/// What exports spans makes spans itself: these targets, and what lies within them.
+/// Targets of spans that the exporter itself makes, and of targets within them.
 const EXPORT_TARGETS: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "tower"];
 
 /// Exports the spans of `tracing`, and has instruments described with exemplars remember them. Dropping it gets out the
@@ -40,7 +40,7 @@ const EXPORT_TARGETS: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "tower"
 #[derive(Debug)]
 pub struct Spans {
     provider: SdkTracerProvider,
-    /// What gRPC runs on; the program may have no runtime.
+    /// The runtime of gRPC; the program may have no runtime.
     runtime: Mutex<Option<Runtime>>,
     is_shut: AtomicBool,
     /// The process that its threads are in: a fork takes none along.
@@ -93,7 +93,7 @@ impl SpansBuilder {
     }
 }
 
-/// What exporters of spans run on.
+/// The runtime of the exporters of spans.
 pub(crate) fn export_runtime() -> Result<Runtime, OtelError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -182,7 +182,7 @@ impl Spans {
 
 impl Drop for Spans {
     fn drop(&mut self) {
-        // Who wants to know shuts it down.
+        // A caller that needs the result shuts it down itself.
         let _ = self.shutdown(LAST_PUSH);
         let runtime = self.runtime.get_mut().ok().and_then(Option::take);
         if self.process == std::process::id() {

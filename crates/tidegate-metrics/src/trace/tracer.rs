@@ -109,7 +109,7 @@ impl DetachedSpan {
         let _ = reason;
     }
 
-    /// What a request to elsewhere carries; `None`: its registry has no way for spans.
+    /// The context that requests to other programs carry; `None`: its registry does not send spans.
     pub fn context(&self) -> Option<TraceContext> {
         #[cfg(feature = "tracing")]
         if let Some(context) = &self.0 {

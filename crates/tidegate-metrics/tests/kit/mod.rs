@@ -59,7 +59,7 @@ pub struct Queue {
     pub depth: Gauge,
 }
 
-/// What the component does. All numbers are exact in binary, so that they are equal wherever they went.
+/// The work of the component. All numbers are exact in binary, so they are equal in every format.
 pub fn work(registry: &dyn MetricsRegistry) -> Service {
     let service = Service::register(registry, &[("model", "a \"model\"\\\n")]).unwrap();
     for at in 0..10u16 {
@@ -112,7 +112,7 @@ pub fn samples(page: &str) -> BTreeMap<String, f64> {
     all
 }
 
-/// What the page of a registry says when [`work`] was done, other than the buckets of the exponential histogram.
+/// The numbers on a registry's page after [`work`], other than the buckets of the exponential histogram.
 pub fn expected() -> BTreeMap<String, f64> {
     let model = format!("model={MODEL:?}");
     let with = |before: &str, after: &str| {

@@ -110,7 +110,7 @@ fn a_child_of_fork_has_a_file_of_its_own_and_leaves_the_parents_alone() {
     assert_eq!(pids, expected);
 }
 
-/// What is in the way of a directory of cells, and back.
+/// Blocks a directory of cells, until it is removed.
 struct Obstacle(TempDir);
 
 impl Obstacle {

@@ -70,7 +70,7 @@ impl Wheel {
     }
 }
 
-/// What a driver left.
+/// The exit status and the output of a driver.
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
     pub(crate) stderr: String,
@@ -78,7 +78,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// What the driver says that it did.
+    /// The report of the driver about its steps.
     pub(crate) fn report(&self) -> Json {
         assert!(self.status.success(), "{}: {}", self.status, self.stderr);
         serde_json::from_str(&self.stdout).expect("a driver prints JSON")
@@ -122,7 +122,7 @@ impl Steps {
         Self { child, lines }
     }
 
-    /// What the next step did.
+    /// Runs the next step, and returns its report.
     pub(crate) fn step(&mut self) -> Json {
         let stdin = self.child.stdin.as_mut().expect("it is piped");
         writeln!(stdin, "go").expect("it reads");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is exported, as the gateway owns it.
+//! A batch to export, as the gateway owns it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::plugin::{Instrument, Signal};
 
-/// What one call exports: OTLP, events of some sources, or both.
+/// The payload of one call: OTLP, events of some sources, or both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExportBatch {
     /// Which telemetry it is.
@@ -24,11 +24,11 @@ pub struct ExportBatch {
 /// Events of one source. All columns have the same length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Events {
-    /// Who measured.
+    /// The name of the source.
     pub source: Arc<str>,
     /// Attributes of every event.
     pub attributes: Vec<(Arc<str>, Arc<str>)>,
-    /// What was measured.
+    /// The kinds of the events.
     pub kinds: Vec<EventKind>,
     /// Index into `kinds`.
     pub kind: Vec<u16>,
@@ -40,7 +40,7 @@ pub struct Events {
     pub weights: Option<Vec<f64>>,
 }
 
-/// What an event measures.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventKind {
     /// Metric name.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What goes over the socket between the gateway and a plugin's process.
+//! Messages on the socket between the gateway and a plugin's process.
 //!
 //! A frame is its length (u32, little-endian, of what follows), a byte that says what it is, and its fields: numbers
 //! little-endian, texts and columns behind their lengths (u32). OTLP is the same bytes as in a call.
@@ -41,7 +41,7 @@ pub(super) enum Response {
     Created(Description),
     /// There is none, and never will be.
     Refused(String),
-    /// What a call answered.
+    /// The answer of a call.
     Answered(Answer),
 }
 

@@ -13,7 +13,7 @@ use super::{Refusal, Setup};
 use crate::abi::{self, status};
 use crate::answer::Answer;
 
-/// What a plugin can say in one answer.
+/// The most bytes of a message in one answer.
 const MESSAGE_BYTES: usize = 1024;
 
 /// An instance of a plugin. It can't leave the thread that created it (a raw pointer is not `Send`), and `&mut` means

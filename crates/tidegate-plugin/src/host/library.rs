@@ -49,7 +49,7 @@ impl Library {
         })
     }
 
-    /// What it says of itself.
+    /// The plugin's description of itself.
     pub fn description(&self) -> &Description {
         &self.description
     }

@@ -35,18 +35,18 @@ pub use worker::{Backend, Call, Note, Notes, Reply, Trouble, Worker};
 
 use crate::plugin::Takes;
 
-/// What a plugin says of itself.
+/// A plugin's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What it takes.
+    /// The payloads that it takes.
     pub takes: Takes,
 }
 
-/// What an instance is created with.
+/// The arguments of the creation of an instance.
 #[derive(Clone)]
 pub struct Setup {
     /// The exporter as configured.
@@ -61,7 +61,7 @@ pub enum Refusal {
     /// No directory has it.
     #[error("there is no plugin `{name}`: looked for {}", tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
     NotFound {
-        /// What was looked for.
+        /// The name that was looked for.
         name: String,
         /// Where.
         tried: Vec<PathBuf>,
@@ -71,7 +71,7 @@ pub enum Refusal {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// It is something else than was expected.
@@ -79,9 +79,9 @@ pub enum Refusal {
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What it should be or have.
+        /// The expected property.
         expected: String,
-        /// What it is or has.
+        /// The actual property.
         found: String,
     },
     /// Other users could put their own code in its place.
@@ -89,7 +89,7 @@ pub enum Refusal {
     Unsafe {
         /// The file or its folder.
         path: PathBuf,
-        /// Who can change it.
+        /// The users that can change it.
         found: String,
         /// The command that mends it.
         cure: String,
@@ -99,7 +99,7 @@ pub enum Refusal {
     NotLoaded {
         /// The file.
         path: PathBuf,
-        /// What the loader said.
+        /// The error of the loader.
         why: String,
     },
     /// It does not want to be created with this configuration.
@@ -109,7 +109,7 @@ pub enum Refusal {
         name: String,
         /// Its version.
         version: String,
-        /// What it said.
+        /// The reason that it gave.
         why: String,
     },
     /// Loading or creating took too long.

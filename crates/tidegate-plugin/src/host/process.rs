@@ -78,7 +78,7 @@ impl Process {
         let (ours, theirs) = UnixStream::pair().map_err(|error| not_started(&error))?;
         let child = (self.program)()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // What a terminal sends to the gateway is the gateway's to answer.
+            // Signals of a terminal are for the gateway to handle, not for the plugin.
             .process_group(0)
             .spawn()
             .map_err(|error| not_started(&error))?;

@@ -13,13 +13,13 @@ use super::Refusal;
 pub struct Wanted {
     /// Its file.
     pub path: PathBuf,
-    /// What it must be called.
+    /// The name that it must have.
     pub name: Option<String>,
     /// Which versions will do.
     pub version: Option<VersionReq>,
 }
 
-/// What the file of a plugin is called.
+/// The file name of a plugin.
 pub fn file_name(name: &str) -> String {
     format!("libtidegate_exporter_{name}.so")
 }

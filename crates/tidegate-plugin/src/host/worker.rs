@@ -19,7 +19,8 @@ use super::batch::ExportBatch;
 use super::{Description, Refusal};
 use crate::answer::Answer;
 
-/// What is called on the worker's thread: a plugin, or the process that has it. Made, called and closed there.
+/// The target of calls on the worker's thread: a plugin, or the process that has it. The thread makes, calls and closes
+/// it.
 pub trait Backend {
     /// Exports a batch.
     ///
@@ -47,7 +48,7 @@ impl Backend for super::Instance {
     fn close(self: Box<Self>) {}
 }
 
-/// What came of a call.
+/// The result of a call.
 pub type Reply = Result<Answer, Trouble>;
 
 /// Why a call has no answer.
@@ -97,7 +98,7 @@ impl Call {
     }
 }
 
-/// What happens to an instance, for metrics and logs.
+/// An event of an instance, for metrics and logs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
     /// A call was over in time.
@@ -108,7 +109,7 @@ pub enum Note {
     Returned(Call, Duration),
 }
 
-/// Who hears of it. Called on any thread; must not block.
+/// The receiver of these events. It may be called on any thread and must not block.
 pub type Notes = Arc<dyn Fn(Note) + Send + Sync>;
 
 /// A backend on its thread.

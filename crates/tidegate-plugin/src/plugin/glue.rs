@@ -16,7 +16,7 @@ pub trait Exporter: Sized + 'static {
     const NAME: &'static CStr;
     /// Its version, as in Semantic Versioning.
     const VERSION: &'static CStr;
-    /// What it takes.
+    /// The payloads that it takes.
     const TAKES: Takes;
 
     /// Makes an instance.
@@ -107,7 +107,7 @@ unsafe extern "C" fn destroy<E: Exporter>(instance: *mut c_void) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(exporter)));
 }
 
-/// A panic must not leave the shared object. What it left half done is the exporter's own to look after.
+/// A panic must not leave the shared object. The exporter must handle the state that a panic leaves half done.
 fn guarded(call: impl FnOnce() -> Answer) -> Answer {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Answer::Refused {
         why: format!("the plugin panicked: {}", message(&*panic)),

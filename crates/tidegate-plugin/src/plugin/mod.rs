@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a plugin in Rust is written with: a trait, a macro, and views of what the gateway gives.
+//! The API of plugins in Rust: a trait, a macro, and views of the gateway's data.
 
 #[allow(unsafe_code)]
 mod glue;
@@ -12,7 +12,7 @@ pub use view::{Batch, Event, EventKind, EventValue, Events, Setup};
 
 use crate::abi::takes;
 
-/// What a plugin takes.
+/// The payloads that a plugin takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takes(pub u32);
 
@@ -36,7 +36,7 @@ impl Takes {
         self.0 & other.0 == other.0
     }
 
-    /// What is known of what is asked for: a later minor version may know more.
+    /// The payloads among these that this version knows: a later minor version may know more.
     pub const fn known(self) -> Self {
         Self(self.0 & (takes::METRICS | takes::TRACES | takes::LOGS | takes::EVENTS))
     }
@@ -97,7 +97,7 @@ impl Instrument {
 #[macro_export]
 macro_rules! exporter_plugin {
     ($exporter:ty) => {
-        /// What the gateway looks up.
+        /// The symbol that the gateway looks up.
         #[unsafe(no_mangle)]
         pub extern "C" fn tidegate_exporter_plugin() -> *const $crate::abi::Table {
             static TABLE: $crate::abi::Table = $crate::plugin::table::<$exporter>();

@@ -11,7 +11,7 @@ use std::slice;
 use super::{Instrument, Signal};
 use crate::abi;
 
-/// What an instance is created with.
+/// The arguments of the creation of an instance.
 #[derive(Clone, Copy)]
 pub struct Setup<'a>(pub(super) &'a abi::Setup);
 
@@ -27,7 +27,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// What one call exports: OTLP, events of some sources, or both.
+/// The payload of one call: OTLP, events of some sources, or both.
 #[derive(Clone, Copy)]
 pub struct Batch<'a>(pub(super) &'a abi::Batch);
 
@@ -59,7 +59,7 @@ impl<'a> Batch<'a> {
 pub struct Events<'a>(&'a abi::Events);
 
 impl<'a> Events<'a> {
-    /// Who measured.
+    /// The name of the source.
     pub fn source(&self) -> &'a str {
         text(self.0, self.0.source)
     }
@@ -106,7 +106,7 @@ impl<'a> Events<'a> {
 /// One measurement.
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
-    /// What was measured.
+    /// The kind of the event.
     pub kind: EventKind<'a>,
     /// The value.
     pub value: EventValue,
@@ -134,7 +134,7 @@ impl std::fmt::Display for EventValue {
     }
 }
 
-/// What an event measures.
+/// The kind of an event.
 #[derive(Clone, Copy)]
 pub struct EventKind<'a>(&'a abi::Kind);
 
@@ -180,7 +180,7 @@ fn attributes<'a, T>(
         .map(move |pair| (text(owner, pair.key), text(owner, pair.value)))
 }
 
-/// What the gateway calls UTF-8 is; empty otherwise.
+/// The text, which the gateway guarantees to be UTF-8; empty otherwise.
 fn text<T>(owner: &T, text: abi::Text) -> &str {
     let bytes = column(owner, text.data.cast::<u8>(), text.length);
     std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the tests of this crate share: a plugin that obeys its configuration, built by the C compiler.
+//! The plugin that the tests of this crate share. It obeys its configuration, and the C compiler builds it.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 

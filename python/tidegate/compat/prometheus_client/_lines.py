@@ -12,7 +12,7 @@ _WORD = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 
 NAME = re.compile(_WORD)
-#: What a comment of meaning is about: a name, quoted or not, and the text behind it.
+#: The subject of a comment with a meaning: a name, quoted or not, and the text behind it.
 ABOUT = re.compile(rf"({_QUOTED}|\S+)(?:\s+(.*))?$", re.DOTALL)
 
 _TERM = re.compile(rf"\s*(?:({_WORD}|{_QUOTED})\s*=\s*)?({_QUOTED})\s*")

@@ -40,7 +40,7 @@ CONTENT_TYPE_PLAIN_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
 CONTENT_TYPE_PLAIN_1_0_0 = "text/plain; version=1.0.0; charset=utf-8"
 CONTENT_TYPE_LATEST = CONTENT_TYPE_PLAIN_1_0_0
 
-#: What Prometheus's format calls the types that only OpenMetrics has, and the suffix their names get.
+#: The names in Prometheus's format of the types that only OpenMetrics has, and the suffixes that their names get.
 _PLAIN = {
     "counter": ("counter", "_total"),
     "info": ("gauge", "_info"),

@@ -11,7 +11,7 @@ use super::Otel;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtelError {
-    /// The endpoint is no URL.
+    /// The endpoint is not a URL.
     #[error("`{0}` is not an endpoint: expected http://host:port or https://host:port")]
     Endpoint(String),
     /// A header that can't be one.
@@ -22,9 +22,9 @@ pub enum OtelError {
     Variable {
         /// Its name.
         name: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What it should say.
+        /// The expected value.
         expected: &'static str,
     },
     /// The system refused.
@@ -42,13 +42,13 @@ pub enum Protocol {
     Http,
 }
 
-/// What a point says.
+/// The range of values that a point covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Temporality {
     /// Everything since the registry was made.
     #[default]
     Cumulative,
-    /// What came since the last push that was taken. Up-down counters stay cumulative.
+    /// The increase since the last accepted push. Up-down counters stay cumulative.
     Delta,
 }
 

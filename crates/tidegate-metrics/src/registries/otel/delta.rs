@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What came since the last push that was taken.
+//! The increase since the last accepted push.
 
 use std::collections::HashMap;
 

@@ -31,8 +31,8 @@ use crate::{ExportError, MetricsRegistry, RegisterError};
 
 /// Keeps values in memory and pushes them to a collector: every so often, when asked to, and at the end.
 ///
-/// What a push carries is the state, so one that fails loses nothing: the next one says the same and more. (With delta
-/// temporality, what was not taken is part of the next push.)
+/// A push carries the state, so a failed push loses nothing: the next one carries the same values and newer ones. (With
+/// delta temporality, the next push contains the increase of a push that was not accepted.)
 #[derive(Clone)]
 pub struct Otel(Arc<Inner>);
 

@@ -83,7 +83,7 @@ impl Pusher {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Push {
     runtime: Runtime,
     sender: Sender,
@@ -105,7 +105,7 @@ impl Push {
         loop {
             match asked.recv_timeout(interval) {
                 Ok(asked) => {
-                    // Who asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = asked.answer.send(self.push(asked.within));
                     if asked.is_last {
                         return;

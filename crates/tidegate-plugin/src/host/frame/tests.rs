@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is written is read back, and what is not a frame is an error.
+//! A reader gets the frames that were written, and other bytes give an error.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
