@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Floors: hops that know nothing of what they hand on. What any gateway adds to them is its own.
+//! Floors: hops that do not look into the bytes that they forward. The difference between a gateway and its floor is
+//! the gateway's own cost.
 
 #![expect(
     clippy::disallowed_types,

@@ -16,7 +16,7 @@ use crate::BenchError;
 use crate::http::Scraper;
 use crate::process::Process;
 
-/// What a start may take before we give up.
+/// The longest time of a start before we give up.
 const START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A running gateway that serves Prometheus; stopped when dropped.
@@ -81,7 +81,7 @@ impl Gateway {
         self.process.wait_for(|| Scraper::connect(port, "/"))
     }
 
-    /// What the system says of it.
+    /// The process of the gateway.
     pub(crate) fn process(&self) -> &Process {
         &self.process
     }
@@ -102,7 +102,7 @@ pub(crate) fn free_port() -> Result<u16, BenchError> {
     }
 }
 
-/// What runs a binary with this configuration, which is kept in the directory.
+/// The command that runs a binary with this configuration, which is kept in the directory.
 pub(crate) fn command(binary: &Path, directory: &Path, config: &str) -> Result<Command, BenchError> {
     let path = directory.join("config.yaml");
     std::fs::write(&path, config)?;

@@ -83,7 +83,7 @@ impl Scraper {
         }
         match length {
             Some(length) => self.read(length)?,
-            // Who does not know how long its page will be sends it in chunks.
+            // A server that does not know the length of its page sends it in chunks.
             None => while self.chunk()? {},
         }
         if status.contains(" 200 ") {

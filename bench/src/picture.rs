@@ -11,7 +11,7 @@ pub(crate) struct PlotLine {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What is drawn.
+/// The content of a picture.
 pub(crate) struct Picture<'a> {
     pub(crate) title: &'a str,
     pub(crate) x: &'a str,

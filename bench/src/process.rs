@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between looks at one that may end.
 const LOOK: Duration = Duration::from_millis(50);
-/// What it prints, in its directory.
+/// The file of its output, in its directory.
 const LOG: &str = "printed.log";
 
 /// A child and its directory; asked to end when dropped.
@@ -60,7 +60,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it printed so far.
+    /// The output so far.
     pub(crate) fn printed(&self) -> String {
         std::fs::read_to_string(self.directory.path().join(LOG)).unwrap_or_default()
     }
@@ -76,7 +76,7 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// What an attempt gives at last, while the process starts or takes up what it was sent.
+    /// The result of an attempt, which is repeated while the process starts or works on its input.
     pub(crate) fn wait_for<T>(
         &mut self,
         mut attempt: impl FnMut() -> Result<T, BenchError>,
@@ -138,7 +138,7 @@ impl Process {
     }
 }
 
-/// What it prints is in its directory.
+/// Writes its output to a file in its directory.
 fn printing<'a>(command: &'a mut Command, directory: &TempDir) -> io::Result<&'a mut Command> {
     let log = File::create(directory.path().join(LOG))?;
     Ok(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))

@@ -9,7 +9,7 @@ use crate::BenchError;
 use crate::report::Report;
 use crate::selection::group_of;
 
-/// What is said before all sections.
+/// The text before all sections.
 const PREAMBLE: &str = "# Benchmarks
 
 Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, which replaces the sections of what it measured and leaves the others.

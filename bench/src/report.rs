@@ -17,7 +17,7 @@ pub(crate) struct Row {
     value: f64,
     spread: Option<Samples>,
     budget: Option<Budget>,
-    /// What is said instead of a value.
+    /// The text that is shown instead of a value.
     text: Option<String>,
     /// The job of its group that it is of.
     job: Option<&'static str>,
@@ -30,7 +30,7 @@ struct TablePosition {
     column: &'static str,
 }
 
-/// What a figure must not exceed, or fall below.
+/// The limit that a figure must not exceed, or fall below.
 #[derive(Clone, Copy)]
 pub(crate) enum Budget {
     AtMost(f64),
@@ -217,7 +217,7 @@ impl Report {
         format!("{}\n\n{}", self.machine, sections.collect::<String>())
     }
 
-    /// What was measured, as Markdown: one for each group, or for each job of it.
+    /// The results as Markdown, a section for each group, or for each job of it.
     pub(crate) fn sections(&self) -> Vec<(String, String)> {
         let key = |group: &str, row: &Row| {
             row.job

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What of the groups was asked for. Set once, before the first runs.
+//! The selected parts of the groups. It is set once, before the first runs.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -18,17 +18,17 @@ pub(crate) struct Selection {
     pub(crate) window: Option<Duration>,
     /// How often subjects of OTLP take turns at full load.
     pub(crate) rounds: Option<usize>,
-    /// What points are, where a job does not depend on it.
+    /// The kind of points, for jobs that do not fix it.
     pub(crate) kind: Option<PointKind>,
     /// The page that figures are written into.
     pub(crate) publish: Option<PathBuf>,
-    /// What was typed.
+    /// The command as typed.
     pub(crate) command: String,
 }
 
 static ASKED: OnceLock<Selection> = OnceLock::new();
 
-/// What was asked for: everything, unless told.
+/// The selection; everything, unless the command restricts it.
 pub(crate) fn get() -> &'static Selection {
     ASKED.get_or_init(Selection::default)
 }

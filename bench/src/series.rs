@@ -16,7 +16,7 @@ const METRICS: usize = 100;
 /// Points of a request, as SDKs and agents send them at most, and agents.
 const POINTS_A_REQUEST: usize = 5_000;
 const AGENTS_A_REQUEST: usize = 500;
-/// What stands for the time and the value of a point until they are set.
+/// Placeholders for the time and the value of a point until they are set.
 const TIME: u64 = 0x5eed_0000_7131_0e01;
 const VALUE: i64 = 0x5eed_0000_0a1e_0e02;
 /// Before a time and a value: field 3 and field 6 of a point, both of eight bytes.

@@ -25,9 +25,9 @@ use peer::Peer;
 const LOOK: Duration = Duration::from_secs(5);
 /// Memory is compared from this part of the run on: tables, pools and the allocator have their size by then.
 const WARM: f64 = 0.3;
-/// What memory may grow by after that.
+/// The most growth of memory after that.
 const GROWTH_MIB: f64 = 6.0;
-/// What is in queues and rings at the end is delivered within this.
+/// After this time, the contents of queues and rings at the end are delivered.
 const DRAIN: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"

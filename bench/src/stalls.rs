@@ -76,11 +76,11 @@ fn watch(stop: Arc<AtomicBool>, first: bool) -> io::Result<JoinHandle<Vec<Stall>
 
 /// Gives this thread as much priority as we may have, if any.
 pub(crate) fn come_first() {
-    // Of a thread, on Linux. Who may not is measured without.
+    // Of a thread, on Linux. Without the permission, the measurement goes on at normal priority.
     let _ = setpriority_process(None, -20);
 }
 
-/// What of the time from `from` to `to` no core stood still.
+/// The part of the time from `from` to `to` in which no core was stopped.
 pub(crate) fn outside(stalls: &[Stall], from: Instant, to: Instant) -> Duration {
     let mut within: Vec<Stall> = stalls
         .iter()

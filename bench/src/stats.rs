@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is said of repeated measurements.
+//! Statistics of repeated measurements.
 
 /// Measurements in order of size, at least one.
 #[derive(Clone, Debug)]

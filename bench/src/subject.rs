@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Who is measured: folders with a `subject.json` and a configuration for each task, under `tidegate`, `floors` and
-//! `peers`. A new peer is a new folder.
+//! The measured programs: folders with a `subject.json` and a configuration for each task, under `tidegate`, `floors`
+//! and `peers`. A new peer is a new folder.
 //!
 //! A configuration is named after its task: `grpc.yaml` is handed over as `${CONFIG}`, `grpc.args` holds arguments, one
 //! or more a line. In both, and in the arguments of `subject.json`, `${IN}`, `${OUT}`, `${SHOWN}`, `${SPARE}` and `${DIR}` stand
@@ -20,7 +20,7 @@ use crate::BenchError;
 use crate::gateway::free_port;
 use crate::process::Process;
 
-/// What subjects are to us.
+/// The role of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SubjectRole {
     Ours,
@@ -53,7 +53,7 @@ pub(crate) struct Subject {
     remarks: BTreeMap<String, String>,
 }
 
-/// What a started subject listens on, and who ends it.
+/// A started subject: its process and its ports.
 pub(crate) struct Started {
     pub(crate) process: Process,
     pub(crate) port: u16,
@@ -89,7 +89,7 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 impl Subject {
-    /// What a folder tells of; the inner error says why it is not there.
+    /// The subject of a folder; the inner error says why it is not there.
     fn read(role: SubjectRole, folder: &Path, tidegate: &Path) -> Result<Result<Self, String>, BenchError> {
         let file = folder.join("subject.json");
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -172,7 +172,7 @@ impl Subject {
         Ok(arguments)
     }
 
-    /// What is to be known of how it does a task.
+    /// A remark on how it does a task.
     pub(crate) fn remark(&self, task: &str) -> Option<&str> {
         self.remarks.get(task).map(String::as_str)
     }
@@ -209,7 +209,7 @@ impl Subject {
     }
 }
 
-/// What a program says of its version when it is started with these arguments: the first line that has a digit.
+/// The version that a program prints when it is started with these arguments: the first line that has a digit.
 pub(crate) fn version(binary: &Path, arguments: &[impl AsRef<OsStr>]) -> String {
     let output = Command::new(binary).args(arguments).output();
     let said = output

@@ -43,7 +43,7 @@ const LATE: Duration = Duration::from_secs(1);
 /// A gateway that takes more is ended, so that the machine is not, in MiB.
 const CEILING_MIB: [u64; 2] = [2048, 1024];
 
-/// What was tried when, how long it took, and whether it went well.
+/// A try: its time, its duration, and whether it succeeded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Try {
     pub(super) at: Instant,
@@ -51,13 +51,13 @@ pub(super) struct Try {
     pub(super) went_well: bool,
 }
 
-/// What those beside have seen.
+/// The observations of the honest clients during an attack.
 #[derive(Debug, Default)]
 pub(super) struct Observations {
     pub(super) pushes: Vec<Try>,
     pub(super) health: Vec<Try>,
     pub(super) queries: Vec<Try>,
-    /// What the honest counter came to: pushes that were accepted.
+    /// The final value of the honest counter: pushes that were accepted.
     pub(super) total: u64,
     /// Honest pushes that were refused, or of which the answer is not known.
     pub(super) refused: u64,
@@ -67,7 +67,7 @@ pub(super) struct Observations {
     pub(super) was_ended: bool,
 }
 
-/// What is known at the moment.
+/// The current state of the gateway.
 pub(super) struct Now {
     since: Instant,
     /// Milliseconds since then of the last honest push that was accepted.
@@ -356,7 +356,7 @@ fn watch(field: &AttackedGateway, now: &Now) -> (f64, bool) {
         }
         thread::sleep(LOOK);
     }
-    // What was between two looks.
+    // The peak between two looks.
     let most = field.process.memory_mib().map_or(0.0, |(_, most)| most);
     (most.max(peak as f64 / MIB), was_ended)
 }

@@ -23,8 +23,8 @@ pub(super) const GO_MEMORY: &str = "205MiB";
 /// Open files that the gateway may have, as usual.
 const DESCRIPTORS: u32 = 1024;
 
-/// What the configuration of a gateway has besides what all of them have. Text of YAML, in which the names of [`Ports`]
-/// stand for ports and `DIR` for a directory; lists of names begin with a comma.
+/// The parts of a gateway's configuration that other gateways do not have. They are text of YAML, in which the names of
+/// [`Ports`] stand for ports and `DIR` for a directory; lists of names begin with a comma.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     /// Options of OTLP/HTTP after its endpoint.
@@ -175,7 +175,7 @@ pub(super) enum Size {
     Small,
 }
 
-/// Who is attacked.
+/// The program that is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttackedProgram {
     Tidegate,

@@ -32,7 +32,7 @@ const READY: Duration = Duration::from_secs(20);
 const HOPELESS: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What was asked for.
+/// The options of the command.
 struct AbuseOptions<'a> {
     size: Size,
     peer: bool,

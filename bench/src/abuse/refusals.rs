@@ -127,7 +127,7 @@ fn is_of(counters: Counters) -> impl Fn(&str, &str) -> bool {
     }
 }
 
-/// What these counters come to at the moment.
+/// The current sum of these counters.
 pub(super) fn counted_of(field: &AttackedGateway, counters: Counters) -> Result<f64, BenchError> {
     counted_by(field, is_of(counters))
 }

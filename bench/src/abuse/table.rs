@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What attacks came to, as tables in Markdown.
+//! The results of attacks, as tables in Markdown.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ impl AttackResult {
         ]
     }
 
-    /// What it has in common with that of another program: memory, health, honest pushes, their total, recovery.
+    /// The columns that the tables of all programs have: memory, health, honest pushes, their total, recovery.
     fn beside(&self) -> [String; 5] {
         let memory = if self.was_ended {
             number(self.peak_mib, " MiB, ended")

@@ -139,7 +139,7 @@ pub(super) fn once(
     exchange(&mut BufReader::new(connected(from, port, patience)?), request)
 }
 
-/// What an attacker was answered.
+/// The answers that an attacker got.
 #[derive(Debug, Default)]
 pub(super) struct Harm {
     /// Points of requests that were taken.
@@ -152,7 +152,7 @@ pub(super) struct Harm {
     pub(super) malformed: u64,
     /// Requests without an answer.
     pub(super) unanswered: u64,
-    /// What this attack demands beyond what all do.
+    /// The demands of this attack beyond those of all attacks.
     pub(super) lines: Vec<CheckLine>,
 }
 

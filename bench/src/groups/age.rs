@@ -28,7 +28,7 @@ const MEAN_GAP: Duration = Duration::from_millis(7);
 const SCRAPE_GAP: Duration = Duration::from_micros(200);
 /// An event that no scrape has shown for so long is lost.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What only the probe counts: `agent_memory_deregistered`, in bytes.
+/// The kind of event that only the probe counts: `agent_memory_deregistered`, in bytes.
 pub(super) const PROBE_KIND: u16 = 5;
 pub(super) const PROBE_METRIC: &str = "agent_memory_deregistered_total";
 const CAPACITY: u64 = 4_096;

@@ -12,7 +12,7 @@ use tidegate_ring::{Event, Layout, Writer};
 use crate::BenchError;
 use crate::gateway::Gateway;
 
-/// What of a transfer NIXL reports, in its order: post time, transfer time, bytes, request.
+/// The events that NIXL reports of a transfer, in its order: post time, transfer time, bytes, request.
 const TRANSFER: [(u16, u64); 4] = [(7, 20), (6, 450), (0, 65_536), (2, 1)];
 
 /// Events of a transfer, one of which is its request.
@@ -53,7 +53,7 @@ pub(crate) fn transfers() -> impl Iterator<Item = Event> {
     TRANSFER.into_iter().cycle().map(event)
 }
 
-/// What the example for a node configures: the rings of `directory` into the built-in rules, served.
+/// The configuration of the example for a node: the rings of `directory` into the built-in rules, served.
 pub(super) fn config(directory: &Path) -> String {
     format!(
         r#"
@@ -79,7 +79,7 @@ pub(super) fn gateway(binary: &Path, directory: &Path) -> Result<Gateway, BenchE
     Ok(gateway)
 }
 
-/// What became of the events of some agents.
+/// The outcome of the events of some agents.
 #[derive(Default)]
 pub(super) struct Flushed {
     pub(super) written: u64,

@@ -139,7 +139,7 @@ impl<'a> Contender<'a> {
         let totals = self.driver.totals();
         Ok(SubjectMeasurement {
             peak_mib: self.started.process.memory_mib()?.1,
-            // Who adds up shows every point that was acknowledged; others are not asked.
+            // A gateway that aggregates shows every point that it acknowledged. Other subjects are not asked.
             lost: match self.measured.subject.role {
                 SubjectRole::Ours => (totals.acknowledged * POINTS as u64) as f64 - total(scraper.get()?),
                 _ => 0.0,
@@ -178,7 +178,7 @@ fn check(subject: &Subject, driver: &Driver, page: &str) -> Result<(), BenchErro
     }
 }
 
-/// What all counters of a page add up to.
+/// The sum of all counters of a page.
 fn total(page: &str) -> f64 {
     let names = (0..METRICS).map(|metric| name(metric).replace('.', "_") + "_total");
     names.map(|name| sum(page, &name)).sum()

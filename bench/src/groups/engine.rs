@@ -107,7 +107,8 @@ fn by_itself(binary: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// What a series takes, of so many that the allocator's own room does not matter, in a process that did nothing else.
+/// The memory of a series, in a process that did nothing else, with so many series that the allocator's own room does
+/// not matter.
 fn bytes_of(kind: &str) -> Result<f64, BenchError> {
     const SERIES: &str = "1000000";
     let output = Command::new(std::env::current_exe()?)
@@ -164,7 +165,7 @@ fn table(rule: Rule) -> Table {
     Table::new("bench", vec![rule], limits)
 }
 
-/// What counters take that are fed by events, whose sources and kinds are known.
+/// The costs of counters that events feed. Their sources and kinds are known.
 pub(super) struct Dense {
     /// Times of an event.
     pub(super) event: Samples,
@@ -271,9 +272,9 @@ fn add(sums: &mut [u64], events: &Events) {
 /// In which order points come.
 #[derive(PartialEq)]
 enum Order {
-    /// As the last time: what exporters do that keep their streams in a list.
+    /// The same order each time: exporters do so that keep their streams in a list.
     Same,
-    /// What those do that keep them in a table which shuffles.
+    /// Another order each time: exporters do so that keep their streams in a table which shuffles.
     Other,
 }
 
@@ -442,7 +443,7 @@ fn queries(binary: &Path, series: usize) -> Result<Vec<Row>, BenchError> {
         if asker.get()?.contains("\"result\":[]") {
             return Err(format!("{name}: the query selects nothing").into());
         }
-        // What takes long is asked less often.
+        // A slow query is asked less often.
         let most = (2.0 / begun.elapsed().as_secs_f64()) as usize;
         let times = (0..QUERIES.min(most.max(5))).map(|_| {
             let begun = Instant::now();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a point and an event cost as series become more. Points come over OTLP/HTTP in requests of up to 5,000, each
-//! series in the same order every time, as exporters send them, into `aggregate`, whose table Prometheus's exporter
-//! shows. Events come out of rings of version 4, of which a thousand are as many as a node can have; with more series
-//! than that the engine takes them in by itself, in turns with a bare loop that adds the same values to as many counters:
-//! of a million that waits for memory too, ten times as long as of a thousand.
+//! The cost of a point and of an event as the number of series grows. Points come over OTLP/HTTP in requests of up to
+//! 5,000, each series in the same order every time, as exporters send them, into `aggregate`, whose table Prometheus's
+//! exporter shows. Events come out of rings of version 4, of which a thousand are as many as a node can have; with more
+//! series than that the engine takes them in by itself, in turns with a bare loop that adds the same values to as many
+//! counters: of a million that waits for memory too, ten times as long as of a thousand.
 //!
 //! On one core the gateway has it to itself, and the load is on another. On all cores the load shares them: processor
 //! time is still the gateway's own, but its caches and turns are not.
@@ -35,9 +35,9 @@ const ENGINE_RUNS: usize = 7;
 /// With so many series an event may cost this.
 const EVENTS_AT: usize = 100_000;
 const EVENT_NS: f64 = 25.0;
-/// What a million series may make of the cost of a point at a thousand.
+/// The limit of the cost of a point with a million series, relative to a thousand.
 const GROWTH: f64 = 2.0;
-/// What an event of a million series may take of what a bare addition takes.
+/// The limit of the cost of an event with a million series, relative to a bare addition.
 const BARE: f64 = 2.5;
 /// The curves, beside what is said of them.
 const PICTURE: &str = "docs/growth.svg";

@@ -125,7 +125,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// What the host did to the measurement: how often, and for how long at most, it stopped the gateway's core.
+/// The effect of the host on the measurement: how often, and for how long at most, it stopped the gateway's core.
 fn stood_still(name: &str, stalls: Stalls) -> [Row; 2] {
     let stalls = stalls.finish();
     let longest = stalls.iter().map(|(from, to)| *to - *from).max();

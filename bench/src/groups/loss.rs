@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is lost when agents flush as much as NIXL can at once: a whole ring.
+//! The losses when agents flush as much as NIXL can at once: a whole ring.
 //!
 //! The next flush drops what does not fit, so every ring must be empty again within a flush interval. Losses
 //! while the host of a shared machine has stopped the gateway's core are counted separately.
@@ -21,7 +21,7 @@ const CAPACITY: u64 = 4_096;
 const FLUSH: usize = CAPACITY as usize - 1;
 const RUN: Duration = Duration::from_secs(10);
 const INTERVALS_MS: [u64; 2] = [100, 10];
-/// What is in the rings at the end has been drained and is served by then.
+/// After this time, events that are in the rings at the end have been drained and are served.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Counts each transfer's request.
 const REQUESTS: &str = "agent_tx_requests_num_total";

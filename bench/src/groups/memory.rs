@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a counter series takes that is held and exposed, in a whole gateway: fed over OTLP/HTTP, scraped as text, its
+//! The memory of a counter series that a whole gateway holds and exposes: fed over OTLP/HTTP, scraped as text, its
 //! values changed, scraped again. Resident memory against that of the same gateway before it knew any series. Then the
-//! same with `admin`, after a query that has looked at every series. Peers that take OTLP and show Prometheus's text are
-//! measured where they are on PATH.
+//! same with `admin`, after a query that has looked at every series. Peers that take OTLP and show Prometheus's text
+//! are measured where they are on PATH.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::subject::on_path;
 
 /// Series, and what each may take, in bytes; not of all there is a budget.
 const SIZES: [(usize, Option<f64>); 3] = [(10_000, None), (100_000, None), (1_000_000, Some(350.0))];
-/// What each may take that queries have looked at, in bytes.
+/// The limit of the memory of each series that queries have looked at, in bytes.
 const ASKED: f64 = 1000.0;
 /// A query that looks at all.
 const QUERY: &str = "/api/v1/query?query=count(%7B__name__=~%22bench_.%2B%22%7D)";
@@ -30,7 +30,7 @@ const QUERY: &str = "/api/v1/query?query=count(%7B__name__=~%22bench_.%2B%22%7D)
 const BESIDE: usize = 100_000;
 /// Of what a series takes elsewhere it may take this with us.
 const SHARE: f64 = 0.2;
-/// What pages and requests took is given back by then.
+/// After this time, the gateway has released the memory of pages and requests.
 const SETTLE: Duration = Duration::from_secs(3);
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is measured, a group a file.
+//! The groups of measurements, one a file.
 
 mod age;
 pub(crate) mod agents;

@@ -21,7 +21,7 @@ const WARM_UP: Duration = Duration::from_millis(1500);
 const WINDOW: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
 
-/// What stands beside the healthy destination.
+/// The destinations beside the healthy one.
 const BESIDE: [(&str, Option<&str>); 3] = [
     ("alone", None),
     (

@@ -26,7 +26,7 @@ const SHAPE: CrowdShape = CrowdShape {
     in_flight: 64,
     points: POINTS,
 };
-/// What starts slowly has started by then.
+/// After this time, programs that start slowly have started.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// How long as much is sent as is taken.
 const BURST: Duration = Duration::from_secs(6);
@@ -38,7 +38,7 @@ const TAKEN: f64 = 0.1;
 const STALL: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(20)];
 /// How long the load goes on when it has recovered.
 const RECOVERY: Duration = Duration::from_secs(3);
-/// What is held is delivered by then.
+/// After this time, points that a subject holds are delivered.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Resident memory may be above its limit by so much.
 const MARGIN: f64 = 1.1;
@@ -55,7 +55,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// What became of everything.
+/// The outcome of all points.
 struct OverloadMeasurement {
     /// Points a second in the burst, and the highest resident memory until its end, in MiB.
     passed: f64,

@@ -237,7 +237,7 @@ service:
         Ok(seen)
     }
 
-    /// What probes waited while `meanwhile` lasted.
+    /// The waits of probes while `meanwhile` lasted.
     fn phase(
         &self,
         name: &str,

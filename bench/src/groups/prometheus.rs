@@ -117,8 +117,8 @@ pub(super) fn run(_: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// What a series takes with its text, of so many that the allocator's own room does not matter, in a process that did
-/// nothing else.
+/// The memory of a series with its text, in a process that did nothing else, with so many series that the allocator's
+/// own room does not matter.
 fn bytes_of(format: &str) -> Result<f64, BenchError> {
     let output = Command::new(std::env::current_exe()?)
         .args(["-", "exposed", format, EXPOSED])
@@ -142,7 +142,7 @@ pub(crate) fn print_bytes(format: &str, series: usize) {
     }
 }
 
-/// What it takes, in ns of this thread.
+/// The time that it takes, in ns of this thread.
 fn timed(what: impl FnOnce()) -> f64 {
     let begun = cpu();
     what();
@@ -155,7 +155,7 @@ fn cpu() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// What a gateway that scrapes knows of a target whose labels stay as they are.
+/// The state that a scraping gateway has of a target whose labels stay as they are.
 struct Plain;
 
 impl Target for Plain {
@@ -168,7 +168,7 @@ impl Target for Plain {
     }
 }
 
-/// What a sample of a page costs that reads it, the first time and when its lines are known, in ns.
+/// The cost of a sample for a reader of a page, the first time and when its lines are known, in ns.
 fn read(page: &[u8], format: exposition::Format) -> Result<(f64, Samples), BenchError> {
     let mut decoder = ScrapeDecoder::new(Settings::default(), Box::new(Plain));
     let mut points = Vec::new();
@@ -258,7 +258,7 @@ impl Agents {
                 observed: self.now,
             });
         }
-        // What was absorbed is in the series then: that is not what is timed here.
+        // The series contain the absorbed values then: the absorption is not timed here.
         self.tables[0].arrivals(u64::MAX, &mut |_, _| {});
     }
 

@@ -41,7 +41,7 @@ const QUEUES: [(&str, &str); 3] = [
         "storage: file_storage, storage_mode: spill",
     ),
 ];
-/// What is said of them.
+/// The figures of a window.
 const FIGURES: [Figure<Passed>; 2] = [
     Figure {
         what: "points a second",
@@ -67,7 +67,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// What passed in a window.
+/// The items that passed in a window, and their cost.
 struct Passed {
     points_per_second: f64,
     cpu_per_million: f64,
@@ -92,7 +92,7 @@ async fn pass(binary: &Path, queue: &str) -> Result<Passed, BenchError> {
     Ok(passed)
 }
 
-/// What is taken while the destination stands still, and how fast that is read back.
+/// The speed at which a gateway accepts data while the destination is stopped, and at which it reads the data back.
 async fn spill(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let (sink, port) = (SlowSink::start().await?, free_port()?);
     sink.pace(Some(STANDS_STILL));

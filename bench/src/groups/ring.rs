@@ -85,7 +85,7 @@ pub(super) fn saturate(
     })
 }
 
-/// What passed in a stretch of time.
+/// The events that passed in a stretch of time, and their cost.
 pub(super) struct RingWindow {
     events: f64,
     cpu: Duration,

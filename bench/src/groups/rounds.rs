@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
-/// What is said of a run.
+/// A figure of a run.
 pub(super) struct Figure<T> {
     pub(super) what: &'static str,
     pub(super) unit: &'static str,

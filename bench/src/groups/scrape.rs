@@ -58,7 +58,7 @@ pub(super) fn run(tidegate: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// What was measured of a subject.
+/// The measurements of a subject.
 struct ScrapeMeasurement {
     subject: &'static ScrapeSubject,
     /// Processor time a sample that it was fed, and a series that it showed, ns.

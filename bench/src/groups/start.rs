@@ -12,7 +12,7 @@ use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
 const RUNS: usize = 11;
-/// What start-up left running has ended by then.
+/// After this time, the work that the start left running has ended.
 const SETTLE: Duration = Duration::from_secs(3);
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {

@@ -20,14 +20,14 @@ use super::packed::Compression;
 use super::{PATH, WINDOWS};
 use crate::BenchError;
 
-/// What is spoken, over TCP without TLS.
+/// The protocol, over TCP without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Grpc,
     Http,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) enum SendOutcome {
     Taken,
     /// To be sent again later.
@@ -234,7 +234,7 @@ fn framed(message: Bytes, is_compressed: bool) -> Result<Bytes, BenchError> {
     Ok(framed.freeze())
 }
 
-/// What trailers, or the headers of an answer without a body, say.
+/// The outcome that trailers, or the headers of an answer without a body, give.
 fn grpc_answer(trailers: &http::HeaderMap) -> SendOutcome {
     let text = |name| {
         trailers

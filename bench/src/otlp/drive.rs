@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What drives a gateway: requests that were made once, as fast as they are taken or at the times when they are due.
+//! The client that drives a gateway. It sends requests that were made once, as fast as they are accepted or at the
+//! times when they are due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -18,7 +19,7 @@ use super::timer;
 use super::walk::{self, Numbers};
 use crate::BenchError;
 
-/// What is sent, and over what.
+/// The requests to send, and the protocol for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) protocol: Protocol,
@@ -54,7 +55,7 @@ impl Default for Plan {
 /// A refused request is sent again after this time.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// What became of requests so far.
+/// The outcomes of requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) acknowledged: u64,
@@ -68,7 +69,7 @@ struct SendCounts {
     acknowledged: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
-    /// What was said last to one that failed.
+    /// The last error of a failed request.
     why: Mutex<Option<String>>,
 }
 
@@ -163,7 +164,7 @@ impl Driver {
         Ok(late)
     }
 
-    /// What became of all requests so far.
+    /// The outcomes of all requests so far.
     pub(crate) fn totals(&self) -> Totals {
         let counts = &self.0.counts;
         Totals {
@@ -173,7 +174,7 @@ impl Driver {
         }
     }
 
-    /// What was said last to a request that failed.
+    /// The last error of a failed request.
     pub(crate) fn failure(&self) -> Option<String> {
         self.0.counts.why.lock().clone()
     }

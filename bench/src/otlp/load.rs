@@ -67,7 +67,7 @@ impl Load {
         self.driver.totals().refused
     }
 
-    /// What was said last to a request that could not be sent again.
+    /// The last error of a request that could not be sent again.
     pub(crate) fn failure(&self) -> Option<String> {
         self.driver.failure()
     }

@@ -21,7 +21,7 @@ const DIGITS: usize = 20;
 const BEGUN: u64 = 1_760_000_000_000_000_000;
 const STEP: u64 = 15_000_000_000;
 
-/// What the points of a request are.
+/// The kind of the points of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PointKind {
     Gauge,
@@ -49,7 +49,7 @@ impl FromStr for PointKind {
     }
 }
 
-/// What a request is made of. Those of different `seed` have other series, times and values.
+/// The shape of a request. Requests with different `seed` have other series, times and values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestShape {
     pub(crate) kind: PointKind,

@@ -163,7 +163,7 @@ async fn accept(
         let _ = stream.set_nodelay(true);
         let (seen, stop) = (seen.clone(), stop.clone());
         tokio::spawn(stop.run_until_cancelled_owned(async move {
-            // Who closes a connection has its reasons; what did not arrive is seen in the counts.
+            // A closed connection is not an error here. The counts show points that did not arrive.
             let _ = match protocol {
                 Protocol::Grpc => serve_grpc(stream, frame, seen).await,
                 Protocol::Http => serve_http(stream, seen).await,

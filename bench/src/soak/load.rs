@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What arrives: agents that come, restart and go, OTLP requests, StatsD lines.
+//! The load: agents that come, restart and go, OTLP requests, StatsD lines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ const CHURN: u32 = 50;
 /// Before a ring is reset or removed its agent rests, as one that ends does: what it flushed is drained by then.
 const REST: Duration = Duration::from_millis(500);
 
-/// What the agents did.
+/// The work that the agents did.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) events: u64,
@@ -120,7 +120,7 @@ impl<'a> Agents<'a> {
     }
 }
 
-/// What the client did.
+/// The work that the client did.
 #[derive(Default)]
 pub(super) struct Pushed {
     pub(super) requests: u64,

@@ -205,7 +205,7 @@ fn by_sockets(field: &AttackedGateway) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What the honest counter has come to.
+/// The current value of the honest counter.
 fn total(field: &AttackedGateway) -> Result<u64, BenchError> {
     Ok(field.shown(SHOWN)? as u64)
 }

@@ -32,7 +32,7 @@ pub(super) const SETUP: Setup = Setup {
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What an attempt gives at last.
+/// The result of an attempt, which is repeated until it succeeds or the time is up.
 pub(super) fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, BenchError> {
     let begun = Instant::now();
     loop {
@@ -118,7 +118,7 @@ pub(super) fn events(field: &AttackedGateway) -> Result<Harm, BenchError> {
             2 => [varint(4 << 20), vec![0; 60_000]].concat(),
             _ => vec![0xff; 60_000],
         };
-        // What it thinks of it, the gateway says by hanging up.
+        // The gateway hangs up if the bytes are invalid, so an error is no surprise.
         let _ = flood(&path, &first);
         std::thread::sleep(PAUSE);
     });

@@ -40,7 +40,7 @@ fn point(number: usize, round: u64) -> NumberDataPoint {
     }
 }
 
-/// What an SDK sends: one resource, one scope, running totals that are higher each round.
+/// A request as an SDK sends it: one resource, one scope, running totals that are higher each round.
 fn request(round: u64) -> Bytes {
     let metric = |first: usize| {
         let points = (first..first + POINTS_A_METRIC).map(|number| point(number, round));
@@ -55,7 +55,7 @@ fn request(round: u64) -> Bytes {
     request.encode_to_vec().into()
 }
 
-/// What a hop does with a request before it hands it on: see that it is one, and count what is in it.
+/// The work of a hop on a request before it forwards it: check the request, and count its points.
 pub(crate) fn check() -> Result<Box<dyn Workload>, WorkloadError> {
     Ok(Box::new(Check(request(0))))
 }

@@ -19,7 +19,7 @@ const CAPACITY: u64 = 4_096;
 /// As many as fit in a ring of NIXL's default size.
 pub(crate) const EVENTS: usize = CAPACITY as usize - 1;
 
-/// What of a transfer NIXL reports, in its order: post time, transfer time, bytes, request.
+/// The events that NIXL reports of a transfer, in its order: post time, transfer time, bytes, request.
 const TRANSFER: [(u16, u64); 4] = [(7, 20), (6, 450), (0, 65_536), (2, 1)];
 
 /// Events that carry their names.
@@ -77,7 +77,7 @@ impl Ring {
         }))
     }
 
-    /// What was read, as the `nixl` receiver makes a batch of it.
+    /// The events that were read, in the form in which the `nixl` receiver puts them into a batch.
     fn events(&mut self) -> Events {
         let to_nanos = |us: &u64| us.saturating_mul(1_000);
         let times = &self.columns.timestamps_us;

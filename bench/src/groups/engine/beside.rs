@@ -34,7 +34,7 @@ const REQUESTS: u64 = 50;
 /// Seconds of a range query, with a step of one.
 const STEPS: u64 = 40;
 const RUNS: usize = 15;
-/// What both do with a request after they have answered it is done by then.
+/// After this time, both have finished the work on a request that they answered.
 const SETTLE: Duration = Duration::from_millis(250);
 /// No query begins so shortly before the next request.
 const BEFORE_NEXT: Duration = Duration::from_millis(200);
@@ -115,7 +115,7 @@ struct BesideQuery<'a> {
 
 struct QueryAnswer {
     text: String,
-    /// What it took, in ms.
+    /// The duration, in ms.
     took: f64,
 }
 
@@ -124,7 +124,7 @@ impl BesideQuery<'_> {
         if self.is_range { "range" } else { INSTANT }
     }
 
-    /// What the query took us and Prometheus, in ms, by round.
+    /// The durations of the query for us and for Prometheus, in ms, by round.
     fn times(&self, feed: &mut Feed, ports: [u16; 2]) -> Result<Vec<[f64; 2]>, BenchError> {
         let times = (0..RUNS).map(|_| Ok(self.answers(feed, ports)?.map(|answer| answer.took)));
         times.collect()

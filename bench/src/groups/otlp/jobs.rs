@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is asked of gateways over OTLP, and what tidegate may take for it.
+//! The jobs of gateways over OTLP, and the limits for tidegate.
 
 use crate::otlp::request::{PointKind, name};
 use crate::otlp::{Compression, Plan, Protocol};
@@ -15,7 +15,7 @@ pub(in crate::groups) struct Job {
     pub(in crate::groups) limits: &'static [Limit],
 }
 
-/// What is changed on the way.
+/// The edit that a job makes on the way: dropped metrics, changed text.
 pub(in crate::groups) struct Edit {
     /// Metrics of these components are dropped.
     dropped: &'static [&'static str],
@@ -24,7 +24,7 @@ pub(in crate::groups) struct Edit {
     pub(super) taken_out: &'static str,
 }
 
-/// What tidegate may take.
+/// A limit for tidegate.
 pub(in crate::groups) enum Limit {
     /// Processor time a point, ns.
     Cpu(f64),

@@ -27,7 +27,7 @@ pub(super) struct LoadTimes {
     pub(super) paced_rounds: usize,
 }
 
-/// What every subject does in its turn.
+/// A phase of the turn of every subject.
 #[derive(Clone, Copy)]
 enum LoadPhase {
     WarmUp(Duration),
@@ -46,7 +46,7 @@ impl LoadTimes {
     }
 }
 
-/// What is on its way is lost when nothing has arrived for so long.
+/// Points under way count as lost when nothing has arrived for so long.
 const STALL: Duration = Duration::from_secs(2);
 /// Between looks.
 const LOOK: Duration = Duration::from_millis(1);
@@ -55,7 +55,7 @@ const LATE_MS: f64 = 2.0;
 /// After the start, before idle memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What was measured of a subject in one job.
+/// The measurements of a subject in one job.
 pub(in crate::groups) struct SubjectMeasurement<'a> {
     pub(in crate::groups) subject: &'a Subject,
     pub(in crate::groups) windows: Vec<LoadWindow>,
@@ -71,7 +71,7 @@ pub(in crate::groups) struct SubjectMeasurement<'a> {
     pub(in crate::groups) totals: Totals,
 }
 
-/// What a window at full load gave.
+/// The measurements of a window at full load.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::groups) struct LoadWindow {
     /// Processor time a point that arrived, ns.
@@ -135,7 +135,7 @@ pub(super) async fn measure<'a>(
     Ok((measured, left_out))
 }
 
-/// Who fails is left out of the rest, unless it is us.
+/// Leaves a subject that fails out of the rest, unless it is tidegate.
 fn keep<'a>(
     subject: &Subject,
     contender: Result<Contender<'a>, BenchError>,

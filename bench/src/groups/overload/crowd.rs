@@ -21,7 +21,7 @@ use crate::BenchError;
 use crate::otlp::codec::{METHOD, Raw};
 use crate::otlp::request::request;
 
-/// Who is not told when to come back does so after this long.
+/// A sender that gets no delay in its answer comes back after this time.
 const UNTOLD: Duration = Duration::from_millis(100);
 /// Between two portions of a paced load.
 const TICK: Duration = Duration::from_millis(5);
@@ -38,7 +38,7 @@ pub(in crate::groups) struct CrowdShape {
     pub(in crate::groups) points: usize,
 }
 
-/// What was answered.
+/// The answers that the crowd got.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::groups) struct Answers {
     /// Requests that were taken.
@@ -113,7 +113,7 @@ impl Crowd {
         Ok(Self { senders, tally, stop })
     }
 
-    /// What was answered so far.
+    /// The answers so far.
     pub(in crate::groups) fn answers(&self) -> Answers {
         Answers {
             accepted: self.tally.accepted.load(Relaxed),
@@ -128,7 +128,7 @@ impl Crowd {
     pub(in crate::groups) async fn finish(mut self) -> Answers {
         self.stop.cancel();
         let answered = async { while self.senders.join_next().await.is_some() {} };
-        // Who has no answer by then gets none, and is counted so.
+        // A sender without an answer by then gets none, and is counted so.
         let _ = tokio::time::timeout(PATIENCE, answered).await;
         self.answers()
     }

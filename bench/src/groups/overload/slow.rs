@@ -35,7 +35,7 @@ struct Turns {
 
 /// Turns one after another.
 struct Schedule {
-    /// What a point takes, in seconds.
+    /// The time that a point takes, in seconds.
     gap: f64,
     next: Instant,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Who is measured: tidegate with its queue in memory and with room for more on disk, and its peers as far as they are
-//! on PATH.
+//! The measured programs: tidegate with its queue in memory and with room for more on disk, and its peers as far as
+//! they are on PATH.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

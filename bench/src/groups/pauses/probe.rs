@@ -24,7 +24,7 @@ const NEW: u32 = 8;
 /// Names of probes: one of their own, so that they are no part of what is looked at.
 const METRIC: usize = 1 << 20;
 
-/// What a probe waited.
+/// The wait of a probe.
 #[derive(Clone, Copy)]
 pub(super) struct Wait {
     pub(super) due: Instant,
@@ -55,7 +55,7 @@ impl Probe {
         Ok(Self { stop, threads })
     }
 
-    /// What they waited.
+    /// The waits of all probes.
     pub(super) fn finish(self) -> Result<Vec<Wait>, BenchError> {
         self.stop.store(true, Relaxed);
         let mut waits = Vec::new();

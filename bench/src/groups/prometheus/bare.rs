@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What no text exposition can do without: each series' name and labels copied, its value formatted behind them. Taken in
-//! turn with scrapes, so that both see the machine as it is at that moment.
+//! The least work of any text exposition: each series' name and labels copied, its value formatted behind them. Taken
+//! in turn with scrapes, so that both see the machine as it is at that moment.
 
 use std::hint::black_box;
 

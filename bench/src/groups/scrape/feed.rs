@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is fed: counters of agents with two labels, all of which count between two feeds.
+//! The load: counters of agents with two labels, all of which count between two feeds.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -37,7 +37,7 @@ fn labels(agent: usize) -> [(&'static str, String); 2] {
     ]
 }
 
-/// What is scraped.
+/// The target that is scraped.
 #[derive(Default)]
 pub(super) struct ScrapeTarget {
     /// Until then it shows nothing, so that a program can be looked at that knows no series.

@@ -15,7 +15,7 @@ const ROUNDING: f64 = 1e-9;
 const STEPS_BEHIND: usize = 2;
 const STEPS_BEFORE: usize = 1;
 
-/// What of two answers is to be the same.
+/// The parts of two answers that have to be equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Likeness {
     /// Labels and values.
