@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What recording costs in Python: the drop-in next to prometheus_client, in one run.
+"""The cost of recording in Python: the drop-in next to prometheus_client, in one run.
 
     cargo xtask bench sdk
 
@@ -58,7 +58,7 @@ def repeat(operation: str, names: dict[str, Any]) -> Record:
 
 
 def operations(client: Any) -> dict[str, Record]:
-    """What is measured, by its name."""
+    """The measured operations, by name."""
     made = {
         "c": client.Counter("c", "help", registry=None),
         "cf": client.Counter("cf", "help", registry=None),

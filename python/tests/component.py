@@ -23,7 +23,7 @@ class Service(MetricSet, prefix="service", labels=("model",)):
 
 
 def component(registry: Registry) -> Service:
-    """What it does."""
+    """The work of the component."""
     service = Service(registry, model="llama")
     for at in range(10):
         service.requests.labels("ok").inc()
@@ -55,7 +55,7 @@ SIZES = [1, 5, 4]
 
 
 def values(registry: Registry) -> dict[tuple[str, str], Any]:
-    """What a registry says of it."""
+    """The values that a registry has of it."""
     found = {}
     for family in registry.gather():
         for labels, value in family.series:

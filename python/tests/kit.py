@@ -95,7 +95,7 @@ class Fleet:
         return found
 
     def mark_dead(self, worker: Worker) -> None:
-        """What a server's hook does when a worker has ended."""
+        """Does the work of a server's hook after the end of a worker."""
         self.multiprocess.mark_process_dead(worker.pid, str(self.directory))
 
     def page(self) -> list[str]:

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as tra
 
 
 class Collector:
-    """What all pushes brought."""
+    """The contents of all pushes."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -123,7 +123,7 @@ class Http(Collector):
                 self.wfile.write(answer)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """A push is no news."""
+                """Does not log pushes."""
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_port}"

@@ -72,7 +72,7 @@ def test_the_launcher_runs_scripts_and_reports_what_it_cannot_run(program: Path)
 
 
 def test_an_installed_package_listens_to_the_variable(program: Path, tmp_path: Path) -> None:
-    """What pip would put beside the package: the interpreter reads `.pth` files of its site directories only."""
+    """The file that pip puts beside the package works: the interpreter reads `.pth` files of its site directories only."""
     site = Path(tidegate.__file__).parents[1]
     (pth,) = [*site.glob("*.data/purelib/*.pth"), *site.glob("*.pth")]
     start = tmp_path / "start"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What prometheus_client's documentation shows, on both clients."""
+"""The examples of prometheus_client's documentation, on both clients."""
 
 from __future__ import annotations
 

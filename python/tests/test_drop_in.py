@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drop-in does beyond prometheus_client."""
+"""The features of the drop-in beyond prometheus_client."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves the process: the same bytes from prometheus_client and from the drop-in."""
+"""The output of the process: the same bytes from prometheus_client and from the drop-in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package has to say itself, through `logging`."""
+"""The package's own messages, through `logging`."""
 
 from __future__ import annotations
 

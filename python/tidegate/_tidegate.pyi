@@ -320,7 +320,7 @@ class Server:
 
 @final
 class Snapshot:
-    """What a composite says about one of its groups at an instant. Times in seconds."""
+    """The state of one group of a composite at an instant. Times in seconds."""
 
     @property
     def labels(self) -> dict[str, str]: ...
@@ -484,7 +484,7 @@ def inspect_ring(path: _Path) -> RingInspection: ...
 
 @final
 class NixlTotal:
-    """What a store has of one kind of event."""
+    """The totals of one kind of event in a store."""
 
     @property
     def name(self) -> str: ...

@@ -19,7 +19,7 @@ _OF_PARENTS: list[native.Composite] = []
 
 
 class Watch:
-    """What a composite says, whenever it says something new: for a `for` or an `async for`.
+    """The changes of a composite, for a `for` or an `async for`.
 
     Each item holds all groups. Changes between two waits are not kept: the next item is the newest.
     """
@@ -76,14 +76,14 @@ class Composite:
         return self._native.name
 
     def get(self, **labels: str) -> native.Snapshot:
-        """What it says now about the group with these labels (`KeyError` if there is none), or about the first."""
+        """The current state of the group with these labels (`KeyError` if there is none), or of the first group."""
         snapshot = self._native.get(list(labels.items()) if labels else None)
         if snapshot is None:
             raise KeyError(labels)
         return snapshot
 
     def all(self) -> list[native.Snapshot]:
-        """What it says now about every group."""
+        """The current state of every group."""
         return self._native.all()
 
     def on_change(

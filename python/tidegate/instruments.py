@@ -24,7 +24,7 @@ Callback = Callable[[native.Snapshot, float, bool], object]
 
 
 class Instrument(native.Metric):
-    """What all instruments share: the declaration, labels, and how one is registered."""
+    """The common part of all instruments: the declaration, labels, and registration."""
 
     #: The native part, which mypy does not find in a mixin.
     _join: Any

@@ -86,7 +86,7 @@ class Registry:
         across: Optional[str] = None,
         across_quantile: Optional[float] = None,
     ) -> Composite:
-        """What instruments say over a window of seconds, by groups of labels.
+        """A statistic of instruments over a window of seconds, by groups of labels.
 
         `function`: `min`, `avg`, `max`, `sum`, `count`, `rate`, `last`; without, the mean, and of counters the rate.
         `across`: how the series of a group become one value: `sum`, `avg`, `min`, `max`, `count`, `quantile` (of the rank

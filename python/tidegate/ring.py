@@ -43,7 +43,7 @@ MAX_EVENTS = 65_536
 
 
 class Kind(NamedTuple):
-    """What events of one kind are: `unit` in UCUM (`By`, `us`, `1`), `status` for errors only."""
+    """The description of a kind of events: `unit` in UCUM (`By`, `us`, `1`), `status` for errors only."""
 
     name: str
     unit: str
@@ -78,7 +78,7 @@ class Stats(NamedTuple):
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a file is; `reject` says why it is no ring."""
+    """The description of a file; `reject` says why it is not a ring."""
 
     version: Optional[str]
     capacity: int
@@ -90,7 +90,7 @@ class Inspection:
 
 
 class Batch:
-    """What one read found.
+    """The result of one read.
 
     `status`: `events`, `idle`, `settling` (the ring is just being made), `reset` (it is not what it was:
     `reason`, and how many events were `lost`), `unreadable` or `gone` (drop the reader). Columns are
@@ -128,7 +128,7 @@ class Reader:
 
     With ``consume`` it takes NIXL's place for a consumer (one a ring, by an advisory lock; while another
     holds it, `mode` is `peek_locked` and nothing is handed back). Raises `PermissionError` with the uid that would
-    do, `ValueError` if the file is no ring, `OSError` otherwise.
+    do, `ValueError` if the file is not a ring, `OSError` otherwise.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Reader:
         return self._native.try_consume()
 
     def kind(self, number: int) -> Kind:
-        """What the kinds in a batch's `kinds` mean. Numbers keep their meaning as long as the reader lives."""
+        """The meaning of the kinds in a batch's `kinds`. Numbers keep their meaning as long as the reader lives."""
         if number >= len(self._kinds):
             self._kinds = [Kind(*row) for row in self._native.names()]
         return self._kinds[number]
@@ -219,7 +219,7 @@ class StoreIdentity(NamedTuple):
 class Store:
     """The totals of an agent (`NIXL_TELEMETRY_EXPORTER=prometheus_mp`), read without its lock.
 
-    Raises `PermissionError` if it is another user's, `ValueError` if the file is no store, `OSError` otherwise.
+    Raises `PermissionError` if it is another user's, `ValueError` if the file is not a store, `OSError` otherwise.
     """
 
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
@@ -228,7 +228,7 @@ class Store:
         self.identity = StoreIdentity(*self._native.identity())
 
     def totals(self) -> dict[str, NixlTotal]:
-        """What was counted until now, by the event's name; `ValueError` if it is no store any more."""
+        """The totals until now, by the event's name; `ValueError` if it is not a store any more."""
         return {total.name: total for total in self._native.totals()[1]}
 
     @property

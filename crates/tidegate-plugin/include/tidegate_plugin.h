@@ -13,13 +13,14 @@
  * off: one that overruns goes on, its batch counts as timed out, and the instance gets no other call until it
  * returns. In a process of its own (`isolation: process`) the process is killed and started again.
  *
- * Memory. What a call gets is the gateway's and valid until the call returns; what a plugin allocates it frees.
+ * Memory. The gateway owns the arguments of a call; they are valid until the call returns. A plugin
+ * frees its own memory.
  *
  * Errors. Nothing may unwind out of a function: no C++ exception, no longjmp, no panic.
  *
  * Growth. `tidegate_exporter_table`, `tidegate_setup`, `tidegate_batch` and `tidegate_answer` may get new
  * members at their ends; each carries its size as its maker knew it, and no reader goes beyond it. The other structs
- * lie in arrays and don't grow. What breaks this raises TIDEGATE_PLUGIN_ABI_VERSION.
+ * lie in arrays and don't grow. A change that breaks this raises TIDEGATE_PLUGIN_ABI_VERSION.
  */
 #ifndef TIDEGATE_PLUGIN_H
 #define TIDEGATE_PLUGIN_H
@@ -91,7 +92,7 @@ typedef struct tidegate_bytes {
     size_t length;
 } tidegate_bytes;
 
-/* Values that are no strings are written as JSON. */
+/* Values that are not strings are written as JSON. */
 typedef struct tidegate_attribute {
     tidegate_text key;
     tidegate_text value;
@@ -115,7 +116,7 @@ typedef struct tidegate_kind {
 
 /* Events of one source, as columns of `count` elements. */
 typedef struct tidegate_events {
-    /* Who measured: the attribute `agent_name`, else `service.instance.id`, else `service.name`, else empty. */
+    /* The name of the source: the attribute `agent_name`, else `service.instance.id`, else `service.name`, else empty. */
     tidegate_text source;
     /* Attributes of the resource, then those that the source adds to every event. */
     const tidegate_attribute *attributes;

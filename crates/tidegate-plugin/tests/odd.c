@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* A plugin that does what its configuration says: one word, perhaps with a file behind it. What it is can be spoilt with -D. */
+/* A plugin that does what its configuration says: one word, perhaps with a file behind it.
+ * Options -D make it invalid in one way each. */
 #include "tidegate_plugin.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -36,14 +36,14 @@ public:
     if (!is_there(tg_composite_value(raw_, own.data(), own.size(), &value))) return std::nullopt;
     return value;
   }
-  /** What it says now about the group with these labels, or about the first; nothing: no group has them. */
+  /** The current state of the group with these labels, or of the first group; nothing: no group has them. */
   std::optional<Snapshots> get(const Labels &labels = {}) const {
     auto own = detail::c(labels);
     tg_snapshots *found = nullptr;
     if (!is_there(tg_composite_get(raw_, own.data(), own.size(), &found))) return std::nullopt;
     return Snapshots(found);
   }
-  /** What it says now about every group. */
+  /** The current state of every group. */
   Snapshots all() const {
     tg_snapshots *all = nullptr;
     check(tg_composite_all(raw_, &all));

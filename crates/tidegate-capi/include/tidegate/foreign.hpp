@@ -13,8 +13,8 @@ namespace tidegate {
 
 inline std::string text(const tg_foreign_text &text) { return std::string(text.bytes, text.length); }
 
-/** What a registry of one's own implements. All functions may be called from several threads at once, and should not
- * block: they run where the program records. What they throw is counted and goes no further. */
+/** The interface of a registry of one's own. All functions may be called from several threads at once, and should not
+ * block: they run where the program records. Exceptions are counted and go no further. */
 class Backend {
 public:
   virtual ~Backend() = default;

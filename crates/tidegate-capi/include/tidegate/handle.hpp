@@ -94,7 +94,7 @@ protected:
   T *raw_ = nullptr;
 };
 
-/** What can be read one by one. */
+/** A list whose elements can be read one by one. */
 template <class List> class Iterator {
 public:
   Iterator(const List &list, std::size_t at) : list_(&list), at_(at) {}
@@ -139,7 +139,7 @@ public:
   detail::Iterator<Metrics> end() const { return {*this, size()}; }
 };
 
-/** What a composite says about its groups. */
+/** Snapshots of the groups of a composite. */
 class Snapshots : public detail::Handle<tg_snapshots, tg_snapshots_retain, tg_snapshots_release> {
 public:
   using Handle::Handle;

@@ -9,7 +9,7 @@
 
 namespace tidegate {
 
-/** What all instruments have; `Self` is one of them. */
+/** The common part of all instruments; `Self` is one of them. */
 template <class Self, class T, tg_type Type, tg_status (*Retain)(const T *), tg_status (*Release)(const T *)>
 class Instrument : public detail::Handle<T, Retain, Release> {
 public:

@@ -9,7 +9,7 @@
 
 namespace tidegate {
 
-/** What an instrument is called and means: Description("ttft", "Time to the first token").unit("s"). */
+/** The name and the meaning of an instrument: Description("ttft", "Time to the first token").unit("s"). */
 class Description {
 public:
   explicit Description(std::string name, std::string help = "") : name_(std::move(name)), help_(std::move(help)) {}

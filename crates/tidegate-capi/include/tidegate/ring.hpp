@@ -11,7 +11,7 @@
 
 namespace tidegate {
 
-/** A ring, open for reading. What a read gives is valid until the next one. */
+/** A ring, open for reading. The result of a read is valid until the next one. */
 class Ring : public detail::Handle<tg_ring, tg_ring_retain, tg_ring_release> {
 public:
   using Handle::Handle;

@@ -64,7 +64,7 @@ def make_wsgi_app(registry: Any = REGISTRY, disable_compression: bool = False) -
 
 class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is no news."""
+        """Does not log scrapes."""
 
 
 class ThreadingWSGIServer(ThreadingMixIn, WSGIServer):
@@ -159,7 +159,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(output)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is no news."""
+        """Does not log scrapes."""
 
     @classmethod
     def factory(cls, registry: Any) -> type:

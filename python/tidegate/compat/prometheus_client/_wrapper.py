@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all instruments share: names, labels, children, samples."""
+"""The common part of all instruments: names, labels, children, samples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class View:
 
 
 class MetricWrapperBase(native.Metric):
-    """What all instruments share; `labels` and what records is native."""
+    """The common part of all instruments; `labels` and the recording methods are native."""
 
     _type: Optional[str] = None
     _reserved_labelnames: Sequence[str] = ()
@@ -204,7 +204,7 @@ class MetricWrapperBase(native.Metric):
 
 
 class Celled(MetricWrapperBase):
-    """What instruments share whose values are cells."""
+    """The common part of instruments whose values are cells."""
 
     #: The native part, which mypy does not find in a mixin.
     _bind: Any

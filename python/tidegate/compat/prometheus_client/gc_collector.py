@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python's garbage collector did."""
+"""Metrics of Python's garbage collector."""
 
 from __future__ import annotations
 

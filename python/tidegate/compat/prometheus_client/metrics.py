@@ -240,7 +240,7 @@ class Histogram(native.Histogram, Celled):
             exemplar = self._exemplars.get(at)
             samples.append(Sample("_bucket", {"le": floatToGoString(bound)}, below, None, exemplar))
         samples.append(Sample("_count", {}, below))
-        # With negative observations the sum is no counter.
+        # With negative observations the sum is not a counter.
         if self._upper_bounds[0] >= 0:
             samples.append(Sample("_sum", {}, total))
         return (*samples, *_created_sample(self))

@@ -40,7 +40,7 @@ def _padding(length: int) -> int:
 
 
 def _entries(data: Any, used: int) -> Iterator[_Entry]:
-    """Key, value, time and the place of the value of each entry; `RuntimeError` if the bytes are no such file."""
+    """Key, value, time and the place of the value of each entry; `RuntimeError` if the bytes are not such a file."""
     at = _HEAD
     while at < used:
         length = _LENGTH.unpack_from(data, at)[0]

@@ -49,7 +49,7 @@ class MultiProcessCollector:
         for path, why in problems:
             warnings.warn(f"{path} is left out: {why}", RuntimeWarning, stacklevel=2)
         for family in families:
-            # Others than this library may write units that are no part of the name.
+            # Others than this library may write units that are not part of the name.
             unit = family.unit if family.name.endswith("_" + family.unit) else ""
             metric = Metric(family.name, family.help, family.kind, unit)
             metric.samples = [Sample(*sample) for sample in family.samples]

@@ -58,7 +58,7 @@ def text_fd_to_metric_families(fd: TextIO) -> Iterator[Metric]:
 
 
 class _Family:
-    """What is known of a family so far."""
+    """The parts of a family that have been read so far."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process uses: processor time, memory, file descriptors."""
+"""The resources that the process uses: processor time, memory, file descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UTIME, _STIME, _START, _VIRTUAL, _RESIDENT = 11, 12, 19, 20, 21
 class ProcessCollector:
     """The process metrics that Prometheus has standard names for, read from /proc.
 
-    `pid` says of which process; where there is no /proc there are no metrics.
+    `pid` gives the process. On a system without /proc there are no metrics.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ _SUFFIXES = {
 
 
 class Collector(Protocol):
-    """What a registry asks: metrics, made when they are asked for."""
+    """A source of metrics for a registry. It makes them at each call."""
 
     def collect(self) -> Iterable[Metric]:
         """The metric families as they are now."""
@@ -101,7 +101,7 @@ class CollectorRegistry:
             yield from collector.collect()
 
     def restricted_registry(self, names: Iterable[str]) -> RestrictedRegistry:
-        """What of this registry has these series names; only their collectors are asked."""
+        """The part of this registry that has these series names; only their collectors are called."""
         return RestrictedRegistry(names, self)
 
     def set_target_info(self, labels: Optional[dict[str, str]]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a collector hands over: samples and what hangs on them."""
+"""The samples that a collector gives, with their timestamps and exemplars."""
 
 from __future__ import annotations
 

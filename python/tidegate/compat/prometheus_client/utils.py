@@ -28,5 +28,5 @@ def floatToGoString(d: Union[SupportsFloat, str]) -> str:
 
 
 def parse_version(version_str: str) -> tuple[Union[int, str], ...]:
-    """`1.0.0` as `(1, 0, 0)`; parts that are no numbers stay text."""
+    """`1.0.0` as `(1, 0, 0)`; parts that are not numbers stay text."""
     return tuple(int(part) if part.isdecimal() else part for part in version_str.split("."))

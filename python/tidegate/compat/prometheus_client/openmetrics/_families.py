@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenMetrics demands of the samples of a family."""
+"""OpenMetrics' rules for the samples of a family."""
 
 from __future__ import annotations
 

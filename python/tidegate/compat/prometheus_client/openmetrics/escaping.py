@@ -16,7 +16,7 @@ _Allowed = Callable[[str, int], bool]
 
 
 def escape_text(text: str) -> str:
-    """What stands between quotes: backslash, newline and quote are escaped."""
+    """The text as it stands between quotes: backslash, newline and quote are escaped."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
