@@ -34,7 +34,7 @@ fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// What Git answers of this directory, if it is a repository of its own.
+/// The answer of Git for this directory, if it is a repository of its own.
 fn git(arguments: &[&str]) -> Option<String> {
     let answer = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;

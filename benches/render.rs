@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a scrape costs: a table read and rendered, once its series are known.
+//! The cost of a scrape: a table read and rendered, once its series are known.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a request of metrics costs on its way through: checked (all that a hop needs), decoded to points, turned
-//! from and to JSON, and compressed. prost's decoding of the same bytes stands beside it for comparison.
+//! The cost of a request of metrics on its way through: checked (all that a hop needs), decoded to points, turned from
+//! and to JSON, and compressed. prost's decoding of the same bytes stands beside it for comparison.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -18,8 +18,7 @@ use tidegate_requests::{attribute, int};
 use tokio::runtime::Builder;
 
 const TIME: u64 = 1_700_000_000_000_000_000;
-/// What an inference engine's SDK sends at once: so many counters and a tenth as many histograms, each of eight
-/// points.
+/// A request of an inference engine's SDK: so many counters and a tenth as many histograms, each of eight points.
 const COUNTERS: usize = 100;
 const POINTS: usize = 8;
 

@@ -59,7 +59,7 @@ fn page(numbers: impl Iterator<Item = u32> + Clone, value: u32) -> String {
     page
 }
 
-/// What a page allocates, its points having room.
+/// The number of allocations for a page, if its points have room.
 fn allocations(decoder: &mut ScrapeDecoder, page: &str, scrape: u64) -> u64 {
     let mut points = Vec::with_capacity(4096);
     let before = ALLOCATIONS.get();

@@ -163,7 +163,7 @@ fn state(data: &[u8]) {
     let _ = tidegate_engine::Events::load(data, 1);
 }
 
-/// What is checked can be decoded, and survives JSON with as many items.
+/// A request that passes the check can be decoded, and survives JSON with as many items.
 fn otlp(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else {
         return;
@@ -182,7 +182,7 @@ fn otlp(data: &[u8]) {
     assert_eq!(again.items(), encoded.items());
 }
 
-/// What is read out of JSON is a sound request.
+/// A request that is read out of JSON is valid.
 fn json_request(data: &[u8]) {
     let Some((choice, text)) = data.split_first() else {
         return;
@@ -198,7 +198,7 @@ fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    // Files of the machine that runs this are nobody's input.
+    // Files of the machine that runs this are not an input.
     if text.contains("file") {
         return;
     }
@@ -325,7 +325,8 @@ fn compression(data: &[u8]) {
     }
 }
 
-/// What leaves the filter of authorities depends on what enters it, not on the pieces; once is enough; and h2 reads it.
+/// The output of the filter of authorities depends on its input, not on the pieces. A second pass changes nothing, and
+/// h2 reads the output.
 fn authority(data: &[u8]) {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -17,7 +17,7 @@ use proptest::sample::select;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// What a scraper asks for, and how prometheus_client reads the answer.
+/// The formats that a scraper asks for, and the way that prometheus_client reads the answer.
 const TEXTS: [(&str, &str); 6] = [
     ("text", ""),
     ("text", "text/plain;version=1.0.0;escaping=allow-utf-8"),
@@ -108,7 +108,8 @@ fn is_sample(line: &[u8]) -> bool {
     !line.is_empty() && !line.starts_with(b"#")
 }
 
-/// What real servers scrape: a name for the path, what is asked for, and whether only the newest server reads it.
+/// The formats that real servers scrape: a name for the path, the accepted type, and whether only the newest server
+/// reads it.
 const SERVED: [(&str, &str, bool); 6] = [
     ("text", "text/plain;version=0.0.4", false),
     ("openmetrics", "application/openmetrics-text;version=1.0.0", false),
@@ -224,8 +225,8 @@ scrape_configs:
     )
 }
 
-/// What a server says of single samples while the scrape itself succeeds. Times that are too far away are the
-/// source's own affair.
+/// The messages of a server about single samples while the scrape itself succeeds. The source is responsible for times
+/// that are too far away.
 fn sample_errors(log: &str) -> Vec<&str> {
     let of_times = |line: &&str| {
         line.contains("too old or are too far into the future") || line.contains("out-of-order samples")

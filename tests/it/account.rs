@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidegate_requests::{attribute, counter, gauge, int, request};
 
 const LIMIT_MIB: u64 = 256;
-/// What may be resident at any time: a tenth more.
+/// The most resident memory at any time: a tenth more than the limit.
 const MAX_MIB: u64 = LIMIT_MIB + LIMIT_MIB / 10;
 /// How long the health check may take beside it all. The machine of a test has other work.
 const HEALTHY: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ service:
     (gateway, ports)
 }
 
-/// What goes on beside an attack.
+/// The load beside an attack.
 struct Beside {
     ends: AtomicBool,
     sent: AtomicUsize,

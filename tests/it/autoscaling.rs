@@ -22,7 +22,7 @@ const DEPTH: [(&str, &str); 3] = [
 ];
 const BY_QUERY: [(&str, &str); 2] = [("query", "sum(queue_depth)"), ("target", "10")];
 
-/// What a vLLM server shows.
+/// The page of a vLLM server.
 fn page(waiting: u32, cache: f64, requests: u32) -> String {
     let sum = f64::from(requests) / 20.0;
     format!(
@@ -49,7 +49,7 @@ struct Faces {
     keda: Keda,
 }
 
-/// What all faces say about the depth.
+/// The answer about the depth that all interfaces give.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     state: String,
@@ -99,7 +99,7 @@ impl Faces {
             .collect()
     }
 
-    /// What a router on the node reads of a model in shared memory.
+    /// The answer that a router on the node reads of a model in shared memory.
     fn shared(&self, composite: &str) -> Snapshot {
         let reader = Reader::open(&self.shared).expect("a page");
         let entry = reader.find(composite, "job=\"vllm\",model_name=\"llama\"");

@@ -34,7 +34,7 @@ service:
         sink.endpoint(),
     ));
     let shows = |job: &str| {
-        // Who pushes has a random name, cells have none.
+        // A process that pushes has a random name; cells have none.
         let begin = "jobs_total{instance=\"";
         let label = format!("\",job=\"{job}\",");
         let is_named = job == "pushed";

@@ -104,7 +104,7 @@ service:
         )
     }
 
-    /// What the gateway says of a series: its value and its state.
+    /// The answer of the gateway about a series: its value and its state.
     fn explain(&self, selector: &str) -> (Option<f64>, String) {
         let found = self.queries.get("/api/v1/explain", &[("match[]", selector)]);
         let one = &found[0];

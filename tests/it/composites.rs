@@ -264,7 +264,7 @@ service:
     }
 }
 
-/// What `tidegate explain` prints, and whether it has found something.
+/// The output of `tidegate explain`, and whether it has found something.
 fn explain(admin: u16, selector: &str) -> (String, bool) {
     let mut command = tidegate();
     command.args([

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What was sent is delivered, dropped with its reason and counted, or still held: through refusals, broken
+//! Every point that was sent is delivered, dropped with its reason and counted, or still held: through refusals, broken
 //! connections, full and damaged disks, stops and kills. Every point carries a number of its own.
 
 mod disk;
@@ -91,7 +91,7 @@ service:
     Hop { gateway, input }
 }
 
-/// What the exporter's counts say.
+/// The counts of the exporter.
 #[derive(Debug, Default, PartialEq)]
 struct ItemCounts {
     entered: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What `pprof` and `zpages` serve of a gateway at work.
+//! The pages that `pprof` and `zpages` serve of a gateway at work.
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http};
 use std::io::Read;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What exporters count, beside what the peer received, and what they say of a peer in trouble.
+//! The counts of exporters, compared with the data that the peer received, and their messages about a peer in trouble.
 
 use super::kit::go_sink::Counts;
 use super::kit::http_peer::Reply;
@@ -84,7 +84,7 @@ exporters:
         Self { gateway, port, sinks }
     }
 
-    /// What the gateway says it sent, and that it failed to send, by one exporter.
+    /// The gateway's counts of items that one exporter sent and failed to send.
     fn sent(&self, exporter: &str) -> (u64, u64) {
         let label = format!("exporter=\"{exporter}\"");
         let of = |what: &str| {

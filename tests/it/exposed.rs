@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the `prometheus` exporter shows is what PromQL sees, under the same names: tables of processors, the exporter's
+//! The `prometheus` exporter and PromQL show the same series under the same names: tables of processors, the exporter's
 //! own table, scrapes and `target_info`. The commands that ask the gateway see it too.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ fn page(port: u16) -> Seen {
     seen
 }
 
-/// What the API says of everything, but for native histograms, which a page of text has not.
+/// The samples that the API gives for all series, except native histograms, which a page of text can't have.
 fn asked(admin: QueryApi) -> Seen {
     let samples = admin.query(EVERYTHING).into_iter();
     let seen: Vec<_> = samples.map(|one| (one.labels, one.value.to_string())).collect();

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 const IDLE: usize = 5_000;
 const SLOW: usize = 200;
 const MUTATED: usize = 100_000;
-/// What the kernel and the gateway need for 5,200 connections and a body of 64 MiB at a time.
+/// The memory that the kernel and the gateway need for 5,200 connections and a body of 64 MiB at a time.
 const MAX_MEMORY_MIB: u64 = 400;
 const LOG: &[u8] = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityText":"INFO","body":{"stringValue":"x"}}]}]}]}"#;
 

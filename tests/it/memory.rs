@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a gateway took for a burst it gives back.
+//! A gateway gives back the memory that it took for a burst.
 
 use super::kit::{Gateway, SOON, free_port, wait_until};
 use prost::Message;
@@ -12,7 +12,7 @@ use tidegate_requests::{attribute, gauge, int, request};
 /// what it took.
 const REQUESTS: usize = 400;
 const BYTES: usize = 500_000;
-/// What the burst takes at least, in MiB.
+/// The least memory that the burst takes, in MiB.
 const TAKEN: u64 = 96;
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! The Prometheus exporter scraped by real servers: over TLS, with passwords, names of any characters, every form of
-//! compression. What the samples are worth is tested elsewhere; here it is how they are asked for.
+//! compression. Other tests cover the values of samples; these cover the requests.
 
 use super::kit::{Gateway, Prometheus, Release, SOON, free_port, http, wait_until};
 use std::fs;
@@ -175,7 +175,7 @@ fn compressed_answers_are_the_page_and_head_is_its_headers() {
     rig.gateway.stop();
 }
 
-/// What a scraper that stops reading costs the others: nothing.
+/// A scraper that stops reading does not affect others.
 #[test]
 fn a_scraper_that_does_not_read_delays_no_other() {
     use std::io::Write;

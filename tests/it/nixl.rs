@@ -136,7 +136,7 @@ fn push(writer: &mut Writer, value: u64) {
     }]);
 }
 
-/// What is done to a ring under the gateway's hands, and the reason it is counted under.
+/// A change to a ring while the gateway reads it, and the reason under which the gateway counts it.
 type Damage = (&'static str, fn(&Path, &mut Writer), &'static str);
 
 #[test]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What looks like a mistake in the configuration while data passes: one line in the log, at the API and in `explain`.
+//! Likely mistakes in the configuration that show while data passes: one line in the log, at the API and in `explain`.
 
 use super::kit::gateway::tidegate;
 use super::kit::{Gateway, SOON, free_port, http, wait_until};
 use serde_json::Value as Json;
 
-/// What must be said: where, and in which words.
+/// The expected notices: component and text.
 const EXPECTED: [(&str, &str); 5] = [
     (
         "processors::composite@metrics",
@@ -103,7 +103,7 @@ service:
             .any(|(component, text)| component.starts_with(expected.0) && text.contains(expected.1))
     }
 
-    /// What `tidegate explain` says of this series, or without one.
+    /// The output of `tidegate explain` for this series, or without one.
     fn explained(&self, series: &[&str]) -> String {
         let endpoint = format!("http://127.0.0.1:{}", self.admin);
         let output = tidegate()
@@ -134,7 +134,7 @@ fn what_matches_nothing_is_named_once_and_until_it_does() {
         assert_eq!(explained.contains("  value "), !series.is_empty(), "{explained}");
     }
 
-    // What comes after all is no mistake.
+    // A directory or a metric that comes later is not a mistake.
     std::fs::create_dir(scene.folder.path().join("later")).expect("a folder");
     scene.push("quue", "pod");
     wait_until(SOON, "fewer notices", || scene.listed().len() == 2);

@@ -110,7 +110,7 @@ fn metrics_of_the_python_sdk_have_equal_values_in_prometheus_and_otlp() {
     }
 }
 
-/// What the specification makes of the driver's metrics.
+/// The name that the specification gives to the driver's metrics in Prometheus.
 fn prometheus_name(name: &str, histogram: bool) -> String {
     let names = [
         ("push.requests", "push_requests_total"),

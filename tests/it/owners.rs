@@ -83,7 +83,7 @@ service:
     }
 }
 
-/// What KEDA gets for a query: a value, or the message of the error.
+/// The answer to KEDA's query: a value, or the message of the error.
 fn scale_by(admin: u16, query: &str) -> Result<f64, String> {
     let answer = Keda::at(admin).metric(&[("query", query), ("target", "10")]);
     answer.map_err(|(_, message)| message)

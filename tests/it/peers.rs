@@ -131,7 +131,7 @@ fn the_reader_of_the_newest_wheel_reads_a_ring_of_ours() {
     assert_eq!(writer.unread(), 0, "it has consumed them");
 }
 
-/// What the driver says a point is, to be compared with the point that came.
+/// The point as the driver describes it, for a comparison with the point that came.
 pub(crate) fn expected(point: &Json, kind: &str, temporality: i32) -> Value {
     let value = || point["value"].as_f64().expect("a number");
     let list = |name: &str| point[name].as_array().expect("a list").iter();

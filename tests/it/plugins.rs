@@ -151,7 +151,7 @@ impl Odd {
         assert_eq!(answer.expect("an answer").status, 200);
     }
 
-    /// What the plugin of an exporter noted.
+    /// The notes of an exporter's plugin.
     fn said(&self, id: &str) -> String {
         fs::read_to_string(self.plugin.path().join(id)).unwrap_or_default()
     }

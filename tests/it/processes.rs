@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! Several processes that report as one series: gunicorn workers without `service.instance.id`, pods whose instance a
-//! processor removes. What the gateway shows is the sum of what each counted.
+//! processor removes. The gateway shows the sum of their counts.
 
 use super::kit::keda::Keda;
 use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_for};

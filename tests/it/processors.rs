@@ -112,7 +112,7 @@ fn counters(gateway: &Gateway, name: impl Fn(usize) -> String, label: &str) -> [
 
 #[test]
 fn a_memory_limiter_counts_as_senders_and_the_sink_see_it() {
-    /// What the process may take in beyond what it has at the start, in MiB.
+    /// The memory that the process may take beyond that at the start, in MiB.
     const ROOM: u64 = 24;
     let (receiver, sink) = (free_port(), free_port());
     let idle = start(receiver, sink, "{batch: {}}", "batch");

@@ -58,7 +58,7 @@ fn seconds(time: Millis) -> String {
     (time as f64 / 1000.0).to_string()
 }
 
-/// What both say to a query.
+/// The answers of both to a query.
 struct Said {
     query: String,
     ours: Answer,
@@ -78,13 +78,13 @@ impl Said {
         }
     }
 
-    /// What differs between the answers, if anything does.
+    /// The difference between the answers, if there is one.
     fn difference(&self, orders: &str) -> Option<String> {
         let differ = differ(orders, &self.ours, &self.theirs)?;
         Some(format!("{}: {differ}", self.query))
     }
 
-    /// What differs between the counts of samples.
+    /// The difference between the counts of samples.
     fn miscount(&self) -> Option<String> {
         let (ours, theirs) = self.seen;
         let is_alike = u64::try_from(ours).ok() == Some(theirs);
@@ -124,7 +124,7 @@ fn in_steps(server: &Prometheus, recorded: &Vec<QuerySeries>, query: &str) -> Sa
     )
 }
 
-/// What differs between the trees of a query, if anything does.
+/// The difference between the trees of a query, if there is one.
 fn tree(server: &Prometheus, query: &str) -> Option<String> {
     let theirs = server.api("/api/v1/parse_query", &[("query", query)]);
     let ours = match Query::parse(query) {

@@ -225,7 +225,7 @@ fn promtool_and_a_dashboard_can_use_it_as_a_data_source() {
         assert!(Instant::now() < deadline, "{range}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // What Grafana asks when a data source is saved, and when a panel is edited.
+    // Requests that Grafana makes when a data source is saved, and when a panel is edited.
     for path in [
         "/api/v1/query?query=1%2B1&time=4",
         "/api/v1/status/buildinfo",

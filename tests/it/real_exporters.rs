@@ -3,8 +3,8 @@
 //! The `prometheus` receiver beside a real Prometheus: both scrape the same pages of real exporters by the same
 //! configuration, and have the same series with the same values.
 //!
-//! What the gateway has is scraped from its exporter by that same Prometheus, so that one query API tells both. Pages
-//! are recorded once: values that move between two scrapes would tell nothing.
+//! That same Prometheus also scrapes the gateway's exporter, so one query API gives both sides. Pages are recorded
+//! once: values that move between two scrapes would tell nothing.
 
 mod native;
 
@@ -23,7 +23,7 @@ const PROTOBUF: &str =
 /// Series that two scrapers can't agree on, and the one that the gateway's exporter makes of what it knows of a target.
 const OF_THE_SCRAPER: [&str; 2] = ["scrape_duration_seconds", "target_info"];
 
-/// What was pushed to the pushgateway: every type, odd values, odd names, a time, labels that clash with the target's.
+/// The pushes to the pushgateway: every type, odd values, odd names, a time, labels that clash with the target's.
 const PUSHED: &str = r#"# HELP jobs_total Jobs, with a \\ and a line\nbreak
 # TYPE jobs_total counter
 jobs_total{result="ok",path="C:\\dir\n\"x\""} 3

@@ -49,7 +49,7 @@ service:
     (gateway, ports)
 }
 
-/// What is counted as refused by a component for a reason.
+/// The count of refusals by a component for a reason.
 fn counted(gateway: &Gateway, component: &str, reason: &str) -> f64 {
     let component = format!("component=\"{component}\"");
     let reason = format!("reason=\"{reason}\"");
@@ -139,7 +139,7 @@ fn receivers_tell_and_count_what_they_refuse() {
     of_writes(WRITE, &coded("zstd"), 415, "coding");
     of_writes(WRITE, &coded("snappy"), 400, "body");
 
-    // What can't be read is a failed item, as before, and nothing else.
+    // A body that can't be read is a failed item, as before, and nothing else.
     let all = gateway.own_metric(REFUSED, &[]);
     let answer = http::post(otlp, "/v1/metrics", protobuf.1, b"\x0a\xff").expect("an answer");
     assert_eq!(answer.status, 400);

@@ -193,8 +193,8 @@ fn hits(start: u64, seconds: u64, value: Option<i64>) -> ExportMetricsServiceReq
     request(Vec::new(), "", [counter("hits_total", [point])])
 }
 
-/// What must be the same: all that Prometheus has a place for. It has none for the unit of a name without one, for least
-/// and greatest values, for whole numbers, for sums that may fall and for nanoseconds; the time is that of the scrape.
+/// The parts that must be the same: all that Prometheus can store. It can't store the unit of a name without one, least
+/// and greatest values, whole numbers, sums that may fall and nanoseconds; the time is that of the scrape.
 fn as_prometheus_says(point: &Point) -> String {
     let series = &point.series;
     let value = match &point.value {

@@ -133,7 +133,7 @@ fn pages_and_rules_mean_what_they_mean_to_prometheus() {
         let settled = last.0.iter().any(|(labels, value)| {
             labels.contains(&("__name__".to_owned(), "scrape_series_added".to_owned())) && value == "0"
         });
-        // What the gateway adds: which resource it was.
+        // The gateway adds `target_info`.
         last.1
             .retain(|labels, _| !labels.contains(&("__name__".to_owned(), "target_info".to_owned())));
         settled && last.0 == last.1

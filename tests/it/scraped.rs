@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a real Prometheus has after it scraped us is what we were sent: values, types, exemplars, in every format.
+//! A real Prometheus that scrapes the gateway has the data that the gateway got: values, types, exemplars, in every
+//! format.
 
 use super::kit::fixture::{TRACE, every_kind};
 use super::kit::{Gateway, Prometheus, Release, SOON, free_port, http, wait_for};

@@ -79,7 +79,7 @@ fn page(line: &str, now: i64) -> Vec<u8> {
     page
 }
 
-/// What our parser and the rules of a scrape make of a page; nothing where it counts for nothing.
+/// The result of our parser and the rules of a scrape for a page; `None` if the page fails.
 fn ours(case: &Case) -> Option<Said> {
     /// Times that a server stores, in milliseconds around now.
     const OLDEST: i64 = 30 * 60_000;
@@ -158,7 +158,7 @@ fn bound(kind: MetricType, name: &str, value: &str) -> String {
     }
 }
 
-/// What a server has stored of each target; nothing where scraping it failed.
+/// The samples that a server has stored of each target; `None` if its scrape failed.
 fn theirs(release: Release, cases: &[Case]) -> Vec<Option<Said>> {
     let pages = Pages::start();
     for (at, case) in cases.iter().enumerate() {

@@ -79,7 +79,7 @@ scrape_configs:
     Prometheus::start_with(Release::Newest, &config, &["--enable-feature=exemplar-storage"])
 }
 
-/// What the server says of its target, once it has scraped it.
+/// The series that the server has of its target after a scrape.
 fn stored(server: &Prometheus) -> BTreeMap<Series, f64> {
     let found = server.query("{job=\"sdk\", __name__!~\"up|scrape_.*\"}");
     let own = |mut labels: Series| {
@@ -128,7 +128,7 @@ fn a_prometheus_server_has_what_was_recorded() {
         } else {
             assert_eq!(exemplars.as_array().map(Vec::len), Some(0), "{exemplars}");
         }
-        // What is recorded later is there with a later scrape.
+        // A later scrape shows values that are recorded later.
         registry
             .counter(&Description::new("later", ""), &[])
             .unwrap()

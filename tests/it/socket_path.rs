@@ -41,7 +41,7 @@ service: {{pipelines: {{metrics: {{receivers: [otlp], exporters: [otlp]}}}}}}
         }
     }
 
-    /// What the receiver counted is what the sink has.
+    /// The counts of the receiver and of the sink agree.
     fn check(self, points: usize, requests: usize) {
         let counted = |name: &str| {
             self.gateway
@@ -150,7 +150,7 @@ fn the_python_sdk_is_served_at_a_unix_socket() {
 #[test]
 fn a_client_in_cpp_is_served_at_a_unix_socket() {
     let hop = Hop::start();
-    // What newer releases of the library choose; the 1.51 of Debian 12 would send `localhost`.
+    // Newer releases of the library choose this; the 1.51 of Debian 12 would send `localhost`.
     let authority = hop.socket.trim_start_matches('/').replace('/', "%2F");
     push_by_cpp(&hop.socket, &authority);
     hop.check(CALLS, CALLS);

@@ -55,7 +55,7 @@ scrape_configs:
     )
 }
 
-/// What the gateway shows at its ports is what `expected` says.
+/// The ports of the gateway show the series of `expected`.
 fn shows(what: &str, admin: u16, page: u16, expected: &Series) {
     let mut last = Series::new();
     wait_for(SOON, &format!("{what}: the queries know every series"), || {

@@ -38,7 +38,7 @@ BOUNDS = [1.0, 10.0, 100.0]
 CHAT, EMBED = {"model": "llama", "route": "/v1/chat"}, {"model": "bert", "route": "/v1/embed"}
 TIMEOUT_S = 10
 
-# What each flush adds to counters and histograms, and sets gauges to: instrument -> measurements.
+# The measurements that each flush adds to counters and histograms, and that it sets gauges to.
 COUNTS = [(CHAT, 3), (EMBED, 4), (CHAT, 5)]
 BYTES = [(CHAT, 1024.5), (EMBED, 0.25)]
 QUEUE = [(CHAT, 7), (EMBED, 2), (CHAT, -4)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a record costs from C, with the shared library and with the static one, and from Rust in the same run.
+//! The cost of a record from C, with the shared library and with the static one, and from Rust in the same run.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -132,7 +132,7 @@ fn a_component_does_not_know_its_registry() {
     let cells = directory.path().join("cells");
     let cells = cells.to_str().unwrap();
     assert_eq!(switch(&["shm", cells]), prometheus);
-    // What the first process has recorded is still there.
+    // The values of the first process are still there.
     assert!(switch(&["shm", cells]).contains("jobs_total{queue=\"a\"} 4\n"));
 
     assert_eq!(switch(&["null"]), "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the header and the wrapper promise, held by programs of `tests/c`.
+//! The promises of the header and the wrapper, which programs of `tests/c` check.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! OTLP requests of metrics for tests and benches, said in few words. What else a message may have is left at its default:
+//! OTLP requests of metrics for tests and benches, made by short calls. Other fields of a message have their defaults:
 //! `Metric { unit: "s".into(), ..counter("x", points) }`.
 
 #![forbid(unsafe_code)]

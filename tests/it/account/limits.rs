@@ -100,7 +100,7 @@ service:
     let large = logs_of(2_000_000);
     let (mut taken, mut refused) = (0, 0);
     let mut fill = || {
-        // What the allocator gives back is room for it again.
+        // Memory that the allocator gives back is room again.
         loop {
             let answer = post_as("Basic Z3JlZWR5Om9uZQ==", &large);
             match answer.status {

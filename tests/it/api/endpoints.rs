@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// What both must say in the same way: the whole text of errors and of lists that do not depend on time.
+/// The part of an answer in which both must agree: the whole text of errors and of lists that do not depend on time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Comparison {
     /// Status and every word.
@@ -75,7 +75,7 @@ const ASKED: &[(Comparison, &str, &str)] = &[
     (Equal, "POST", "/api/v1/query_exemplars?query=depth&start=4&end=2"),
     (Equal, "GET", "/api/v1/query_exemplars?query=depth&start=x"),
     (Kind, "GET", "/api/v1/query_exemplars"),
-    // What is empty, bad or out of bounds.
+    // Empty, bad or out-of-bounds parameters.
     (Equal, "GET", "/api/v1/query?query=1&time=abc"),
     (Equal, "GET", "/api/v1/query?query=1&time=2026-11-23 05:00:00"),
     (
@@ -222,7 +222,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ),
 ];
 
-/// What of an answer is compared.
+/// The part of an answer that is compared.
 fn seen(comparison: Comparison, answer: &Response) -> String {
     let mut json: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
     leave_out_scopes(&mut json);

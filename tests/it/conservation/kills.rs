@@ -136,7 +136,7 @@ service:
     let gateway = Gateway::start(&yaml(&sink.endpoint()));
     let held = || gateway.own_metric("tidegate_held_items", &["exporters::otlphttp"]);
     wait_until(SOON, "nothing is held", || held() == 0.0);
-    // What was delivered just before a kill comes again.
+    // Points that were delivered just before a kill come again.
     let deltas: BTreeSet<_> = sink
         .points()
         .iter()

@@ -96,7 +96,7 @@ impl Gateway {
         self.process.pid()
     }
 
-    /// What the system says of its memory: `VmRSS`, resident now, or `VmHWM`, at most so far.
+    /// Its memory by the system: `VmRSS`, resident now, or `VmHWM`, at most so far.
     pub(crate) fn memory_mib(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let rest = status

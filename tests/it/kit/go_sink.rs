@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// What has come so far.
+/// The counts so far.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
@@ -43,7 +43,7 @@ impl GoSink {
         self.port
     }
 
-    /// What has come so far.
+    /// The counts so far.
     pub(crate) fn counts(&mut self) -> Counts {
         self.process.tell("counts");
         serde_json::from_str(&self.answer()).expect("counts as JSON")

@@ -22,7 +22,7 @@ pub(crate) struct Seen {
     pub(crate) at: Instant,
 }
 
-/// What every request is answered.
+/// The answer to every request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: &'static str,

@@ -53,7 +53,7 @@ struct IsActiveResponse {
     result: bool,
 }
 
-/// What was answered: a value, or a code and a message.
+/// An answer: a value, or a code and a message.
 pub(crate) type Answer<T> = Result<T, (Code, String)>;
 
 /// A client of one gateway.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What whole-gateway tests are written with.
+//! The kit of whole-gateway tests.
 //!
-//! Everything here blocks, panics with what went wrong, and cleans up when dropped, so a test is a
-//! plain function. Conditions are awaited with [`wait_until`], never slept for.
+//! Everything here blocks, panics with the error, and cleans up when dropped, so a test is a plain function. Conditions
+//! are awaited with [`wait_until`], never slept for.
 
 #![allow(dead_code, reason = "a kit offers more than the tests of one day use")]
 

@@ -24,7 +24,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// What the sink does to one request instead of taking it.
+/// The fault that the sink applies to one request instead of accepting it.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     /// Refuses: this code for gRPC, this status for HTTP.
@@ -46,7 +46,7 @@ impl Trouble {
     pub(crate) const INVALID: Self = Self::Refuse(Code::InvalidArgument, 400);
 }
 
-/// What has come in so far.
+/// The requests so far.
 #[derive(Default)]
 struct Received {
     metrics: Vec<metrics::ExportMetricsServiceRequest>,
@@ -319,8 +319,7 @@ fn router(shared: Shared) -> axum::Router {
 }
 
 /// Answers are compressed as their requests are, as Go's gRPC servers do it: tonic would choose by what the client
-/// accepts.
-/// What the client calls the server becomes a header, so that tests see it.
+/// accepts. The name by which the client calls the server becomes a header, so that tests see it.
 async fn mirror(mut request: axum::extract::Request) -> axum::extract::Request {
     if let Some(authority) = request.uri().authority() {
         let authority = authority.as_str().parse().expect("it came in a header");

@@ -56,7 +56,7 @@ pub(crate) fn odd(path: &Path, defines: &[&str]) {
     compile("cc", "gnu11", "crates/tidegate-plugin/tests/odd.c", path, defines);
 }
 
-/// What the file of a plugin is called.
+/// The file name of a plugin.
 pub(crate) fn file(name: &str) -> String {
     format!("libtidegate_exporter_{name}.so")
 }

@@ -25,7 +25,7 @@ pub(crate) struct Point {
     pub(crate) value: Value,
 }
 
-/// What a point says. `temporality`: 1 delta, 2 cumulative.
+/// The value of a point. `temporality`: 1 delta, 2 cumulative.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Gauge(f64),

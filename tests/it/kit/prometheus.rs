@@ -68,7 +68,7 @@ impl Release {
     }
 }
 
-/// A running Prometheus server. What can be asked of it is in [`QueryApi`].
+/// A running Prometheus server. [`QueryApi`] has its queries.
 pub(crate) struct Prometheus {
     /// Held for its end: the server is killed when this is dropped.
     process: Process,
@@ -147,7 +147,7 @@ scrape_configs:
         self.process = launch(self.release, self.directory.path(), self.api.port(), &self.flags);
     }
 
-    /// What it logs: warnings and errors.
+    /// Its log: warnings and errors.
     pub(crate) fn log(&self) -> String {
         self.process.stderr.text()
     }

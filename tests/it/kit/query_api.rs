@@ -109,7 +109,7 @@ impl QueryApi {
         }
     }
 
-    /// What the server knows of its targets, with the error of each one's last scrape; nothing where it has none.
+    /// The targets of the server, with the error of each one's last scrape; null if it has none.
     pub(crate) fn targets(&self) -> Value {
         let answer = http::get(self.port, "/api/v1/targets").expect("the server answers");
         let answer = serde_json::from_slice::<Value>(&answer.body);

@@ -9,8 +9,7 @@ use std::ops::Deref;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A running server. What can be asked of it is in [`QueryApi`]; what was written just now only after
-/// [`VictoriaMetrics::flush`].
+/// A running server. [`QueryApi`] has its queries. Queries see the newest writes only after [`VictoriaMetrics::flush`].
 pub(crate) struct VictoriaMetrics {
     process: Process,
     _directory: TempDir,
@@ -65,7 +64,7 @@ impl VictoriaMetrics {
             .collect()
     }
 
-    /// What it logs: warnings and errors.
+    /// Its log: warnings and errors.
     pub(crate) fn log(&self) -> String {
         self.process.stderr.text()
     }

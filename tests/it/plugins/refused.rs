@@ -6,7 +6,7 @@ use super::super::kit::gateway::tidegate;
 use super::*;
 use std::process::Command;
 
-/// What `run` says of a plugin that it refuses, and what `validate` does.
+/// The messages of `run` and of `validate` about a plugin that they refuse.
 fn refused(plugin: &Path, pipeline: &str, options: &str) -> (String, String) {
     let yaml = format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{}'}}}}}}}}

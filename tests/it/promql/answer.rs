@@ -193,7 +193,7 @@ fn comparable(notes: &BTreeSet<String>, has_subquery: bool) -> BTreeSet<String> 
     cleaned.difference(&repeated).cloned().collect()
 }
 
-/// What differs, if anything does. The order counts where the query says it, but not among equal values.
+/// The difference, if there is one. The order counts where the query says it, but not among equal values.
 pub(super) fn differ(query: &str, ours: &Answer, theirs: &Answer) -> Option<String> {
     let same = match (ours, theirs) {
         (Answer::Error(a, b), Answer::Error(c, d)) => (a, b) == (c, d),

@@ -216,7 +216,7 @@ fn histograms() -> Recording {
     all
 }
 
-/// What is easily computed wrong: values without bounds, equal ones, sums that cancel, dates, buckets that are no buckets,
+/// Cases that are easily computed wrong: values without bounds, equal ones, sums that cancel, dates, invalid buckets,
 /// and metrics that are numbers and histograms at once.
 fn edges() -> Recording {
     let mut all = Recording::new();

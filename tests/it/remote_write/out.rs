@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the exporter writes, as Prometheus and VictoriaMetrics answer for it.
+//! The writes of the exporter, compared with the answers of Prometheus and VictoriaMetrics.
 
 use super::{Otlp, every_kind, nanos, no_recorded_values, now_ms};
 use crate::kit::query_api::QueryApi;
@@ -197,7 +197,7 @@ extensions: {{health_check: {{}}, file_storage: {{directory: {}}}}}",
             otlp.push(&counters(time, step));
             match step {
                 60 => server.kill(),
-                // What is in the queue now is on disk, and goes on when the next one starts.
+                // The contents of the queue are on disk, and go on when the next gateway starts.
                 120 => {
                     gateway = {
                         gateway.kill();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the receiver makes of the writes of real Prometheus servers, and of our own exporter.
+//! The result of writes to the receiver by real Prometheus servers, and by our own exporter.
 
 use super::{Otlp, every_kind, now_ms};
 use crate::kit::pages::{Page, Pages};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What targets may answer: formats, codings, redirects, and every way to fail.
+//! The answers that targets may give: formats, codings, redirects, and every way to fail.
 
 use super::{config, into_sink, job};
 use crate::kit::{Answer, Gateway, OtlpSink, SOON, Target, Trouble, wait_until};

@@ -13,7 +13,7 @@ const SRV: u16 = 33;
 const SERVER_FAILURE: u8 = 2;
 const NO_SUCH_NAME: u8 = 3;
 
-/// What a server says of one name: a code, and its records as type and data.
+/// The answer of a server for one name: a code, and its records as type and data.
 #[derive(Clone, Default)]
 struct Said {
     code: u8,

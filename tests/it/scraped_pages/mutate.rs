@@ -7,7 +7,8 @@ use tidegate_exposition::Format;
 
 use super::Case;
 
-/// What is put into pages. No NUL: where Prometheus' lexer takes one for the end of the page is listed by hand.
+/// The tokens that are put into pages. No NUL: where Prometheus' lexer takes one for the end of the page is listed by
+/// hand.
 const TOKENS: [&str; 28] = [
     " ",
     "  ",
@@ -62,7 +63,7 @@ fn change() -> impl Strategy<Value = Change> {
 /// Pages of the list with one to three changes.
 pub(super) fn of(listed: Vec<Case>) -> impl Strategy<Value = Case> {
     let usual = listed.into_iter().filter(|case| {
-        // What a page without times says does not depend on the time of its scrape.
+        // The result of a page without times does not depend on the time of its scrape.
         case.format != Format::Protobuf && !case.page.contains(&0) && case.page.len() < 60
     });
     let cases: Vec<Case> = usual.collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What `up` says of a page: the gateway and a real Prometheus that scrape the same pages agree.
+//! The value of `up` for a page: the gateway and a real Prometheus that scrape the same pages agree.
 
 use super::{Case, Release, all_listed, theirs};
 use crate::kit::pages::{Page, Pages};

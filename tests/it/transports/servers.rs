@@ -21,7 +21,7 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// What comes until the server closes.
+/// Reads until the server closes the connection.
 fn read_all(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     // A reset after what came is an end too.

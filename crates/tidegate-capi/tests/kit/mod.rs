@@ -32,7 +32,7 @@ pub(crate) fn prefix() -> &'static Path {
     &PREFIX
 }
 
-/// What pkg-config says of the library.
+/// The answer of pkg-config about the library.
 pub(crate) fn pkg_config(arguments: &[&str]) -> Vec<String> {
     let directory = prefix().join("lib/pkgconfig");
     let mut command = Command::new("pkg-config");
@@ -47,7 +47,7 @@ pub(crate) fn pkg_config(arguments: &[&str]) -> Vec<String> {
     said.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The same where there is no pkg-config.
+/// The same on a system without pkg-config.
 fn read(directory: &Path, arguments: &[&str]) -> String {
     let file = std::fs::read_to_string(directory.join("tidegate.pc")).expect("the file is there");
     let mut variables = vec![("pcfiledir".to_owned(), directory.display().to_string())];

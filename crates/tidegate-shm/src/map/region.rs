@@ -2,9 +2,9 @@
 
 //! Memory as arrays of 64-bit atomics, for files of this process.
 //!
-//! A [`Region`] is mapped once and keeps its address. What is mapped there can be replaced in place
-//! ([`Region::replace`]): a child of `fork` puts its own file under the addresses that it inherited, and every
-//! [`Slot`] stays valid. All access is atomic, so neither other threads nor other processes can race.
+//! A [`Region`] is mapped once and keeps its address. Another mapping can replace its pages in place
+//! ([`Region::replace`]): a child of `fork` puts its own file under the addresses that it inherited, and every [`Slot`]
+//! stays valid. All access is atomic, so neither other threads nor other processes can race.
 //!
 //! Touching a page beyond the end of a mapped file raises SIGBUS. No handler is installed here: the writer
 //! [reserves](crate::reserve) every byte before it maps it and never truncates, and only the owner of the file and
