@@ -52,7 +52,7 @@ impl Row {
         }
     }
 
-    /// Something that is no figure: a version, or why something was not measured.
+    /// A text instead of a figure: a version, or the reason why something was not measured.
     pub(crate) fn note(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             text: Some(text.into()),

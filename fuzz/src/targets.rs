@@ -452,7 +452,7 @@ fn log(data: &[u8]) {
             let known = written
                 .iter()
                 .any(|(seq, payload)| *seq == stored.seq && *payload == stored.payload);
-            assert!(known, "nobody wrote {}", stored.seq);
+            assert!(known, "no write has {}", stored.seq);
             items += u64::from(stored.items) * u64::from(stored.tag < 3);
         }
     }

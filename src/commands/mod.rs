@@ -135,7 +135,7 @@ impl Failure {
     }
 }
 
-/// Prints a line to standard output; a reader that has gone away (`| head`) is no error.
+/// Prints a line to standard output; a reader that has gone away (`| head`) is not an error.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{

@@ -168,7 +168,7 @@ impl Faces {
         });
     }
 
-    /// Nobody says a number.
+    /// No interface gives a number.
     fn nobody_knows(&mut self) {
         for trigger in [&DEPTH[..], &BY_QUERY] {
             let (code, why) = self.keda.metric(trigger).expect_err("no value");
@@ -177,7 +177,7 @@ impl Faces {
             let (code, why) = self.keda.is_active(trigger).expect_err("no activity");
             assert_eq!(code, Code::FailedPrecondition, "{why}");
         }
-        // A failed scrape is no goodbye.
+        // A failed scrape does not end a source.
         let gone = [&DEPTH[..], &[("whenGone", "inactive")]].concat();
         assert_eq!(
             self.keda.is_active(&gone).expect_err("no activity").0,
@@ -267,7 +267,7 @@ fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
         "{exposed:?}"
     );
 
-    // One dies: what is left is told, and that it is not all.
+    // One dies: the answers give the rest, and say that it is partial.
     drop(a);
     faces.wait("one server is dead", "partial", Some(8.0), (1, 2));
     faces.all_know(8.0, State::Partial);
@@ -282,7 +282,7 @@ fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
         "{why}"
     );
 
-    // Both are dead: nobody knows, and nobody says 0.
+    // Both are dead: the value is unknown, and no answer is 0.
     drop(b);
     faces.wait("both servers are dead", "stale", None, (0, 2));
     faces.nobody_knows();

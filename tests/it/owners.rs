@@ -180,7 +180,7 @@ fn two_live_processes_show_the_first_and_report_the_other() {
                     warning.contains("is left out") && warning.contains("differs in host.name"),
                     "{warning}"
                 );
-                let refused = scale_by(scene.admin, name).expect_err("a part is no value to scale by");
+                let refused = scale_by(scene.admin, name).expect_err("a part is not a value to scale by");
                 assert!(refused.contains("host.name"), "{refused}");
             }
             let debug = http::get(scene.scrape, "/debug").expect("a page").json();

@@ -355,7 +355,7 @@ fn the_process_of_a_plugin_does_not_outlive_a_gateway_that_is_killed() {
     assert_eq!(hosts.len(), 1);
     odd.gateway.kill();
     wait_until(SOON, "its process is gone", || {
-        // A zombie of ours has nobody's memory.
+        // A zombie holds no memory.
         let status = fs::read_to_string(format!("/proc/{}/status", hosts[0])).unwrap_or_default();
         status.is_empty() || status.contains("State:\tZ")
     });

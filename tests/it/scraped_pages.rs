@@ -102,7 +102,7 @@ fn ours(case: &Case) -> Option<Said> {
             Some(Event::Sample(sample)) => {
                 sample.series.labels(&mut labels).ok()?;
                 let mut series = Series::new();
-                // A label that is empty once is no label, whatever it is another time.
+                // A label that is empty once does not count, even if it also has a value.
                 let empty: Vec<&str> = labels
                     .iter()
                     .filter(|label| label.1.is_empty())

@@ -135,7 +135,7 @@ fn archive() -> Result<String, String> {
     let release =
         fs::read_to_string("/etc/os-release").map_err(|error| format!("/etc/os-release: {error}"))?;
     let codename =
-        codename(&release).ok_or("/etc/os-release has no VERSION_CODENAME: this is no Debian release")?;
+        codename(&release).ok_or("/etc/os-release has no VERSION_CODENAME: this is not a Debian release")?;
     // Only prints what an update would fetch: that works before the first one as well.
     let addresses = Command::new("apt-get")
         .args(["update", "--print-uris"])

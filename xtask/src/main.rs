@@ -129,7 +129,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the commands; asking for help is no failure.
+/// Prints the commands; a request for help is not a failure.
 fn usage(name: &str) -> ExitCode {
     println!("usage: cargo xtask COMMAND [ARGUMENT...]\n");
     for command in COMMANDS {

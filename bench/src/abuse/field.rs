@@ -248,7 +248,7 @@ impl AttackedGateway {
         }
     }
 
-    /// How long an attack that could go on for ever does.
+    /// The duration of an attack that has no end of its own.
     pub(super) fn time(&self) -> Duration {
         self.pick(Duration::from_secs(12), Duration::from_millis(700))
     }

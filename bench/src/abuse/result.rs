@@ -217,7 +217,7 @@ impl AttackResult {
     }
 }
 
-/// A quantile of times; one that was not answered well took for ever.
+/// A quantile of times; a failed try counts as infinite.
 fn milliseconds(tries: &[Try], quantile: f64) -> f64 {
     match tries {
         [] => f64::NAN,

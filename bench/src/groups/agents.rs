@@ -43,7 +43,7 @@ pub(super) fn rings(
     Ok((0..count).map(ring).collect::<Result<_, _>>()?)
 }
 
-/// Events of transfers, one after the other, for ever.
+/// Events of transfers, one after the other, without end.
 pub(crate) fn transfers() -> impl Iterator<Item = Event> {
     let event = |(kind, value)| Event {
         kind,

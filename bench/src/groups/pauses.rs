@@ -30,8 +30,8 @@ const SERIES: usize = 1_000_000;
 const BUDGET: Option<Budget> = Some(Budget::AtMost(10.0));
 /// How long a phase is.
 const PHASE: Duration = Duration::from_secs(6);
-/// A gateway that took less of a core than that share for so long is at rest: what a million new series leave to be done
-/// is no part of any phase.
+/// A gateway that took less of a core than that share for so long is at rest. The work that a million new series leave
+/// behind is not part of any phase.
 const RESTS: Duration = Duration::from_millis(500);
 const AT_REST: f64 = 0.05;
 /// It is by then.

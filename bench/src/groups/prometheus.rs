@@ -149,7 +149,7 @@ fn timed(what: impl FnOnce()) -> f64 {
     cpu() - begun
 }
 
-/// Processor time of this thread, in ns: others that want the core are no part of what a scrape costs.
+/// Processor time of this thread, in ns: other threads on the core are not part of the cost of a scrape.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64

@@ -23,7 +23,7 @@ const IN_FLIGHT: usize = 16;
 const WARM_UP: Duration = Duration::from_millis(800);
 const WINDOW: Duration = Duration::from_millis(1500);
 const ROUNDS: usize = 7;
-/// Of what passes in memory, at least so much passes by the disk.
+/// The least throughput by the disk, as a share of that in memory.
 const SHARE: f64 = 0.6;
 /// How long the destination stands still.
 const STILL: Duration = Duration::from_secs(8);

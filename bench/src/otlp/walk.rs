@@ -48,7 +48,7 @@ pub(crate) fn stamps(request: &[u8], mut on: impl FnMut(u64)) -> Option<()> {
     )
 }
 
-/// How many points a request has; `None` of what is no protobuf.
+/// How many points a request has; `None` if it is not protobuf.
 pub(crate) fn points(request: &[u8]) -> Option<u64> {
     let mut points = 0;
     within(
@@ -85,7 +85,7 @@ const INTEGER: u64 = 6;
 /// Of the kinds that have them: gauges and sums.
 const OF_NUMBERS: [u64; 2] = [5, 7];
 
-/// Finds them; `None` of what is no protobuf.
+/// Finds them; `None` if it is not protobuf.
 pub(crate) fn numbers(request: &[u8]) -> Option<Numbers> {
     let mut numbers = Numbers::default();
     let place = |inner: &[u8]| inner.as_ptr().addr() - request.as_ptr().addr();

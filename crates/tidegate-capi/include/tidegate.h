@@ -3,23 +3,23 @@
  * Metrics, composites, callbacks, spans and NIXL rings for C11 and C++. docs/c.md is the guide; tidegate.hpp wraps this
  * for C++17. Made by cbindgen from the source of tidegate-capi: change it there.
  *
- * Answers. A function answers a tg_status. What it makes goes to a pointer at its end, which is NULL if it fails; why it
- * failed is said by tg_error_text(), to the thread that called. Nothing aborts or unwinds: NULL where there must be
- * something, and text that is no UTF-8, are answered like any other mistake.
+ * Answers. A function returns a tg_status. It writes its result to a pointer at its end, which is NULL if it fails.
+ * tg_error_text() then gives the reason, to the thread that called. Nothing aborts or unwinds: NULL where there must be
+ * a value, and text that is not UTF-8, give an error like any other mistake.
  *
  * Handles are opaque and counted. The call that makes one makes its caller the owner; ..._retain() is an owner more,
- * ..._release() one less, with NULL allowed. What a handle needs it owns itself: an instrument works on when its registry
+ * ..._release() one less, with NULL allowed. A handle owns all that it needs: an instrument works on when its registry
  * was released, and a registry behind a scope or a fan-out stays. A handle that has no owner any more must not be used.
  *
  * Threads. All functions may be called from any thread, also with the same handle.
  *
- * Memory. What a call is given it copies. What it gives to read (structs and texts) belongs to the handle that it came
- * from, and lives as long, unless the function says less.
+ * Memory. A call copies its arguments. Its results (structs and texts) belong to the handle that they came from, and
+ * live as long, unless the function says less.
  *
  * Forks. docs/c.md says what a child inherits: recording goes on, threads do not.
  *
- * Growth. Structs with a member `size` may get members at their end; the macros set it. What breaks this raises
- * TG_ABI_VERSION and the number in the library's name.
+ * Growth. Structs with a member `size` may get members at their end; the macros set it. A change that breaks
+ * this raises TG_ABI_VERSION and the number in the library's name.
  */
 
 #ifndef TIDEGATE_H
@@ -518,7 +518,7 @@ typedef struct tg_composite_options {
   uint32_t function;
   // With TG_QUANTILE: which, 0 to 1.
   double rank;
-  // Ranks, 0 to 1, to be told beside the value.
+  // Ranks, 0 to 1, to report beside the value.
   const double *quantiles;
   // How many ranks.
   size_t quantile_count;

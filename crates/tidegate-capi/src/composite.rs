@@ -42,7 +42,7 @@ pub struct tg_composite_options {
     pub function: u32,
     /// With TG_QUANTILE: which, 0 to 1.
     pub rank: f64,
-    /// Ranks, 0 to 1, to be told beside the value.
+    /// Ranks, 0 to 1, to report beside the value.
     pub quantiles: *const f64,
     /// How many ranks.
     pub quantile_count: usize,

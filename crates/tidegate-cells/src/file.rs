@@ -139,7 +139,7 @@ pub(crate) fn unfinished(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}{UNFINISHED}"))
 }
 
-/// Memory that is no file, but can be put somewhere else.
+/// Memory that is not a file, but can be put somewhere else.
 pub(crate) fn memory(content: &Content<'_>) -> io::Result<Open> {
     let file = File::from(rustix::fs::memfd_create("tidegate-cells", MemfdFlags::CLOEXEC)?);
     reserve(&file, 0, content.size)?;

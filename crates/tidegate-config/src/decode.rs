@@ -236,7 +236,7 @@ impl Decode for String {
     }
 }
 
-/// An unquoted `true` is no string, but an environment variable that holds it is.
+/// An unquoted `true` is not a string, but an environment variable that holds it is.
 fn is_written_bool(node: &Node) -> bool {
     let kind = node.scalar().map(|scalar| scalar.kind);
     matches!(kind, Some(ScalarKind::Bool(_))) && !node.is_substituted()

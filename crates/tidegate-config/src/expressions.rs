@@ -30,7 +30,7 @@ impl Default for Expressions {
 
 impl Problems {
     /// Whether there is room for a regular expression; complains where there is none. Call it before the expression is
-    /// compiled. One that is no expression at all has room: its own compiler says what is wrong with it.
+    /// compiled. An invalid expression has room: its own compiler reports the mistake.
     pub fn has_room_for_expression(&mut self, text: &str, at: &Node) -> bool {
         let most = self.expressions.left.min(MOST_BYTES);
         let limits = Config::new().nfa_size_limit(Some(most));

@@ -128,7 +128,7 @@ mod tests {
     fn a_lease_is_two_and_a_half_of_the_longest_gap_among_eight() {
         let lease = |times: &[u64]| after(times).lease_ns() / SECOND;
         assert_eq!(lease(&[10]), 90);
-        assert_eq!(lease(&[10, 110]), 90, "one gap is no cadence");
+        assert_eq!(lease(&[10, 110]), 90, "one gap is not a cadence");
         assert_eq!(lease(&[10, 110, 210]), 25);
         assert_eq!(lease(&[10, 110, 310]), 50);
         assert_eq!(lease(&[10, 1210, 2410]), 300, "slower than the default lease");

@@ -182,7 +182,7 @@ mod tests {
         // An attribute of that very name goes first.
         let own: Attributes = [("job", "own")].into_iter().collect();
         assert_eq!(Grouping::by(["job"]).apply(&target, &own).1, own);
-        // The address of a resource that is not a target is no part of its instance.
+        // The address of a resource that is not a target is not part of its instance.
         let pushed = Arc::new(Resource {
             attributes: [("service.instance.id", "7f"), ("server.port", "80")]
                 .into_iter()

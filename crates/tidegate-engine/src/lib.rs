@@ -6,7 +6,7 @@
 //! and the Python wheel embed this crate.
 
 #![forbid(unsafe_code)]
-// Without tables nobody calls some functions of the modules that they share with composites.
+// Without tables some functions of the modules that they share with composites have no caller.
 #![cfg_attr(not(feature = "tables"), allow(dead_code))]
 
 pub mod attributes;

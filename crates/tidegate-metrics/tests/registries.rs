@@ -233,7 +233,7 @@ fn a_foreign_table_of_an_older_version_lacks_its_last_functions() {
     work(&registry);
     check_page(&registry.prometheus_format_str());
     assert_eq!(shared.lock().unwrap().values.len(), 3);
-    // SAFETY: null is no table, which is said to be none.
+    // SAFETY: `new` accepts null, and returns `None` for it.
     assert!(unsafe { Foreign::new(std::ptr::null()) }.is_none());
 }
 

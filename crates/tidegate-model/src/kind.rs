@@ -106,7 +106,7 @@ impl Instrument {
 /// The type of a family of Prometheus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MetricType {
-    /// Nobody has said.
+    /// No type is given.
     #[default]
     Unknown,
     /// Never falls.

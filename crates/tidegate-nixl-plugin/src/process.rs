@@ -16,8 +16,8 @@ const MAX_SERIES: usize = 8_192;
 /// Bytes that a pipe takes whole.
 const PIPE_BUF: usize = 4096;
 
-/// How long we wait for another agent that is being made. Longer only if that one is no more: it was in another thread
-/// when this process was forked.
+/// How long we wait for another agent that is being made. It takes longer only if that agent does not exist any more: it was
+/// in another thread when this process was forked.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 static STORE: Mutex<Option<Store>> = Mutex::new(None);

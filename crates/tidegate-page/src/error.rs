@@ -28,7 +28,7 @@ pub enum Error {
         /// The lock file beside it.
         lock: PathBuf,
     },
-    /// The file at the path is no page; it is unchanged.
+    /// The file at the path is not a page; it is unchanged.
     #[error("{path}: {reject}")]
     Rejected {
         /// The file.
@@ -67,7 +67,7 @@ impl Error {
     }
 }
 
-/// The reason why a file is no readable page.
+/// The reason why a file is not a readable page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Reject {
     /// A directory, device, socket, pipe or symbolic link.

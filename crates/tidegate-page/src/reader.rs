@@ -78,7 +78,7 @@ impl Reader {
     /// Opens the page at `path`, never through a symbolic link.
     ///
     /// # Errors
-    /// [`Error::Rejected`] if it is no page of this version or its header does not fit its size, or
+    /// [`Error::Rejected`] if it is not a page of this version or its header does not fit its size, or
     /// [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();

@@ -107,7 +107,7 @@ impl PrometheusLabels {
         labels
     }
 
-    /// Adds an attribute. One of which no name is left is no label.
+    /// Adds an attribute. It does not become a label if no name is left of it.
     pub fn add(&mut self, key: &str, value: AttributeRef<'_>) {
         self.join(key, text(value));
     }
@@ -167,7 +167,7 @@ impl PrometheusLabels {
         }
     }
 
-    /// Names and values. An empty label is no label to Prometheus, so a series that has one is the same as a series
+    /// Names and values. Prometheus treats an empty label as absent, so a series that has one is the same as a series
     /// that has not. But a job without an instance says so: a scraper that honours labels gives it none of its own.
     pub fn into_pairs(self) -> Vec<(String, String)> {
         let joined = |(name, mut values): (String, Vec<(String, String)>)| {

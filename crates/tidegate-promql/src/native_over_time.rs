@@ -61,7 +61,7 @@ pub(super) fn over_time(
         "sum_over_time" => Total::of(samples()).map(Total::whole),
         _ => Total::of(samples()).map(|total| total.mean(samples())),
     };
-    // Histograms that are no counters have no type here.
+    // Histograms that are not counters have no type here.
     let is_wrong = name == "delta" && histograms.len() > 1;
     let note = is_wrong.then(|| Note::NotGauge(metric.to_owned()));
     (made.map(|made| SampleValue::Histogram(Arc::new(made))), note)

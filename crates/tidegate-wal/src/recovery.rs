@@ -28,7 +28,7 @@ pub struct Recovered {
     pub damaged_bytes: u64,
     /// Bytes of records whose write the end of the process cut short: they had not been acknowledged.
     pub torn_bytes: u64,
-    /// Files that could not be read, or are no files of ours. They stay.
+    /// Files that could not be read, or are not files of ours. They stay.
     pub unreadable: u64,
 }
 

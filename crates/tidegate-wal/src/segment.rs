@@ -17,7 +17,7 @@ use super::recovery::{Replay, Scan};
 use super::rescue::epoch_without_head;
 use super::window::{FileWindow, PIECE, Search, read_at};
 
-/// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of settled data.
+/// A larger file is not a segment: a segment has at most 1 GiB, one record more, and notes of settled data.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;
 
 /// A set of small numbers.
@@ -138,7 +138,7 @@ impl Segment {
 
     /// Scans a file of an earlier run. `settled` has the ranges that newer files call settled; those that remain
     /// concern older files. `replay` takes the data that it wants, settled or not. `next` is the first number of the
-    /// next file. `None`: it is no segment.
+    /// next file. `None`: it is not a segment.
     ///
     /// # Errors
     /// The file can't be read, is not a regular file, or is larger than the maximum of a segment.

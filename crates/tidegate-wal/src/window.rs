@@ -104,7 +104,7 @@ impl<'a> FileWindow<'a> {
             Some(buffered) => buffered.to_vec(),
             None => {
                 let mut bytes = vec![0; length];
-                // Too few bytes are no record.
+                // Too few bytes are not a record.
                 read_at(self.file, &mut bytes, at)?;
                 bytes
             }

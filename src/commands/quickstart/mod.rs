@@ -177,7 +177,7 @@ impl Rings {
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        // Left-overs in a temporary directory are no reason to fail.
+        // The command does not fail because of left-overs in a temporary directory.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

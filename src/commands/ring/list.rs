@@ -18,7 +18,7 @@ pub(super) struct ListArgs {
     paths: Vec<PathBuf>,
 }
 
-/// Lists every regular file, and why it is no ring where it is none.
+/// Lists every regular file, with the reason if it is not a ring.
 pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
     say!(
         "{:<8} {:>9} {:>9} {:>6} {:>6}  FILE",

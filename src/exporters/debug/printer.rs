@@ -134,7 +134,7 @@ impl Printer {
         };
         match made {
             Ok(made) => {
-                // A closed terminal is no error.
+                // A closed terminal is not an error.
                 let _ = self.write(&queued, &made, open());
                 queued.leave();
             }

@@ -264,7 +264,7 @@ async fn a_returned_endpoint_keeps_its_failure_after_the_old_one_drained() {
     let draining = peers.split(&batch()).unwrap().remove(0).0;
     let old = Arc::downgrade(&draining);
     peers.change(Vec::new()).await.unwrap();
-    assert_eq!(said(), (0, 0), "an endpoint that is not used is no trouble");
+    assert_eq!(said(), (0, 0), "an unused endpoint is not a failure");
     fail(2).await;
     drop(draining);
     until(&|| old.strong_count() == 0).await;

@@ -70,7 +70,7 @@ impl Channel {
 
     /// Returns a sender, and the call that tracks the request sent with it.
     pub(super) async fn call(&self) -> io::Result<(Sender, Call)> {
-        // A connection that has ended since it was used last is no failure of this request.
+        // A connection that has ended since it was used last is not a failure of this request.
         if let Some(ready) = self.connected().await? {
             return Ok(ready);
         }

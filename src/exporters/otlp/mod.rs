@@ -215,7 +215,7 @@ fn request_headers(config: &OtlpExporterConfig) -> HeaderMap {
     all
 }
 
-/// At most eight digits and a unit (gRPC over HTTP/2, "Timeout"). None is no limit.
+/// At most eight digits and a unit (gRPC over HTTP/2, "Timeout"). `None` means no limit.
 fn grpc_timeout(timeout: Duration) -> Option<HeaderValue> {
     const DIGITS: u128 = 99_999_999;
     if timeout.is_zero() {

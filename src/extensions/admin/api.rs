@@ -131,7 +131,7 @@ enum PageContent {
     Data(Said),
     /// Text for a scraper.
     Text(Vec<u8>),
-    /// An empty answer, which is no error.
+    /// An empty answer, which is not an error.
     Empty,
 }
 

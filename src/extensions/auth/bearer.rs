@@ -55,7 +55,7 @@ impl BearerTokenConfig {
             cx.at(at).error("a token must not be empty");
         }
         if HeaderName::try_from(self.header.as_str()).is_err() {
-            cx.at(at.child("header")).error("this is no header name");
+            cx.at(at.child("header")).error("this is not a header name");
         }
     }
 }

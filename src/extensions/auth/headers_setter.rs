@@ -61,7 +61,7 @@ impl HeaderRule {
         ];
         for (option, name) in names {
             if name.is_some_and(|name| HeaderName::try_from(name.as_str()).is_err()) {
-                cx.at(at.child(option)).error("this is no header name");
+                cx.at(at.child(option)).error("this is not a header name");
             }
         }
         for (option, value) in [("value", &self.value), ("default_value", &self.default_value)] {

@@ -32,7 +32,7 @@ impl BatchProcessorConfig {
         for name in &self.metadata_keys {
             if HeaderName::try_from(name).is_err() {
                 cx.at(at.child("metadata_keys"))
-                    .error(format!("{name:?} is no header name"));
+                    .error(format!("{name:?} is not a header name"));
             }
         }
         if self.send_batch_max_size != 0 && self.send_batch_max_size < self.send_batch_size {

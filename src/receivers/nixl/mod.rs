@@ -5,8 +5,8 @@
 //!
 //! One thread serves all rings of a receiver. A drain takes a few system calls and a copy, and a runtime's timer
 //! is too coarse for a ring that fills within 10 ms. Events leave a ring only after the pipelines have accepted
-//! them. While the pipelines refuse, the ring itself is the queue. Files that are no rings are never written, and
-//! nothing is ever unlinked.
+//! them. While the pipelines refuse, the ring itself is the queue. The receiver never writes to files that are not
+//! rings, and unlinks no file.
 
 pub mod config;
 mod drain;

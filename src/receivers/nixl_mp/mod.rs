@@ -80,7 +80,7 @@ struct Stores {
     entry: Entry,
     watch: Watch,
     stores: BTreeMap<PathBuf, Store>,
-    /// Files that are no stores, or not ours to read, by the reason that was reported; and stores that have ended.
+    /// Files that are not stores, or not ours to read, by the reason that was reported; and stores that have ended.
     refused: BTreeMap<PathBuf, &'static str>,
     /// Room for both.
     kept: Kept,

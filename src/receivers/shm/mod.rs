@@ -90,7 +90,7 @@ struct Directories {
     receiver: Arc<str>,
     entry: Entry,
     open: BTreeMap<PathBuf, Cells>,
-    /// Listed paths that are no directory, with the reason.
+    /// Listed paths that are not a directory, with the reason.
     refused: BTreeMap<PathBuf, String>,
     /// Room for what is in them.
     kept: Kept,

@@ -62,7 +62,7 @@ pub(super) enum LineError {
     /// The type is unknown.
     #[error("unknown metric type")]
     UnknownType,
-    /// A value that is no finite number.
+    /// A value that is not a finite number.
     #[error("a value is not a finite number")]
     BadValue,
     /// `|@` without a number above 0 and up to 1.

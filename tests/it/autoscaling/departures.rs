@@ -61,7 +61,7 @@ service:
     });
     assert_eq!(keda.metric(&gone), Ok(0.0));
     assert_eq!(keda.is_active(&by_query), Ok(false));
-    // Nobody knows that of the rest of a query.
+    // The rest of a query may have sources that have not gone.
     let more = [
         ("query", "sum(queue_depth) + sum(other)"),
         ("target", "10"),

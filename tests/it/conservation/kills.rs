@@ -78,7 +78,7 @@ fn what_was_acknowledged_survives_two_hundred_kills() {
     assert!(missing.is_empty(), "acknowledged and lost: {missing:?}");
     hop.gateway.stop();
     let left: Vec<_> = segments(storage.path());
-    assert!(left.len() <= 1, "segments that nobody needs: {left:?}");
+    assert!(left.len() <= 1, "unneeded segments: {left:?}");
 }
 
 /// A request with a counter that stood at `at` at the time `at`, since `start`.

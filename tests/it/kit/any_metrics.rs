@@ -18,7 +18,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Becomes bytes that are no UTF-8 in [`bytes_of`].
+/// Becomes bytes that are not UTF-8 in [`bytes_of`].
 const BROKEN: &str = "\u{e000}\u{e001}";
 
 const NAMES: &[&str] = &[
@@ -208,7 +208,7 @@ pub(crate) fn any_request() -> impl Strategy<Value = ExportMetricsServiceRequest
         .prop_map(|resource_metrics| ExportMetricsServiceRequest { resource_metrics })
 }
 
-/// The request as it comes over a socket. Strings that say so are no UTF-8 there.
+/// The request as it comes over a socket. Strings that say so are not UTF-8 there.
 pub(crate) fn bytes_of(request: &ExportMetricsServiceRequest) -> Vec<u8> {
     let mut bytes = prost::Message::encode_to_vec(request);
     let broken = BROKEN.as_bytes();

@@ -21,7 +21,7 @@ pub(crate) struct Page {
 
 impl From<Response> for Page {
     /// # Panics
-    /// If the answer is no page.
+    /// If the answer is not a page.
     fn from(answer: Response) -> Self {
         assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
         Self {

@@ -74,7 +74,7 @@ impl QueryApi {
     /// The `data` of its API's answer to a GET with these parameters.
     ///
     /// # Panics
-    /// If it is no success.
+    /// If it is not a success.
     pub(crate) fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Value {
         let pair = |(name, value): &(&str, &str)| format!("{name}={}", percent_encode(value));
         let query = parameters.iter().map(pair).collect::<Vec<_>>().join("&");

@@ -58,7 +58,7 @@ service: {{pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheusremo
             points.iter().filter(|point| has_value(point)).count() == words
         });
     };
-    // A restart is no collision.
+    // A restart is not a collision.
     otlp.push(&word(60, now, now - 5_000, 10));
     otlp.push(&word(30, now, now - 4_000, 1));
     otlp.push(&word(30, now, now - 3_000, 2));

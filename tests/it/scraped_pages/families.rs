@@ -181,7 +181,7 @@ pub(super) fn cases() -> Vec<Case> {
     pages.push(whole[..whole.len() - 1].to_vec());
     pages.push([&whole[..], &[200]].concat());
     pages.push([&whole[..], b"\x03abc"].concat());
-    // An empty message is no family, but nothing wrong either.
+    // An empty message is not a family, but it is valid.
     pages.push([&whole[..], &[0]].concat());
     let broken = whole.iter().map(|byte| if *byte == b'x' { 0xff } else { *byte });
     pages.push(broken.collect());

@@ -36,7 +36,7 @@ const LAYERS: &[&[&str]] = &[
 /// The folders of `src` that have a folder per component. All components of the class share the files beside these.
 const CLASSES: &[&str] = &["receivers", "processors", "exporters", "connectors", "extensions"];
 
-/// Folders in a class that are no components.
+/// Folders in a class that are not components.
 const SHARED: &[(&str, &str)] = &[("processors", "actions"), ("processors", "select")];
 
 /// An import that the code has against the layers. The comment in the table gives the reason.
@@ -74,7 +74,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<Breach>, String> {
     Ok(breaches(&sources, EXCEPTIONS))
 }
 
-/// The broken rules of the sources that are no tests, then the exceptions that no import needs.
+/// The broken rules of the sources that are not tests, then the exceptions that no import needs.
 fn breaches(sources: &[SourceFile], exceptions: &[Exception]) -> Vec<Breach> {
     let rules = Rules::of(sources);
     let mut needed = vec![false; exceptions.len()];

@@ -211,7 +211,7 @@ pub(super) fn heads(field: &AttackedGateway) -> Result<Harm, BenchError> {
 /// A connection over which went as much of this as the gateway takes.
 fn stuffed(port: u16, bytes: &[u8]) -> Option<TcpStream> {
     let mut stream = connected(ATTACKER, port, PATIENCE).ok()?;
-    // One that is closed in between is no connection any more; one that is not read any further is.
+    // A connection that was closed in between does not count. One that the gateway reads no further does.
     match stream.write_all(bytes) {
         Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => None,
         _ => Some(stream),

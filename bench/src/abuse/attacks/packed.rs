@@ -13,7 +13,7 @@ use crate::otlp::Compression;
 /// After a refusal.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Zeros, which are no request.
+/// Zeros, which are not a request.
 fn zeros(field: &AttackedGateway, full: usize) -> bytes::Bytes {
     vec![0; field.pick(full, full / 4)].into()
 }

@@ -74,7 +74,7 @@ pub(super) fn nested(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let harm = seeded(field)?;
     let asked = RefusedQueries::default();
     field.crowd(field.pick(20, 6), |thread, turn| {
-        // Whatever comes: answers in time are no matter here.
+        // The answers do not matter here.
         asked.note(field.ask(endless(thread + turn), field.patience()));
     });
     Ok(asked.judged(field, harm))

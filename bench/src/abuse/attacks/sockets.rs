@@ -118,7 +118,7 @@ pub(super) fn events(field: &AttackedGateway) -> Result<Harm, BenchError> {
             2 => [varint(4 << 20), vec![0; 60_000]].concat(),
             _ => vec![0xff; 60_000],
         };
-        // The gateway hangs up if the bytes are invalid, so an error is no surprise.
+        // The gateway hangs up if the bytes are invalid, so an error is expected.
         let _ = flood(&path, &first);
         std::thread::sleep(PAUSE);
     });

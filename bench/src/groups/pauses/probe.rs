@@ -21,7 +21,7 @@ const GAP: Duration = Duration::from_millis(1);
 const SENDERS: u32 = 64;
 /// One in so many is of a series that was never seen.
 const NEW: u32 = 8;
-/// Names of probes: one of their own, so that they are no part of what is looked at.
+/// Names of probes: one of their own, so that they are not part of the measured data.
 const METRIC: usize = 1 << 20;
 
 /// The wait of a probe.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* Every function with NULL, with text that is no UTF-8, and with what makes no sense: answers, no crash. */
+/* Every function with NULL, with text that is not UTF-8, and with other mistakes: answers, no crash. */
 #include "expect.h"
 
 #define BAD "\xff\xfe"

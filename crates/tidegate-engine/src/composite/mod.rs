@@ -196,7 +196,7 @@ pub struct Answer {
     pub last: Option<f64>,
     /// The declared window.
     pub window: Duration,
-    /// Since when there was no newer value; `None` when there never was one.
+    /// The time since the newest value; `None` if there never was one.
     pub age: Option<Duration>,
     /// Its freshness.
     pub state: Freshness,

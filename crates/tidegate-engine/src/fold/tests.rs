@@ -45,7 +45,7 @@ fn kind() -> impl Strategy<Value = u16> {
     prop_oneof![0..9u16, KINDS - 3..KINDS + 2]
 }
 
-/// Among them those that are not valid, and those whose sum is no word.
+/// Among them those that are not valid, and those whose sum exceeds a word.
 fn value() -> impl Strategy<Value = u64> {
     prop_oneof![0..100u64, MAX_WHOLE_VALUE - 3..MAX_WHOLE_VALUE + 1]
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Decoding requests whose strings may be no UTF-8.
+//! Decoding requests whose strings may not be UTF-8.
 //!
 //! Protobuf demands UTF-8, but the Collector neither checks it nor refuses what isn't, so senders that cut names in
 //! the middle of a character get away with it. Undecoded text passes untouched here too; where something is

@@ -20,7 +20,7 @@ pub struct Edge {
     from: Option<Arc<Ledger>>,
     to: Arc<Ledger>,
     target: Arc<dyn Consumer>,
-    /// Whether the target edits, so that what passes may differ from the contents of a table.
+    /// Whether the target edits, so that its output may differ from the contents of a table.
     edits: bool,
     clock: Clock,
 }

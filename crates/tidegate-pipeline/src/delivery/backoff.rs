@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// The shortest delay, so that an interval of zero is no busy loop.
+/// The shortest delay, so that an interval of zero does not make a busy loop.
 const MIN_DELAY: Duration = Duration::from_millis(1);
 
 /// The longest delay, so that no sum of times overflows.

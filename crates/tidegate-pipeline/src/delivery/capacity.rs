@@ -384,7 +384,7 @@ mod tests {
         let wait = |at: f64| capacity.retry_delay(&batch, start + seconds(at)).as_secs_f64();
         assert_eq!(wait(1.0), 10.0, "nothing has become free yet");
         held.pop();
-        // An unused permit is no progress.
+        // An unused permit is not progress.
         drop(capacity.reserve(&batch).unwrap());
         held.push(hold());
         assert_eq!(wait(2.0), 2.0, "50 of them in two seconds, 50 are missing");

@@ -129,7 +129,7 @@ impl Spill {
         match (self.store.reserve(bytes), in_memory) {
             (Ok(Some(share)), Some(permit)) => Ok(Placement::Both(permit, share)),
             (Ok(Some(share)), None) => Ok(Placement::Disk(share)),
-            // Without a promise to store, a failed disk is no reason to refuse a batch that fits into memory.
+            // Without a promise to store, a failed disk does not refuse a batch that fits into memory.
             (_, _) if self.mode == StorageMode::Spill => capacity.reserve(batch).map(Placement::Memory),
             (Ok(None), _) => Err(CapacityError::Full),
             (Err(_), _) => Err(CapacityError::TooLarge),

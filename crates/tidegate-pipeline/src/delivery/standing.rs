@@ -149,7 +149,7 @@ impl DestinationHealth {
         Some(unlogged.since + self.outage)
     }
 
-    /// Whether the warning is logged. Later failures are no news then.
+    /// Whether the warning is logged. Later failures are not logged then.
     pub(super) fn is_logged(&self) -> bool {
         self.lock().as_ref().is_some_and(|failing| failing.is_logged)
     }

@@ -44,7 +44,7 @@ pub enum EndpointError {
     /// The text has only a number.
     #[error("missing host: write host:port, for example localhost:{0}")]
     NoHost(u16),
-    /// The text after the last colon is no port.
+    /// The text after the last colon is not a port.
     #[error("{0:?} is not a port: a port is a number from 0 to 65535")]
     BadPort(String),
     /// An IPv6 address without brackets, or brackets that don't close.

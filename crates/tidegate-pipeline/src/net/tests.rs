@@ -62,7 +62,7 @@ async fn a_crowd_that_comes_at_once_waits_to_be_accepted() {
     let Endpoint::Tcp { host, port } = tcp.local().clone() else {
         panic!("it is bound to TCP");
     };
-    // The listener does not accept. If the backlog is full, a connection over TCP waits for ever, one over Unix fails.
+    // The listener does not accept. If the backlog is full, a connection over TCP waits forever, one over Unix fails.
     let crowd = async {
         let (mut over_tcp, mut over_unix) = (Vec::new(), Vec::new());
         for _ in 0..CROWD {
@@ -197,7 +197,7 @@ async fn mutual_tls_takes_known_clients_and_no_others() {
         key_pem: None,
         ..known.clone()
     };
-    // In TLS 1.3 the client hears of the refusal with its first read.
+    // In TLS 1.3 the client sees the refusal at its first read.
     let refused = match handshake(&server, &anonymous).await {
         Ok(mut stream) => stream.read(&mut [0]).await.is_err(),
         Err(_) => true,

@@ -115,7 +115,7 @@ pub enum TlsError {
     /// The client authorities are unusable.
     #[error("client_ca_file: {0}")]
     ClientVerifier(#[from] rustls::server::VerifierBuilderError),
-    /// The name to verify is no DNS name and no address.
+    /// The name to verify is neither a DNS name nor an address.
     #[error("server_name_override: {0:?} is not a host name")]
     ServerName(String),
 }

@@ -54,7 +54,7 @@ impl std::fmt::Debug for Setup {
     }
 }
 
-/// Bytes that are no frame.
+/// Bytes that are not a frame.
 fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "malformed frame")
 }

@@ -109,7 +109,7 @@ fn describe(path: &Path, table: &Table) -> Result<Description, Refusal> {
         }
         // SAFETY: by the header terminated, and lives as long as the shared object.
         let text = unsafe { CStr::from_ptr(data) };
-        let found = || format!("{text:?}, which is no UTF-8");
+        let found = || format!("{text:?}, which is not UTF-8");
         text.to_str()
             .map(str::to_owned)
             .map_err(|_| Refusal::unfit(path, format!("a {what}"), found()))

@@ -18,7 +18,7 @@ use crate::answer::Answer;
 /// allocation beyond it fails, which ends most plugins. Other processes are not affected.
 ///
 /// # Errors
-/// Standard input is no socket, the limit can't be set, or what comes is not the gateway's.
+/// Standard input is not a socket, the limit can't be set, or the bytes are not the gateway's.
 pub fn serve_stdin(memory_limit: u64) -> io::Result<()> {
     limit_memory(memory_limit)?;
     // A plugin that hangs would outlive a gateway that was killed: it would never see its socket end.

@@ -196,7 +196,7 @@ fn service_attributes_of_a_resource_give_job_and_instance() {
     assert_eq!(shown(&full), r#"instance="i",job="n/a""#);
     assert_eq!(shown(&full[..1]), r#"instance="",job="a""#);
     assert_eq!(shown(&full[2..]), r#"instance="i""#);
-    assert_eq!(shown(&full[1..2]), "", "a namespace alone is no identity");
+    assert_eq!(shown(&full[1..2]), "", "a namespace alone is not an identity");
 }
 
 #[test]

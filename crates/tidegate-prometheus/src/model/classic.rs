@@ -11,7 +11,7 @@ use super::sample::{is_stale, whole};
 /// Buckets of a histogram beyond which no more are taken. Searching for a place takes time proportional to them.
 const MAX_BUCKETS: usize = 1024;
 
-/// Bounds of the past that are no matter.
+/// The number of old bounds that it tolerates.
 const SPARE: usize = 32;
 
 /// Buckets, sum and count of one series as they come. It keeps its bounds for the next time.

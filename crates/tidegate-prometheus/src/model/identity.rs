@@ -26,7 +26,7 @@ pub struct SeriesIdentity {
 }
 
 impl SeriesIdentity {
-    /// Divides labels up. `without` is one more label that is no attribute (`le`, `quantile`).
+    /// Divides labels up. `without` is one more label that is not an attribute (`le`, `quantile`).
     pub fn of(labels: &LabelSet, without: &str, builder: &mut AttributesBuilder) -> Self {
         let is_info = labels.get(NAME) == TARGET_INFO;
         for (name, value) in labels.iter() {

@@ -44,7 +44,7 @@ impl Resolution {
         schema: Self::MAX_SCHEMA,
     };
 
-    /// The highest schema whose buckets grow by this factor at least; one of 1 or less, or none at all, is no bound.
+    /// The highest schema whose buckets grow by this factor at least; a factor of 1 or less, or NaN, sets no limit.
     pub fn schema_of_factor(factor: f64) -> i32 {
         if factor.is_nan() || factor <= 1.0 {
             return Self::MAX_SCHEMA;

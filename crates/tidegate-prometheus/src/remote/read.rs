@@ -413,7 +413,7 @@ fn message<'a>(field: &Field<'a>) -> Result1<&'a [u8]> {
 
 fn text<'a>(field: &Field<'a>) -> Result1<&'a str> {
     let bytes = message(field)?;
-    std::str::from_utf8(bytes).map_err(|_| ReadError::Malformed("a string that is no UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| ReadError::Malformed("a string that is not UTF-8"))
 }
 
 fn number(field: &Field<'_>) -> Result1<u64> {

@@ -51,7 +51,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Reads a table. Times and exemplars, which are no numbers, are included if the format has them.
+    /// Reads a table. Times and exemplars, which are not numbers, are included if the format has them.
     pub(super) fn read(table: &Table, with_times: bool, with_exemplars: bool) -> Self {
         let mut column = Self::default();
         let room = table.len() + table.len() / 64;

@@ -56,8 +56,8 @@ impl ScrapeDecoder {
         Ok(Some(labels))
     }
 
-    /// The labels of the line, and one that it has twice. One that is empty once is no label, whatever it is another
-    /// time.
+    /// The labels of the line, and one that it has twice. A label that is empty once does not count, even if it
+    /// also has a value.
     fn label_set(&self) -> (LabelSet, Option<String>) {
         let mut pairs: Vec<(&str, &str)> = self.labels.iter().collect();
         pairs.sort_unstable();

@@ -267,7 +267,7 @@ impl Slots {
         }
         let before = if slot.is_pending { slot.time } else { slot.last };
         if stamp.time <= before {
-            // A time that is repeated page after page is no news.
+            // A page may repeat a time, which is not a new sample.
             counts.out_of_order += usize::from(stamp.time < before);
             return None;
         }

@@ -189,7 +189,7 @@ fn a_histogram_without_count_takes_its_last_bucket_and_needs_no_sum() {
         ["h{x=y} [1.0, 2.5] [2, 3, 1] sum Some(7.5) count 6"]
     );
     assert_eq!(counts.unusable, 0);
-    // Nobody says how many there are.
+    // The page does not give the count.
     let endless = uncounted.replace("h_bucket{x=\"y\",le=\"+Inf\"} 6\n", "");
     let (points, counts) = take(&mut decoder, Format::Text, &endless, 1);
     assert_eq!(
@@ -311,7 +311,7 @@ fn the_first_of_two_counts_unless_they_have_times() {
         (counts.out_of_order, counts.out_of_bounds, counts.duplicates),
         (1, 2, 0)
     );
-    // The same time again is no news, and no end.
+    // The same time again is neither a new sample nor an end.
     assert_eq!(show(&text(&mut decoder, "a 2 1700000002000\n", 3)), [""; 0]);
     assert_eq!(show(&text(&mut decoder, "a 2\n", 4)), ["a{} 2"]);
 }

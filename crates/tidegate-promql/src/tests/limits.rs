@@ -172,7 +172,7 @@ fn patterns_of_a_query_are_bounded_together() {
     Query::parse(&sum(1, &matcher)).unwrap();
     let refused = Query::parse(&sum(300, &matcher)).unwrap_err().to_string();
     assert!(refused.contains("too large together"), "{refused}");
-    // Texts alone are no patterns, and one that comes again is compiled once.
+    // Plain texts are not patterns, and one that comes again is compiled once.
     let listed: Vec<_> = (0..2_000).map(|number| format!("{number:08}-pod")).collect();
     Query::parse(&format!("hits{{pod=~\"{}\"}}", listed.join("|"))).unwrap();
     Query::parse(&sum(300, &|_| matcher(1))).unwrap();

@@ -162,10 +162,10 @@ impl MappingEntry {
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 /// The thread that is inside [`PREVIOUS`] on our behalf: a handler that chains back to us would
-/// go round for ever.
+/// loop forever.
 static CHAINING_THREAD: AtomicI32 = AtomicI32::new(0);
 
-/// Takes no lock: a fork may copy it while it is held, and the child would wait for ever. Threads that meet here note the
+/// Takes no lock: a fork may copy it while it is held, and the child would wait forever. Threads that meet here note the
 /// same handler before ours.
 fn install_handler() -> io::Result<()> {
     let current = sigaction(None)?;

@@ -143,7 +143,7 @@ impl Api {
                 let numbers = vector.iter().map(|(_, value)| value.float());
                 let numbers: Option<_> = numbers.collect();
                 numbers
-                    .ok_or_else(|| NoNumbers::failed("it gives native histograms, which are no numbers"))?
+                    .ok_or_else(|| NoNumbers::failed("it gives native histograms, which are not numbers"))?
             }
             Instant::String(_) | Instant::Matrix(_) => {
                 return Err(NoNumbers::failed("it gives neither a number nor a vector"));

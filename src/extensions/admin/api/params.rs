@@ -11,7 +11,7 @@ use crate::prom::duration::PromDuration;
 /// The bounds of Go's `time.Duration`, in seconds.
 const MAX_DURATION_S: f64 = 9_223_372_036.0;
 
-/// Times beyond that are no times: 292 million years, as in Prometheus.
+/// Times beyond that are invalid: 292 million years, as in Prometheus.
 const MAX_TIME_S: f64 = 9.223_372_036_854_775e15;
 
 /// The earliest and the latest time that Prometheus knows, as its clients write them.

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             scene.see(3, &[], &[1, 2, 9]),
             Some((Freshness::Stale, 0, 2)),
-            "9 is no source of it"
+            "9 is not a source of it"
         );
         assert_eq!(scene.see(2000, &[], &[1, 2]), Some((Freshness::Stale, 0, 2)));
         assert_eq!(scene.see(2001, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));

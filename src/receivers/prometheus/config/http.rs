@@ -231,7 +231,7 @@ pub(super) fn check_headers(headers: &Ordered<HeaderValues>, at: &Node, cx: &mut
     for (name, values) in headers.iter() {
         let here = at.child(name);
         if http::HeaderName::try_from(name).is_err() {
-            cx.at_key(here).error(format!("{name:?} is no header name"));
+            cx.at_key(here).error(format!("{name:?} is not a header name"));
         } else if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
             cx.at_key(here)
                 .error(format!("setting header {name:?} is not allowed"));

@@ -19,7 +19,7 @@ impl Pattern {
     /// A pattern that must match the whole text; `.` matches line ends too.
     ///
     /// # Errors
-    /// It is no regular expression.
+    /// It is not a regular expression.
     pub fn new(text: &str) -> Result<Self, regex::Error> {
         let regex = Regex::new(&format!("^(?s:{})$", as_go_reads(text)))?;
         let text = text.to_owned();

@@ -321,7 +321,7 @@ impl PointStream {
     }
 }
 
-/// Whether a running total has gained nothing: that is no observation.
+/// Whether a running total has gained nothing: that is not an observation.
 fn is_no_gain(data: Data, moments: &Moments) -> bool {
     let is_total = matches!(
         data,

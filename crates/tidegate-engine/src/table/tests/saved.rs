@@ -128,7 +128,7 @@ fn act() -> impl Strategy<Value = Act> {
 /// A frozen state, and its bytes as they were at once.
 type MaybeFrozen = Option<(Frozen, Vec<u8>)>;
 
-/// Checks that changes after a freeze are no part of the frozen state.
+/// Checks that changes after a freeze are not part of the frozen state.
 fn check_frozen(kept_state: &mut MaybeFrozen) {
     let Some((frozen, at_once)) = kept_state.take() else {
         return;

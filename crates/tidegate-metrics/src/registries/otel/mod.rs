@@ -2,7 +2,7 @@
 
 //! Values pushed to an OpenTelemetry collector, over OTLP.
 //!
-//! The SDK of OpenTelemetry has no door through which a value that is kept elsewhere could enter as a histogram, and its
+//! The SDK of OpenTelemetry has no API for a histogram whose value is kept elsewhere, and its
 //! own instruments lock and look up attributes at every call. So this registry keeps values in cells like the others and
 //! makes the protocol's messages of them itself (`opentelemetry-proto`); resources and environment variables are those of
 //! the SDK.

@@ -438,7 +438,7 @@ async fn a_large_sender_waits_briefly_behind_a_destination_that_keeps_up() {
     setup.destination.start().await.unwrap();
     let begun = tokio::time::Instant::now();
     send_much(&setup).await;
-    assert_eq!(begun.elapsed(), Duration::ZERO, "one alone waits for nobody");
+    assert_eq!(begun.elapsed(), Duration::ZERO, "a single sender does not wait");
     let second = send_much(&setup);
     setup.permits.add_permits(2);
     second.await;

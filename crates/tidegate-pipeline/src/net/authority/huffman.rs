@@ -149,7 +149,7 @@ pub(super) mod tests {
     #[test]
     fn what_is_no_string_is_refused() {
         let malformed: [&[u8]; 4] = [b"\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xfc", b"\x00"];
-        // 0x00 is "0" and three zero bits, which are no padding.
+        // 0x00 is "0" and three zero bits, which are not padding.
         for coded in malformed {
             assert_eq!(decode(coded), None, "{coded:x?}");
         }

@@ -16,7 +16,7 @@ const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 /// 2.3.1: CRC-32 and length.
 const TRAILER_BYTES: usize = 8;
 
-/// A higher ratio in the trailer of a body is no reason for a larger allocation.
+/// A higher ratio in the trailer of a body does not enlarge the allocation.
 const HIGHEST_RATIO: usize = 64;
 
 /// 2.3.1, FLG.

@@ -173,7 +173,7 @@ fn gzip_is_what_others_read_and_write() {
         );
     }
     let and_more = [&*packed, b"more"].concat();
-    assert!(unpack(&and_more).is_err(), "what follows is no member");
+    assert!(unpack(&and_more).is_err(), "the rest is not a member");
 }
 
 /// How many bytes follow the header.

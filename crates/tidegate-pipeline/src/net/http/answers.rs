@@ -389,7 +389,7 @@ mod tests {
         let mut silent = ask(&server).await;
         silent.read_u8().await.unwrap();
         let gone = tokio::time::timeout(SOON, alive.closed()).await;
-        assert!(gone.is_ok(), "the page is held for ever");
+        assert!(gone.is_ok(), "the page is held forever");
     }
 
     #[tokio::test]

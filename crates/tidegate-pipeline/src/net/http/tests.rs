@@ -165,7 +165,7 @@ async fn half_a_request_makes_room_and_a_stream_does_not() {
     let server = server(HttpConfig::default(), 2).await;
     let mut half = connect(&server).await;
     half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
-    // Longer than it takes for somebody without work to be sent away, twice.
+    // Twice the time after which the server closes an idle connection.
     const BEATS: usize = 42;
     let request = format!("GET /stream/{BEATS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     let stream = ask(&server, request.as_bytes());
@@ -206,7 +206,7 @@ async fn an_idle_connection_over_http_2_is_closed() {
     assert_eq!(timeout(SOON, answer).await.unwrap().unwrap().status(), 200);
     // The peer still has its handle: only the server can end it.
     let closed = timeout(SOON, closed).await;
-    assert!(closed.is_ok(), "it is kept for ever");
+    assert!(closed.is_ok(), "it is kept forever");
     drop(client);
 }
 

@@ -136,7 +136,7 @@ pub fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
     text(status, "application/json", body.to_string())
 }
 
-/// An empty answer, which is no error.
+/// An empty answer, which is not an error.
 pub fn empty() -> Answer {
     let mut answer = Response::new(whole(Bytes::new()));
     *answer.status_mut() = StatusCode::NO_CONTENT;

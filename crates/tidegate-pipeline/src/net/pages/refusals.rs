@@ -49,7 +49,7 @@ pub(super) fn with_reason(answer: Answer) -> Answer {
     }
 }
 
-/// The reason of a refusal by its status. A temporary failure is no refusal.
+/// The reason of a refusal by its status. A temporary failure is not a refusal.
 fn by_status(answer: &Answer) -> Option<Why> {
     let code = answer.headers().get(GRPC_STATUS);
     if let Some(code) = code.map(|code| Code::from_bytes(code.as_bytes())) {

@@ -155,7 +155,7 @@ fn a_pass_over_many_series_is_spread_and_can_be_broken_off() {
         pauses.push(time);
         true
     });
-    // Reading takes a part of a slice's time; after the last one nobody waits.
+    // Reading takes a part of a slice's time; there is no pause after the last slice.
     assert_eq!(pauses.len(), slices + 1, "the targets come last");
     assert!(pauses.iter().all(|pause| *pause <= spread / slices as u32));
     assert!(pauses.iter().sum::<Duration>() > spread / 2, "{pauses:?}");
@@ -271,7 +271,7 @@ fn a_successor_takes_the_series_at_once_and_its_past_goes_on() {
     assert_eq!(
         notes,
         QueryWarnings::default(),
-        "nobody has heard of the old one since"
+        "the old one has not reported since"
     );
     record(&view, now);
     assert_eq!(

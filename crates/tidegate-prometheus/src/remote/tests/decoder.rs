@@ -132,7 +132,7 @@ fn stale_markers_scopes_and_resources_are_taken() {
         ],
     );
     let [former, now] = told.points.as_slice() else {
-        panic!("what tells of the resource is no point: {:?}", told.points);
+        panic!("the metadata of the resource is not a point: {:?}", told.points);
     };
     assert_eq!(told.samples, 2);
     // It ends under the resource that it had, just before it goes on.

@@ -148,7 +148,7 @@ fn deltas_and_what_has_no_time_are_dropped_and_counted() {
     assert!(why.contains("put an `aggregate` processor before"), "{why}");
 }
 
-/// Resources that differ only in what is no label come to one series.
+/// Resources that differ only in parts that are not labels become one series.
 #[test]
 fn runs_of_one_series_that_alternate_are_told_once() {
     let of = |pid: &'static str| Stream {

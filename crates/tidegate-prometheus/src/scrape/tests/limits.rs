@@ -31,7 +31,7 @@ fn limits_fail_the_page() {
         set(&mut settings);
         let mut decoder = ScrapeDecoder::new(settings, Box::new(Plain));
         let mut points = Vec::new();
-        // Twice: what is known is no excuse.
+        // Twice: the limit also applies to a known page.
         for scrape in 0..2 {
             let failed = decoder
                 .page(Format::Text, page.as_bytes(), at(scrape), &mut points)

@@ -107,7 +107,7 @@ fn the_processor_counts_each_request_once_by_what_sent_it() {
     bench.at(200).sends();
     assert_eq!(bench.gathered[2..], [(Trigger::Timeout, 5)]);
     bench.at(5000).sends();
-    assert_eq!(bench.gathered.len(), 3, "a retry is no further request");
+    assert_eq!(bench.gathered.len(), 3, "a retry is not another request");
     bench.push(counted(25..26, 10, 10, 0));
     bench.sends();
     assert_eq!(bench.gathered[3..], [(Trigger::Size, 1)], "nothing to wait for");

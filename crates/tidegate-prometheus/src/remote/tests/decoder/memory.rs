@@ -70,7 +70,7 @@ fn what_1_0_says_of_metrics_is_remembered() {
             .metric
             .data
     };
-    assert_eq!(bare("x_total"), Data::Gauge, "nobody has said what it is");
+    assert_eq!(bare("x_total"), Data::Gauge, "its type is unknown");
     decoded(
         &decoder,
         Version::One,
