@@ -112,7 +112,7 @@ fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), BenchError>
             }
             report.add(group.name, row);
         }
-        // After each: what was measured stays when a later one fails.
+        // After each group: its results stay if a later group fails.
         report.write(output)?;
         if let Some(page) = &asked.publish {
             publish::publish(&report, page, &names, &asked.command)?;

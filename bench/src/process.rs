@@ -65,7 +65,7 @@ impl Process {
         std::fs::read_to_string(self.directory.path().join(LOG)).unwrap_or_default()
     }
 
-    /// Ends it at once: what it holds is of no interest.
+    /// Ends it at once, without a drain.
     pub(crate) fn kill(mut self) {
         // One that has ended already can't be killed, which is as good.
         let _ = self.child.kill();

@@ -193,7 +193,8 @@ fn json_request(data: &[u8]) {
     }
 }
 
-/// A configuration is loaded, or every problem can be shown; what is loaded can be built or says why not.
+/// A configuration is loaded, or every problem can be shown; a loaded configuration can be built, or the error says why
+/// not.
 fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -369,7 +370,8 @@ fn authority(data: &[u8]) {
     });
 }
 
-/// Segments made of records as the bytes say, with damage between and over them: what is read back was written, once.
+/// Segments made of records as the bytes say, with damage between and over them: each record that is read back was
+/// written once.
 fn log(data: &[u8]) {
     /// More would measure how fast files are made.
     const MAX_SEGMENTS: usize = 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `components`: what this binary can do, from the same lists that configuration is checked against.
+//! `components`: the components of this binary, from the same lists that check the configuration.
 
 use super::Failure;
 use crate::batch::Signal;

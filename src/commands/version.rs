@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `version`: what this binary is.
+//! `version`: the version and the build of this binary.
 
 use super::Failure;
 use crate::built::{COMMIT, DATE, VERSION};

@@ -42,7 +42,7 @@ crate::options! {
         pub disable_caller: NoEffect = NoEffect,
         /// Accepted, without effect: records have no stack trace.
         pub disable_stacktrace: NoEffect = NoEffect,
-        /// Accepted, without effect: what repeats is held back by kind, and counted.
+        /// Accepted, without effect: the gateway limits repeated lines by kind, and counts them.
         pub sampling: NoEffect = NoEffect,
         /// Accepted, without effect: logs go to standard error.
         pub output_paths: NoEffect = NoEffect,

@@ -96,7 +96,7 @@ fn stores_of_living_agents_give_the_same_totals() {
     );
     let server = Prometheus::scraping(&[scrape]);
     let report = Script::nixl_stores(stores.path()).args(["--errors", "2"]).json();
-    // The agents are gone by now: what they counted stays.
+    // The agents are gone by now, and their counts stay.
     scraped(&server, &report);
     valid(scrape);
     gateway.stop();

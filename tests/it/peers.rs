@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The peers themselves, without a gateway between: what the drivers say they did is what the
-//! rings, stores and requests hold. Whole-gateway tests rest on this.
+//! The peers themselves, without a gateway between: the reports of the drivers agree with the contents of rings, stores
+//! and requests. Whole-gateway tests rest on this.
 
 use super::kit::points::{Point, Value};
 use super::kit::script::{NIXL_WHEELS, parse_exposition};

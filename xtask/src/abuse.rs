@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{Outcome, bench, process};
 
-/// Makes the attacks named, or all; what came of them is printed and kept in `target/abuse`.
+/// Makes the attacks named, or all; prints their results and keeps them in `target/abuse`.
 pub(crate) fn abuse(arguments: &[String]) -> Outcome {
     harness(&bench::build()?, arguments)
 }

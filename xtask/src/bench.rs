@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `cargo xtask bench` and `soak`: what the release binary does, measured from outside.
+//! `cargo xtask bench` and `soak`: measurements of the release binary from outside.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -76,7 +76,7 @@ fn run(binary: &Path, name: &str, seeds: &Path, directory: &Path, seconds: u32) 
     for needed in [&corpus, &findings] {
         std::fs::create_dir_all(needed).map_err(|error| format!("{}: {error}", needed.display()))?;
     }
-    // A log deletes files on threads that end when they like: what one of them still has looks like a leak.
+    // A log deletes files on threads that end when they like: memory that one of them still has looks like a leak.
     let leaks = u8::from(name != "log");
     let mut fuzzer = Command::new(binary);
     fuzzer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `cargo xtask bench instructions`: what an item costs on each of the hottest paths, in instructions, held against
+//! `cargo xtask bench instructions`: the cost of an item on each of the hottest paths, in instructions, compared with
 //! `benches/instructions.txt`.
 //!
 //! Seconds tell little on a machine that others use; instructions, counted by valgrind's callgrind, are the same each

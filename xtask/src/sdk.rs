@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `cargo xtask bench sdk`: what recording costs in Rust and in Python, beside the libraries that people use otherwise, as
-//! one table.
+//! `cargo xtask bench sdk`: the cost of recording in Rust and in Python, beside the libraries that people use
+//! otherwise, as one table.
 
 use std::fmt::Write;
 

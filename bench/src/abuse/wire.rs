@@ -84,7 +84,7 @@ pub(super) const WRITE_2: &str = "content-type: application/x-protobuf;proto=io.
 
 /// Sends a request and reads its answer.
 pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<HttpAnswer, BenchError> {
-    // A refusal may come before the body has been sent: what was answered counts.
+    // A refusal may come before the end of the body: the answer counts.
     let sent = stream.get_mut().write_all(request);
     let answer = receive(stream);
     match (sent, answer) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A healthy destination beside a dead one: what it gets, and how late, against when it is alone.
+//! A healthy destination beside a dead one: its throughput and delay, against those when it is alone.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Prometheus's formats by themselves: what a scrape costs a series, first and later, and what an exposed series takes.
-//! Whole gateways that scrape and are scraped are in [`super::scrape`].
+//! Prometheus's formats by themselves: the cost of a scrape per series, first and later, and the memory of an exposed
+//! series. Whole gateways that scrape and are scraped are in [`super::scrape`].
 
 mod bare;
 

@@ -15,7 +15,7 @@ use crate::gateway::Gateway;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
-/// Slots a ring: what busy agents are given.
+/// Slots of a ring, as busy agents have them.
 const CAPACITY: u64 = 65_536;
 /// Events written to a ring before the next one has its turn.
 const TURN: usize = 4_096;

@@ -30,7 +30,7 @@ const CAPACITY: u64 = 4_096;
 const MAX_FLUSH: usize = 200;
 /// An agent restarts, or goes and another comes, once in so many ticks.
 const CHURN: u32 = 50;
-/// Before a ring is reset or removed its agent rests, as one that ends does: what it flushed is drained by then.
+/// Before a ring is reset or removed its agent rests, as one that ends does: its flushed events are drained by then.
 const REST: Duration = Duration::from_millis(500);
 
 /// The work that the agents did.
@@ -92,7 +92,7 @@ impl<'a> Agents<'a> {
         Ok(self.written)
     }
 
-    /// Whole transfers only: what does not fit is lost as a whole, so that requests can be counted.
+    /// Whole transfers only: one that does not fit is lost as a whole, so that requests can be counted.
     fn flush(&mut self, agent: usize) {
         let ring = &mut self.rings[agent];
         let wanted = self.rng.random_range(0..MAX_FLUSH);

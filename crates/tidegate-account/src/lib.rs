@@ -82,8 +82,8 @@ impl Counters {
         let (measured, then) = self.measurement.read();
         match reserved.checked_sub(then) {
             Some(more) => measured.saturating_add(resident(more)),
-            // A share of what was measured is gone. Queues that share bytes each have them on their own account, so
-            // what was filled may be more than what was measured.
+            // A share of what was measured is gone. Queues that share bytes each have them on their own account, so the
+            // filled bytes may exceed the measured ones.
             None => {
                 let share = (then - reserved) as u128 * measured.min(then) as u128 / then.max(1) as u128;
                 measured - usize::try_from(share).unwrap_or(measured)
@@ -108,7 +108,7 @@ impl Counters {
 
     /// Records bytes that exist, of which `unreserved` are reserved only now: existing bytes can't be refused.
     pub fn fill(&self, bytes: usize, unreserved: usize) {
-        // In this order: what is there is always reserved.
+        // In this order, so that filled bytes are always reserved.
         if unreserved > 0 {
             self.reserved.fetch_add(unreserved, AcqRel);
         }

@@ -808,7 +808,7 @@ enum tg_status tg_registry_expose(const struct tg_registry *registry,
 // Gets out what was recorded until now, within so much time. Only registries that push have to do anything.
 enum tg_status tg_registry_flush(const struct tg_registry *registry, uint64_t within_ns);
 
-// Gets out what was recorded until now, and stops: what is recorded later goes nowhere.
+// Pushes the values that were recorded until now, and stops. Later values go nowhere.
 enum tg_status tg_registry_shutdown(const struct tg_registry *registry, uint64_t within_ns);
 
 // Puts the values of dead processes of a shared directory into one file, and removes their files so long after they

@@ -271,7 +271,7 @@ pub unsafe extern "C" fn tg_registry_flush(registry: *const tg_registry, within_
     })
 }
 
-/// Gets out what was recorded until now, and stops: what is recorded later goes nowhere.
+/// Pushes the values that were recorded until now, and stops. Later values go nowhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_registry_shutdown(registry: *const tg_registry, within_ns: u64) -> tg_status {
     // SAFETY: the contract of the header.

@@ -73,7 +73,7 @@ pub type tg_done_fn = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// Keeps a callback in place.
 pub struct tg_subscription {
-    /// Goes first: what follows waits for what it began.
+    /// Is dropped first: `Callback::end` then waits for the calls that the subscription began.
     subscription: Option<Local<Subscription>>,
     callback: Local<Arc<Callback>>,
 }

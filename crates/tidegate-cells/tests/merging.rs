@@ -29,7 +29,7 @@ const MODES: [GaugeMode; 10] = [
 #[derive(Clone, Debug)]
 struct Writer {
     alive: bool,
-    /// By the number of a series: what it counts, sets, observes. Whole numbers, so that sums are exact.
+    /// The counts, settings and observations of each series, by its number. Whole numbers, so that sums are exact.
     values: Vec<(u8, i16)>,
     fold_after: bool,
 }

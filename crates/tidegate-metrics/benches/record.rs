@@ -52,8 +52,8 @@ fn case(operation: &'static str, library: &'static str, call: impl Fn(u64) + Sen
 }
 
 impl Case {
-    /// Processor time of so many calls of each thread, as one thread sees it: what others on the machine take is not
-    /// in it.
+    /// Processor time of so many calls of each thread, as one thread sees it: other processes on the machine do not
+    /// count.
     fn spend(&self, threads: usize, calls: u64) -> Duration {
         let one = || {
             let start = now();

@@ -31,7 +31,7 @@ fn shm_shows_what_all_processes_have_recorded_and_keeps_it() {
     let registry = Shm::create(directory.path(), &[("service.name", "test")]).unwrap();
     let service = work(&registry);
     check_page(&registry.prometheus_format_str());
-    // Another process would be another store; what it says is added.
+    // Another process would be another store; its values are added.
     let other = Shm::create(directory.path(), &[]).unwrap();
     let second = kit::Service::register(&other, &[("model", MODEL)]).unwrap();
     second.requests.add(5);

@@ -57,7 +57,7 @@ pub(crate) struct SchemaField {
     pub(crate) repeated: bool,
     /// Member of the message's `oneof` (none has two).
     pub(crate) oneof: bool,
-    /// Its type is `KeyValue`: what requests are full of.
+    /// Its type is `KeyValue`, the most frequent one in requests.
     pub(crate) is_attribute: bool,
 }
 

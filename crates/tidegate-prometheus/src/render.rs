@@ -86,7 +86,7 @@ impl Default for Style {
 }
 
 impl Style {
-    /// Labels of `target_info`: what the resource says beyond who it is.
+    /// Labels of `target_info`: the attributes of the resource beyond its identity.
     pub(crate) fn labels_of_target(
         &self,
         resource: &Resource,

@@ -245,7 +245,7 @@ impl Names {
         NixlKind::by_id(kind).and_then(|row| row.status)
     }
 
-    /// One more than the largest kind given out so far: what a dense array by kind must hold.
+    /// One more than the largest kind given out so far: the length of a dense array by kind.
     pub fn len(&self) -> usize {
         KINDS.len() + self.own.len()
     }

@@ -21,8 +21,8 @@ use crate::layout::{
 /// One event to be written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Event {
-    /// NIXL's event type; what is not in the table is written as such, or by the name
-    /// `unknown_event` where the layout has names.
+    /// NIXL's event type; a type that is not in the table is written as such, or by the name `unknown_event` where the
+    /// layout has names.
     pub kind: u16,
     /// Value in the unit of the kind.
     pub value: u64,

@@ -22,7 +22,7 @@ pub(crate) struct Sources(Mutex<Option<CompositeBuilder>>);
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct Composite {
     composite: tidegate_metrics::Composite,
-    /// In a child of `fork` it is absent until it has seen data: what its parent saw is not its own.
+    /// In a child of `fork` it is absent until it has seen data: it does not take over its parent's data.
     is_absent: AtomicBool,
 }
 

@@ -131,7 +131,7 @@ fn an_existing_file_is_begun_anew_or_gone_on_with() {
     }
 }
 
-/// Has room for so many bytes; what is beyond fails after what fits was written.
+/// Has room for so many bytes. A longer write fails after the part that fits.
 struct Full {
     content: Arc<Mutex<Vec<u8>>>,
     room: Arc<Mutex<usize>>,

@@ -171,7 +171,7 @@ fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
     let reporter = anomalies::AnomalyReporter::default();
     while pause.wait(TICK) {
         own.expire(unix_now());
-        // A panic has been printed; what expires must do so all the same.
+        // A panic has been printed; series must expire all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| pages.register_series()));
         record_metrics(&own.stats(), exporter);
         let label = ("exporter", exporter.to_string());

@@ -144,7 +144,7 @@ impl SharedWriter {
         }
     }
 
-    /// Writes the chunks of a shard one after another. An error: what is left of them is to come again.
+    /// Writes the chunks of a shard one after another. An error: the rest of them has to come again.
     async fn write_shard(
         self: Arc<Self>,
         progress: Arc<Progress>,

@@ -2,7 +2,7 @@
 
 //! `filter`: drops points, spans and log records by name, attributes and resource attributes; drops are counted.
 //!
-//! Wire bytes stay wire bytes: what goes is cut out, and messages that have nothing left go with it.
+//! Wire bytes stay wire bytes: dropped items are cut out, together with messages that have nothing left.
 
 use std::sync::Arc;
 

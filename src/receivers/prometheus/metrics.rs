@@ -147,7 +147,7 @@ impl ScrapeMetrics {
         }
     }
 
-    /// A discovery did not work; what it found before stays in force.
+    /// A discovery did not work; its earlier targets stay in force.
     pub(super) fn discovery_failed(&self, mechanism: &'static str, why: &dyn Display) {
         self.count("tidegate_scrape_discovery_failures_total", mechanism, 1);
         self.log_throttled(mechanism, |suppressed| {

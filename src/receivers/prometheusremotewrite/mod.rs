@@ -180,7 +180,7 @@ impl Taker {
         Ok(held)
     }
 
-    /// Reads a body that is reserved; what it is read to takes its place.
+    /// Reads a body that is reserved; the decoded request takes its place.
     async fn read(
         &self,
         version: Version,

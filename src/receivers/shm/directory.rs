@@ -211,7 +211,7 @@ impl Cells {
         self.ended.extend(before.into_values().map(|known| known.series));
     }
 
-    /// `Err` is the time to wait: what is due stays due.
+    /// `Err` is the time to wait: due points stay due.
     fn send(&mut self, entry: &Entry) -> Result<(), Duration> {
         while !self.ended.is_empty() {
             let some = self.ended.len().min(PUSH_POINTS);

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// SIGTERM to the end: what the drain of an ordinary test may take.
+/// The limit from SIGTERM to the end, for the drain of an ordinary test.
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
 
 /// The binary as cargo built it, without arguments, for tests of the command line.

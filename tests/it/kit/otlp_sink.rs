@@ -40,9 +40,9 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// UNAVAILABLE or 503: what clients must retry.
+    /// UNAVAILABLE or 503: clients must retry.
     pub(crate) const UNAVAILABLE: Self = Self::Refuse(Code::Unavailable, 503);
-    /// INVALID_ARGUMENT or 400: what clients must not retry.
+    /// INVALID_ARGUMENT or 400: clients must not retry.
     pub(crate) const INVALID: Self = Self::Refuse(Code::InvalidArgument, 400);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Every attack: what it is, against which configuration, and the function that makes it.
+//! Every attack: its name, the configuration that it attacks, and the function that makes it.
 
 mod bodies;
 mod clocks;

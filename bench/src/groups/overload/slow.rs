@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! An end of the line that takes what it is given at a pace of its own: who is too fast waits for the answer.
+//! A destination that accepts data at a pace of its own: faster senders wait for the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -79,7 +79,7 @@ impl SlowSink {
         *self.turns.schedule() = Schedule { gap, next };
     }
 
-    /// Points of the requests that were answered; what a gateway sends as one request may have come to it as many.
+    /// Points of the requests that were answered; a gateway may join several requests of its senders into one.
     pub(in crate::groups) fn points(&self) -> u64 {
         self.turns.points.load(Relaxed)
     }

@@ -105,8 +105,8 @@ impl StoreInner {
 
     /// Tries again to make a file, if there was none to be had.
     ///
-    /// Cells go on recording meanwhile, in the memory until the file is under their addresses and in the file from
-    /// then on; what the memory holds is then added to the file.
+    /// Cells go on recording meanwhile, in the memory until the file is under their addresses and in the file from then
+    /// on; the values in memory are then added to the file.
     pub(crate) fn attach(&self, locked: &mut Locked<'_>) {
         if !self.detached.load(Ordering::Relaxed) {
             return;

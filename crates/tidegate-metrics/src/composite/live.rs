@@ -124,7 +124,7 @@ impl Composite {
 
     /// Its current state; of several groups, that of the first.
     pub fn get(&self) -> Snapshot {
-        // There is always one: what is absent is said as well.
+        // There is always one: an absent composite has a snapshot too.
         let mut all = self.all();
         all.swap_remove(0)
     }

@@ -361,7 +361,7 @@ impl<H: Passed> Make<H> for Passing<H> {
                 series: self.table.series(self.number, &self.all(values)),
                 here,
             })),
-            // Beyond the limit here, so there as well: what is shared is kept here only.
+            // Beyond the limit here, so there as well. Only this side keeps the shared series.
             Made::Shared(here) => Made::Shared(here),
         }
     }

@@ -29,7 +29,7 @@ impl Wheel {
         Self { version, packages }
     }
 
-    /// A driver in `tests/python`, with telemetry switched on; what decides where to is up to the caller.
+    /// A driver in `tests/python`, with telemetry switched on. The caller sets its destination.
     pub(crate) fn driver(&self, script: &str, arguments: &[&str]) -> Command {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/python");
         let path = std::env::join_paths([self.packages.path(), &testenv("python")]).expect("no colon");

@@ -2,9 +2,8 @@
 
 //! Metric points out of wire bytes, each with the key of the bytes that identify it.
 //!
-//! Numbers cost a walk over their fields and a hash; what identifies a series is decoded only on request,
-//! by cutting the point out as a request of its own. Other kinds of points, and numbers with exemplars, are
-//! decoded the same way.
+//! Numbers cost a walk over their fields and a hash; the identity of a series is decoded only on request, by cutting
+//! the point out as a request of its own. Other kinds of points, and numbers with exemplars, are decoded the same way.
 
 mod number;
 
@@ -45,7 +44,7 @@ pub trait PointVisitor {
         true
     }
 
-    /// Metrics of a resource follow; what stands for it as it was written.
+    /// Metrics of a resource follow; a key that stands for the resource as it was written.
     fn resource(&mut self, _key: Key) {}
 
     /// A point of such a metric. False: it goes.

@@ -143,7 +143,7 @@ impl Payload {
         }
     }
 
-    /// As wire bytes; what is encoded already is shared.
+    /// As wire bytes; an encoded payload is shared.
     pub fn encode(&self) -> Encoded {
         match self {
             Self::Encoded(encoded) => encoded.clone(),

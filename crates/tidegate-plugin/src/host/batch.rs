@@ -76,7 +76,7 @@ impl Values {
 }
 
 impl Events {
-    /// Whether columns are of one length and kinds within: what a plugin may rely on.
+    /// Whether columns are of one length and kinds within. A plugin may rely on this.
     pub fn is_sound(&self) -> bool {
         let count = self.kind.len();
         let lengths = [self.values.len(), self.times_ns.len()];

@@ -4,8 +4,8 @@
 
 use super::frame::{self, MAX_ANSWER_BYTES, Request, Response};
 
-/// A stream of frames, from the gateway or (by the first byte) from a plugin's process: what can be read is written
-/// such that it reads as the same.
+/// A stream of frames, from the gateway or (by the first byte) from a plugin's process: each frame that can be read is
+/// written such that it reads as the same.
 pub fn frames(data: &[u8]) {
     let Some((side, mut stream)) = data.split_first() else {
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A plugin in a process of its own: what it does to its memory it does to itself, and a call can be broken off.
+//! A plugin in a process of its own: it can damage only its own memory, and a call can be cancelled.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;

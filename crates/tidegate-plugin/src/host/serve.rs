@@ -63,7 +63,7 @@ pub fn serve(mut socket: UnixStream) -> io::Result<()> {
         };
         frame::write(&mut socket, &response.encode())?;
     }
-    // The gateway has gone without a word; what is held still has a way out.
+    // The gateway has gone without a message. The plugin can still flush its data.
     instance.as_mut().map(Instance::flush);
     Ok(())
 }

@@ -241,7 +241,8 @@ impl Worker {
         self.state.stuck_for().is_some()
     }
 
-    /// Flushes and destroys the instance, as far as `deadline` allows; what is not over by then is left to itself.
+    /// Flushes and destroys the instance, as far as `deadline` allows; the worker abandons a call that is not over by
+    /// then.
     ///
     /// # Errors
     /// The instance does not close by `deadline`, an earlier call is stuck, or the worker is closed already.

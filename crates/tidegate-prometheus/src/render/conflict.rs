@@ -279,7 +279,7 @@ impl Conflicts {
         });
     }
 
-    /// Something has ended: what is left out may have a place now.
+    /// A series has ended, so a series that was left out may have a place now.
     pub(super) fn try_all_again(&mut self) {
         self.to_try = self.refused.len();
     }
@@ -289,7 +289,7 @@ impl Conflicts {
         self.to_try > 0
     }
 
-    /// Some of what was left out: what may have ended, or (`true`) may have a place now.
+    /// Some of the series that were left out: those that may have ended, or (`true`) may have a place now.
     pub(super) fn take_some(&mut self) -> Vec<(Refused, bool)> {
         let count = self.refused.len().min(RETRIES);
         let to_try = self.to_try.min(count);

@@ -407,7 +407,7 @@ impl SeriesSlot {
         })
     }
 
-    /// Gives the series the resource that it has now; what it was under the old one ends.
+    /// Gives the series the resource that it has now; the series under the old one ends.
     #[inline]
     fn settle(&mut self, resources: &Resources, time: UnixNanos, points: &mut Vec<Point>) {
         let (resource, version) = resources.get(self.resource);

@@ -129,7 +129,7 @@ struct Kept<T> {
     more: T,
 }
 
-// SAFETY: atomics only, in memory that the `Arc` keeps; what else it keeps is Send and Sync itself.
+// SAFETY: atomics only, in memory that the `Arc` keeps; its other fields are Send and Sync themselves.
 unsafe impl<T: Send + Sync> Send for Pinned<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Pinned<T> {}

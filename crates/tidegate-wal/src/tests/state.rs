@@ -134,7 +134,7 @@ async fn records_of_a_state_replay_once_and_go_when_a_snapshot_covers_them() {
             expected += 100 * (n % 256);
             kept.await.unwrap().unwrap();
         }
-        // Every other run is killed: what it has on disk now is what the next one finds.
+        // Every other run is killed: the next one finds the present state of the disk.
         let killed = (run % 2 == 0).then(|| copy(directory.path()));
         drop(store);
         if let Some(killed) = killed {

@@ -126,7 +126,7 @@ impl Frames {
         }
     }
 
-    /// The peer can send no more; what it has sent is still read.
+    /// The peer can send no more; the reader still reads the bytes that it has sent.
     pub(super) fn close(&mut self) -> Result<(), StreamError> {
         self.closed = true;
         if let Stream::Unix(stream) = &self.stream {

@@ -201,7 +201,7 @@ fn counts_of_a_source_that_leaves_stay_and_its_levels_are_subtracted() {
         ),
         (21, 5, 8)
     );
-    // Pod b was only slow: what it had counted before is not counted again.
+    // Pod b was only slow: its earlier counts are not counted again.
     table.observe(&point(&of("requests", COUNTER, "b"), NOW, end, 13), end);
     table.observe(&point(&of("open", UP_DOWN, "b"), NOW, end, 3), end);
     table.observe(&point(&of("depth", Data::Gauge, "b"), 0, end, 1), end);

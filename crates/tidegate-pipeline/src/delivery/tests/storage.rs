@@ -136,7 +136,7 @@ impl Run {
             .await;
     }
 
-    /// As if the process were killed: what is in memory is gone, and no note is written any more.
+    /// As if the process were killed: data in memory is gone, and no note is written any more.
     fn kill(self, directory: &TempDir) -> TempDir {
         let survivor = tempfile::tempdir().unwrap();
         let (from, to) = (

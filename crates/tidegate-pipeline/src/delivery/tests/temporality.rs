@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! One pipeline feeds destinations that want different temporalities; what a full queue drops is in the next delta.
+//! One pipeline feeds destinations that want different temporalities; the next delta contains the increase that a full
+//! queue dropped.
 
 use opentelemetry_proto::tonic::metrics::v1 as otlp;
 use parking_lot::Mutex;

@@ -160,7 +160,7 @@ impl Settings {
     }
 }
 
-/// The end of every series that the stream had; what it never had is ended as far as it has to be there.
+/// The end of every series that the stream had; for a stream without series, the end of those that its kind must have.
 fn end(known: &mut StreamNames, parts: &mut Vec<(Arc<Identity>, Said, f64)>) {
     let mut all = known.all();
     if all.is_empty() {

@@ -157,7 +157,7 @@ impl Model {
         Ok(())
     }
 
-    /// Ends a task that waits; what it had is given back.
+    /// Ends a task that waits, and gives back its memory.
     async fn abort(&mut self, kind: usize) {
         if let Place::Away(task) = &mut self.places[kind] {
             task.abort();

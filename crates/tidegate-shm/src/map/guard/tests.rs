@@ -73,7 +73,7 @@ extern "C" fn exit_42(_signal: c_int) {
 
 extern "C" fn chain_to_saved(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let saved = SAVED.get().unwrap().sa_sigaction;
-    // SAFETY: what was saved is our handler, set with SA_SIGINFO.
+    // SAFETY: the saved handler is ours, set with SA_SIGINFO.
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
         unsafe { std::mem::transmute(saved) };
     handler(signal, info, context);

@@ -64,7 +64,7 @@ fn load(batch_key: u8, items: std::ops::Range<u32>, batch: Option<(usize, usize)
 }
 
 proptest! {
-    /// Conservation: what went in is delivered, dropped or held at every step, and after a drain nothing is
+    /// Conservation: every item that went in is delivered, dropped or held at every step, and after a drain nothing is
     /// held but what is kept; no attempt carries an item that another attempt under way carries too.
     #[test]
     fn in_is_out_plus_dropped_plus_held(steps in steps(), consumers in 1..4usize, key_batch in prop::option::of((1..20usize, 0..20usize)), keeps: bool) {

@@ -90,7 +90,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     /// Items of a series arrive in the order in which they were pushed, each at most once; nothing is lost uncounted;
-    /// what is kept for the next run is behind all that was delivered.
+    /// items that are kept for the next run come after all delivered ones.
     #[test]
     fn items_of_a_series_arrive_in_order_and_once(steps in steps(), keeps: bool) {
         let mut bench = in_order(Some(Backoff { max_elapsed: Some(ms(20_000)), ..backoff() }));
