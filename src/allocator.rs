@@ -55,7 +55,7 @@ pub(crate) fn start() {
 /// The allocator looks for memory to give back to the system only on request, or after thousands of
 /// allocations of one thread: the memory of a large page or a burst would stay resident while little happens.
 fn give_back() {
-    // A thread that has never allocated has no heap, and asks in vain.
+    // A thread that has never allocated has no heap, so `mi_collect` would do nothing.
     drop(black_box(Box::new(0_u8)));
     loop {
         mi_collect(true);

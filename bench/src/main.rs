@@ -37,7 +37,7 @@ use selection::{Selection, group_of};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whatever stops a measurement: said to anyone who runs it, never handled.
+/// Any failure of a measurement. It is printed for the user, and not handled.
 type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long a soak lasts unless told.

@@ -177,7 +177,7 @@ impl Subject {
         self.remarks.get(task).map(String::as_str)
     }
 
-    /// How it is started for a task, for anyone who wants to do the same.
+    /// How it is started for a task, for readers who want to repeat it.
     pub(crate) fn command_line(&self, template: &Path) -> Result<String, BenchError> {
         let environment = self
             .environment

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Peers that choose how much memory and time a small request costs: the gateway stays within its limit, answers its health
-//! check, and serves those who send what they say.
+//! Peers that choose how much memory and time a small request costs: the gateway stays within its limit, answers its
+//! health check, and serves the peers that send what they announce.
 
 mod limits;
 mod sizes;

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-/// Says where the parts are: set for the tests, and by who wants them elsewhere (several
-/// checkouts can share one).
+/// Says where the parts are: set for the tests, and by users who want them elsewhere (several checkouts can share one).
 pub(crate) const VARIABLE: &str = "TIDEGATE_TESTENV";
 
 const STAMP: &str = ".stamp";

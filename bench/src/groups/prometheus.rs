@@ -31,8 +31,7 @@ use crate::stats::Samples;
 /// Counters of one agent.
 const KINDS: usize = 100;
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
-/// Formats, as who reads them calls them, and the budgets of a scrape of a million series, in ns; not of all there is
-/// one.
+/// The formats, with their names for readers, and the budgets of a scrape of a million series, in ns. Not all have one.
 const FORMATS: [(&str, Format, exposition::Format, Option<f64>); 3] = [
     ("text", Format::Text, exposition::Format::Text, Some(50.0)),
     (

@@ -70,7 +70,7 @@ struct ScrapeMeasurement {
 }
 
 impl ScrapeMeasurement {
-    /// Its figures, and what it takes to show a series against who is fed in the same way.
+    /// Its figures, and its cost of showing a series relative to tidegate fed in the same way.
     fn rows(&self, ours: Option<&Self>) -> Vec<Row> {
         let how = match self.subject.fed {
             Fed::Scraping => "scrapes",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The arithmetic of the gateway's account of memory: what was measured, what has been reserved since, and who waits.
+//! The arithmetic of the gateway's account of memory: the last measurement, the reservations since, and the number of
+//! waiting requests.
 //!
 //! No I/O, no clock, no runtime: `cargo xtask loom` runs it under every interleaving of threads (`src/tests.rs`).
 
@@ -22,7 +23,7 @@ pub struct Counters {
     measurement: Measurement,
     reserved: AtomicUsize,
     filled: AtomicUsize,
-    /// Those who wait for room.
+    /// The number of requests that wait for room.
     waiting: AtomicUsize,
 }
 

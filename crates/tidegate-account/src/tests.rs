@@ -184,7 +184,7 @@ fn measurements_at_a_time_leave_one_of_them() {
     });
 }
 
-/// One who waits gets the room that is given back, however that falls together with his going to sleep.
+/// A waiting request gets the room that is given back, whatever the order of its wait and the release.
 #[test]
 fn no_wake_up_is_lost_when_room_is_given_back() {
     check(4, || {

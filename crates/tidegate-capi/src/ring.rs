@@ -110,7 +110,7 @@ pub enum tg_ring_mode {
     TG_RING_CONSUME = 0,
     /// Beside others: nothing is handed back.
     TG_RING_PEEK = 1,
-    /// As one who would consume, but another one does: nothing is handed back.
+    /// It asked to consume, but another consumer holds the ring: nothing is handed back.
     TG_RING_PEEK_LOCKED = 2,
 }
 

@@ -36,7 +36,7 @@ impl Lease {
         self.touched.fetch_max(now, Relaxed);
     }
 
-    /// The source has said goodbye (or was seen to be dead): its state is folded at the next sweep.
+    /// The source has ended itself (or was seen to be dead): its state is folded at the next sweep.
     pub fn end(&self) {
         self.ended.store(true, Relaxed);
     }

@@ -111,7 +111,7 @@ pub struct Histogram<'a> {
     pub exemplars: &'a [Exemplar<'a>],
 }
 
-/// The series of a sample: bytes that stand for it, and its labels for anyone who asks.
+/// The series of a sample: bytes that identify it, and its labels on request.
 #[derive(Clone, Debug)]
 pub struct ExposedSeries<'a>(pub(crate) SeriesSource<'a>);
 

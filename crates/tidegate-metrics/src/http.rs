@@ -120,7 +120,7 @@ async fn serve(listener: TcpListener, site: Arc<answer::Site>) -> io::Result<Inf
             connection
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT);
-            // A peer that goes away or talks nonsense is its own affair.
+            // A peer that goes away or sends an invalid request harms only itself.
             let _ = connection.serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -12,8 +12,8 @@
 //! | exporter | vtable @0, size of the queue @8; whatever follows is ours |
 //! | vtable | destructor, deleting destructor, `exportEvent`, `onBatchBegin`, `onBatchEnd` |
 //!
-//! The last two slots came with NIXL 1.5 under the same API version: a host calls them without a look at who has them,
-//! and hosts before that never do. `create_exporter` returns a `std::unique_ptr`: the caller passes the place for it.
+//! The last two slots came with NIXL 1.5 under the same API version: a newer host always calls them, and an older one
+//! never does. `create_exporter` returns a `std::unique_ptr`: the caller passes the place for it.
 //!
 //! Nothing unwinds into the host, and no memory crosses: the host reads our strings and objects and we read its own, and
 //! what we allocate we free (in the deleting destructor, as C++ has it). An event is read as bytes of the size that

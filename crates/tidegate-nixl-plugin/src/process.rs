@@ -62,8 +62,8 @@ fn lock() -> Option<MutexGuard<'static, Option<Store>>> {
     }
 }
 
-/// Prints a line for who operates the agent, unless its standard error is full or closed. Not by the standard library,
-/// whose lock may be one that a fork left behind.
+/// Prints a line for the operator of the agent, unless its standard error is full or closed. Not by the standard
+/// library, whose lock may be one that a fork left behind.
 pub(crate) fn say(line: fmt::Arguments<'_>) {
     let line = format!("tidegate's NIXL exporter: {line}\n");
     let stderr = rustix::stdio::stderr();

@@ -128,7 +128,7 @@ impl PrometheusLabels {
         }
     }
 
-    /// `job` and `instance` of a resource that says who it is.
+    /// Adds `job` and `instance` of a resource that has an identity.
     pub fn identify(&mut self, resource: &Resource) {
         let instance = instance(resource);
         // An attribute of that name is the label if the resource has no instance.

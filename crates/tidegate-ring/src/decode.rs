@@ -107,7 +107,7 @@ impl Batch {
 }
 
 impl Layout {
-    /// Kind and value of one event, for who is handed them one at a time; none if `slot` is too short. Names that
+    /// Kind and value of one event, for callers that get them one at a time; none if `slot` is too short. Names that
     /// are not in the table are of the kind `UNKNOWN`.
     pub fn event(self, slot: &[u8]) -> Option<(u16, u64)> {
         let slot = slot.get(..self.event_size())?;

@@ -31,7 +31,7 @@ impl Every {
         }
     }
 
-    /// Whether to speak now; how many messages were held back since the last time.
+    /// If it is time to log, the number of messages that were held back since the last time.
     pub fn ready(&self) -> Option<usize> {
         if self.is_due(self.interval, Instant::now()) {
             Some(self.held_back.swap(0, Relaxed))

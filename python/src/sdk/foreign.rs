@@ -17,8 +17,8 @@ const NAME: &CStr = c"tidegate.ForeignVtable";
 /// `ValueError` if the capsule is another one.
 pub(super) fn foreign(capsule: &Bound<'_, PyCapsule>) -> PyResult<Foreign> {
     let table = capsule.pointer_checked(Some(NAME))?.cast::<ForeignVtable>();
-    // SAFETY: who gives a capsule this name promises what `Foreign::new` asks for: that the table is as long as it says,
-    // and that its functions may be called until `release` was.
+    // SAFETY: a program that gives a capsule this name fulfils the contract of `Foreign::new`: the table is as long as
+    // it says, and its functions may be called until `release` was.
     let registry = unsafe { Foreign::new(table.as_ptr()) };
     registry.ok_or_else(|| PyValueError::new_err("the table has no size"))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Targets that let in only whom they know, and prove who they are.
+//! Targets that require a client's identity, and prove their own.
 
 use super::{into_sink, job};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};

@@ -22,7 +22,8 @@ pub(super) const FEW: Setup = Setup {
     ..Setup::PLAIN
 };
 
-/// Where who reads no answers over HTTP is cut off soon; over gRPC after half a minute.
+/// A configuration that closes a connection soon if its client reads no answers over HTTP; over gRPC after half a
+/// minute.
 pub(super) const SHORT_STALL: Setup = Setup {
     http: ", write_timeout: 2s",
     ..Setup::PLAIN

@@ -30,7 +30,7 @@ const ENDLESS: [&str; 3] = [
     "/api/v1/query_range?query=sum(rate(abuse%5B10m%5D))&start=0&end=1000&step=0.1",
 ];
 
-/// How long who hangs up waits before.
+/// The wait of a client before it hangs up.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// The endless query of this number.

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whatever is not as it should be: said to anyone who runs it.
+/// Any failure. It is printed for the user, and not handled.
 type WorkloadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Rounds in which everything becomes known, and rounds that are counted.

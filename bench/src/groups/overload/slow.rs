@@ -41,7 +41,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// When who comes now with so many points is answered.
+    /// The time of the answer to a request that comes now with so many points.
     fn turn(&mut self, now: Instant, points: u64) -> Instant {
         let turn = self.next.max(now);
         self.next = turn + Duration::from_secs_f64(self.gap * points as f64);

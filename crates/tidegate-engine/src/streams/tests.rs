@@ -11,7 +11,7 @@ fn key(n: u64) -> Key {
 }
 
 proptest! {
-    /// Whatever order they come in, and no matter who was forgotten meanwhile, a cursor finds what a map has.
+    /// A cursor finds what a map has, in any order of streams and after any removals.
     #[test]
     fn a_cursor_finds_what_a_map_has(steps in prop::collection::vec((0u64..100, 0u8..30), 1..600)) {
         let streams = Streams::new(1000, 10);

@@ -58,7 +58,7 @@ fn composite(metric: &str, function: Function, across: Option<Across>) -> Arc<Co
     }))
 }
 
-/// A sender of four series, and who takes them.
+/// A sender of four series, and the receivers of its points.
 struct Scene {
     tables: [Table; 2],
     composites: [Arc<Composite>; 3],

@@ -50,9 +50,9 @@ tidegate_config::options! {
         pub key_pem: Option<Secret> = None,
         /// Clients must show a certificate signed by one of these (mutual TLS), PEM.
         pub client_ca_file: Option<PathBuf> = None,
-        /// Oldest version to speak.
+        /// Oldest accepted version.
         pub min_version: TlsVersion = TlsVersion::V12,
-        /// Newest version to speak.
+        /// Newest accepted version.
         pub max_version: TlsVersion = TlsVersion::V13,
         /// How often the files are looked at for changes; 0 = never again. Connections keep what they began with.
         pub reload_interval: Duration = RELOAD_INTERVAL,
@@ -65,7 +65,7 @@ tidegate_config::options! {
     pub struct TlsClientConfig {
         /// No TLS at all (gRPC, where no scheme says it).
         pub insecure: bool = false,
-        /// TLS without a check of who answers. For tests.
+        /// TLS without a check of the server's certificate. For tests.
         pub insecure_skip_verify: bool = false,
         /// Trust these authorities instead of the system's, PEM.
         pub ca_file: Option<PathBuf> = None,
@@ -83,9 +83,9 @@ tidegate_config::options! {
         pub key_pem: Option<Secret> = None,
         /// The name that the server's certificate must carry, where it is not the endpoint's host.
         pub server_name_override: Option<String> = None,
-        /// Oldest version to speak.
+        /// Oldest accepted version.
         pub min_version: TlsVersion = TlsVersion::V12,
-        /// Newest version to speak.
+        /// Newest accepted version.
         pub max_version: TlsVersion = TlsVersion::V13,
         /// How often the files are looked at for changes; 0 = never again. Connections keep what they began with.
         pub reload_interval: Duration = RELOAD_INTERVAL,

@@ -184,7 +184,7 @@ struct LatchState {
 }
 
 impl Latch {
-    /// Counts from 0 again who comes.
+    /// Closes the door, and counts the arrivals from 0 again.
     pub fn close(&self) {
         *self.state.lock() = LatchState {
             is_closed: true,

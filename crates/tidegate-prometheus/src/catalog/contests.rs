@@ -163,8 +163,8 @@ impl<M: Copy + Ord> Contests<M> {
         self.places.get(&place).map(|contest| contest.owner)
     }
 
-    /// Judges who has the place now. `standing` says how a series lives; `None`: it has gone. The answer is `None` where
-    /// no series has a value, or no series contests the place.
+    /// Decides which series has the place now. `standing` says how a series lives; `None`: it has gone. The answer is
+    /// `None` where no series has a value, or no series contests the place.
     pub fn resolve(
         &mut self,
         place: Key,

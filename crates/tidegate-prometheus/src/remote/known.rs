@@ -141,7 +141,7 @@ pub(super) struct Runs {
     used: usize,
 }
 
-/// Runs that are kept without asking who needs them.
+/// The number of runs that are kept beyond twice the used ones.
 const SPARE: usize = 1024;
 
 impl Runs {

@@ -32,7 +32,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Whether it is more than any honest series has.
+    /// Whether it is more than any valid series has.
     pub fn is_absurd(self) -> bool {
         self.text > MAX_TEXT_BYTES || self.labels.max(self.exemplar_labels) > MAX_LABELS
     }

@@ -131,7 +131,7 @@ impl SeriesRegistration<'_> {
         }
     }
 
-    /// Judges who has a place now.
+    /// Decides which series has a place now.
     fn resolve(&mut self, place: Key) -> Option<ContestOutcome<SeriesPosition>> {
         let before = self.contests.owner(place);
         let (reader, senders, now) = (&mut self.reader, self.senders, self.now);

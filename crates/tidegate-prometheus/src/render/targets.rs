@@ -16,7 +16,7 @@ use crate::name::Spelling;
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     source: u16,
-    /// `NO_TARGET`: the resource does not say who it is.
+    /// `NO_TARGET`: the resource has no identity.
     target: u32,
     live: u32,
 }
@@ -41,7 +41,7 @@ struct TargetEntry {
     shown: u64,
 }
 
-/// A resource, and who named its attributes.
+/// A resource, and the spelling of its attributes.
 type Described = (Weak<Resource>, Spelling);
 
 /// Other resources of a target that are remembered.

@@ -70,7 +70,7 @@ fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
     let back = NOW + 2000 * SECOND;
     all_up(back);
     assert_eq!(scene.eval(back), (Freshness::Fresh, Some(28.0)));
-    // A proper goodbye.
+    // The source ends itself.
     scene.up("a", back + SECOND, None);
     assert_eq!(scene.eval(back + SECOND), (Freshness::Fresh, Some(8.0)));
     scene.up("b", back + SECOND, None);
@@ -183,7 +183,7 @@ enum Step {
 }
 
 proptest! {
-    /// The sum over pods is what a list of who lives says, whatever happens in whatever order.
+    /// The sum over pods equals that of a list of living pods, for any events in any order.
     #[test]
     fn the_sum_over_pods_equals_a_model(
         steps in prop::collection::vec(

@@ -92,7 +92,7 @@ async fn again(stream: &mut TcpStream) {
 
 #[tokio::test]
 async fn an_answer_before_the_end_of_the_request_reaches_who_sends_it_all_first() {
-    /// More than the system takes for who reads nothing.
+    /// More bytes than the system buffers for a client that reads nothing.
     const BYTES: usize = 24 << 20;
     let server = server(HttpConfig::default(), 8).await;
     let mut stream = connect(&server).await;

@@ -40,7 +40,7 @@ impl View {
         levels.collect()
     }
 
-    /// Says of an evaluation who reports what the query selects.
+    /// Adds the sources of the series that the query selects to an evaluation.
     pub(super) fn say_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
         let ups = self.names_of_gauge(UP);
         let look = self.look(now, false);

@@ -20,7 +20,7 @@ use crate::render::TARGET_INFO;
 /// The name of the series, `job` and `instance`.
 type TargetIdentity = (String, String, String);
 
-/// Entries by who they describe.
+/// Entries by the target that they describe.
 #[derive(Default)]
 pub(super) struct Targets {
     known: BTreeMap<TargetIdentity, (u32, Labels)>,
@@ -168,7 +168,7 @@ impl Targets {
     }
 }
 
-/// The labels of a target; `None`: it says no more than who it is.
+/// The labels of a target; `None`: it has no attributes beyond its identity.
 fn labels(name: &str, target: &Candidate) -> Option<Labels> {
     let labels = target.style.labels_of_target(&target.resource, target.spelling)?;
     let name = (NAME.to_owned(), name.to_owned());

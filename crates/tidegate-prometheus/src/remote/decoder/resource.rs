@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tidegate_engine::{AttributeRef, Attributes, AttributesBuilder, Key, Resource};
 
-/// Places that are kept without asking who needs them.
+/// The number of places that are kept beyond twice the used ones.
 const SPARE: usize = 1024;
 
 /// The place of a resource, whose attributes may change.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `target_info`: of whom it speaks, and who may have its name.
+//! `target_info`: its targets, and other series that have its name.
 
 use super::*;
 
