@@ -111,8 +111,8 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Two threads reserve and fill while a third measures. Whatever a measurement saw, what is used and reserved stays within
-/// the limit, and the books never say less than what is there.
+/// Two threads reserve and fill while a third measures. For any measurement, used and reserved bytes stay within the
+/// limit, and the account never shows less than the filled bytes.
 #[test]
 fn reservations_stay_within_the_limit_whatever_is_measured_meanwhile() {
     check(2, || {

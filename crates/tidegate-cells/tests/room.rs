@@ -113,7 +113,7 @@ fn new_series_without_room_wait_and_those_that_end_meanwhile_are_not_read() {
     count(&family, "b", 1);
     follower.look_within(&mut none);
     assert_eq!(totals(&follower), [None, Some(3), None]);
-    // Room for one record after the other: at any time, what is read is right.
+    // Room for one record after the other: the read values are right at any time.
     for _ in 0..10 {
         let mut left = 1;
         follower.look_within(&mut |_| {

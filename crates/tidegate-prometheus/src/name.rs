@@ -71,7 +71,7 @@ pub enum Spelling {
 }
 
 impl Spelling {
-    /// That of a metric: what came from Prometheus says which type it had there.
+    /// That of a metric: a metric from Prometheus has its type in its metadata.
     pub fn of(metric: &Metric) -> Self {
         match metric.metadata.get(PROMETHEUS_TYPE) {
             Some(_) => Self::Prometheus,

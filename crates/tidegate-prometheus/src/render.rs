@@ -339,7 +339,7 @@ impl Renderer {
         self.tidy();
     }
 
-    /// After series have ended: names and room are given up, and what was left out is tried again.
+    /// After series have ended: names and room are given up, and series that were left out are tried again.
     fn tidy(&mut self) {
         self.families.close_empty();
         let (sources, targets) = (&self.sources, &self.targets);

@@ -2,11 +2,10 @@
 
 //! The consumer of a ring file.
 //!
-//! A drain costs one `fstat`, a few loads from the mapped header and one or two `pread`s. The
-//! producer reuses no slot between `read_pos` and `write_pos`, so what lies there can be copied at
-//! leisure; the header is looked at again after the copy, and a copy made while the ring was being
-//! restarted is thrown away. `read_pos` moves only in [`Reader::commit`], by compare-exchange from
-//! the value last seen, after the same checks.
+//! A drain costs one `fstat`, a few loads from the mapped header and one or two `pread`s. The producer reuses no slot
+//! between `read_pos` and `write_pos`, so a reader can copy the slots between them without haste; the header is looked
+//! at again after the copy, and a copy made while the ring was being restarted is thrown away. `read_pos` moves only in
+//! [`Reader::commit`], by compare-exchange from the value last seen, after the same checks.
 //!
 //! NIXL restarts a ring in place: same inode, new size, positions and version. [`position`] tells
 //! a restart from ordinary progress.

@@ -174,7 +174,7 @@ fn of_kind(kind: &tidegate_engine::EventKind) -> EventKind {
     }
 }
 
-/// A point that says what an event says: what was measured, or by how much it grew.
+/// A point with the content of an event: the measured value, or its increase.
 struct MeasuredPoint<'a> {
     series: &'a Series,
     source: Arc<str>,

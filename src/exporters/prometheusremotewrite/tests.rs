@@ -308,7 +308,7 @@ async fn translated_samples_are_on_the_account_until_they_are_written() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    // The first attempt has failed, and the next one goes on with what it has left.
+    // The first attempt has failed, and the next one goes on with the rest.
     assert!(holds_more(), "{queued}, then {}", memory.reserved_bytes());
     bench.stop().await;
     drop(bench);

@@ -122,7 +122,7 @@ fn of_series(labels: &Labels, series: &Series, it: &SeriesExplanation, now: Unix
     })
 }
 
-/// A gauge of a composite: what it computes, and what it says.
+/// A gauge of a composite: its function, and its value.
 fn of_composite(one: &Found, composites: &[Arc<Watched>], now: UnixNanos) -> Option<Value> {
     let name = &one.series.metric.name;
     let mut named = composites.iter().filter(|one| one.declaration().name == *name);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::config::{Node, Problems};
 use crate::receivers::globs::check_globs;
 
-/// Below this a poll costs more than what it finds.
+/// Below this a poll costs more than it gains.
 const MIN_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 crate::options! {

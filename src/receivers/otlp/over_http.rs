@@ -27,7 +27,7 @@ use crate::net::metadata::IncludeMetadata;
 use crate::net::refused::Why;
 use crate::net::{BodyError, BodyLimits, Coding, read_body, unpack};
 
-/// Content types and what they mean.
+/// Content types and their meaning.
 const CONTENT_TYPES: [(&str, Encoding); 2] = [
     ("application/x-protobuf", Encoding::Protobuf),
     ("application/json", Encoding::Json),

@@ -45,7 +45,7 @@ pub(super) struct Cells {
     last_error: Option<String>,
 }
 
-/// A series, and what the pipelines have accepted of it.
+/// A series, and the part of it that the pipelines have accepted.
 struct KnownSeries {
     series: Arc<Series>,
     sent: Option<Cell>,

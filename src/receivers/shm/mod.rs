@@ -92,7 +92,7 @@ struct Directories {
     open: BTreeMap<PathBuf, Cells>,
     /// Listed paths that are not a directory, with the reason.
     refused: BTreeMap<PathBuf, String>,
-    /// Room for what is in them.
+    /// Room for their contents.
     kept: Kept,
     listed: Option<Instant>,
 }

@@ -299,7 +299,7 @@ impl Serving {
         if wanted {
             let bytes = ack.encode_length_delimited_to_vec();
             let written = self.frames.stream.write_all(&bytes);
-            // One that reads no acknowledgements holds a place and what it sent.
+            // One that reads no acknowledgements holds a place and its events.
             timeout(READER_STALL, written).await.map_err(io::Error::from)??;
         }
         Ok(())

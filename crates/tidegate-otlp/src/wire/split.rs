@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Cutting a request in two, at any repeated level: what stands above the cut (resources, scopes, metrics) is copied to
-//! both sides, what stands beside it goes with its items.
+//! Cutting a request in two, at any repeated level: messages above the cut (resources, scopes, metrics) are copied to
+//! both sides, messages beside it go with their items.
 
 use super::edit::Editor;
 use super::walk::{Item, Visitor, edit};

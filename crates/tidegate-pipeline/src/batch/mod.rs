@@ -54,7 +54,7 @@ impl Batch {
         }
     }
 
-    /// The same age and wishes, another payload: what a processor hands on.
+    /// The same age and wishes, another payload: the output of a processor.
     pub fn with(&self, payload: impl Into<Payload>) -> Self {
         Self {
             payload: payload.into(),

@@ -93,7 +93,7 @@ struct Exposition {
     tables: Arc<dyn Exposes>,
 }
 
-/// A view of what the gateway holds.
+/// A view of the series of the gateway.
 pub struct View {
     tables: Registry<Table>,
     composites: Registry<Watched>,

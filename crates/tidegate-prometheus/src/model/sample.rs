@@ -33,7 +33,7 @@ pub fn nanos(millis: i64) -> Option<UnixNanos> {
     millis.checked_mul(NANOS_PER_MILLI)
 }
 
-/// A count that Prometheus keeps as a double; nothing for what is none.
+/// A count that Prometheus keeps as a double; `None` for other numbers.
 pub fn whole(number: f64) -> Option<u64> {
     let is_count = number >= 0.0 && number < u64::MAX as f64;
     is_count.then(|| number.round() as u64)

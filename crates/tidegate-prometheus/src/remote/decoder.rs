@@ -240,7 +240,7 @@ fn labels_key(labels: &[(&str, &str)]) -> KeyHasher {
 impl RequestDecoder<'_> {
     fn numbers(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher) {
         let known = self.known(series, labels, SampleShape::Number);
-        // That it was another one until now says nothing of what it is.
+        // A stale `target_info` says nothing about the present attributes of the resource.
         if let CachedSeries::Info { place, told } = &known
             && series.samples.last().is_some_and(|last| !is_stale(last.value))
         {

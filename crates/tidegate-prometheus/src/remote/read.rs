@@ -124,7 +124,7 @@ pub fn read<'a>(version: Version, request: &'a [u8], visitor: &mut dyn Visitor<'
     }
 }
 
-/// Parts of one kind that a series may have. The smallest takes two bytes, and what it is read into many times that.
+/// Parts of one kind that a series may have. The smallest takes two bytes, and its decoded form many times that.
 const MAX_PARTS: usize = 100_000;
 
 /// Appends a part of a series.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Points to bytes and what they say, in both versions.
+//! Points to bytes and back, in both versions.
 
 mod decoder;
 mod translation;

@@ -316,7 +316,7 @@ fn check(text: &str) {
     let mut types: HashMap<&str, &str> = HashMap::new();
     let mut samples = HashMap::new();
     let mut current = None;
-    // Of the bucket before: what it has before its bound, the bound, and how many are below.
+    // The bucket before: its series, its bound and its count.
     let mut last = (String::new(), 0.0, 0);
     for line in text.lines().filter(|line| *line != "# EOF") {
         if let Some(rest) = line.strip_prefix("# TYPE ") {

@@ -11,7 +11,7 @@ use tidegate_exposition::{MetricType, Text};
 
 use crate::model;
 
-/// Families that are kept whatever happens, besides twice what is seen.
+/// The number of families that are kept beyond twice the seen ones.
 const SPARE: usize = 1024;
 
 /// The state of a family when a line was resolved. After a change, the line is resolved again.

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use super::family::FamilyRef;
 use super::series::LineRole;
 
-/// Lines that are kept whatever happens, besides twice what is seen.
+/// The number of lines that are kept beyond twice the seen ones.
 const SPARE: usize = 1024;
 
 /// Pages after which a line that was not on them may be forgotten.

@@ -303,7 +303,7 @@ async fn a_failing_disk_is_reported_and_no_data_in_memory_is_lost() {
         assert_eq!(third.is_err(), promised, "{third:?}");
         run.permit(100);
         let entered = run.ledger.balance().entered as usize;
-        // Where it was promised, what is refused before it comes in depends on when the disk is tried again.
+        // With the promise, the number of refused batches depends on the time at which the disk is tried again.
         assert!(if promised { entered >= 1 } else { entered == 3 }, "{entered}");
         assert_eq!(run.got(entered).await.len(), entered);
         run.stop().await;

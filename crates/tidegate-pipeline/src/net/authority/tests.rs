@@ -387,7 +387,7 @@ proptest! {
         prop_assert_eq!(served, expected);
     }
 
-    /// Whatever the bytes and the pieces: what comes out depends on the bytes only, and passes a second filter as it is.
+    /// For any bytes and pieces, the output depends on the bytes only, and passes a second filter as it is.
     #[test]
     fn pieces_do_not_matter(
         frames in prop::collection::vec(

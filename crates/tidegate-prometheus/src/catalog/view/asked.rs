@@ -35,7 +35,7 @@ pub struct Asked<'a> {
 pub struct QueryWarnings {
     /// By metric: the living series that others of the same name and labels hide, and in what the first of them differs.
     hidden: BTreeMap<String, (BTreeSet<Key>, String)>,
-    /// Metrics that are known nowhere, and what was probably meant.
+    /// Metrics that are known nowhere, and the names that were probably meant.
     unknown: BTreeMap<String, Option<Meant>>,
 }
 

@@ -54,7 +54,7 @@ impl SharedState {
         }
     }
 
-    /// The past is recorded as of `now`. Where the wall clock was set back, what it called later never was.
+    /// The past is recorded as of `now`. If the wall clock was set back, this drops the samples after `now`.
     pub(super) fn follow(&mut self, now: Millis) {
         if std::mem::replace(&mut self.recorded, now) > now {
             self.history.forget_after(now);

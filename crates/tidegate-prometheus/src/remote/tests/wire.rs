@@ -79,7 +79,7 @@ proptest! {
         }
     }
 
-    /// Whatever spans and deltas say, what is read is sound and of bounded size.
+    /// For any spans and deltas, the result is valid and of bounded size.
     #[test]
     fn no_histogram_is_too_strange(
         schema in -60..12i32,

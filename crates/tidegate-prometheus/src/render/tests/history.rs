@@ -32,7 +32,7 @@ fn one_of_few(owner: &str, metric: u8, labels: u8) -> (Arc<Series>, Value) {
     }
 }
 
-/// A page as what it says: its lines, in whatever order families have them.
+/// A page as its lines, in whatever order families have them.
 fn said(renderer: &mut Renderer, tables: &[Arc<Table>], now: u64) -> Vec<String> {
     let page = renderer.render(tables, now);
     let text = String::from_utf8_lossy(&page.body).into_owned();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Limits of a page, and what the decoder keeps.
+//! Limits of a page, and the memory that the decoder keeps.
 
 use super::*;
 

@@ -87,7 +87,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// A page counts or does not, and what is known of it makes no difference to that.
+    /// A page counts or does not, whatever the decoder knows of it.
     #[test]
     fn a_page_that_is_known_counts_as_it_did_before(page in hostile(), format in prop::sample::select(vec![
         Format::Text, Format::OpenMetrics, Format::Protobuf,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The end: what is sent, dropped or kept.
+//! The end: items that are sent, dropped or kept.
 
 use super::*;
 

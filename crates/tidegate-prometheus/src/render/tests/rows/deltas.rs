@@ -6,7 +6,7 @@ use tidegate_engine::Outcome;
 
 use super::*;
 
-/// Intervals of a series one after the other; what the table drops says so.
+/// Intervals of a series one after the other; intervals that the table drops say so.
 fn intervals(data: Data, values: [Value; 2]) -> [Vec<String>; 2] {
     let mut points = values.map(|value| point("x", "", data, value));
     for (at, point) in (1u64..).zip(&mut points) {
