@@ -3,10 +3,11 @@
 //! `cargo xtask rules`: rules about the source that neither the compiler nor clippy knows.
 //!
 //! [`layers`] holds the directions of imports, [`words`] the names that are not used. [`types`] limits how many files
-//! declare a type of the same name.
+//! declare a type of the same name. [`links`] checks documents.
 
 mod crates;
 mod layers;
+mod links;
 mod source;
 mod tokens;
 mod types;
@@ -33,7 +34,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Checks the layers of folders and crates, and the names. It builds nothing.
+/// Checks the layers of folders and crates, the names, and the links of documents. It builds nothing.
 pub(crate) fn rules(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("usage: cargo xtask rules".into());
@@ -43,6 +44,7 @@ pub(crate) fn rules(arguments: &[String]) -> Outcome {
     breaches.extend(crates::check()?);
     breaches.extend(words::check(root)?);
     breaches.extend(types::check(root)?);
+    breaches.extend(links::check(root)?);
     for breach in &breaches {
         eprintln!("{breach}");
     }
@@ -52,17 +54,26 @@ pub(crate) fn rules(arguments: &[String]) -> Outcome {
     }
 }
 
-/// The Rust files below a directory with their texts, in the order of their paths, which start at `root`.
+/// The Rust files below a directory, as [`files`] lists them.
 ///
 /// # Errors
 /// A directory or a file that cannot be read.
 fn rust_files(root: &Path, directory: &str) -> Result<Vec<(String, String)>, String> {
+    files(root, directory, "rs")
+}
+
+/// The files with an extension below a directory, or the file at that place. Each has its text. They are in the order
+/// of their paths, which start at `root`.
+///
+/// # Errors
+/// A directory or a file that cannot be read.
+fn files(root: &Path, place: &str, extension: &str) -> Result<Vec<(String, String)>, String> {
     let mut files = Vec::new();
-    let mut rest = vec![root.join(directory)];
+    let mut rest = vec![root.join(place)];
     while let Some(path) = rest.pop() {
         if path.is_dir() {
             rest.extend(entries(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|found| found == extension) {
             let below = path.strip_prefix(root).unwrap_or(&path);
             files.push((below.display().to_string(), text(&path)?));
         }
