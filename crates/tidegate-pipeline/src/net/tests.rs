@@ -10,6 +10,8 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::*;
 
+mod versions;
+
 const SOON: Duration = Duration::from_secs(10);
 
 async fn echo(connection: Connection) {

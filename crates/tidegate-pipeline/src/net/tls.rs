@@ -351,3 +351,26 @@ impl rustls::client::danger::ServerCertVerifier for TrustAnybody {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_authorities_replace_those_of_the_system_or_join_them() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        let own = params.self_signed(&key).unwrap();
+        let trusted = |has_own: bool, include_system_ca_certs_pool: bool| {
+            let config = TlsClientConfig {
+                ca_pem: has_own.then(|| Secret::new(own.pem())),
+                include_system_ca_certs_pool,
+                ..TlsClientConfig::default()
+            };
+            config.roots().unwrap().len()
+        };
+        let of_the_system = trusted(false, false);
+        assert_eq!(trusted(true, false), 1);
+        assert_eq!(trusted(true, true), 1 + of_the_system);
+    }
+}

@@ -276,6 +276,34 @@ mod tests {
     }
 
     #[test]
+    fn a_process_needs_an_allowed_user_or_an_allowed_group() {
+        let peer = Credentials {
+            pid: None,
+            uid: 1,
+            gid: 2,
+        };
+        let allows = |uids: &[u32], gids: &[u32], peer| {
+            let config = SocketFileConfig {
+                allowed_uids: uids.to_vec(),
+                allowed_gids: gids.to_vec(),
+                ..SocketFileConfig::default()
+            };
+            config.allows(peer)
+        };
+        let table: [(&[u32], &[u32], bool); 5] = [
+            (&[], &[], true),
+            (&[1], &[], true),
+            (&[], &[2], true),
+            (&[9], &[8, 2], true),
+            (&[2], &[1], false),
+        ];
+        for (uids, gids, expected) in table {
+            assert_eq!(allows(uids, gids, Some(peer)), expected, "{uids:?} {gids:?}");
+        }
+        assert!(!allows(&[], &[2], None), "the kernel does not identify it");
+    }
+
+    #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.sock");
