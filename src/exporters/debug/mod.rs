@@ -309,6 +309,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn batches_that_the_options_leave_out_are_counted_and_not_printed() {
+        let (bench, ledger) = started("{sampling_initial: 1, sampling_thereafter: 3}").await;
+        for _ in 0..6 {
+            bench.push(points(1));
+        }
+        // The first, the fourth and no other batch of this second wait to be printed.
+        let balance = ledger.balance();
+        assert_eq!((balance.left, balance.held()), (4, 2));
+        bench.stop().await;
+        assert_eq!(ledger.balance().left, 6);
+    }
+
+    #[tokio::test]
     async fn a_batch_that_has_no_room_is_dropped_and_counted() {
         const LIMIT: usize = 1 << 20;
         let (bench, ledger) = started("{verbosity: detailed}").await;

@@ -224,3 +224,25 @@ impl Log {
         backups.iter().take(surplus).try_for_each(fs::remove_file)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::options;
+
+    #[test]
+    fn a_file_is_rotated_when_it_has_its_age_in_days() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.txt");
+        let yaml = format!("{{path: {}, rotation: {{max_days: 2}}}}", path.display());
+        let mut log = Log::open(&options::<FileExporterConfig>(&yaml).unwrap(), "").unwrap();
+        log.write(b"x").unwrap();
+        for (days, files) in [(1, 1), (2, 2)] {
+            log.begun = Instant::now().checked_sub(DAY * days).unwrap();
+            log.write(b"x").unwrap();
+            let found = fs::read_dir(directory.path()).unwrap().count();
+            assert_eq!(found, files, "after {days} days");
+        }
+        assert!(log.begun.elapsed() < DAY, "the age of the new file begins at 0");
+    }
+}

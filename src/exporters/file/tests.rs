@@ -13,7 +13,7 @@ use super::config::FileExporterConfig;
 use super::encode::{CSV_HEADER, encode};
 use super::log::{Disk, Log};
 use crate::batch::{Batch, Signal, json, wire};
-use crate::component::testing::settings;
+use crate::component::testing::{options, settings};
 use crate::delivery::ExportRequest;
 
 fn config(directory: &Path, options: &str) -> Arc<FileExporterConfig> {
@@ -119,6 +119,12 @@ fn files_are_rotated_by_size_and_the_oldest_go() {
             "{file:?}"
         );
     }
+}
+
+#[test]
+fn names_of_old_files_are_in_utc() {
+    let said = options::<FileExporterConfig>("{path: a, rotation: {localtime: true}}").unwrap_err();
+    assert!(said.contains("names of old files are in UTC only"), "{said}");
 }
 
 #[test]

@@ -345,9 +345,9 @@ async fn tls_is_the_default_and_unknown_certificates_are_not_trusted() {
 #[tokio::test]
 async fn small_batches_are_joined_where_configured() {
     let sink = Sink::start(|_, _| ok()).await;
-    let batch = ", sending_queue: {batch: {flush_timeout: 10s, min_size: 6, max_size: 4}}";
+    let batch = ", sending_queue: {batch: {flush_timeout: 10s, min_size_items: 6, max_size_items: 4}}";
     assert!(Bench::build(&FACTORY, &format!("{{endpoint: \"a:1\"{batch}}}")).is_err());
-    let bench = bench(&sink, &batch.replace("max_size: 4", "max_size: 6")).await;
+    let bench = bench(&sink, &batch.replace("max_size_items: 4", "max_size_items: 6")).await;
     (0..3).for_each(|_| bench.push(points(2)));
     balance_when(&bench.ledgers[0], |b| b.left == 6).await;
     let seen = sink.seen();

@@ -137,7 +137,8 @@ const RECORDS: [Record; 4] = [
 
 #[test]
 fn log_records_are_selected_by_all_that_they_have() {
-    let cases: [(&str, &[&str]); 10] = [
+    let cases: [(&str, &[&str]); 11] = [
+        ("exclude: {log_bodies: [ok]}", &["broken", "unknown", "slow"]),
         ("include: {severity_number: {min: WARN}}", &["broken", "slow"]),
         (
             "include: {log_severity_number: {min: 13, match_undefined: true}}",

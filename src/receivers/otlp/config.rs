@@ -107,7 +107,7 @@ crate::options! {
         /// Age at which the server asks a client to close its connection. It balances clients over replicas.
         /// Unset: no limit.
         pub max_connection_age: Option<Duration> = None,
-        /// Time for running calls after that. Unset: no limit.
+        /// Time for running calls after that. Unset: 30 s.
         pub max_connection_age_grace: Option<Duration> = None,
         /// Time without traffic after which the server pings the client.
         pub time: Duration = Duration::from_secs(7200),

@@ -108,12 +108,16 @@ mod tests {
     fn credentials_become_headers_that_nothing_prints() {
         use super::super::config::http::{Authorization, BasicAuth};
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("password");
-        std::fs::write(&file, "secret\n").unwrap();
-        let basic = HttpOptions {
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            Some(path)
+        };
+        let basic = |username: &str, username_file| HttpOptions {
             basic_auth: Some(BasicAuth {
-                username: "user".to_owned(),
-                password_file: Some(file),
+                username: username.to_owned(),
+                username_file,
+                password_file: file("password", "secret\n"),
                 ..BasicAuth::default()
             }),
             ..HttpOptions::default()
@@ -125,7 +129,11 @@ mod tests {
             }),
             ..HttpOptions::default()
         };
-        for (options, expected) in [(basic, "Basic dXNlcjpzZWNyZXQ="), (bearer, "Bearer t")] {
+        for (options, expected) in [
+            (basic("user", None), "Basic dXNlcjpzZWNyZXQ="),
+            (basic("", file("user", "user\n")), "Basic dXNlcjpzZWNyZXQ="),
+            (bearer, "Bearer t"),
+        ] {
             let header = Credentials::of(&options).unwrap().header().unwrap();
             assert_eq!(header, expected);
             assert!(header.is_sensitive());

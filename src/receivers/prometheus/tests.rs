@@ -93,13 +93,17 @@ async fn a_page_becomes_one_batch_with_its_report_series() {
                 .starts_with("application/openmetrics-text")
         );
         assert_eq!(headers["x-prometheus-scrape-timeout-seconds"], "0.4");
+        assert_eq!(headers["accept-encoding"], "identity");
         text("# TYPE c counter\nc_total{a=\"b\"} 3\ng 1.5\n")
     })
     .await;
     let sink = Sink::new();
     let receiver = receiver(
         &sink,
-        &job(exporter.port, "extra_scrape_metrics: true, sample_limit: 7"),
+        &job(
+            exporter.port,
+            "extra_scrape_metrics: true, sample_limit: 7, enable_compression: false",
+        ),
     );
     receiver.start().await.unwrap();
     tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));

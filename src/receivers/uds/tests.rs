@@ -32,15 +32,18 @@ struct Gateway {
 impl Gateway {
     /// `options` go into both blocks.
     async fn start(options: &str) -> Self {
+        Self::start_blocks(&["stream", "datagram"], options).await
+    }
+
+    async fn start_blocks(blocks: &[&str], options: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let yaml = ["stream", "datagram"]
-            .map(|block| {
-                format!(
-                    "{block}: {{path: {}/{block}.sock, {options}}}",
-                    dir.path().display()
-                )
-            })
-            .join("\n");
+        let block = |block: &&str| {
+            format!(
+                "{block}: {{path: {}/{block}.sock, {options}}}",
+                dir.path().display()
+            )
+        };
+        let yaml = blocks.iter().map(block).collect::<Vec<_>>().join("\n");
         let sink = Sink::new();
         let (cx, counts) = counted(&sink);
         let memory = cx.base.shared.memory.clone();
@@ -339,12 +342,18 @@ async fn peers_that_are_not_allowed_are_refused_and_counted() {
     sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
     let failed = || gateway.counts.failed.load(std::sync::atomic::Ordering::Relaxed);
     gateway.until("the datagram is counted", |_| failed() == 1).await;
-    let gateway = Gateway::start(&format!("allowed_uids: [{}, {uid}]", uid + 1)).await;
-    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
-    send(&mut stream, &counts(1, &[1])).await;
-    assert_eq!(ack(&mut stream).await.accepted, 1);
-    sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
-    gateway.until("both are in", |sink| sink.items() == 2).await;
+    let gid = rustix::process::getgid().as_raw();
+    for allowed in [
+        format!("allowed_uids: [{}, {uid}]", uid + 1),
+        format!("allowed_uids: [{}], allowed_gids: [{gid}]", uid + 1),
+    ] {
+        let gateway = Gateway::start(&allowed).await;
+        let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+        send(&mut stream, &counts(1, &[1])).await;
+        assert_eq!(ack(&mut stream).await.accepted, 1, "{allowed}");
+        sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
+        gateway.until("both are in", |sink| sink.items() == 2).await;
+    }
 }
 
 #[tokio::test]

@@ -69,6 +69,26 @@ fn options_without_effect_give_a_warning() {
             "[{selector: {unit: s}, stream: {aggregation: {explicit_bucket_histogram: {boundaries: [1]}}}}]",
             "explicit_bucket_histogram: has no effect",
         ),
+        (
+            "[{selector: {unit: s}, stream: {aggregation: {base2_exponential_bucket_histogram: {max_size: 9}}}}]",
+            "base2_exponential_bucket_histogram: has no effect",
+        ),
+        (
+            "[{selector: {unit: s}, stream: {aggregation: {last_value: {}}}}]",
+            "last_value: has no effect",
+        ),
+        (
+            "[{selector: {unit: s}, stream: {aggregation_cardinality_limit: 9}}]",
+            "aggregation_cardinality_limit: has no effect",
+        ),
+        (
+            "[{selector: {unit: s, meter_version: '1'}}]",
+            "meter_version: has no effect",
+        ),
+        (
+            "[{selector: {unit: s, meter_schema_url: 'https://a.example'}}]",
+            "meter_schema_url: has no effect",
+        ),
     ] {
         let (selected, said) = views(text);
         assert!(

@@ -62,18 +62,19 @@ async fn a_request_arrives_as_it_was_below_the_base_with_its_headers() {
 async fn signals_go_to_their_own_endpoints() {
     let sink = Sink::start(|_, _| answer(200, "")).await;
     let more = format!(
-        ", logs_endpoint: \"http://{}/ingest?key=1\", compression: none",
+        ", logs_endpoint: \"http://{0}/ingest?key=1\", traces_endpoint: \"http://{0}/spans\", compression: none",
         sink.address()
     );
     let bench = bench(&sink, &more).await;
+    bench.push(points(1));
     bench.push(opaque(crate::batch::Signal::Logs, b"", 1));
     bench.push(opaque(crate::batch::Signal::Traces, b"", 1));
-    for signal in [1, 2] {
-        balance_when(&bench.ledgers[signal], |b| b.left == 1).await;
+    for ledger in &bench.ledgers {
+        balance_when(ledger, |b| b.left == 1).await;
     }
     let mut paths: Vec<_> = sink.seen().into_iter().map(|seen| seen.path).collect();
     paths.sort_unstable();
-    assert_eq!(paths, ["/base/v1/traces", "/ingest"]);
+    assert_eq!(paths, ["/base/v1/metrics", "/ingest", "/spans"]);
     bench.stop().await;
 }
 

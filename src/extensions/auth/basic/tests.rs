@@ -65,11 +65,22 @@ async fn a_user_removed_from_the_file_is_refused() {
 
 #[test]
 fn we_send_what_is_configured() {
-    let services = services("{client_auth: {username: tide, password: gate}}");
-    let mut headers = HeaderMap::new();
-    services.credentials.unwrap().apply(&mut headers, None).unwrap();
-    assert_eq!(headers[AUTHORIZATION], basic("tide:gate")[AUTHORIZATION]);
-    assert!(services.authenticator.is_none());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "tide\n").unwrap();
+    for user in [
+        "username: tide".to_owned(),
+        format!("username_file: {}", file.path().display()),
+    ] {
+        let services = services(&format!("{{client_auth: {{{user}, password: gate}}}}"));
+        let mut headers = HeaderMap::new();
+        services.credentials.unwrap().apply(&mut headers, None).unwrap();
+        assert_eq!(
+            headers[AUTHORIZATION],
+            basic("tide:gate")[AUTHORIZATION],
+            "{user}"
+        );
+        assert!(services.authenticator.is_none());
+    }
 }
 
 #[test]

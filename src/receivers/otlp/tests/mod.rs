@@ -37,6 +37,7 @@ use crate::component::testing::{Sink, context, settings};
 use crate::component::{Consumer, Entry, EntryCounts, Flow, ReceiverContext, Refused};
 
 mod auth;
+mod connections;
 mod refused;
 mod taken;
 

@@ -226,7 +226,8 @@ fn null_protocols_mean_the_standard_ports_and_paths() {
 
 const FOR_PAGES: &str = "protocols: {grpc: {endpoint: '127.0.0.1:0'}, http: {endpoint: '127.0.0.1:0', \
     response_headers: {x-served-by: tide}, \
-    cors: {allowed_origins: ['https://*.example.com'], allowed_headers: [x-tenant], max_age: 600}}}";
+    cors: {allowed_origins: ['https://*.example.com'], allowed_headers: [x-tenant], \
+    exposed_headers: [x-served-by], max_age: 600}}}";
 
 #[tokio::test]
 async fn only_pages_of_allowed_origins_get_cors_headers() {
@@ -263,6 +264,7 @@ async fn only_pages_of_allowed_origins_get_cors_headers() {
         "https://app.example.com"
     );
     assert_eq!(reply.headers["x-served-by"], "tide");
+    assert_eq!(reply.headers["access-control-expose-headers"], "x-served-by");
     // A refusal is one that a page can read, too.
     let reply = gateway.post("/v1/metrics", &sent, &b"\xff"[..]).await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);

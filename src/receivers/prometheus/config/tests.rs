@@ -99,6 +99,41 @@ config:
 }
 
 #[test]
+fn jobs_have_their_own_histograms_and_the_extra_metrics_of_the_receiver() {
+    for (extra, expected) in [
+        ("report_extra_scrape_metrics: true", true),
+        ("report_extra_metrics: true", true),
+        ("", false),
+    ] {
+        let jobs = jobs(&format!(
+            "
+config:
+  global: {{always_scrape_classic_histograms: true}}
+  scrape_configs:
+    - job_name: inherits
+    - job_name: has its own
+      always_scrape_classic_histograms: false
+      native_histogram_bucket_limit: 40
+      native_histogram_min_bucket_factor: 1.1
+{extra}
+"
+        ));
+        let of = |job: &Job| {
+            let Limits {
+                native_buckets,
+                native_schema,
+                ..
+            } = job.limits;
+            (job.classic_histograms_too, native_buckets, native_schema)
+        };
+        // Buckets of schema 2 grow by 1.19, those of schema 3 by 1.09.
+        assert_eq!(of(&jobs[0]), (true, None, 8));
+        assert_eq!(of(&jobs[1]), (false, Some(40), 2));
+        assert!(jobs.iter().all(|job| job.extra_metrics == expected), "{extra}");
+    }
+}
+
+#[test]
 fn a_timeout_is_never_longer_than_the_interval() {
     let jobs = jobs("config: {scrape_configs: [{job_name: a, scrape_interval: 2s}]}");
     assert_eq!(times(&jobs[0]), (Duration::from_secs(2), Duration::from_secs(2)));

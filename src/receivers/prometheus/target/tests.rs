@@ -27,6 +27,8 @@ fn labels_and_urls_are_those_of_prometheus() {
     let plain = target(&[("__address__", "a:1")], "").unwrap().unwrap();
     assert_eq!(shown(&plain.labels), ["instance=a:1", "job=j"]);
     assert_eq!(plain.url, "http://a:1/metrics");
+    let elsewhere = target(&[("__address__", "a:1")], "metrics_path: /m");
+    assert_eq!(elsewhere.unwrap().unwrap().url, "http://a:1/m");
     assert_eq!(
         (plain.interval, plain.timeout),
         (Duration::from_secs(60), Duration::from_secs(10))

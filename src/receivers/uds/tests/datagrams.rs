@@ -58,6 +58,27 @@ async fn statsd_lines_become_events_by_the_table() {
 }
 
 #[tokio::test]
+async fn a_negative_count_needs_counters_that_may_fall() {
+    use tidegate_engine::Instrument::{Counter, UpDownCounter};
+    for (is_monotonic, instrument, values, lost) in [
+        (true, Counter, &[2.0][..], 1),
+        (false, UpDownCounter, &[2.0, -1.0][..], 0),
+    ] {
+        let option = format!("is_monotonic_counter: {is_monotonic}");
+        let gateway = Gateway::start_blocks(&["datagram"], &option).await;
+        sender(&gateway.path("datagram")).send(b"a:2|c\na:-1|c").unwrap();
+        gateway
+            .until("the events are in", |sink| sink.items() == values.len())
+            .await;
+        assert_eq!(gateway.failed(), lost, "{option}");
+        let taken = gateway.sink.events().into_iter().map(|(_, value)| value);
+        assert_eq!(taken.collect::<Vec<_>>(), values, "{option}");
+        let events = &gateway.all_events()[0];
+        assert_eq!(events.schema.kinds[0].instrument, instrument, "{option}");
+    }
+}
+
+#[tokio::test]
 async fn times_and_tags_travel_with_the_event() {
     let gateway = Gateway::start("").await;
     sender(&gateway.path("datagram"))

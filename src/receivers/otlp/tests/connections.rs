@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Options of connections and of paths.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+/// Shorter than the default of every option below.
+const SOON: Duration = Duration::from_secs(10);
+const EXPORT: &str = "http://localhost/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+async fn connect(gateway: &Gateway) -> TcpStream {
+    match gateway.endpoint(0) {
+        Endpoint::Tcp { host, port } => TcpStream::connect((host.as_str(), port)).await.unwrap(),
+        Endpoint::Unix(path) => panic!("unexpected {}", path.display()),
+    }
+}
+
+#[tokio::test]
+async fn every_signal_has_a_path_of_its_own() {
+    let paths = "metrics_url_path: /own/metrics, traces_url_path: /own/traces, logs_url_path: /own/logs";
+    let gateway = Gateway::start(&format!(
+        "protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}, http: {{endpoint: '127.0.0.1:0', {paths}}}}}"
+    ))
+    .await;
+    for (signal, body) in all_three() {
+        let default = format!("/v1/{signal}");
+        let reply = gateway.post(&default, &[PROTOBUF], body.clone()).await;
+        assert_eq!(reply.status, StatusCode::NOT_FOUND, "{default}");
+        let own = format!("/own/{signal}");
+        let reply = gateway.post(&own, &[PROTOBUF], body).await;
+        assert_eq!(reply.status, StatusCode::OK, "{own}");
+    }
+    assert_eq!(arrived(&gateway.sink), all_three());
+}
+
+#[tokio::test]
+async fn a_client_that_never_ends_its_headers_is_cut() {
+    let options = "protocols: {http: {endpoint: '127.0.0.1:0', read_header_timeout: 50ms}}";
+    let gateway = Gateway::start(options).await;
+    let mut stream = connect(&gateway).await;
+    stream.write_all(b"POST /v1/metrics HTTP/1.1\r\n").await.unwrap();
+    let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut Vec::new())).await;
+    assert!(ended.is_ok(), "the default is 60 s");
+}
+
+#[tokio::test]
+async fn a_connection_ends_at_its_age_and_a_running_call_after_the_grace() {
+    for (options, is_whole) in [
+        ("max_connection_age: 50ms", true),
+        ("max_connection_age: 50ms, max_connection_age_grace: 50ms", false),
+    ] {
+        let gateway = Gateway::start(&format!(
+            "protocols: {{grpc: {{endpoint: '127.0.0.1:0', keepalive: {{server_parameters: {{{options}}}}}}}}}"
+        ))
+        .await;
+        let (mut client, connection) = h2::client::handshake(connect(&gateway).await).await.unwrap();
+        let ended = tokio::spawn(connection);
+        let request = Request::post(EXPORT)
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(())
+            .unwrap();
+        // Without its end, the call runs until the server gives it up.
+        let _call = client.send_request(request, is_whole).unwrap();
+        let ended = tokio::time::timeout(SOON, ended).await;
+        assert!(ended.is_ok(), "{options}: it stays open");
+    }
+}
