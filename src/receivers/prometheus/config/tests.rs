@@ -158,7 +158,7 @@ config:
   scrape_configs:
     - job_name: all
       file_sd_configs: [{files: [/etc/targets/*.json, b.yml], refresh_interval: 1m}]
-      http_sd_configs: [{url: 'https://sd.example/targets', bearer_token: t, tls_config: {insecure_skip_verify: true}}]
+      http_sd_configs: [{url: 'https://sd.example/targets', bearer_token: t, tls_config: {insecure_skip_verify: true, max_version: TLS12}}]
       dns_sd_configs: [{names: [a.example], type: A, port: 9100}, {names: [_m._tcp.example]}]
       http_headers: {X-Tenant: {values: [a], secrets: [b]}}
       basic_auth: {username: u, password: p}
@@ -170,6 +170,7 @@ config:
     assert_eq!(job.dns_sd_configs[1].r#type, RecordType::Srv);
     let http = job.http_sd_configs[0].http();
     assert!(http.tls.insecure_skip_verify && http.authorization.is_some());
+    assert_eq!(http.tls.client().max_version, crate::net::tls::TlsVersion::V12);
     assert!(!format!("{config:?}").contains("\"p\""));
 }
 
@@ -258,6 +259,10 @@ fn every_mistake_is_said_with_its_place() {
         (
             "config: {scrape_configs: [{job_name: a, tls_config: {min_version: TLS10}}]}",
             "expected one of TLS12, TLS13",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, tls_config: {min_version: TLS13, max_version: TLS12}}]}",
+            "min_version cannot be greater than max_version",
         ),
         (
             "config: {scrape_configs: [{job_name: a, file_sd_configs: [{files: [a.txt]}]}]}",
