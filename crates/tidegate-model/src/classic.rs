@@ -124,8 +124,8 @@ mod tests {
             let mut histogram = ExponentialHistogram {
                 scale,
                 zero_count,
-                negative,
                 positive,
+                negative,
                 ..ExponentialHistogram::default()
             };
             let counts = histogram.negative.counts.iter().chain(&histogram.positive.counts);
