@@ -386,7 +386,7 @@ fn log(data: &[u8]) {
         _ => Epoch::plain(7),
     };
     let (mut segment, mut number, mut written) = (Vec::new(), 1, Vec::new());
-    let mut flush = |segment: &mut Vec<u8>, number: u64| {
+    let flush = |segment: &mut Vec<u8>, number: u64| {
         std::fs::write(directory.join(format!("{number:020}.seg")), &*segment).expect("a file in memory");
         segment.clear();
     };

@@ -15,7 +15,7 @@ use super::instruments::Instruments;
 use super::views::Views;
 
 /// Passes the metrics of a level, changed by the views.
-struct Leveled<R> {
+struct Levelled<R> {
     level: Detail,
     views: Views,
     inner: R,
@@ -35,14 +35,14 @@ pub(super) fn fan_out(
     for push in pushes {
         recorders = recorders.add_recorder(push);
     }
-    Leveled {
+    Levelled {
         level,
         views,
         inner: recorders.build(),
     }
 }
 
-impl<R> Leveled<R> {
+impl<R> Levelled<R> {
     /// Metrics outside of the catalogue are shown.
     fn shows(&self, key: &Key) -> bool {
         let is_of_level = |described: &Described| described.level as u8 <= self.level as u8;
@@ -50,7 +50,7 @@ impl<R> Leveled<R> {
     }
 }
 
-impl<R: Recorder> Recorder for Leveled<R> {
+impl<R: Recorder> Recorder for Levelled<R> {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Installs what is missing and runs every test of the workspace, also after a failure; those in Python and of the
 /// harness, what the hottest paths cost in instructions, small attacks, the account under every interleaving of threads, the rules of the
-/// source, and what crates are made of, unless the arguments choose among cargo's.
+/// source, the spelling, and what crates are made of, unless the arguments choose among cargo's.
 ///
 /// Those and examples in the documentation come first, so that the run ends with the closing lines of the
 /// unit and whole-gateway tests.
@@ -18,6 +18,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         [] => {
             let results = [
                 rules::rules(&[]),
+                spelling(),
                 deny::deny(&[]),
                 loom::loom(&[]),
                 python::test(&[]),
@@ -36,6 +37,12 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
             .args(arguments),
     );
     others.and(examples).and(tests)
+}
+
+/// The spelling of all files, as `_typos.toml` wants it.
+fn spelling() -> Outcome {
+    let typos = testenv::directory().join("typos/bin/typos");
+    process::stream(Command::new(typos).current_dir(workspace()))
 }
 
 /// The tests of the harness.

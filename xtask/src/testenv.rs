@@ -96,6 +96,11 @@ const PARTS: &[Part] = &[
         source: PackageSource::Sdist("prometheus-client==0.26.0"),
         checks: &["import tests.test_core"],
     },
+    Part {
+        name: "typos",
+        source: PackageSource::Pip(&["typos==1.52.0"]),
+        checks: &["import importlib.metadata; importlib.metadata.version('typos')"],
+    },
     // A gRPC server as most peers have it.
     Part {
         name: "otlpsink",

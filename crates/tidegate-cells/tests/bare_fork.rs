@@ -12,7 +12,7 @@ use tidegate_cells::{Options, Store};
 
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn a_child_made_behind_the_c_librarys_back_has_its_own_file_too() {
+fn a_child_of_a_bare_system_call_has_its_own_file_too() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::create(directory.path(), Options::default()).unwrap();
     let requests = counter(&store, "requests");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tunnel_begins_where_the_proxys_answer_ends() {
+    async fn a_tunnel_begins_after_the_answer_of_the_proxy() {
         for (answer, expected) in [
             ("HTTP/1.1 200 OK\r\n\r\nhello", Ok("hello")),
             (
