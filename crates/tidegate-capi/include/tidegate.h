@@ -1091,8 +1091,7 @@ enum tg_status tg_registry_gather(const struct tg_registry *registry, struct tg_
 
 // Gives the description and the value of one instrument, as a metric with one series; of a family all its series.
 // TG_NONE: its registry keeps nothing.
-enum tg_status tg_describe(struct tg_any of,
-                           struct tg_metrics **metrics);
+enum tg_status tg_describe(struct tg_any of, struct tg_metrics **metrics);
 
 // How many metrics there are.
 enum tg_status tg_metrics_count(const struct tg_metrics *metrics, size_t *count);
@@ -1179,16 +1178,11 @@ enum tg_status tg_tracer_release(const struct tg_tracer *tracer);
 // Opens a ring. With `consume` it takes the place of the ring's consumer, of which there is one; a ring that has one
 // is only peeked into until tg_ring_try_consume() succeeds. A read takes at most `max_events`; 0: 65536. TG_INVALID:
 // the file is not a ring; it is unchanged.
-enum tg_status tg_ring_open(const char *path,
-                            bool consume,
-                            size_t max_events,
-                            struct tg_ring **ring);
+enum tg_status tg_ring_open(const char *path, bool consume, size_t max_events, struct tg_ring **ring);
 
 // Tells `found` every ring in a directory, by name (agents name their files); it skips other files. Nothing is locked
 // or moved.
-enum tg_status tg_ring_find(const char *directory,
-                            tg_ring_found_fn found,
-                            void *context);
+enum tg_status tg_ring_find(const char *directory, tg_ring_found_fn found, void *context);
 
 // Copies out the events that wait. Without tg_ring_commit() the next read begins with the same events.
 enum tg_status tg_ring_read(const struct tg_ring *ring, struct tg_ring_batch *batch);

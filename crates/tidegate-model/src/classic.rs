@@ -7,17 +7,26 @@ use crate::{Buckets, ExponentialHistogram, Histogram};
 /// The most bounds of an exponential histogram in classic form.
 pub const MAX_BOUNDS: u64 = 40;
 
+/// The finest scale of the classic form: four buckets per power of two.
+///
+/// A histogram with few observations has a much finer scale, which falls with each new range of values. Readers need
+/// bounds that stay: rates are differences of equal bounds.
+pub const FINEST_SCALE: i32 = 2;
+
+/// More merges leave two buckets per side: indexes have 33 bits.
+const MAX_SHIFT: u32 = 40;
+
 impl ExponentialHistogram {
     /// The classic form: all buckets from the first populated one to the last, as fine as [`MAX_BOUNDS`] permits.
     ///
-    /// The scale is the histogram's own, lowered one by one until the buckets of both sides and the zero bucket fit. So
-    /// filling one of them changes no bound. If they no longer fit, bounds are removed, and none is added between the
+    /// The scale is the histogram's own or [`FINEST_SCALE`], lowered one by one until the buckets of both sides and the
+    /// zero bucket fit. So filling one of them changes no bound. If they no longer fit, bounds are removed, and none is added between the
     /// others.
     #[must_use]
     pub fn classic(&self) -> Histogram {
         let ranges = [populated(&self.negative), populated(&self.positive)];
         let zero = u64::from(self.zero_count > 0);
-        let shift = fitting_shift(&ranges, zero);
+        let shift = fitting_shift(self.scale, &ranges, zero);
         // The product with a power of two is exact, so a bound is the same number at every resolution.
         let step = (f64::from(shift) - f64::from(self.scale)).exp2();
         let bound = |index: i64| (index as f64 * step.min(f64::MAX)).exp2();
@@ -64,15 +73,17 @@ fn populated(side: &Buckets) -> Option<Range> {
     Some(Range { first, last })
 }
 
-/// How many times the scale falls until all buckets fit.
-fn fitting_shift(ranges: &[Option<Range>; 2], zero: u64) -> u32 {
+/// How many times the scale falls until it is coarse enough and all buckets fit.
+fn fitting_shift(scale: i32, ranges: &[Option<Range>; 2], zero: u64) -> u32 {
     let width = |shift: u32| {
         let widths = ranges.iter().flatten().map(|range| range.width(shift));
         widths.sum::<u64>()
     };
-    let shift = (0..32).find(|shift| width(*shift) + zero <= MAX_BOUNDS);
-    // At the last one a side has two buckets at most.
-    shift.unwrap_or(32)
+    let finest = scale
+        .saturating_sub(FINEST_SCALE)
+        .clamp(0, MAX_SHIFT.cast_signed());
+    let shift = (finest.cast_unsigned()..MAX_SHIFT).find(|shift| width(*shift) + zero <= MAX_BOUNDS);
+    shift.unwrap_or(MAX_SHIFT)
 }
 
 /// The index and count of every bucket of a range, after merging 2^`shift` into one.
@@ -149,6 +160,16 @@ mod tests {
             .filter(|bound| *bound <= 6.8)
             .collect();
         assert_eq!(kept, [2.0, 2f64.powf(1.5), 4.0, 2f64.powf(2.5)]);
+    }
+
+    #[test]
+    fn bounds_of_fine_scales_are_those_of_the_finest_scale_in_text() {
+        // 1000 at scale 20, and the same with 10 more observations between 512 and 1024.
+        let index = (1000f64.log2() * 2f64.powi(20)).floor() as i32;
+        assert_eq!(*exponential(20, index, vec![1]).classic().bounds, [1024.0]);
+        let wider = exponential(5, 9 * 32, vec![1; 32]).classic();
+        assert_eq!(wider.bounds.len(), 4, "{wider:?}");
+        assert_eq!(wider.bounds.last(), Some(&1024.0));
     }
 
     proptest! {
