@@ -258,7 +258,7 @@ impl Agents {
             });
         }
         // The series contain the absorbed values then: the absorption is not timed here.
-        self.tables[0].arrivals(u64::MAX, &mut |_, _| {});
+        self.tables[0].flush_and_list_arrivals(u64::MAX, &mut |_, _| {});
     }
 
     /// A scrape, and what it took a series, in ns.

@@ -48,7 +48,7 @@ struct EncodedVariants {
     _weight: Weight,
 }
 
-/// The bytes of a content among those of all that a scraper has not read yet, or may ask for.
+/// The uncompressed bytes of a page version, in the total of versions that scrapers read or may still ask for.
 struct Weight {
     bytes: usize,
     unread: Arc<AtomicUsize>,

@@ -32,7 +32,7 @@ const UNREAD_PAGES: usize = 2;
 /// Debug pages that are made at a time.
 static DEBUGGING: Turns = Turns::of(2);
 
-/// One scraper leaves the others so large a part of it.
+/// One scraper leaves one part in this many to the others.
 const LEFT_TO_OTHERS: usize = 4;
 
 const TEXT: &str = "text/plain; charset=utf-8";

@@ -37,7 +37,7 @@ pub(super) struct Drain {
     refusals: BTreeMap<PathBuf, Refusal>,
     /// Room for both.
     kept: Kept,
-    /// Reused by every drain of every ring.
+    /// The buffers that a drain reads into. Their capacity is kept for the next ring.
     columns: Columns,
 }
 

@@ -87,9 +87,11 @@ pub(super) fn reading(cell: &mut Cell) -> Option<Reading<'_>> {
 }
 
 impl Table {
-    /// Shows the series that came since an earlier call that returned `seen` (0: all) to `each`, some of
-    /// them again. Returns the `seen` of the next call. `each` must not call this table.
-    pub fn arrivals(&self, seen: u64, each: &mut dyn FnMut(SlotId, &Arc<Series>)) -> u64 {
+    /// Adds absorbed events to the values, then gives `each` the series that came since `seen`, some of them again.
+    ///
+    /// `seen` is the result of an earlier call; 0 gives all series. Returns the `seen` of the next call. `each` must not
+    /// call this table.
+    pub fn flush_and_list_arrivals(&self, seen: u64, each: &mut dyn FnMut(SlotId, &Arc<Series>)) -> u64 {
         self.flush();
         let (made, latest) = self.cells.arrivals(seen);
         match latest {
@@ -106,20 +108,20 @@ impl Table {
         made
     }
 
-    /// The number that [`Table::arrivals`] returns now. While it stays the same, no series has come.
+    /// The number that [`Table::flush_and_list_arrivals`] returns now. While it stays the same, no series has come.
     pub fn arrived(&self) -> u64 {
         self.cells.made()
     }
 
     /// Shows every slot with a series to `each`, in the order of their numbers; `None`: it has no value now.
-    /// The readings have all that the table absorbed before the last call of [`Table::arrivals`]. `each`
+    /// The readings have all that the table absorbed before the last call of [`Table::flush_and_list_arrivals`]. `each`
     /// must not call this table.
     pub fn each_slot(&self, mut each: impl FnMut(SlotId, Option<Reading<'_>>)) {
         self.cells.each_at(|at, cell| each(SlotId(at), reading(cell)));
     }
 
     /// A reader of single series by their slots. Its readings have all that the table absorbed before the
-    /// last call of [`Table::arrivals`].
+    /// last call of [`Table::flush_and_list_arrivals`].
     pub fn series_reader(&self) -> SeriesReader<'_> {
         SeriesReader(self.cells.cursor())
     }
@@ -214,7 +216,7 @@ mod tests {
                     3..6 => {}
                     _ => {
                         let arrived = table.arrived();
-                        seen = table.arrivals(seen, &mut |slot, series| {
+                        seen = table.flush_and_list_arrivals(seen, &mut |slot, series| {
                             known.insert(slot.number(), (SlotId::from_bits(slot.to_bits()), series.metric.name.clone()));
                         });
                         prop_assert_eq!(seen, arrived);

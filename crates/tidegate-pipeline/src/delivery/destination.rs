@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::backpressure::Backpressure;
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
-use super::driver::Engine;
+use super::driver::RunningParts;
 use super::export_request::ExportRequest;
 use super::machine::Machine;
 use super::notices::Notices;
@@ -79,7 +79,7 @@ pub(super) struct DestinationInner<A> {
     pub(super) machine: Mutex<Machine<ExportRequest>>,
     pub(super) wake: Arc<Notify>,
     /// Set at the start.
-    pub(super) engine: OnceLock<Engine>,
+    pub(super) running: OnceLock<RunningParts>,
     pub(super) ended: AtomicBool,
     pub(super) timeout: Option<Duration>,
     pub(super) notices: Notices,
@@ -114,7 +114,7 @@ impl<A: Attempt> Destination<A> {
             backpressure: Arc::default(),
             machine: Mutex::new(Machine::new(delivery.rules(), rand::random())),
             wake: Arc::default(),
-            engine: OnceLock::new(),
+            running: OnceLock::new(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             conversion: Conversion::new(

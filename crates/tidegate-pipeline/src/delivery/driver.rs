@@ -37,8 +37,8 @@ struct Flight<A: Attempt> {
 
 impl<A: Attempt> Flight<A> {
     async fn run(mut self, export: ExportRequest) {
-        let engine = self.inner.engine.get().filter(|_| self.is_first);
-        if let Some(bytes) = engine.and_then(|engine| engine.send_bytes.as_ref()) {
+        let running = self.inner.running.get().filter(|_| self.is_first);
+        if let Some(bytes) = running.and_then(|running| running.send_bytes.as_ref()) {
             bytes.record(export.encoded_bytes() as f64);
         }
         self.outcome = Some(self.inner.attempt(export).await);
@@ -54,8 +54,8 @@ impl<A: Attempt> Drop for Flight<A> {
         let is_whole = self.outcome.is_some();
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
-        if let Some(engine) = self.inner.engine.get() {
-            engine.fly(self.signal, -1);
+        if let Some(running) = self.inner.running.get() {
+            running.fly(self.signal, -1);
         }
         self.inner.machine().finish(Instant::now(), self.id, outcome);
         if !is_whole {
@@ -65,7 +65,7 @@ impl<A: Attempt> Drop for Flight<A> {
 }
 
 /// The parts of a destination while it runs.
-pub(super) struct Engine {
+pub(super) struct RunningParts {
     runtime: Handle,
     /// Attempts in progress.
     attempts: Mutex<JoinSet<()>>,
@@ -80,7 +80,7 @@ pub(super) struct Engine {
     looks_at: Mutex<Instant>,
 }
 
-impl Engine {
+impl RunningParts {
     /// Counts the begin (1) or the end (-1) of an attempt.
     fn fly(&self, signal: Signal, change: i64) {
         if let Some(gauges) = &self.gauges[signal as usize] {
@@ -108,7 +108,7 @@ impl<A: Attempt> DestinationInner<A> {
         let exporter = self.context.id.to_string();
         let histogram = |name| metrics::histogram!(name, "exporter" => exporter.clone());
         let wants_details = self.context.shared.wants_details();
-        let engine = Engine {
+        let running = RunningParts {
             runtime: Handle::current(),
             attempts: Mutex::default(),
             gauges: Signal::ALL.map(|signal| {
@@ -123,38 +123,38 @@ impl<A: Attempt> DestinationInner<A> {
             looks_at: Mutex::new(Instant::now()),
         };
         // The destination starts only once.
-        let _ = self.engine.set(engine);
+        let _ = self.running.set(running);
     }
 
     /// Does the work that depends on time: retries, batches that wait for others, the disk, the drain. A caller
     /// that brings a batch or an outcome handles it itself.
     pub(super) async fn run(self: Arc<Self>) {
-        let Some(engine) = self.engine.get() else { return };
-        while let Some(looks_at) = self.turn(engine) {
+        let Some(running) = self.running.get() else { return };
+        while let Some(looks_at) = self.turn(running) {
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep_until(looks_at.into()) => {}
             }
         }
         self.give_up();
-        let mut attempts = std::mem::take(&mut *engine.attempts());
+        let mut attempts = std::mem::take(&mut *running.attempts());
         attempts.shutdown().await;
-        self.show(engine);
+        self.show(running);
     }
 
-    fn show(&self, engine: &Engine) {
-        engine
+    fn show(&self, running: &RunningParts) {
+        running
             .gauges
             .iter()
             .flatten()
             .for_each(|gauges| gauges.show(&self.capacity));
-        if let (Some(gauge), Some(spill)) = (&engine.backlog, self.spill.get()) {
+        if let (Some(gauge), Some(spill)) = (&running.backlog, self.spill.get()) {
             gauge.set(spill.waiting() as f64);
         }
     }
 
     /// Does the work that is due. Returns the time of the next turn; `None` = the drain is complete.
-    fn turn(self: &Arc<Self>, engine: &Engine) -> Option<Instant> {
+    fn turn(self: &Arc<Self>, running: &RunningParts) -> Option<Instant> {
         /// The longest pause between two turns.
         const IDLE: Duration = Duration::from_hours(1);
         /// The longest pause with data on disk, so that a failed disk is retried.
@@ -173,7 +173,7 @@ impl<A: Attempt> DestinationInner<A> {
             conversion.expire();
         }
         let has_backlog = self.spill.get().is_some_and(|spill| self.read_back(spill));
-        self.act(engine, now);
+        self.act(running, now);
         let machine = self.machine();
         let deadline = machine.deadline();
         let over = deadline.is_some_and(|deadline| machine.is_empty() || deadline <= now);
@@ -191,21 +191,21 @@ impl<A: Attempt> DestinationInner<A> {
         let rest = now + rest;
         let looks_at = wake_at.map_or(rest, |at| at.min(rest));
         // The lock of the machine is still held, so the next change sees this time.
-        engine.look_at(looks_at);
+        running.look_at(looks_at);
         (!over).then_some(looks_at)
     }
 
     /// Handles a change without a wake-up of the driver. Only the driver drains.
     pub(super) fn go_on(self: &Arc<Self>) {
         let is_draining = self.machine().deadline().is_some();
-        let Some(engine) = self.engine.get().filter(|_| !is_draining) else {
+        let Some(running) = self.running.get().filter(|_| !is_draining) else {
             return self.wake.notify_one();
         };
         let now = Instant::now();
-        self.act(engine, now);
+        self.act(running, now);
         let is_sooner = || {
             let wake_at = self.machine().wake_at(now);
-            wake_at.is_some_and(|at| at < engine.looks_at())
+            wake_at.is_some_and(|at| at < running.looks_at())
         };
         if self.spill.get().is_some() || is_sooner() {
             self.wake.notify_one();
@@ -213,11 +213,11 @@ impl<A: Attempt> DestinationInner<A> {
     }
 
     /// Carries out the actions that the machine wants now.
-    fn act(self: &Arc<Self>, engine: &Engine, now: Instant) {
+    fn act(self: &Arc<Self>, running: &RunningParts, now: Instant) {
         while let Some(action) = self.next_action(now) {
-            self.carry_out(now, action, engine);
+            self.carry_out(now, action, running);
         }
-        self.show(engine);
+        self.show(running);
     }
 
     /// Returns the next action and releases the lock. A runtime that shuts down ends an attempt within `spawn`,
@@ -226,12 +226,12 @@ impl<A: Attempt> DestinationInner<A> {
         self.machine().poll(now)
     }
 
-    fn carry_out(self: &Arc<Self>, now: Instant, action: Action<ExportRequest>, engine: &Engine) {
+    fn carry_out(self: &Arc<Self>, now: Instant, action: Action<ExportRequest>, running: &RunningParts) {
         match action {
             Action::Send { id, load, is_first } => {
-                engine.fly(load.signal(), 1);
+                running.fly(load.signal(), 1);
                 if is_first {
-                    engine.send_size.record(load.items() as f64);
+                    running.send_size.record(load.items() as f64);
                 }
                 let flight = Flight {
                     inner: self.clone(),
@@ -240,9 +240,9 @@ impl<A: Attempt> DestinationInner<A> {
                     is_first,
                     outcome: None,
                 };
-                let mut attempts = engine.attempts();
+                let mut attempts = running.attempts();
                 while attempts.try_join_next().is_some() {}
-                attempts.spawn_on(flight.run(load), &engine.runtime);
+                attempts.spawn_on(flight.run(load), &running.runtime);
             }
             other => self.record(now, other),
         }

@@ -250,7 +250,7 @@ impl Handler {
         let handler = Arc::new(self);
         let service = move |request: http::Request<Incoming>| {
             let handler = handler.clone();
-            let answer: Answering = Box::pin(async move { Ok(handler.admit(request).await) });
+            let answer: Answering = Box::pin(async move { Ok(handler.handle(request).await) });
             answer
         };
         let service = ServiceBuilder::new().option_layer(cors).service_fn(service);
@@ -271,7 +271,7 @@ impl Handler {
         Ok(start(listener, limits, serving, answer))
     }
 
-    async fn admit(&self, mut request: http::Request<Incoming>) -> Answer {
+    async fn handle(&self, mut request: http::Request<Incoming>) -> Answer {
         let pages = &*self.pages;
         let client = match self.auth_gate.admit(&request).await {
             Ok(client) => client,

@@ -370,7 +370,7 @@ impl View {
                 continue;
             };
             let mut newcomers = Newcomers::default();
-            *seen = table.arrivals(*seen, &mut |place, series| {
+            *seen = table.flush_and_list_arrivals(*seen, &mut |place, series| {
                 newcomers.note(&series.resource, place);
             });
             self.senders.record_all(&table, newcomers, now);

@@ -162,7 +162,7 @@ impl PageSource {
                 let latest = table.version();
                 // A table without news is not read, unless values are needed.
                 let seen = if look == LookDepth::Values || table.arrived() != *arrivals {
-                    table.arrivals(*arrivals, &mut |place, series| {
+                    table.flush_and_list_arrivals(*arrivals, &mut |place, series| {
                         changes.series.push(New {
                             source: number,
                             place: place.to_bits(),

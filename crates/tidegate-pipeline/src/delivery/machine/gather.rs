@@ -86,7 +86,7 @@ impl<L: Load> Machine<L> {
         self.flush_due(now);
     }
 
-    /// Sends the requests that are large or old enough.
+    /// Closes the requests that are large or old enough, so that they wait to be sent.
     pub(super) fn flush_due(&mut self, now: Instant) {
         while let Some(at) = self.gathering.iter().position(|open| open.is_due(now)) {
             let full = self.gathering.swap_remove(at);

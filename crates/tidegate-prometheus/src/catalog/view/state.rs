@@ -246,7 +246,7 @@ impl ViewState {
         let Some(table) = table.upgrade() else { return };
         let mut newcomers = Newcomers::default();
         let mut arrived = 0;
-        *arrivals = table.arrivals(*arrivals, &mut |place, series| {
+        *arrivals = table.flush_and_list_arrivals(*arrivals, &mut |place, series| {
             let key = (number as u32, place.number());
             let at = key.1 as usize;
             if entries.len() <= at {
