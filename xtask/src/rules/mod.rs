@@ -49,7 +49,10 @@ pub(crate) fn rules(arguments: &[String]) -> Outcome {
         eprintln!("{breach}");
     }
     match breaches.len() {
-        0 => Ok(()),
+        0 => {
+            println!("no broken rule of the source");
+            Ok(())
+        }
         count => Err(format!("{count} broken rules of the source: see the lines above")),
     }
 }

@@ -13,20 +13,22 @@ use crate::prom::catalog::testing;
 use crate::watch::testing::Bench;
 use tokio_util::sync::CancellationToken;
 
+/// Longer than any answer takes on a machine under load.
+const SLOW: Duration = Duration::from_secs(300);
+
 fn api() -> Arc<Api> {
-    api_with(QueryConfig::default())
+    api_with(QueryConfig {
+        timeout: SLOW,
+        ..QueryConfig::default()
+    })
 }
 
 fn api_with(limits: QueryConfig) -> Arc<Api> {
     let shared = Arc::new(Shared::default());
     let view = View::of(&shared);
-    Arc::new(Api::new(
-        &"admin".into(),
-        shared,
-        view,
-        limits,
-        CancellationToken::new(),
-    ))
+    let mut api = Api::new(&"admin".into(), shared, view, limits, CancellationToken::new());
+    api.scaler_patience = SLOW;
+    Arc::new(api)
 }
 
 fn request(pairs: &[(&str, &str)]) -> Request {
@@ -36,7 +38,7 @@ fn request(pairs: &[(&str, &str)]) -> Request {
 }
 
 async fn status(api: &Arc<Api>, pairs: &[(&str, &str)]) -> http::StatusCode {
-    let answer = tokio::time::timeout(PATIENCE, api.clone().answer(request(pairs))).await;
+    let answer = tokio::time::timeout(SLOW, api.clone().answer(request(pairs))).await;
     answer.expect("an answer").status()
 }
 
@@ -117,7 +119,7 @@ async fn answer_without_memory<T>(api: &Api, answer: impl Future<Output = T>) ->
         _ = &mut answer => panic!("an answer before the query has memory"),
         () = granted => memory.hold(2 << 30),
     }
-    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    let answer = tokio::time::timeout(SLOW, answer).await;
     memory.release(2 << 30);
     answer.expect("the query ends")
 }
@@ -127,10 +129,7 @@ const WORK: &str = "quantile_over_time(0.5, vector(1)[3h:1s])";
 
 #[tokio::test]
 async fn a_heavy_query_ends_when_memory_is_used_up_while_it_runs() {
-    let api = api_with(QueryConfig {
-        timeout: Duration::from_secs(3600),
-        ..QueryConfig::default()
-    });
+    let api = api();
     let end = unix_now() / 1_000_000_000;
     let (start, end) = ((end - 8640).to_string(), end.to_string());
     let form = [("query", WORK), ("start", &start), ("end", &end), ("step", "1")];
@@ -164,7 +163,7 @@ async fn the_list_of_composites_is_written_in_the_light_lane() {
             .is_err()
     );
     drop(light);
-    let answer = tokio::time::timeout(PATIENCE, ask()).await;
+    let answer = tokio::time::timeout(SLOW, ask()).await;
     assert_eq!(answer.expect("an answer").status(), http::StatusCode::OK);
 }
 
