@@ -30,7 +30,7 @@ pub mod key;
 pub mod lease;
 pub mod match_tracker;
 #[cfg(feature = "tables")]
-pub mod partial;
+pub mod merged;
 pub mod pattern;
 pub mod point;
 #[cfg(feature = "tables")]
@@ -75,7 +75,10 @@ pub use key::{Key, KeyHasher};
 pub use lease::Lease;
 pub use match_tracker::MatchTracker;
 #[cfg(feature = "tables")]
-pub use partial::{Partial, Partials};
+pub use merged::{
+    CompactedPart, CompactedTotal, LISTED_STARTS, MergeMode, MergeRefusal, Merged, MergedLimits,
+    MergedReading, MergedStats, ProducerId, ReportKind, RetainedTotal, RunReport, ValueForm,
+};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point, Reading};
 #[cfg(feature = "tables")]

@@ -25,7 +25,7 @@ mod sample;
 mod stall;
 
 use change::check;
-pub(crate) use change::{Change, Increase, Moments};
+pub(crate) use change::{Change, Moments};
 pub use epochs::Collision;
 use epochs::Epochs;
 pub(crate) use last::LastValue;

@@ -67,7 +67,7 @@ impl LastValue {
     }
 
     /// The size of a value of a point.
-    pub(super) fn weight_of(value: &Value) -> Option<f64> {
+    pub(crate) fn weight_of(value: &Value) -> Option<f64> {
         match value {
             Value::Int(_) | Value::Double(_) => value.number().map(Number::as_f64),
             Value::Histogram(histogram) => Some(histogram.count as f64),

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The producers: which series each of them has, and the leases of their runs.
+
+use std::collections::BTreeMap;
+
+use super::level::RunLease;
+use super::{ProducerId, growth};
+use crate::UnixNanos;
+
+/// Bytes of an entry of the map, estimated: entries of a B-tree fill it at least by half.
+const ENTRY: usize = 2 * size_of::<(ProducerId, Producer)>();
+
+/// A producer.
+#[derive(Debug, Default)]
+pub(super) struct Producer {
+    /// The places of the series that have something of it, in the order of their first reports.
+    pub(super) series: Vec<u32>,
+    pub(super) leases: Vec<RunLease>,
+}
+
+/// All producers, and the bytes that they take.
+#[derive(Debug, Default)]
+pub(super) struct Producers {
+    by_id: BTreeMap<ProducerId, Producer>,
+    lists: usize,
+}
+
+impl Producers {
+    pub(super) fn bytes(&self) -> usize {
+        self.by_id.len() * ENTRY + self.lists
+    }
+
+    pub(super) fn get(&self, id: ProducerId) -> Option<&Producer> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn leases(&self) -> impl Iterator<Item = (ProducerId, &[RunLease])> {
+        self.by_id.iter().map(|(id, producer)| (*id, &*producer.leases))
+    }
+
+    pub(super) fn is_alive(&self, id: ProducerId, epoch: UnixNanos, now: UnixNanos, term: u64) -> bool {
+        self.lease(id, epoch)
+            .is_some_and(|lease| lease.is_alive(now, term))
+    }
+
+    pub(super) fn lease(&self, id: ProducerId, epoch: UnixNanos) -> Option<&RunLease> {
+        let leases = &self.by_id.get(&id)?.leases;
+        leases.iter().find(|lease| lease.epoch == epoch)
+    }
+
+    /// The bytes that one more series of a producer takes.
+    pub(super) fn growth_by_series(&self, id: ProducerId) -> usize {
+        match self.by_id.get(&id) {
+            Some(known) => growth::<u32>(known.series.len(), known.series.capacity()),
+            None => ENTRY + growth::<u32>(0, 0),
+        }
+    }
+
+    /// The bytes that one more lease of a producer takes.
+    pub(super) fn growth_by_lease(&self, id: ProducerId) -> usize {
+        match self.by_id.get(&id) {
+            Some(known) => growth::<RunLease>(known.leases.len(), known.leases.capacity()),
+            None => ENTRY + growth::<RunLease>(0, 0),
+        }
+    }
+
+    /// Changes a producer, which need not exist before. One that has nothing afterwards goes.
+    pub(super) fn change<T>(&mut self, id: ProducerId, change: impl FnOnce(&mut Producer) -> T) -> T {
+        let producer = self.by_id.entry(id).or_default();
+        let before = producer.bytes();
+        let result = change(producer);
+        let is_empty = producer.series.is_empty() && producer.leases.is_empty();
+        let after = if is_empty { 0 } else { producer.bytes() };
+        if is_empty {
+            self.by_id.remove(&id);
+        }
+        self.lists = self.lists + after - before;
+        result
+    }
+}
+
+impl Producer {
+    fn bytes(&self) -> usize {
+        4 * self.series.capacity() + size_of::<RunLease>() * self.leases.capacity()
+    }
+
+    /// The lease of a run. If there are `most` leases, the oldest one that has ended makes room; `None`: none has.
+    pub(super) fn lease(
+        &mut self,
+        epoch: UnixNanos,
+        most: usize,
+        is_over: impl Fn(&RunLease) -> bool,
+    ) -> Option<&mut RunLease> {
+        let known = self.leases.iter().position(|lease| lease.epoch == epoch);
+        let at = match known {
+            Some(at) => at,
+            None if self.leases.len() < most => {
+                self.leases.push(RunLease::new(epoch));
+                self.leases.len() - 1
+            }
+            None => {
+                let over = self.leases.iter().enumerate();
+                let over = over.filter(|(_, lease)| is_over(lease) && !lease.has_levels);
+                let (at, _) = over.min_by_key(|(_, lease)| lease.touched)?;
+                *self.leases.get_mut(at)? = RunLease::new(epoch);
+                at
+            }
+        };
+        self.leases.get_mut(at)
+    }
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! One series: the reports of all runs, the compacted totals, and the merged value.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::item::{Head, Run, bounds, items, same_bounds};
+use super::report::{ReportKind, RunReport};
+use super::retained::{CompactedTotal, bytes_of, earlier};
+use super::total::MergedValue;
+use super::{MergedReading, ProducerId, RetainedTotal};
+use crate::budget::bytes_of as identity_bytes;
+use crate::{Key, Series, UnixNanos, Value};
+
+/// Where the report of a run belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// It replaces the one at this index.
+    Known(usize),
+    /// It is new and comes to this index.
+    New(usize),
+    /// The compacted total of its producer contains the run.
+    Compacted,
+}
+
+/// The consequences of a report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Effect {
+    pub(super) is_changed: bool,
+    /// Number of runs that no longer count, because the series has another kind now.
+    pub(super) excluded: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct MergedSeries {
+    pub(super) key: Key,
+    pub(super) identity: Arc<Series>,
+    /// The smallest start of all runs; 0 = unknown. Totals of runs stay, so that of a total never moves forward.
+    pub(super) start: UnixNanos,
+    /// The newest time.
+    pub(super) time: UnixNanos,
+    head: Option<Head>,
+    /// By producer and start.
+    pub(super) runs: Vec<Run>,
+    /// By producer.
+    pub(super) compacted: Vec<(ProducerId, CompactedTotal)>,
+    merged: MergedValue,
+    /// The bounds that all equal ones share.
+    bounds: Option<Arc<[f64]>>,
+    /// Bytes of the identity and of the shared bounds.
+    fixed: usize,
+    /// Bytes that the values of runs have allocated.
+    values: usize,
+    /// Bytes of the compacted totals.
+    retained: usize,
+}
+
+impl MergedSeries {
+    pub(super) fn new(key: Key, identity: Arc<Series>) -> Self {
+        Self {
+            fixed: identity_bytes(&identity),
+            key,
+            identity,
+            start: 0,
+            time: 0,
+            head: None,
+            runs: Vec::new(),
+            compacted: Vec::new(),
+            merged: MergedValue::default(),
+            bounds: None,
+            values: 0,
+            retained: 0,
+        }
+    }
+
+    /// The bytes that it has allocated.
+    pub(super) fn bytes(&self) -> usize {
+        let lists = self.runs.capacity() * size_of::<Run>()
+            + self.compacted.capacity() * size_of::<(ProducerId, CompactedTotal)>();
+        self.fixed + lists + self.values + self.retained + self.merged.bytes()
+    }
+
+    /// Bytes that a value allocates.
+    fn bytes_of(&self, value: &Value) -> usize {
+        let shared = bounds(value).zip(self.bounds.as_ref());
+        match shared.filter(|(one, shared)| Arc::ptr_eq(one, shared)) {
+            Some(_) => value.bytes(),
+            None => bytes_of(value),
+        }
+    }
+
+    pub(super) fn kind(&self) -> Option<ReportKind> {
+        self.head.as_ref().map(|head| head.kind)
+    }
+
+    /// Whether the bounds of a histogram are not those that are shown.
+    pub(super) fn has_other_bounds(&self, value: &Value) -> bool {
+        let shown = self.head.as_ref().and_then(|head| head.bounds.as_ref());
+        shown
+            .zip(bounds(value))
+            .is_some_and(|(shown, bounds)| !same_bounds(shown, bounds))
+    }
+
+    pub(super) fn place_of(&self, report: &RunReport) -> Place {
+        match self
+            .runs
+            .binary_search_by(|run| run.report.place().cmp(&report.place()))
+        {
+            Ok(at) => Place::Known(at),
+            Err(_) if report.mode.is_retained() && self.has_compacted(report.producer, report.start) => {
+                Place::Compacted
+            }
+            Err(at) => Place::New(at),
+        }
+    }
+
+    fn has_compacted(&self, producer: ProducerId, start: UnixNanos) -> bool {
+        self.compacted_of(producer)
+            .is_some_and(|total| total.contains(start))
+    }
+
+    pub(super) fn compacted_of(&self, producer: ProducerId) -> Option<&CompactedTotal> {
+        let at = self
+            .compacted
+            .binary_search_by_key(&producer, |(id, _)| *id)
+            .ok()?;
+        self.compacted.get(at).map(|(_, total)| total)
+    }
+
+    pub(super) fn runs_of(&self, producer: ProducerId) -> Range<usize> {
+        let first = self.runs.partition_point(|run| run.report.producer < producer);
+        let rest = self.runs.get(first..).unwrap_or_default();
+        first..first + rest.partition_point(|run| run.report.producer == producer)
+    }
+
+    /// Whether anything of a producer is left.
+    pub(super) fn has(&self, producer: ProducerId) -> bool {
+        !self.runs_of(producer).is_empty() || self.compacted_of(producer).is_some()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.compacted.is_empty()
+    }
+
+    /// Bytes that a report allocates beyond those of the one that it replaces.
+    pub(super) fn growth(&self, place: Place, report: &RunReport) -> usize {
+        let new = self.bytes_of(&report.value);
+        match place {
+            Place::Known(at) => {
+                let old = self
+                    .runs
+                    .get(at)
+                    .map_or(0, |run| self.bytes_of(&run.report.value));
+                new.saturating_sub(old)
+            }
+            _ => new + super::growth::<Run>(self.runs.len(), self.runs.capacity()),
+        }
+    }
+
+    /// Takes the report of a run in.
+    pub(super) fn take(&mut self, place: Place, mut report: RunReport, is_folded: bool) -> Effect {
+        self.share_bounds(&mut report.value);
+        match place {
+            Place::Known(at) => self.replace(at, report, is_folded),
+            Place::New(at) => self.insert(at, report, is_folded),
+            Place::Compacted => Effect::default(),
+        }
+    }
+
+    fn replace(&mut self, at: usize, report: RunReport, is_folded: bool) -> Effect {
+        let new_bytes = self.bytes_of(&report.value);
+        let Some(run) = self.runs.get_mut(at) else {
+            return Effect::default();
+        };
+        let folds = is_folded && !run.is_folded;
+        run.is_folded |= is_folded;
+        if !report.supersedes(&run.report) {
+            return Effect {
+                is_changed: folds,
+                excluded: 0,
+            };
+        }
+        let old = std::mem::replace(&mut run.report, report);
+        self.values = self.values + new_bytes - self.bytes_of(&old.value);
+        self.account_for(at, Some(&old))
+    }
+
+    fn insert(&mut self, at: usize, report: RunReport, is_folded: bool) -> Effect {
+        self.values += self.bytes_of(&report.value);
+        self.runs.insert(at, Run { report, is_folded });
+        self.account_for(at, None)
+    }
+
+    /// Brings head, times and the merged value up to date with the new report of a run.
+    fn account_for(&mut self, at: usize, old: Option<&RunReport>) -> Effect {
+        let Some(run) = self.runs.get(at) else {
+            return Effect::default();
+        };
+        let (item, report) = (run.item(), &run.report);
+        self.start = earlier(self.start, report.start);
+        self.time = self.time.max(report.time);
+        let head = Head::of(&item);
+        let leads = self
+            .head
+            .as_ref()
+            .is_none_or(|known| head.place() <= known.place());
+        let fits = self.head.as_ref().is_some_and(|known| head.fits(known));
+        let old_kind = old.map(RunReport::kind);
+        let kind = self.kind();
+        if leads && !fits {
+            self.merged.discard();
+        } else if kind == Some(head.kind) && old_kind.is_none_or(|old| old == head.kind) {
+            self.merged
+                .replace(head.kind, old.map(|old| &old.value), item.value);
+        } else if kind == Some(head.kind) || kind == old_kind {
+            self.merged.discard();
+        }
+        let is_other_kind = kind.is_some_and(|kind| kind != head.kind);
+        let is_other = |run: &&Run| run.report.kind() != head.kind;
+        let excluded = if leads && is_other_kind {
+            self.runs.iter().filter(is_other).count()
+        } else {
+            0
+        };
+        if leads {
+            self.head = Some(head);
+        }
+        Effect {
+            is_changed: true,
+            excluded,
+        }
+    }
+
+    fn share_bounds(&mut self, value: &mut Value) {
+        let Value::Histogram(histogram) = value else {
+            return;
+        };
+        match &self.bounds {
+            Some(shared) if same_bounds(shared, &histogram.bounds) => histogram.bounds = shared.clone(),
+            Some(_) => {}
+            None => {
+                self.fixed += size_of_val(&*histogram.bounds);
+                self.bounds = Some(histogram.bounds.clone());
+            }
+        }
+    }
+
+    /// Folds the runs of an epoch, or all but the newest one of an epoch that goes on. Compacts the oldest folded runs of
+    /// the producer until `kept` are left. Gives the number of runs folded.
+    pub(super) fn fold(
+        &mut self,
+        producer: ProducerId,
+        epoch: UnixNanos,
+        is_over: bool,
+        kept: usize,
+    ) -> usize {
+        let range = self.runs_of(producer);
+        let runs = self.runs.get_mut(range).unwrap_or_default();
+        let of_epoch = |run: &Run| run.report.epoch == epoch && run.report.mode.is_retained();
+        let newest = runs.iter().filter(|run| of_epoch(run));
+        let newest = newest.map(|run| (run.report.sequence, run.report.start)).max();
+        let mut folded = 0;
+        for run in runs.iter_mut().filter(|run| of_epoch(run) && !run.is_folded) {
+            run.is_folded = is_over || Some((run.report.sequence, run.report.start)) != newest;
+            folded += usize::from(run.is_folded);
+        }
+        self.compact(producer, kept);
+        folded
+    }
+
+    /// Compacts in order of start and stops at a run that is not folded. The sum keeps its bits: it begins with these runs.
+    fn compact(&mut self, producer: ProducerId, kept: usize) {
+        let range = self.runs_of(producer);
+        let runs = self.runs.get(range.clone()).unwrap_or_default();
+        let folded = runs.iter().filter(|run| run.is_folded).count();
+        let first = runs.iter().take_while(|run| run.is_folded).count();
+        let surplus = folded.saturating_sub(kept).min(first);
+        if surplus == 0 {
+            return;
+        }
+        let mut total = self.compacted_of(producer).cloned().unwrap_or_default();
+        let compacted: Vec<Run> = self.runs.drain(range.start..range.start + surplus).collect();
+        for run in compacted {
+            self.values -= self.bytes_of(&run.report.value);
+            total.push(run.report);
+        }
+        self.set_compacted(producer, total);
+    }
+
+    fn set_compacted(&mut self, producer: ProducerId, total: CompactedTotal) {
+        match self.compacted.binary_search_by_key(&producer, |(id, _)| *id) {
+            Ok(at) => {
+                if let Some((_, known)) = self.compacted.get_mut(at) {
+                    self.retained -= known.bytes();
+                    self.retained += total.bytes();
+                    *known = total;
+                }
+            }
+            Err(at) => {
+                self.retained += total.bytes();
+                self.compacted.insert(at, (producer, total));
+            }
+        }
+        self.begin_anew();
+    }
+
+    /// Merges the compacted total of a producer. Says whether either of the two totals lacked a run.
+    pub(super) fn join_compacted(&mut self, producer: ProducerId, compacted: CompactedTotal) -> bool {
+        let (mut total, is_new) = match self.compacted_of(producer) {
+            Some(known) if *known == compacted => return false,
+            Some(known) => (known.clone(), false),
+            None => (compacted.clone(), true),
+        };
+        let lacks_runs = !is_new && total.join(compacted);
+        self.remove(|run| {
+            let report = &run.report;
+            report.producer == producer && report.mode.is_retained() && total.contains(report.start)
+        });
+        self.set_compacted(producer, total);
+        lacks_runs
+    }
+
+    /// Removes the levels of a run.
+    pub(super) fn drop_levels(&mut self, producer: ProducerId, epoch: UnixNanos) {
+        self.remove(|run| {
+            let report = &run.report;
+            report.producer == producer && report.epoch == epoch && !report.mode.is_retained()
+        });
+    }
+
+    fn remove(&mut self, which: impl Fn(&Run) -> bool) {
+        let before = self.runs.len();
+        let shared = self.bounds.clone();
+        let mut freed = 0;
+        self.runs.retain(|run| {
+            let goes = which(run);
+            if goes {
+                let value = &run.report.value;
+                let is_shared = bounds(value)
+                    .zip(shared.as_ref())
+                    .is_some_and(|(one, shared)| Arc::ptr_eq(one, shared));
+                freed += if is_shared { value.bytes() } else { bytes_of(value) };
+            }
+            !goes
+        });
+        self.values -= freed;
+        if self.runs.len() < before {
+            self.begin_anew();
+        }
+    }
+
+    /// Finds head and times again, and lets a reader compute the value.
+    fn begin_anew(&mut self) {
+        let compacted = self.compacted.iter().map(|(_, total)| total.start);
+        let mut start = compacted.fold(0, earlier);
+        let mut time = 0;
+        let mut head: Option<Head> = None;
+        items(&self.runs, &self.compacted, &mut |item| {
+            (start, time) = (earlier(start, item.start), item.time.max(time));
+            let place = (item.start, item.producer, item.mode.is_retained());
+            if head.as_ref().is_none_or(|head| place < head.place()) {
+                head = Some(Head::of(&item));
+            }
+        });
+        (self.start, self.time, self.head) = (start, time, head);
+        self.merged.discard();
+    }
+
+    /// Computes the value as far as it is due.
+    pub(super) fn settle(&mut self) {
+        let (runs, compacted) = (&self.runs, &self.compacted);
+        self.merged
+            .settle(self.head.as_ref(), |take| items(runs, compacted, take));
+    }
+
+    /// The series as a reader sees it, once it is settled.
+    pub(super) fn reading(&self) -> Option<MergedReading<'_>> {
+        Some(MergedReading {
+            key: self.key,
+            series: &self.identity,
+            start: self.start,
+            time: self.time,
+            value: self.merged.value()?,
+        })
+    }
+
+    /// What a leader publishes of a producer; `None`: none of its runs is folded.
+    pub(super) fn retained(&self, producer: ProducerId) -> Option<RetainedTotal> {
+        let runs = self.runs.get(self.runs_of(producer)).unwrap_or_default();
+        let folded = runs.iter().filter(|run| run.is_folded);
+        let retained = RetainedTotal {
+            producer,
+            compacted: self.compacted_of(producer).cloned(),
+            runs: folded.map(|run| run.report.clone()).collect(),
+        };
+        (retained.compacted.is_some() || !retained.runs.is_empty()).then_some(retained)
+    }
+
+    /// The bytes that it has allocated, counted anew.
+    #[cfg(test)]
+    pub(super) fn counted_bytes(&self) -> usize {
+        let values = self.runs.iter().map(|run| self.bytes_of(&run.report.value));
+        let compacted = self.compacted.iter().map(|(_, total)| total.bytes());
+        let lists = self.bytes() - self.values - self.retained;
+        lists + values.sum::<usize>() + compacted.sum::<usize>()
+    }
+}

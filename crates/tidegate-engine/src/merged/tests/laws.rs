@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The laws of merges, for states that came about in any way.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take(&'static str, RunReport),
+    Touch(u8, u64),
+    End(u8, u64),
+    Fold(u8, u64, bool),
+}
+
+const NOW: u64 = 100;
+
+fn mode() -> impl Strategy<Value = MergeMode> {
+    prop_oneof![
+        4 => Just(MergeMode::Add),
+        1 => Just(MergeMode::Level),
+        1 => Just(MergeMode::Last),
+    ]
+}
+
+pub(super) fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        4 => (0i64..5).prop_map(Value::Int),
+        2 => (0u8..5).prop_map(|tenths| Value::Double(f64::from(tenths) * 0.1)),
+        1 => Just(Value::Double(-0.0)),
+        2 => (0u8..3, 0u8..4).prop_map(|(bounds, value)| {
+            let bounds = [&[1.0, 2.0][..], &[2.0], &[]][usize::from(bounds)];
+            histogram(bounds, &vec![f64::from(value) * 0.7; value.into()])
+        }),
+        1 => (-1i32..3, -3i32..3, 1u64..4).prop_map(|(scale, offset, count)| {
+            exponential(scale, offset, &[count, 1], count as f64 * 0.1)
+        }),
+        1 => (0u64..4).prop_map(|count| summary(count, count as f64 * 0.3)),
+    ]
+}
+
+pub(super) fn any_report() -> impl Strategy<Value = RunReport> {
+    (0u8..3, 1u64..6, 0u64..4, mode(), any_value())
+        .prop_map(|(producer, start, sequence, mode, value)| level(mode, producer, start, sequence, value))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = prop_oneof![Just("x"), Just("y")];
+    prop_oneof![
+        8 => (name, any_report()).prop_map(|(name, report)| Step::Take(name, report)),
+        3 => (0u8..3, 1u64..6).prop_map(|(producer, epoch)| Step::Touch(producer, epoch)),
+        1 => (0u8..3, 1u64..6).prop_map(|(producer, epoch)| Step::End(producer, epoch)),
+        2 => (0u8..3, 1u64..6, any::<bool>()).prop_map(|(producer, epoch, is_over)| {
+            Step::Fold(producer, epoch, is_over)
+        }),
+    ]
+}
+
+/// A state as it may have come about. Its leader compacts at once or late.
+fn any_state() -> impl Strategy<Value = Merged> {
+    (0usize..3, prop::collection::vec(step(), 0..25)).prop_map(|(kept_runs, steps)| {
+        let mut merged = Merged::new(MergedLimits {
+            kept_runs,
+            ..limits()
+        });
+        for step in steps {
+            match step {
+                Step::Take(name, report) => drop(take(&mut merged, name, report, NOW)),
+                Step::Touch(producer, epoch) => merged.touch(id(producer), epoch, NOW - epoch).unwrap(),
+                Step::End(producer, epoch) => merged.end(id(producer), epoch, NOW).unwrap(),
+                Step::Fold(producer, epoch, is_over) => {
+                    merged.fold(id(producer), epoch, is_over);
+                }
+            }
+        }
+        audit(&merged);
+        merged
+    })
+}
+
+fn merged(a: &Merged, b: &Merged) -> Merged {
+    let mut all = Merged::new(limits());
+    all.merge(a).unwrap();
+    // A reader in between must change nothing.
+    shown(&mut all);
+    all.merge(b).unwrap();
+    audit(&all);
+    all
+}
+
+fn text(merged: &mut Merged) -> String {
+    format!("{:?}", shown(merged))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn merging_is_commutative_associative_and_idempotent(
+        a in any_state(), b in any_state(), c in any_state(),
+    ) {
+        let (mut ab, mut ba) = (merged(&a, &b), merged(&b, &a));
+        prop_assert_eq!(state(&ab), state(&ba));
+        prop_assert_eq!(text(&mut ab), text(&mut ba));
+        let (mut left, mut right) = (merged(&ab, &c), merged(&a, &merged(&b, &c)));
+        prop_assert_eq!(state(&left), state(&right));
+        prop_assert_eq!(text(&mut left), text(&mut right));
+        prop_assert_eq!(state(&merged(&a, &a)), state(&a));
+        prop_assert_eq!(state(&merged(&ab, &b)), state(&ab));
+    }
+
+    /// The model: of each run the report that all prefer, and the kind of the first run.
+    #[test]
+    fn the_order_of_reports_of_any_kind_and_bounds_does_not_matter(
+        (reports, shuffled) in prop::collection::vec(any_report(), 1..30)
+            .prop_flat_map(|reports| (Just(reports.clone()), Just(reports).prop_shuffle())),
+        reads in prop::collection::vec(any::<bool>(), 30),
+    ) {
+        let mut both = [Merged::new(limits()), Merged::new(limits())];
+        for merged in &mut both {
+            for (producer, epoch) in (0..3).flat_map(|producer| (1..6).map(move |epoch| (producer, epoch))) {
+                merged.touch(id(producer), epoch, NOW).unwrap();
+            }
+        }
+        let [one, other] = &mut both;
+        for (report, reads) in reports.iter().zip(&reads) {
+            let _ = take(one, "x", report.clone(), NOW);
+            if *reads {
+                shown(one);
+            }
+        }
+        shuffled.iter().chain(&reports).for_each(|report| drop(take(other, "x", report.clone(), NOW)));
+        prop_assert_eq!(state(one), state(other));
+        prop_assert_eq!(text(one), text(other));
+        audit(one);
+        let mut newest = BTreeMap::new();
+        for report in reports.into_iter().filter_map(RunReport::checked) {
+            let place = report.place();
+            let known = newest.entry(place).or_insert_with(|| report.clone());
+            if report.supersedes(known) {
+                *known = report;
+            }
+        }
+        let runs: Vec<_> = newest.into_values().collect();
+        let Some(first) = runs.iter().min_by_key(|run| (run.start, run.producer, run.mode.is_retained())) else {
+            prop_assert_eq!(value(one), None);
+            return Ok(());
+        };
+        let kind = one.series[0].as_ref().unwrap().kind();
+        prop_assert_eq!(kind, Some(first.kind()));
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+
+fn alive() -> Merged {
+    let mut merged = Merged::new(limits());
+    for producer in 1..=3 {
+        merged.touch(id(producer), 5, 100).unwrap();
+    }
+    merged
+}
+
+fn combined(mode: MergeMode, values: [f64; 3]) -> Option<Value> {
+    let mut merged = alive();
+    for (at, value) in values.into_iter().enumerate() {
+        let report = level(mode, at as u8 + 1, 5, 1, Value::Double(value));
+        take(&mut merged, "x", report, 100).unwrap();
+    }
+    value(&mut merged)
+}
+
+#[test]
+fn levels_combine_by_mode() {
+    let values = [4.0, 1.0, 1.0];
+    assert_eq!(combined(MergeMode::Level, values), Some(Value::Double(6.0)));
+    assert_eq!(combined(MergeMode::Min, values), Some(Value::Double(1.0)));
+    assert_eq!(combined(MergeMode::Max, values), Some(Value::Double(4.0)));
+    assert_eq!(combined(MergeMode::Mean, values), Some(Value::Double(2.0)));
+    assert_eq!(
+        combined(MergeMode::Last, [4.0, 1.0, 2.0]),
+        Some(Value::Double(2.0)),
+        "of equal times the last"
+    );
+}
+
+#[test]
+fn a_mean_weighs_summaries_by_their_counts() {
+    let mut merged = alive();
+    for (producer, count, sum) in [(1, 3, 30.0), (2, 1, 2.0)] {
+        let report = level(MergeMode::Mean, producer, 5, 1, summary(count, sum));
+        take(&mut merged, "x", report, 100).unwrap();
+    }
+    assert_eq!(value(&mut merged), Some(Value::Double(8.0)));
+}
+
+#[test]
+fn a_level_needs_a_lease_and_a_late_one_does_not_return() {
+    let mut merged = Merged::new(limits());
+    let report = level(MergeMode::Level, 1, 5, 1, 7);
+    let refused = Err(MergeRefusal::LeaseEnded(id(1)));
+    assert_eq!(take(&mut merged, "x", report.clone(), 100), refused);
+    merged.touch(id(1), 5, 100).unwrap();
+    assert_eq!(take(&mut merged, "x", report.clone(), 100), Ok(true));
+    assert_eq!(take(&mut merged, "x", report.clone(), 100), Ok(false), "repeated");
+    merged.end(id(1), 5, 101).unwrap();
+    assert_eq!((value(&mut merged), merged.len()), (None, 0));
+    assert_eq!(take(&mut merged, "x", report, 101), refused);
+    assert_eq!(merged.stats().lease_ended, 2);
+    audit(&merged);
+}
+
+#[test]
+fn a_lease_that_is_touched_again_brings_levels_back() {
+    let mut merged = alive();
+    let report = level(MergeMode::Level, 1, 5, 1, 7);
+    take(&mut merged, "x", report.clone(), 100).unwrap();
+    merged.sweep(111);
+    assert_eq!(value(&mut merged), None);
+    assert_eq!(merged.lapsed(111, 0).len(), 3);
+    merged.touch(id(1), 5, 112).unwrap();
+    assert_eq!(merged.lapsed(112, 0).len(), 2);
+    assert_eq!(merged.lapsed(112, 5), [], "not for long enough");
+    assert_eq!(take(&mut merged, "x", report, 112), Ok(true));
+    assert_eq!(value(&mut merged), Some(Value::Int(7)));
+}
+
+#[test]
+fn totals_of_a_producer_stay_when_its_levels_go() {
+    let mut merged = alive();
+    take(&mut merged, "x", level(MergeMode::Last, 1, 5, 1, 7), 100).unwrap();
+    take(&mut merged, "total", report(1, 5, 1, 3), 100).unwrap();
+    merged.end(id(1), 5, 100).unwrap();
+    let all = shown(&mut merged);
+    assert_eq!((all.len(), &all["total"].1), (1, &Value::Int(3)));
+    audit(&merged);
+}

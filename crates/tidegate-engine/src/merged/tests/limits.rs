@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+
+#[test]
+fn series_beyond_the_limits_are_refused_and_counted() {
+    let mut merged = Merged::new(MergedLimits {
+        max_series: 3,
+        max_series_per_producer: 2,
+        ..limits()
+    });
+    let mut taken = |name: &str, producer| take(&mut merged, name, report(producer, 1, 1, 1), 0);
+    assert_eq!([taken("a", 1), taken("b", 1)], [Ok(true), Ok(true)]);
+    assert_eq!(taken("c", 1), Err(MergeRefusal::ProducerSeries(id(1))));
+    assert_eq!([taken("c", 2), taken("a", 2)], [Ok(true), Ok(true)]);
+    assert_eq!(taken("d", 3), Err(MergeRefusal::Series(id(3))));
+    assert_eq!(taken("a", 1), Ok(false), "the known goes on");
+    let stats = merged.stats();
+    assert_eq!((stats.producer_limits, stats.limits, merged.len()), (1, 1, 3));
+    audit(&merged);
+}
+
+#[test]
+fn a_producer_with_too_many_runs_is_refused_until_they_are_compacted() {
+    let mut merged = Merged::new(MergedLimits {
+        max_runs: 4,
+        kept_runs: 1,
+        ..limits()
+    });
+    take_all(&mut merged, (1..=4).map(|start| report(1, start, 1, 10)));
+    let more = report(1, 5, 1, 10);
+    assert_eq!(
+        take(&mut merged, "x", more.clone(), 0),
+        Err(MergeRefusal::ProducerRuns(id(1)))
+    );
+    for epoch in 1..=3 {
+        merged.fold(id(1), epoch, true);
+    }
+    assert_eq!(take(&mut merged, "x", more, 0), Ok(true));
+    assert_eq!(shown(&mut merged)["x"], (1, Value::Int(50)));
+    audit(&merged);
+}
+
+#[test]
+fn a_full_memory_takes_nothing_new_and_lets_the_known_grow_a_little() {
+    let mut merged = Merged::new(limits());
+    take_all(&mut merged, [report(1, 1, 1, histogram(&[1.0], &[0.5]))]);
+    merged.set_max_bytes(merged.bytes());
+    let refused = take(&mut merged, "x", report(2, 1, 1, histogram(&[1.0], &[])), 0);
+    assert_eq!(refused, Err(MergeRefusal::Memory(id(2))));
+    assert_eq!(
+        take(&mut merged, "y", report(1, 1, 1, 5), 0),
+        Err(MergeRefusal::Memory(id(1)))
+    );
+    assert_eq!(
+        take(
+            &mut merged,
+            "x",
+            report(1, 1, 2, histogram(&[1.0, 2.0], &[0.5])),
+            0
+        ),
+        Ok(true)
+    );
+    let many: Vec<f64> = (0..1000).map(f64::from).collect();
+    let refused = take(&mut merged, "x", report(1, 1, 3, histogram(&many, &[0.5])), 0);
+    assert_eq!(refused, Err(MergeRefusal::Memory(id(1))));
+    assert_eq!(merged.stats().limits, 3);
+    audit(&merged);
+}
+
+#[test]
+fn leases_are_bounded_and_dead_ones_make_room() {
+    let mut merged = Merged::new(MergedLimits {
+        max_runs: 2,
+        ..limits()
+    });
+    merged.touch(id(1), 1, 100).unwrap();
+    merged.touch(id(1), 2, 105).unwrap();
+    assert_eq!(
+        merged.touch(id(1), 3, 106),
+        Err(MergeRefusal::ProducerRuns(id(1)))
+    );
+    assert_eq!(merged.touch(id(1), 3, 111), Ok(()));
+    assert_eq!(merged.lapsed(120, 0), [(id(1), 2)]);
+}
+
+#[test]
+fn a_state_does_not_grow_with_restarts_of_a_producer() {
+    let mut merged = Merged::new(limits());
+    let mut most = 0;
+    for run in 1..=1000u64 {
+        take_all(&mut merged, [report(1, run, 1, 1)]);
+        merged.fold(id(1), run, true);
+        if run == 200 {
+            most = merged.bytes();
+        }
+    }
+    assert_eq!(merged.bytes(), most);
+    assert_eq!(shown(&mut merged)["x"], (1, Value::Int(1000)));
+    let refused = take(&mut merged, "x", report(1, 2, 9, 100), 0);
+    assert_eq!(refused, Err(MergeRefusal::FinalRun(id(1))));
+    assert_eq!(merged.stats().final_runs, 1);
+}
+
+#[test]
+fn values_that_no_producer_may_send_are_refused() {
+    let mut merged = Merged::new(limits());
+    let mut unsound = Histogram::empty([2.0, 1.0].as_slice().into());
+    unsound.count = 7;
+    let bad = [
+        report(1, 0, 1, 5),
+        report(1, 1, 1, -5),
+        report(1, 1, 1, Value::Double(f64::NAN)),
+        report(1, 1, 1, Value::NoRecordedValue),
+        report(1, 1, 1, Value::Histogram(Box::new(unsound))),
+        level(MergeMode::Level, 1, 1, 1, histogram(&[], &[])),
+    ];
+    for report in bad {
+        assert_eq!(
+            take(&mut merged, "x", report, 0),
+            Err(MergeRefusal::Invalid(id(1)))
+        );
+    }
+    assert_eq!((merged.stats().invalid, merged.len()), (6, 0));
+}
+
+#[test]
+fn counts_beyond_the_largest_number_stay_there_and_come_back() {
+    let of = |count: u64| {
+        let mut histogram = Histogram::empty([1.0].as_slice().into());
+        histogram.observe(0.5, count);
+        Value::Histogram(Box::new(histogram))
+    };
+    let count = |merged: &mut Merged| match value(merged) {
+        Some(Value::Histogram(histogram)) => (histogram.count, histogram.counts[0]),
+        other => panic!("{other:?}"),
+    };
+    let mut merged = Merged::new(limits());
+    take_all(&mut merged, [report(1, 1, 1, of(5))]);
+    assert_eq!(count(&mut merged), (5, 5));
+    take_all(&mut merged, [report(2, 1, 1, of(u64::MAX - 2))]);
+    assert_eq!(count(&mut merged), (u64::MAX, u64::MAX));
+    take_all(&mut merged, [report(2, 1, 2, of(7))]);
+    assert_eq!(count(&mut merged), (12, 12));
+    take_all(
+        &mut merged,
+        [report(3, 1, 1, 1 << 62)].map(|_| report(3, 1, 1, of(1))),
+    );
+    assert_eq!(count(&mut merged), (13, 13));
+}
+
+#[test]
+fn modes_have_names() {
+    for mode in [MergeMode::Add, MergeMode::Level, MergeMode::Mean] {
+        assert_eq!(MergeMode::named(mode.name()), Some(mode));
+    }
+    assert_eq!(MergeMode::named("sum"), None);
+}

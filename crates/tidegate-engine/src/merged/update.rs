@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! How reports, retained totals and whole states come in, and what is refused.
+
+use std::sync::Arc;
+
+use super::item::Run;
+use super::retained::bytes_of;
+use super::series::{Effect, MergedSeries, Place};
+use super::{CompactedTotal, MergeRefusal, Merged, ProducerId, RetainedTotal, RunReport, growth};
+use crate::{Key, Series, UnixNanos};
+
+impl Merged {
+    /// Takes the report of a run. `identity` gives the series if `key` is new. Says whether the state has changed.
+    ///
+    /// # Errors
+    /// If the report does not count. The state is as before, except that a report of another kind is kept.
+    pub fn take(
+        &mut self,
+        key: Key,
+        identity: impl FnOnce() -> Arc<Series>,
+        report: RunReport,
+        now: UnixNanos,
+    ) -> Result<bool, MergeRefusal> {
+        let producer = report.producer;
+        let result = match report.checked() {
+            None => Err(MergeRefusal::Invalid(producer)),
+            Some(report) if !self.may_count(&report, now) => Err(MergeRefusal::LeaseEnded(producer)),
+            Some(report) => self.take_checked(key, identity, report, false),
+        };
+        self.noted(result)
+    }
+
+    fn may_count(&self, report: &RunReport, now: UnixNanos) -> bool {
+        let term = self.limits.lease_ns;
+        report.mode.is_retained() || self.producers.is_alive(report.producer, report.epoch, now, term)
+    }
+
+    fn take_checked(
+        &mut self,
+        key: Key,
+        identity: impl FnOnce() -> Arc<Series>,
+        report: RunReport,
+        is_folded: bool,
+    ) -> Result<bool, MergeRefusal> {
+        let producer = report.producer;
+        let known = self.places.get(&key).copied();
+        let place = match self.at(known) {
+            Some(series) => series.place_of(&report),
+            None => Place::New(0),
+        };
+        let slot = match (place, known) {
+            (Place::Compacted, _) => return Err(MergeRefusal::FinalRun(producer)),
+            (Place::Known(_), Some(slot)) => {
+                let more = self.at(known).map_or(0, |series| series.growth(place, &report));
+                self.has_room(more, true)
+                    .then_some(slot)
+                    .ok_or(MergeRefusal::Memory(producer))?
+            }
+            _ => {
+                let more = match self.at(known) {
+                    Some(series) => series.growth(place, &report),
+                    None => bytes_of(&report.value) + growth::<Run>(0, 0),
+                };
+                self.room_for_run(known, producer)?;
+                self.slot_for(key, known, identity, producer, more)?
+            }
+        };
+        if !report.mode.is_retained() {
+            self.note_levels(producer, report.epoch);
+        }
+        self.apply(slot, place, report, is_folded)
+    }
+
+    /// Refuses a run above the limits of its producer.
+    fn room_for_run(&self, slot: Option<u32>, producer: ProducerId) -> Result<(), MergeRefusal> {
+        let series = self.at(slot);
+        let runs = series.map_or(0, |series| series.runs_of(producer).len());
+        if runs >= self.limits.max_runs {
+            return Err(MergeRefusal::ProducerRuns(producer));
+        }
+        let own = self.producers.get(producer).map_or(0, |known| known.series.len());
+        let is_new = series.is_none_or(|series| !series.has(producer));
+        if is_new && own >= self.limits.max_series_per_producer {
+            return Err(MergeRefusal::ProducerSeries(producer));
+        }
+        Ok(())
+    }
+
+    /// The place of a series that gets something new of a producer, which takes `more` bytes.
+    fn slot_for(
+        &mut self,
+        key: Key,
+        known: Option<u32>,
+        identity: impl FnOnce() -> Arc<Series>,
+        producer: ProducerId,
+        more: usize,
+    ) -> Result<u32, MergeRefusal> {
+        let is_new = self.at(known).is_none_or(|series| !series.has(producer));
+        let more = more
+            + if is_new {
+                self.producers.growth_by_series(producer)
+            } else {
+                0
+            };
+        let slot = match known {
+            Some(slot) if self.has_room(more, false) => slot,
+            Some(_) => return Err(MergeRefusal::Memory(producer)),
+            None => self.add_series(key, identity, producer, more)?,
+        };
+        if is_new {
+            self.producers.change(producer, |known| known.series.push(slot));
+        }
+        Ok(slot)
+    }
+
+    fn add_series(
+        &mut self,
+        key: Key,
+        identity: impl FnOnce() -> Arc<Series>,
+        producer: ProducerId,
+        more: usize,
+    ) -> Result<u32, MergeRefusal> {
+        if self.places.len() >= self.limits.max_series {
+            return Err(MergeRefusal::Series(producer));
+        }
+        let series = MergedSeries::new(key, identity());
+        let more = more + series.bytes() + self.growth_by_series();
+        if !self.has_room(more, false) {
+            return Err(MergeRefusal::Memory(producer));
+        }
+        self.held += series.bytes();
+        let slot = self.free.pop().unwrap_or(self.series.len() as u32);
+        match self.series.get_mut(slot as usize) {
+            Some(place) => *place = Some(series),
+            None => self.series.push(Some(series)),
+        }
+        self.places.insert(key, slot);
+        Ok(slot)
+    }
+
+    /// The bytes by which the lists grow for one more series.
+    fn growth_by_series(&self) -> usize {
+        let (places, most) = (self.places.len(), self.places.capacity());
+        let list = if self.free.is_empty() {
+            growth::<Option<MergedSeries>>(self.series.len(), self.series.capacity())
+        } else {
+            0
+        };
+        list + growth::<(Key, u64)>(places, most)
+    }
+
+    fn note_levels(&mut self, producer: ProducerId, epoch: UnixNanos) {
+        let has_levels = self
+            .producers
+            .lease(producer, epoch)
+            .is_some_and(|lease| lease.has_levels);
+        if !has_levels {
+            self.producers.change(producer, |known| {
+                let lease = known.leases.iter_mut().find(|lease| lease.epoch == epoch);
+                lease.into_iter().for_each(|lease| lease.has_levels = true);
+            });
+        }
+    }
+
+    fn apply(
+        &mut self,
+        slot: u32,
+        place: Place,
+        report: RunReport,
+        is_folded: bool,
+    ) -> Result<bool, MergeRefusal> {
+        let (producer, sent) = (report.producer, report.kind());
+        let applied = self.change(slot, |series| {
+            let has_other_bounds = series.has_other_bounds(&report.value);
+            let effect = series.take(place, report, is_folded);
+            (
+                effect,
+                series.kind().filter(|shown| *shown != sent),
+                has_other_bounds,
+            )
+        });
+        let (Effect { is_changed, excluded }, other_kind, has_other_bounds) = applied.unwrap_or_default();
+        self.stats.mixed_kinds += excluded as u64;
+        self.stats.unequal_bounds += u64::from(has_other_bounds);
+        match other_kind {
+            Some(shown) => Err(MergeRefusal::MixedKinds {
+                producer,
+                sent,
+                shown,
+            }),
+            None => Ok(is_changed),
+        }
+    }
+
+    /// Takes the retained total of a producer, as a leader has published it.
+    ///
+    /// # Errors
+    /// If the record is not valid, or if there is no room for all of it. The part that had room counts.
+    pub fn take_retained(
+        &mut self,
+        key: Key,
+        identity: &Arc<Series>,
+        retained: RetainedTotal,
+    ) -> Result<(), MergeRefusal> {
+        let producer = retained.producer;
+        let Some(RetainedTotal { compacted, runs, .. }) = retained.checked() else {
+            return self.noted(Err(MergeRefusal::Invalid(producer)));
+        };
+        let compacted = compacted.map_or(Ok(()), |compacted| {
+            self.take_compacted(key, identity, producer, compacted)
+        });
+        let mut result = self.noted(compacted);
+        for run in runs {
+            let taken = self.take_run(key, identity, run, true);
+            result = result.and(taken);
+        }
+        result
+    }
+
+    fn take_compacted(
+        &mut self,
+        key: Key,
+        identity: &Arc<Series>,
+        producer: ProducerId,
+        compacted: CompactedTotal,
+    ) -> Result<(), MergeRefusal> {
+        let known = self.places.get(&key).copied();
+        if self.at(known).is_none_or(|series| !series.has(producer)) {
+            self.room_for_run(known, producer)?;
+        }
+        let more = compacted.bytes() + growth::<(ProducerId, CompactedTotal)>(0, 0);
+        let slot = self.slot_for(key, known, || identity.clone(), producer, more)?;
+        let lacks_runs = self.change(slot, |series| series.join_compacted(producer, compacted));
+        self.stats.unequal_compactions += u64::from(lacks_runs == Some(true));
+        Ok(())
+    }
+
+    /// Takes a run of another state. One that is compacted already, or of another kind, is no error here.
+    fn take_run(
+        &mut self,
+        key: Key,
+        identity: &Arc<Series>,
+        run: RunReport,
+        is_folded: bool,
+    ) -> Result<(), MergeRefusal> {
+        let taken = self.take_checked(key, || identity.clone(), run, is_folded);
+        match taken {
+            Ok(_) | Err(MergeRefusal::FinalRun(_)) => Ok(()),
+            Err(refusal @ MergeRefusal::MixedKinds { .. }) => {
+                self.stats.note(&refusal);
+                Ok(())
+            }
+            Err(refusal) => self.noted(Err(refusal)),
+        }
+    }
+
+    /// Merges another state into this one.
+    ///
+    /// # Errors
+    /// If there is no room for all of it. The part that had room counts.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeRefusal> {
+        let mut result = Ok(());
+        for (producer, leases) in other.producers.leases() {
+            for theirs in leases {
+                let touched = self.with_lease(producer, theirs.epoch, theirs.touched, |mine| {
+                    mine.touched = mine.touched.max(theirs.touched);
+                    mine.is_ended |= theirs.is_ended;
+                });
+                result = result.and(touched);
+            }
+        }
+        for series in other.series.iter().flatten() {
+            let (key, identity) = (series.key, &series.identity);
+            for (producer, compacted) in &series.compacted {
+                let taken = self.take_compacted(key, identity, *producer, compacted.clone());
+                result = result.and(self.noted(taken));
+            }
+            for Run { report, is_folded } in &series.runs {
+                result = result.and(self.take_run(key, identity, report.clone(), *is_folded));
+            }
+        }
+        self.drop_ended();
+        result
+    }
+
+    fn drop_ended(&mut self) {
+        for (producer, epoch) in self.runs(|lease| lease.is_ended && lease.has_levels) {
+            self.drop_levels(producer, epoch);
+        }
+    }
+}
