@@ -59,11 +59,14 @@ pub use attributes::{
 };
 pub use budget::{Bounds, Budget};
 pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
-#[cfg(feature = "tables")]
-pub use composite::CompositeSet;
 pub use composite::{
     Across, Added, Answer, Composite, DataQuality, Declaration, Direction, Distribution, Evaluated,
     Expression, Feed, FeedKind, Function, Hysteresis, OnStale, Threshold,
+};
+#[cfg(feature = "tables")]
+pub use composite::{
+    CompositeSet, MergedWindows, ProducerRun, SubWindow, SubWindowOutcome, SubWindowRefused, Unshareable,
+    WindowMergeLimits, WindowRefusals,
 };
 pub use event::{EventKind, Events, Schema, Source, SourceId, Values};
 pub use freshness::Freshness;

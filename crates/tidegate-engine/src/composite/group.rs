@@ -2,7 +2,7 @@
 
 //! One group of a composite: its sources, its series, and the values in its window.
 
-mod answer;
+pub(super) mod answer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,12 @@ use super::member::{Member, MemberId, MemberKind};
 use super::sketch::Sketch;
 use super::slab::Slab;
 use super::source::Liveness;
+#[cfg(feature = "tables")]
+use super::sub_window::SubWindow;
 use super::window::{Cut, Moments, Window};
 use crate::budget::Reservation;
+#[cfg(feature = "tables")]
+use crate::clock;
 use crate::{Attributes, Series, UnixNanos};
 
 /// The time for which a living source without series is tracked, in nanoseconds (1 min): its scrape may turn out to
@@ -25,6 +29,8 @@ pub(super) struct CompositeGroup {
     cut: Cut,
     /// The window of pooled observations.
     pool: Option<Window>,
+    /// The same of earlier runs of this process, until they leave the window.
+    restored: Option<Box<Window>>,
     sources: Slab<GroupSource>,
     /// Sources by the address of their liveness.
     index: HashMap<usize, u32>,
@@ -58,6 +64,7 @@ impl CompositeGroup {
             series,
             cut,
             pool: None,
+            restored: None,
             sources: Slab::default(),
             index: HashMap::new(),
             members: Slab::default(),
@@ -172,9 +179,45 @@ impl CompositeGroup {
     /// Adds observations to the window of all.
     pub(super) fn add(&mut self, now: UnixNanos, moments: &Moments, has_sketches: bool) {
         self.newest = self.newest.max(now);
+        self.pool(has_sketches).add(now, moments);
+    }
+
+    /// The window of pooled observations of this run.
+    pub(super) fn pool(&mut self, has_sketches: bool) -> &mut Window {
         let cut = self.cut;
-        let pool = self.pool.get_or_insert_with(|| Window::new(cut, has_sketches));
-        pool.add(now, moments);
+        self.pool.get_or_insert_with(|| Window::new(cut, has_sketches))
+    }
+
+    /// The windows of pooled observations, the older one first.
+    pub(super) fn windows(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.restored.as_deref_mut().into_iter().chain(&mut self.pool)
+    }
+
+    /// Adds the observations of an earlier run, which begin at `start` by our clock.
+    #[cfg(feature = "tables")]
+    pub(super) fn restore(
+        &mut self,
+        start: UnixNanos,
+        saved: &SubWindow,
+        has_sketches: bool,
+        now: UnixNanos,
+    ) {
+        let cut = self.cut;
+        let window = self
+            .restored
+            .get_or_insert_with(|| Box::new(Window::new(cut, has_sketches)));
+        window.add(start, &saved.moments());
+        if let Some(distribution) = saved.sketch() {
+            window.sketch(start, |sketch| sketch.merge(&distribution));
+        }
+        self.newest = self.newest.max(clock::steady(saved.end).min(now));
+        self.weigh();
+    }
+
+    /// Whether one of its series is a level.
+    #[cfg(feature = "tables")]
+    pub(super) fn has_level(&self) -> bool {
+        self.members.iter().any(|(_, member)| member.is_level())
     }
 
     /// Lets `add` update the distribution of the window at `now`, if quantiles are wanted.
@@ -235,13 +278,15 @@ impl CompositeGroup {
         if self.index.is_empty() {
             self.index.shrink_to_fit();
         }
+        self.restored.take_if(|window| window.read(now).count == 0.0);
     }
 
     /// Updates the reservation to the size of its sketches.
     pub(super) fn weigh(&mut self) {
         let pool = self.pool.as_ref().map_or(0, Window::bytes_of_sketches);
+        let restored = self.restored.as_ref().map_or(0, |window| window.bytes());
         let members = self.members.iter().map(|(_, member)| member.bytes_of_sketches());
-        let bytes = pool + members.sum::<usize>();
+        let bytes = pool + restored + members.sum::<usize>();
         if let Some(reservation) = &mut self.reservation {
             reservation.hold(bytes);
         }
@@ -256,8 +301,7 @@ impl CompositeGroup {
 
     /// Whether the window is empty and the group has no source.
     pub(super) fn is_over(&mut self, now: UnixNanos) -> bool {
-        let pool = self.pool.as_mut();
-        self.sources.is_empty() && pool.is_none_or(|pool| pool.read(now).count == 0.0)
+        self.sources.is_empty() && self.windows().all(|window| window.read(now).count == 0.0)
     }
 
     /// Whether it had targets, and every one has left discovery.

@@ -40,7 +40,7 @@ struct Left {
 }
 
 /// The bytes that the attributes of a group count with.
-fn weight(attributes: &Attributes) -> usize {
+pub(super) fn weight(attributes: &Attributes) -> usize {
     let text = attributes.bytes();
     text + text.saturating_sub(COPIED_BYTES) * COPIES
 }

@@ -6,11 +6,15 @@
 //! different clocks.
 
 mod across;
+#[cfg(feature = "tables")]
+mod export;
 mod expression;
 mod feed;
 mod group;
 mod groups;
 mod member;
+#[cfg(feature = "tables")]
+mod merged;
 #[cfg(feature = "tables")]
 mod observe;
 mod plan;
@@ -18,6 +22,8 @@ mod room;
 mod sketch;
 mod slab;
 mod source;
+#[cfg(feature = "tables")]
+mod sub_window;
 mod threshold;
 mod window;
 
@@ -26,12 +32,20 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 pub use across::Across;
+#[cfg(feature = "tables")]
+pub use export::Unshareable;
 pub use expression::{DataQuality, Evaluated, Expression};
 pub use feed::{Added, Distribution, Feed, FeedKind};
 use groups::{Groups, SharedGroup};
 #[cfg(feature = "tables")]
+pub use merged::{
+    MergedWindows, ProducerRun, SubWindowOutcome, SubWindowRefused, WindowMergeLimits, WindowRefusals,
+};
+#[cfg(feature = "tables")]
 pub use observe::CompositeSet;
 use room::Room;
+#[cfg(feature = "tables")]
+pub use sub_window::SubWindow;
 pub use threshold::{Direction, Hysteresis, Threshold};
 use window::Cut;
 

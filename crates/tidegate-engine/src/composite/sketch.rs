@@ -9,6 +9,9 @@
 //! Buckets of histograms stay as they are. Their observations count as evenly spread over the bucket, as in PromQL's
 //! `histogram_quantile`.
 
+#[cfg(feature = "tables")]
+mod exponential;
+
 use crate::{ExponentialHistogram, Histogram};
 
 const SCALE: i32 = 5;

@@ -14,6 +14,14 @@ const FINE_NS: u64 = 100_000_000;
 /// The number of sub-windows of a longer window.
 const COARSE_PARTS: u64 = 100;
 
+/// The longest sub-window that processes exchange, if the window has shorter ones (1 s).
+#[cfg(feature = "tables")]
+const SHARED_NS: u64 = 1_000_000_000;
+
+/// The fewest sub-windows that processes exchange, if the window has as many.
+#[cfg(feature = "tables")]
+const MIN_SHARED: u64 = 10;
+
 /// Statistics of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Moments {
@@ -50,7 +58,7 @@ impl Moments {
     }
 
     /// Adds later values.
-    fn add(&mut self, later: &Self) {
+    pub(super) fn add(&mut self, later: &Self) {
         self.count += later.count;
         self.sum += later.sum;
         // Extremes may come in after the values were counted.
@@ -77,6 +85,25 @@ impl Cut {
             part_ns,
             parts: window_ns.div_ceil(part_ns),
         }
+    }
+
+    /// The division in which processes exchange the window: as many whole sub-windows as fit into 1 s and into a tenth
+    /// of the window, and that divide it evenly.
+    #[cfg(feature = "tables")]
+    pub(crate) fn shared(self) -> Self {
+        let most = (SHARED_NS / self.part_ns).min(self.parts / MIN_SHARED).max(1);
+        let joined = (1..=most).rev().find(|joined| self.parts.is_multiple_of(*joined));
+        let joined = joined.unwrap_or(1);
+        Self {
+            part_ns: self.part_ns * joined,
+            parts: self.parts / joined,
+        }
+    }
+
+    /// The length of a sub-window in nanoseconds.
+    #[cfg(feature = "tables")]
+    pub(crate) fn part_ns(self) -> u64 {
+        self.part_ns
     }
 
     /// The bytes of a window with this division, while its sketches are empty.
@@ -131,6 +158,11 @@ impl Window {
         self.sketched
     }
 
+    /// The bytes of it all.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cut.bytes(!self.sketches.is_empty()) + self.sketched
+    }
+
     /// Adds values at `time`, unless that is before the window.
     pub(crate) fn add(&mut self, time: UnixNanos, moments: &Moments) {
         let part = self.cut.part(time);
@@ -170,6 +202,32 @@ impl Window {
             all.add(&self.parts[(part % self.cut.parts) as usize]);
         }
         all
+    }
+
+    /// The sub-windows of `cut` in the window that ends at `now`: where each begins, its statistics, and its distribution
+    /// as far as it is sketched. `cut` joins sub-windows of this window.
+    #[cfg(feature = "tables")]
+    pub(super) fn joined(
+        &mut self,
+        cut: Cut,
+        now: UnixNanos,
+    ) -> impl Iterator<Item = (UnixNanos, Moments, Option<Sketch>)> {
+        self.advance(self.cut.part(now));
+        let (joined, newest) = (cut.part_ns / self.cut.part_ns, self.newest);
+        let last = newest / joined;
+        let places = (last + 1..=last + cut.parts).filter_map(move |at| at.checked_sub(cut.parts));
+        places.map(move |at| {
+            let mut moments = Moments::NONE;
+            let mut sketch = (!self.sketches.is_empty()).then(Sketch::default);
+            for part in (at * joined..(at + 1) * joined).filter(|part| *part <= newest) {
+                let slot = (part % self.cut.parts) as usize;
+                moments.add(&self.parts[slot]);
+                if let (Some(all), Some(part)) = (&mut sketch, self.sketches.get(slot)) {
+                    all.merge(part);
+                }
+            }
+            (at * cut.part_ns, moments, sketch)
+        })
     }
 
     /// Empties the sub-windows between the newest and `part`.
@@ -220,6 +278,26 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "tables")]
+    #[test]
+    fn shared_sub_windows_are_long_enough_and_divide_the_window() {
+        let shared = |seconds| {
+            let cut = Cut::of(Duration::from_secs_f64(seconds)).shared();
+            (cut.part_ns / 1_000_000, cut.parts)
+        };
+        let windows = [0.05, 1.0, 9.7, 10.0, 15.0, 60.0, 300.0];
+        let expected = [
+            (100, 1),
+            (100, 10),
+            (100, 97),
+            (1000, 10),
+            (750, 20),
+            (600, 100),
+            (3000, 100),
+        ];
+        assert_eq!(windows.map(shared), expected);
+    }
+
     #[test]
     fn the_weight_of_sketches_is_known_without_a_walk() {
         let second: u64 = 1_000_000_000;
@@ -235,6 +313,41 @@ mod tests {
             assert_eq!(window.bytes_of_sketches(), walked);
         }
         assert!(window.bytes_of_sketches() > 10_000);
+    }
+
+    #[cfg(feature = "tables")]
+    proptest! {
+        #[test]
+        fn joined_sub_windows_match_the_list_of_all_values(
+            steps in prop::collection::vec((0u64..3_000_000_000, -100i32..100), 1..12),
+            window_ms in 100u64..20_000,
+        ) {
+            let cut = Cut::of(Duration::from_millis(window_ms));
+            let mut window = Window::new(cut, true);
+            let mut all: Vec<(u64, f64)> = Vec::new();
+            let mut now = 1_700_000_000_000_000_000;
+            for (step, value) in steps {
+                now += step;
+                let value = f64::from(value);
+                window.add(now, &Moments::of(value));
+                window.sketch(now, |sketch| sketch.add(value, 1.0));
+                all.push((now, value));
+                now += step / 2;
+                for joined in [cut, cut.shared()] {
+                    let parts: Vec<_> = window.joined(joined, now).collect();
+                    prop_assert_eq!(parts[0].0, joined.begin(now));
+                    for (start, moments, sketch) in parts {
+                        let inside = all.iter().filter(|(at, _)| (start..start + joined.part_ns).contains(at));
+                        let (mut truth, mut distribution) = (Moments::NONE, Sketch::default());
+                        for (_, value) in inside {
+                            truth.add(&Moments::of(*value));
+                            distribution.add(*value, 1.0);
+                        }
+                        prop_assert_eq!((moments, sketch), (truth, Some(distribution)));
+                    }
+                }
+            }
+        }
     }
 
     proptest! {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::super::across::quantile as rank_of;
 use super::super::member::{Member, reduce};
 use super::super::sketch::Sketch;
-use super::super::window::{Cut, Moments};
+use super::super::window::Moments;
 use super::super::{Across, Answer, Declaration, Function, OnStale};
 use super::{CompositeGroup, GroupSource};
 use crate::freshness::Freshness;
-use crate::{Quantile, UnixNanos};
+use crate::{Attributes, Quantile, UnixNanos};
 
 /// The sources that are expected and those that report.
 #[derive(Debug, Default)]
@@ -31,12 +31,12 @@ struct Census {
 
 /// The statistics of a group's values.
 #[derive(Debug)]
-struct GroupStatistics {
-    value: Option<f64>,
-    moments: Moments,
+pub(in crate::composite) struct GroupStatistics {
+    pub(in crate::composite) value: Option<f64>,
+    pub(in crate::composite) moments: Moments,
     quantiles: Vec<Quantile>,
     /// Whether there is an observation in the window, or a level.
-    any: bool,
+    pub(in crate::composite) any: bool,
     error: Option<Arc<str>>,
 }
 
@@ -53,38 +53,14 @@ impl CompositeGroup {
         let collision = declaration.collision(census.interleaved);
         let is_partial = census.is_partial || collision.is_some();
         let state = Freshness::of(any, census.expected, census.reporting, is_partial);
-        let idle = || {
-            let is_alive = !state.says_nothing();
-            (declaration.function.is_additive() && is_alive && statistics.error.is_none()).then_some(0.0)
-        };
-        let value = statistics.value.or_else(idle).filter(|_| !state.says_nothing());
-        self.held = value.or(self.held);
-        let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
-        // Levels of sources that have ended say nothing of now.
-        let (moments, quantiles) = if state.says_nothing() {
-            (Moments::NONE, Vec::new())
-        } else {
-            (statistics.moments, statistics.quantiles)
-        };
-        let some = |value: f64| (moments.count > 0.0).then_some(value);
+        let answer = statistics.answer(declaration, &self.series.attributes, state, &mut self.held);
         Answer {
-            attributes: self.attributes().clone(),
-            value: value.or(self.held.filter(|_| stands_in)),
-            count: moments.count,
-            sum: moments.sum,
-            min: some(moments.min),
-            max: some(moments.max),
-            avg: some(moments.sum / moments.count),
-            quantiles,
-            last: some(moments.last),
-            window: declaration.window,
             age: (self.newest > 0).then(|| Duration::from_nanos(now.saturating_sub(self.newest))),
-            state,
             sources_expected: census.expected,
             sources_reporting: census.reporting,
             has_left: census.expected == 0 && self.has_left(),
-            error: statistics.error,
             collision,
+            ..answer
         }
     }
 
@@ -206,12 +182,20 @@ impl CompositeGroup {
     }
 
     fn pooled(&mut self, declaration: &Declaration, now: UnixNanos) -> GroupStatistics {
-        let Some(window) = &mut self.pool else {
-            return statistics(Moments::NONE, None, declaration, self.cut, now);
-        };
-        let moments = window.read(now);
-        let distribution = declaration.is_sketched().then(|| window.distribution(now));
-        statistics(moments, distribution, declaration, self.cut, now)
+        let cut = self.cut;
+        let mut moments = Moments::NONE;
+        let mut distribution: Option<Sketch> = None;
+        for window in self.windows() {
+            moments.add(&window.read(now));
+            if declaration.is_sketched() {
+                let sketch = window.distribution(now);
+                match &mut distribution {
+                    Some(all) => all.merge(&sketch),
+                    none => *none = Some(sketch),
+                }
+            }
+        }
+        statistics(moments, distribution.as_ref(), declaration, cut.covered_s(now))
     }
 
     /// A gauge that is alone: its samples in the window, or the level that it keeps.
@@ -220,7 +204,8 @@ impl CompositeGroup {
             return self.pooled(declaration, now);
         };
         let (moments, distribution) = member.samples(declaration.is_sketched(), now);
-        statistics(moments, distribution, declaration, self.cut, now)
+        let covered_s = self.cut.covered_s(now);
+        statistics(moments, distribution.as_ref(), declaration, covered_s)
     }
 
     fn conflict(&self, levels: &[u32], declaration: &Declaration) -> Arc<str> {
@@ -239,15 +224,59 @@ impl CompositeGroup {
     }
 }
 
-/// The statistics of a window.
-fn statistics(
+impl GroupStatistics {
+    /// The answer of a group in this state. `held` is its last value. Nothing is known of its sources.
+    pub(in crate::composite) fn answer(
+        self,
+        declaration: &Declaration,
+        attributes: &Attributes,
+        state: Freshness,
+        held: &mut Option<f64>,
+    ) -> Answer {
+        let idle = || {
+            let is_alive = !state.says_nothing();
+            (declaration.function.is_additive() && is_alive && self.error.is_none()).then_some(0.0)
+        };
+        let value = self.value.or_else(idle).filter(|_| !state.says_nothing());
+        *held = value.or(*held);
+        let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
+        // Levels of sources that have ended say nothing of now.
+        let (moments, quantiles) = if state.says_nothing() {
+            (Moments::NONE, Vec::new())
+        } else {
+            (self.moments, self.quantiles)
+        };
+        let some = |value: f64| (moments.count > 0.0).then_some(value);
+        Answer {
+            attributes: attributes.clone(),
+            value: value.or(held.filter(|_| stands_in)),
+            count: moments.count,
+            sum: moments.sum,
+            min: some(moments.min),
+            max: some(moments.max),
+            avg: some(moments.sum / moments.count),
+            quantiles,
+            last: some(moments.last),
+            window: declaration.window,
+            age: None,
+            state,
+            sources_expected: 0,
+            sources_reporting: 0,
+            has_left: false,
+            error: self.error,
+            collision: None,
+        }
+    }
+}
+
+/// The statistics of a window that covers this many seconds.
+pub(in crate::composite) fn statistics(
     moments: Moments,
-    distribution: Option<Sketch>,
+    distribution: Option<&Sketch>,
     declaration: &Declaration,
-    cut: Cut,
-    now: UnixNanos,
+    covered_s: f64,
 ) -> GroupStatistics {
-    let spread = distribution.as_ref().map(Sketch::spread);
+    let spread = distribution.map(Sketch::spread);
     let quantile = |rank: f64| {
         let value = spread.as_ref()?.quantile(rank)?;
         Some(moments.bound(value))
@@ -263,7 +292,7 @@ fn statistics(
     GroupStatistics {
         value: match declaration.function {
             Function::Quantile(rank) => quantile(rank),
-            function => reduce(function, &moments, cut.covered_s(now)),
+            function => reduce(function, &moments, covered_s),
         },
         quantiles: quantiles.collect(),
         any: moments.count > 0.0,

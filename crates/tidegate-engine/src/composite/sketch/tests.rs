@@ -155,3 +155,89 @@ fn buckets_without_end_take_no_more_room() {
     assert_eq!(sketch.spans.len(), MAX_SPANS);
     assert!(sketch.quantile(1.0).unwrap() > 100.0);
 }
+
+#[cfg(feature = "tables")]
+mod shared {
+    use super::*;
+
+    fn shared(sketch: &Sketch) -> Sketch {
+        let histogram = sketch.to_histogram();
+        assert!(histogram.is_sound(), "{histogram:?}");
+        Sketch::of_histogram(&histogram)
+    }
+
+    proptest! {
+        #[test]
+        fn single_values_are_the_same_as_an_exponential_histogram(
+            values in prop::collection::vec(prop_oneof![-1e6..-1e-2f64, 1e-2..1e6f64, Just(0.0)], 0..300),
+        ) {
+            let sketch = of(&values);
+            let restored = shared(&sketch);
+            prop_assert!(restored.bits().eq(sketch.bits()));
+            prop_assert_eq!(restored, sketch);
+        }
+
+        #[test]
+        fn values_of_any_size_fit_into_the_buckets_of_a_histogram(
+            values in prop::collection::vec(any::<f64>(), 1..100),
+            weight in 0.01..5.0f64,
+            quantile in 0.0..=1.0f64,
+        ) {
+            let mut sketch = Sketch::default();
+            values.iter().for_each(|value| sketch.add(*value, weight));
+            let histogram = sketch.to_histogram();
+            prop_assert!(histogram.is_sound());
+            let total = values.iter().filter(|value| !value.is_nan()).count() as f64 * weight;
+            prop_assert!((histogram.count as f64 - total).abs() <= 0.5 + 1e-6);
+            for side in [&histogram.positive, &histogram.negative] {
+                prop_assert!(side.counts.len() <= MAX_ENTRIES);
+            }
+            let restored = Sketch::of_histogram(&histogram);
+            let all = [restored.quantile(0.0), restored.quantile(quantile), restored.quantile(1.0)];
+            prop_assert!(all.iter().flatten().all(|value| value.is_finite()));
+            prop_assert!(all.is_sorted());
+        }
+
+        #[test]
+        fn any_sound_histogram_makes_a_sketch_within_the_limits(
+            scale in -10..=20i32,
+            offset in any::<i32>(),
+            counts in prop::collection::vec(0..1000u64, 0..2000),
+        ) {
+            let histogram = ExponentialHistogram {
+                count: counts.iter().sum(),
+                scale,
+                positive: crate::Buckets { offset, counts },
+                ..ExponentialHistogram::default()
+            };
+            prop_assume!(histogram.is_sound());
+            let sketch = Sketch::of_histogram(&histogram);
+            prop_assert!(sketch.positive.len() <= MAX_ENTRIES);
+            prop_assert!(sketch.positive.iter().map(|(_, count)| *count).sum::<f64>() == histogram.count as f64);
+            prop_assert!(sketch.positive.is_sorted_by(|one, next| one.0 < next.0));
+            prop_assert!(sketch.quantile(0.5).is_none_or(f64::is_finite));
+        }
+
+        /// Values of a bucket stay evenly spread over it, up to the width of an exponential bucket and one observation.
+        #[test]
+        fn buckets_stay_spread_as_an_exponential_histogram(
+            counts in prop::collection::vec(0..1000u64, 6),
+            quantile in 0.0..=1.0f64,
+        ) {
+            let mut histogram = Histogram::empty([-2.0, -0.5, 0.1, 0.5, 10.0].into());
+            histogram.count = counts.iter().sum();
+            histogram.counts.clone_from(&counts);
+            (histogram.min, histogram.max) = (Some(-4.0), Some(20.0));
+            let mut sketch = Sketch::default();
+            sketch.add_explicit(&histogram);
+            let restored = shared(&sketch);
+            prop_assert_eq!(restored.spread().up_to(f64::MAX, true), histogram.count as f64);
+            prop_assume!(histogram.count > 0);
+            let around = 2.0 / histogram.count as f64;
+            let [low, high] = [quantile - around, quantile + around].map(|rank| sketch.quantile(rank).unwrap());
+            let value = restored.quantile(quantile).unwrap();
+            let error = value.abs() * 0.023 + 0.011;
+            prop_assert!(value >= low - error && value <= high + error, "{value} beside {low} to {high}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The windows of a composite as sub-windows: for other processes, and for the next run of this one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::sub_window::SubWindow;
+use super::window::{Cut, Window};
+use super::{Composite, Declaration, Function};
+use crate::chunks::lock;
+use crate::{Attributes, UnixNanos, clock};
+
+/// The reason why a composite can't be put together from the windows of several processes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unshareable {
+    /// It has a value for each series.
+    #[error(
+        "`{0}`: `across` needs the series of all processes: compute the composite where these series are"
+    )]
+    BySeries(Arc<str>),
+    /// It is PromQL.
+    #[error("`{0}`: `expr` needs the series of all processes: compute the composite where these series are")]
+    Expression(Arc<str>),
+    /// It is the newest value.
+    #[error("`{0}`: `function: last` has no value of several processes: use `avg`, `min` or `max`")]
+    Last(Arc<str>),
+}
+
+impl Declaration {
+    /// Whether the windows of several processes make one.
+    ///
+    /// # Errors
+    /// The declaration needs more than the observations in a window.
+    pub fn check_shareable(&self) -> Result<(), Unshareable> {
+        let name = || self.name.clone();
+        if self.expression.is_some() {
+            return Err(Unshareable::Expression(name()));
+        }
+        if self.is_by_series() {
+            return Err(Unshareable::BySeries(name()));
+        }
+        match self.function {
+            Function::Last => Err(Unshareable::Last(name())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Composite {
+    /// Shows the observations of this run as sub-windows of at most about 1 s, in ascending order in each group: those
+    /// that begin at `since` or later and have values, and always the current one. So an idle group is known too.
+    /// Returns the number of groups that are left out because they hold a gauge.
+    ///
+    /// Borders and ends are by the wall clock. After the wall clock was set (see [`clock::steps`]), equal borders mean
+    /// other times. Begin a new run then: claim a new epoch, and pass the time as `since` from there on.
+    ///
+    /// # Errors
+    /// The windows of several processes do not make one.
+    pub fn export(
+        &self,
+        now: UnixNanos,
+        since: UnixNanos,
+        each: &mut dyn FnMut(&Attributes, SubWindow),
+    ) -> Result<usize, Unshareable> {
+        self.declaration.check_shareable()?;
+        let mut left_out = 0;
+        for group in self.groups() {
+            let mut group = lock(&group);
+            let group = &mut *group;
+            if group.has_level() {
+                left_out += 1;
+                continue;
+            }
+            let attributes = group.series.attributes.clone();
+            let cut = self.cut.shared();
+            let pool = group.pool(self.declaration.is_sketched());
+            for (start, sub_window) in sub_windows(pool, cut, now) {
+                let is_current = start + cut.part_ns() > now;
+                if start >= since && (is_current || !sub_window.is_empty()) {
+                    each(&attributes, sub_window);
+                }
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// Shows all pooled observations in the window, those of earlier runs too, as finely as they are held. The next run
+    /// takes them by [`Self::restore`].
+    pub fn save(&self, now: UnixNanos, each: &mut dyn FnMut(&Attributes, SubWindow)) {
+        for group in self.groups() {
+            let mut group = lock(&group);
+            let attributes = group.series.attributes.clone();
+            for window in group.windows() {
+                let filled = sub_windows(window, self.cut, now).map(|(_, sub_window)| sub_window);
+                filled
+                    .filter(|sub_window| !sub_window.is_empty())
+                    .for_each(|sub_window| each(&attributes, sub_window));
+            }
+        }
+    }
+
+    /// Takes a sub-window that an earlier run saved. Answers count its values until they leave the window, and
+    /// [`Self::export`] leaves them out: the earlier run has exported them. Returns whether it lies in the window.
+    pub fn restore(&self, attributes: &Attributes, saved: &SubWindow, now: UnixNanos) -> bool {
+        let start = clock::steady(saved.start);
+        let is_within = start >= self.cut.begin(now) && start <= now;
+        let has_no_pool = self.declaration.expression.is_some() || self.declaration.is_by_series();
+        if !is_within || !saved.is_sound() || has_no_pool {
+            return false;
+        }
+        let is_sketched = self.declaration.is_sketched();
+        self.within(attributes, |group| group.restore(start, saved, is_sketched, now));
+        self.version.fetch_add(1, Relaxed);
+        true
+    }
+}
+
+/// The sub-windows of `cut`, each with its start by our clock.
+fn sub_windows(
+    window: &mut Window,
+    cut: Cut,
+    now: UnixNanos,
+) -> impl Iterator<Item = (UnixNanos, SubWindow)> {
+    let length = cut.part_ns();
+    window.joined(cut, now).map(move |(start, moments, sketch)| {
+        // The distance of the clocks may be no multiple of the length.
+        let border = clock::wall(start).saturating_add(length / 2) / length * length;
+        let end = border + length.min(now.saturating_sub(start));
+        (start, SubWindow::new(border, end, &moments, sketch.as_ref()))
+    })
+}
