@@ -7,7 +7,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::encoded::{EncodedEntry, Entries, put_entry};
-use super::{AttributeRef, Attributes};
+use super::{AttributeRef, Attributes, MapRef};
 
 /// Collects the entries of a set. It can be used again for the next one, which then has its room.
 #[derive(Debug, Default)]
@@ -32,15 +32,23 @@ impl AttributesBuilder {
 
     /// The set of the entries added since the last call.
     pub fn finish(&mut self) -> Attributes {
-        let set = if self.is_unordered {
+        self.finish_with(|set| Attributes::of(set.0))
+    }
+
+    /// Lends this set to a function, without an allocation for it.
+    pub fn finish_with<R>(&mut self, look: impl FnOnce(MapRef<'_>) -> R) -> R {
+        if self.is_unordered {
             self.sort();
-            Attributes::of(&self.sorted)
+        }
+        let set = if self.is_unordered {
+            &self.sorted
         } else {
-            Attributes::of(&self.bytes)
+            &self.bytes
         };
+        let result = look(MapRef(set));
         self.bytes.clear();
         self.is_unordered = false;
-        set
+        result
     }
 
     fn sort(&mut self) {

@@ -6,7 +6,7 @@
 mod builder;
 mod encoded;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod value;
 mod view;
 

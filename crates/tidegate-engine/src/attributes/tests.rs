@@ -11,7 +11,7 @@ use crate::Key;
 
 /// A value as a tree. Its derived order is the one that values should have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Model {
+pub(crate) enum Model {
     Empty,
     Str(String),
     Bool(bool),
@@ -23,7 +23,7 @@ enum Model {
     Map(Vec<(String, Model)>),
 }
 
-type Entries = Vec<(String, Model)>;
+pub(crate) type Entries = Vec<(String, Model)>;
 
 impl Model {
     fn canonical(self) -> Self {
@@ -62,12 +62,12 @@ impl Model {
 }
 
 /// Sorted, the last one of a key; nested maps too.
-fn canonical(entries: Entries) -> Entries {
+pub(crate) fn canonical(entries: Entries) -> Entries {
     let entries = entries.into_iter().map(|(key, value)| (key, value.canonical()));
     entries.collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
-fn set(entries: &Entries) -> Attributes {
+pub(crate) fn set(entries: &Entries) -> Attributes {
     entries.iter().map(|(key, value)| (key, value.value())).collect()
 }
 
@@ -100,7 +100,7 @@ fn key() -> impl Strategy<Value = String> {
     prop_oneof!["[ab]{0,3}", ".{0,2}", "a{126,130}"]
 }
 
-fn some_entries() -> impl Strategy<Value = Entries> {
+pub(crate) fn some_entries() -> impl Strategy<Value = Entries> {
     prop::collection::vec((key(), model()), 0..6)
 }
 

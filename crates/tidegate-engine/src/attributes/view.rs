@@ -198,6 +198,11 @@ impl<'a> MapRef<'a> {
         self.0.is_empty()
     }
 
+    /// The set as [`Attributes::encoded`] gives it.
+    pub(crate) fn encoded(self) -> &'a [u8] {
+        self.0
+    }
+
     pub(super) fn entries(self) -> Entries<'a> {
         encoded::Entries(self.0)
     }
