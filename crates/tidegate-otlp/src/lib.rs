@@ -4,8 +4,8 @@
 //!
 //! [`Encoded`] is a request of one signal on the wire. [`wire::check()`] says whether bytes are one, and counts its items.
 //! [`wire::walk`] visits resources, scopes, metrics and items; [`wire::edit`] notes what a visitor changes, and copies the
-//! rest. [`wire::points`] reads metric points by the key of the bytes that identify them. [`json`] transcodes OTLP/JSON. The
-//! same tables of OTLP's messages serve all of them.
+//! rest. [`wire::points`] reads metric points by the key of the bytes that identify them. [`wire::partition_ids`] hashes their
+//! identities as every process does. [`json`] transcodes OTLP/JSON. The same tables of OTLP's messages serve all of them.
 //!
 //! [`convert`] is the one place where requests become points of the engine, and where points and events become requests.
 //!

@@ -5,6 +5,7 @@
 pub mod attributes;
 mod check;
 pub mod edit;
+mod partition;
 pub mod points;
 pub mod proto;
 mod split;
@@ -12,6 +13,7 @@ pub(crate) mod text;
 pub mod walk;
 
 pub use check::{CheckError, Checked, MAX_ELEMENTS, MAX_NAME_BYTES, check, weigh, weight};
+pub use partition::partition_ids;
 pub(crate) use split::split_part;
 pub use walk::first_name;
 

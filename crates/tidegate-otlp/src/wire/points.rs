@@ -220,7 +220,7 @@ impl<'a> Spans<'a> {
 }
 
 /// The kind of a metric's data, as far as its message says. Of a field that is repeated the last one counts.
-fn data_of(number: u32, message: &[u8]) -> Data {
+pub(super) fn data_of(number: u32, message: &[u8]) -> Data {
     let (mut temporality, mut monotonic) = (Temporality::Unspecified, false);
     for field in Fields::new(message)
         .flatten()
@@ -228,9 +228,8 @@ fn data_of(number: u32, message: &[u8]) -> Data {
     {
         let value = varint(field.payload).map_or(0, |(value, _)| value);
         match (field.number, value) {
-            (2, 1) => temporality = Temporality::Delta,
-            (2, 2) => temporality = Temporality::Cumulative,
-            (2, _) => temporality = Temporality::Unspecified,
+            // Protobuf takes the lower 32 bits of an enum.
+            (2, value) => temporality = temporality_of(value as u32),
             (3, value) => monotonic = value != 0,
             _ => {}
         }
@@ -244,6 +243,14 @@ fn data_of(number: u32, message: &[u8]) -> Data {
         10 => Data::ExponentialHistogram { temporality },
         11 => Data::Summary,
         _ => Data::Gauge,
+    }
+}
+
+fn temporality_of(number: u32) -> Temporality {
+    match number {
+        1 => Temporality::Delta,
+        2 => Temporality::Cumulative,
+        _ => Temporality::Unspecified,
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod batching;
 mod client;
+#[cfg(test)]
+mod partition_tests;
 mod split;
 
 use std::sync::Arc;
