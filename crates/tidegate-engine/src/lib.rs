@@ -31,6 +31,8 @@ pub mod lease;
 pub mod match_tracker;
 #[cfg(feature = "tables")]
 pub mod merged;
+#[cfg(feature = "tables")]
+pub mod partition;
 pub mod pattern;
 pub mod point;
 #[cfg(feature = "tables")]
@@ -82,6 +84,8 @@ pub use merged::{
     CompactedPart, CompactedTotal, LISTED_STARTS, MergeMode, MergeRefusal, Merged, MergedLimits,
     MergedReading, MergedStats, ProducerId, ReportKind, RetainedTotal, RunReport, ValueForm,
 };
+#[cfg(feature = "tables")]
+pub use partition::{PartitionHasher, partition_id};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point, Reading};
 #[cfg(feature = "tables")]
