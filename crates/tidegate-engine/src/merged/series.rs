@@ -15,7 +15,7 @@ use crate::{Key, Series, UnixNanos, Value};
 
 /// Where the report of a run belongs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum RunPlace {
     /// It replaces the one at this index.
     Known(usize),
     /// It is new and comes to this index.
@@ -102,16 +102,16 @@ impl MergedSeries {
             .is_some_and(|(shown, bounds)| !same_bounds(shown, bounds))
     }
 
-    pub(super) fn place_of(&self, report: &RunReport) -> Place {
+    pub(super) fn place_of(&self, report: &RunReport) -> RunPlace {
         match self
             .runs
             .binary_search_by(|run| run.report.place().cmp(&report.place()))
         {
-            Ok(at) => Place::Known(at),
+            Ok(at) => RunPlace::Known(at),
             Err(_) if report.mode.is_retained() && self.has_compacted(report.producer, report.start) => {
-                Place::Compacted
+                RunPlace::Compacted
             }
-            Err(at) => Place::New(at),
+            Err(at) => RunPlace::New(at),
         }
     }
 
@@ -144,10 +144,10 @@ impl MergedSeries {
     }
 
     /// Bytes that a report allocates beyond those of the one that it replaces.
-    pub(super) fn growth(&self, place: Place, report: &RunReport) -> usize {
+    pub(super) fn growth(&self, place: RunPlace, report: &RunReport) -> usize {
         let new = self.bytes_of(&report.value);
         match place {
-            Place::Known(at) => {
+            RunPlace::Known(at) => {
                 let old = self
                     .runs
                     .get(at)
@@ -159,12 +159,12 @@ impl MergedSeries {
     }
 
     /// Takes the report of a run in.
-    pub(super) fn take(&mut self, place: Place, mut report: RunReport, is_folded: bool) -> Effect {
+    pub(super) fn take(&mut self, place: RunPlace, mut report: RunReport, is_folded: bool) -> Effect {
         self.share_bounds(&mut report.value);
         match place {
-            Place::Known(at) => self.replace(at, report, is_folded),
-            Place::New(at) => self.insert(at, report, is_folded),
-            Place::Compacted => Effect::default(),
+            RunPlace::Known(at) => self.replace(at, report, is_folded),
+            RunPlace::New(at) => self.insert(at, report, is_folded),
+            RunPlace::Compacted => Effect::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::item::Run;
 use super::retained::bytes_of;
-use super::series::{Effect, MergedSeries, Place};
+use super::series::{Effect, MergedSeries, RunPlace};
 use super::{CompactedTotal, MergeRefusal, Merged, ProducerId, RetainedTotal, RunReport, growth};
 use crate::{Key, Series, UnixNanos};
 
@@ -47,11 +47,11 @@ impl Merged {
         let known = self.places.get(&key).copied();
         let place = match self.at(known) {
             Some(series) => series.place_of(&report),
-            None => Place::New(0),
+            None => RunPlace::New(0),
         };
         let slot = match (place, known) {
-            (Place::Compacted, _) => return Err(MergeRefusal::FinalRun(producer)),
-            (Place::Known(_), Some(slot)) => {
+            (RunPlace::Compacted, _) => return Err(MergeRefusal::FinalRun(producer)),
+            (RunPlace::Known(_), Some(slot)) => {
                 let more = self.at(known).map_or(0, |series| series.growth(place, &report));
                 self.has_room(more, true)
                     .then_some(slot)
@@ -166,7 +166,7 @@ impl Merged {
     fn apply(
         &mut self,
         slot: u32,
-        place: Place,
+        place: RunPlace,
         report: RunReport,
         is_folded: bool,
     ) -> Result<bool, MergeRefusal> {
