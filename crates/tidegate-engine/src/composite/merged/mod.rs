@@ -72,7 +72,7 @@ pub enum SubWindowOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubWindowRefused {
     /// The clock of its producer is ahead.
-    #[error("the clock of a producer is {0:?} ahead: synchronize it")]
+    #[error("the clock of a producer is {0:?} ahead: synchronise it")]
     Future(Duration),
     /// Its borders are not ours.
     #[error("a producer divides the window in another way: declare the same `window` everywhere")]

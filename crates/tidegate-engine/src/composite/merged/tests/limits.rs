@@ -117,7 +117,7 @@ fn sub_windows_that_do_not_fit_are_refused_and_counted() {
     assert_eq!(reader.refusals(), refusals);
     let answer = reader.answers(NOW).remove(0);
     assert_eq!(answer.state, Freshness::Partial);
-    assert!(answer.collision.unwrap().contains("synchronize"));
+    assert!(answer.collision.unwrap().contains("synchronise"));
 }
 
 #[test]
