@@ -54,7 +54,7 @@ impl FamilyHead<'_> {
     }
 }
 
-/// Appends help. Only OpenMetrics escapes quotes in it. Text 0.0.4 keeps a NUL.
+/// Appends help. Only OpenMetrics escapes quotes in it. A NUL becomes U+FFFD, as in [`push_escaped`].
 fn push_help(text: &mut impl TextSink, help: &str, is_openmetrics: bool) {
     if is_openmetrics {
         return push_escaped(text, help);
@@ -62,6 +62,7 @@ fn push_help(text: &mut impl TextSink, help: &str, is_openmetrics: bool) {
     push_replaced(text, help, |byte| match byte {
         b'\\' => Some("\\\\"),
         b'\n' => Some("\\n"),
+        0 => Some("\u{fffd}"),
         _ => None,
     });
 }
@@ -151,8 +152,8 @@ mod tests {
     fn a_head_has_lines_for_what_the_family_says() {
         assert_eq!(head("", None, false), "# TYPE a gauge\n");
         assert_eq!(
-            head("\"b\\\n", None, false),
-            "# HELP a \"b\\\\\\n\n# TYPE a gauge\n"
+            head("\"b\\\n\0", None, false),
+            "# HELP a \"b\\\\\\n\u{fffd}\n# TYPE a gauge\n"
         );
         assert_eq!(
             head("\"b\0", Some("seconds"), true),

@@ -155,8 +155,7 @@ proptest! {
     #[test]
     fn a_series_has_the_same_text_on_both_pages(
         name in "[a-c]{1,3}(_[a-c]{1,2})?",
-        // The gateway keeps a NUL in the help of text 0.0.4.
-        help in "[ab\"\\\\\n\u{e9}]{0,5}",
+        help in "[ab\"\\\\\n\\x00\u{e9}]{0,5}",
         unit in prop::sample::select(vec!["", "s", "By", "By/s", "1", "{item}"]),
         labels in prop::collection::btree_map("[d-h]{1,2}", "[ab\"\\\\\n\\x00\u{e9}]{1,5}", 0..3),
         sample in prop_oneof![any_number(), any_histogram(), any_exponential()],

@@ -97,12 +97,10 @@ impl Page {
             _ => "gauge",
         };
         let unit = unit_of_family(&family.unit, shown).filter(|_| open);
-        // Prometheus' own parsers take a NUL for the end of the page.
-        let help = family.help.replace('\0', "\u{fffd}");
         let head = FamilyHead {
             name: shown,
             is_quoted: false,
-            help: &help,
+            help: &family.help,
             of_type: kind,
             unit: unit.as_deref(),
             is_openmetrics: open,
