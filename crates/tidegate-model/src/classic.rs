@@ -20,8 +20,8 @@ impl ExponentialHistogram {
     /// The classic form: all buckets from the first populated one to the last, as fine as [`MAX_BOUNDS`] permits.
     ///
     /// The scale is the histogram's own or [`FINEST_SCALE`], lowered one by one until the buckets of both sides and the
-    /// zero bucket fit. So filling one of them changes no bound. If they no longer fit, bounds are removed, and none is added between the
-    /// others.
+    /// zero bucket fit. So filling a bucket of a side changes no bound. The first observation of the zero bucket adds one
+    /// bound. If the buckets no longer fit, bounds are removed, and none is added between the others.
     #[must_use]
     pub fn classic(&self) -> Histogram {
         let ranges = [populated(&self.negative), populated(&self.positive)];
@@ -163,8 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_fine_scales_are_those_of_the_finest_scale_in_text() {
-        // 1000 at scale 20, and the same with 10 more observations between 512 and 1024.
+    fn the_first_observation_of_the_zero_bucket_adds_one_bound() {
+        let without = exponential(2, 3, vec![1, 2]);
+        let with = ExponentialHistogram {
+            zero_count: 1,
+            ..without.clone()
+        };
+        let (without, with) = (without.classic(), with.classic());
+        assert_eq!(with.bounds.first(), Some(&0.0));
+        assert_eq!(with.bounds[1..], without.bounds[..]);
+    }
+
+    #[test]
+    fn bounds_of_fine_scales_are_those_of_the_finest_scale() {
+        // One observation of 1000 at scale 20, and 32 observations between 512 and 1024 at scale 5.
         let index = (1000f64.log2() * 2f64.powi(20)).floor() as i32;
         assert_eq!(*exponential(20, index, vec![1]).classic().bounds, [1024.0]);
         let wider = exponential(5, 9 * 32, vec![1; 32]).classic();
