@@ -36,7 +36,7 @@ pub enum MergeMode {
 }
 
 impl MergeMode {
-    const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Add,
         Self::Level,
         Self::Last,

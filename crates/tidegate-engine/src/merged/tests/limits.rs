@@ -142,16 +142,13 @@ fn counts_beyond_the_largest_number_stay_there_and_come_back() {
     assert_eq!(count(&mut merged), (u64::MAX, u64::MAX));
     take_all(&mut merged, [report(2, 1, 2, of(7))]);
     assert_eq!(count(&mut merged), (12, 12));
-    take_all(
-        &mut merged,
-        [report(3, 1, 1, 1 << 62)].map(|_| report(3, 1, 1, of(1))),
-    );
+    take_all(&mut merged, [report(3, 1, 1, of(1))]);
     assert_eq!(count(&mut merged), (13, 13));
 }
 
 #[test]
 fn modes_have_names() {
-    for mode in [MergeMode::Add, MergeMode::Level, MergeMode::Mean] {
+    for mode in MergeMode::ALL {
         assert_eq!(MergeMode::named(mode.name()), Some(mode));
     }
     assert_eq!(MergeMode::named("sum"), None);
