@@ -99,6 +99,8 @@ fn a_state_does_not_grow_with_restarts_of_a_producer() {
     assert_eq!(shown(&mut merged)["x"], (1, Value::Int(1000)));
     let refused = take(&mut merged, "x", report(1, 2, 9, 100), 0);
     assert_eq!(refused, Err(MergeRefusal::FinalRun(id(1))));
+    let text = refused.unwrap_err().to_string();
+    assert!(text.ends_with("check the clock of the producer"), "{text}");
     assert_eq!(merged.stats().final_runs, 1);
 }
 
