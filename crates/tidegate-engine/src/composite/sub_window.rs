@@ -59,6 +59,7 @@ impl SubWindow {
         let distribution = self.distribution.as_ref();
         self.count.is_finite()
             && self.count >= 0.0
+            && !self.sum.is_nan()
             && self.start <= self.end
             && distribution.is_none_or(ExponentialHistogram::is_sound)
     }

@@ -183,7 +183,7 @@ pub(super) fn is_total(value: &Value) -> bool {
             .is_some_and(|number| number.is_finite() && !number.less(Number::ZERO)),
         Value::Histogram(histogram) => histogram.is_sound(),
         Value::ExponentialHistogram(histogram) => histogram.is_sound(),
-        Value::Summary(_) => true,
+        Value::Summary(summary) => summary.sum.is_finite(),
         Value::NoRecordedValue => false,
     }
 }

@@ -76,7 +76,7 @@ impl CompactedTotal {
 
     /// Adds a run.
     pub(super) fn push(&mut self, run: RunReport) {
-        self.runs += 1;
+        self.runs = self.runs.saturating_add(1);
         self.start = earlier(self.start, run.start);
         self.list(&[run.start]);
         if let Some(last) = self.parts.last_mut()

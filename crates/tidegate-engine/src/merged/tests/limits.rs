@@ -114,6 +114,8 @@ fn values_that_no_producer_may_send_are_refused() {
         report(1, 1, 1, -5),
         report(1, 1, 1, Value::Double(f64::NAN)),
         report(1, 1, 1, Value::NoRecordedValue),
+        report(1, 1, 1, summary(1, f64::NAN)),
+        report(1, 1, 1, summary(1, f64::INFINITY)),
         report(1, 1, 1, Value::Histogram(Box::new(unsound))),
         level(MergeMode::Level, 1, 1, 1, histogram(&[], &[])),
     ];
@@ -123,7 +125,7 @@ fn values_that_no_producer_may_send_are_refused() {
             Err(MergeRefusal::Invalid(id(1)))
         );
     }
-    assert_eq!((merged.stats().invalid, merged.len()), (6, 0));
+    assert_eq!((merged.stats().invalid, merged.len()), (8, 0));
 }
 
 #[test]
@@ -146,6 +148,36 @@ fn counts_beyond_the_largest_number_stay_there_and_come_back() {
     assert_eq!(count(&mut merged), (12, 12));
     take_all(&mut merged, [report(3, 1, 1, of(1))]);
     assert_eq!(count(&mut merged), (13, 13));
+}
+
+#[test]
+fn a_number_of_compacted_runs_beyond_the_largest_stays_there() {
+    let mut merged = Merged::new(MergedLimits {
+        kept_runs: 0,
+        ..limits()
+    });
+    let hostile = RetainedTotal {
+        producer: id(1),
+        compacted: Some(CompactedTotal {
+            start: 1,
+            starts: vec![1],
+            runs: u64::MAX,
+            parts: vec![CompactedPart {
+                start: 1,
+                time: 1,
+                value: Value::Int(5),
+            }],
+        }),
+        runs: Vec::new(),
+    };
+    let series = identity("x");
+    merged
+        .take_retained(Key::of(&series), &series, hostile)
+        .unwrap();
+    take_all(&mut merged, [report(1, 2, 1, 7)]);
+    assert_eq!(merged.fold(id(1), 2, true), 1);
+    assert_eq!(value(&mut merged), Some(Value::Int(12)));
+    audit(&merged);
 }
 
 #[test]

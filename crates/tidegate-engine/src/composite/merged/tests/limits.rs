@@ -101,6 +101,11 @@ fn sub_windows_that_do_not_fit_are_refused_and_counted() {
         };
         assert_eq!(take(&malformed), Err(SubWindowRefused::Malformed));
     }
+    let malformed = SubWindow {
+        sum: f64::NAN,
+        ..good.clone()
+    };
+    assert_eq!(take(&malformed), Err(SubWindowRefused::Malformed));
     let bare = SubWindow {
         distribution: None,
         ..good.clone()
@@ -111,7 +116,7 @@ fn sub_windows_that_do_not_fit_are_refused_and_counted() {
     let refusals = WindowRefusals {
         future: 2,
         unaligned: 2,
-        malformed: 4,
+        malformed: 5,
         full: 0,
     };
     assert_eq!(reader.refusals(), refusals);
