@@ -200,13 +200,12 @@ impl MergedWindows {
     /// One answer for each group, by attributes; a single `absent` one where there are none. `sources` are the
     /// producers.
     pub fn answers(&mut self, now: UnixNanos) -> Vec<Answer> {
-        let wall = clock::wall(now);
         let recent = |(at, _): &(UnixNanos, _)| now.saturating_sub(*at) <= nanos(self.declaration.window);
         let reading = WindowReading {
             declaration: &self.declaration,
             cut: self.cut,
-            wall,
-            latest: wall.saturating_add(nanos(self.limits.tolerance)),
+            wall: clock::wall(now),
+            range: self.range(now),
             census: self.runs.census(now, nanos(self.limits.lease)),
             left_out: self.refused.filter(recent).map(|(_, refused)| refused),
         };
@@ -219,15 +218,21 @@ impl MergedWindows {
         answers
     }
 
-    /// Lets go sub-windows that have left the window, groups that no producer has any more, and runs that are long
-    /// gone. Call it about once a second.
+    /// Lets go sub-windows outside the window, also those that a clock that was set back puts into the future. Lets go
+    /// groups that no producer has any more, and runs that are long gone. Call it about once a second.
     pub fn expire(&mut self, now: UnixNanos) {
         self.runs.expire(now, nanos(MEMORY));
-        let begin = self.cut.begin(clock::wall(now));
+        let range = self.range(now);
         let (runs, lease) = (&self.runs, nanos(self.limits.lease));
         let missing = runs.missing(now, lease);
         self.groups
-            .retain(|_, window| window.expire(begin, |run| missing.contains(run)));
+            .retain(|_, window| window.expire(&range, |run| missing.contains(run)));
+    }
+
+    /// Where sub-windows begin that count now.
+    fn range(&self, now: UnixNanos) -> RangeInclusive<UnixNanos> {
+        let wall = clock::wall(now);
+        self.cut.begin(wall)..=wall.saturating_add(nanos(self.limits.tolerance))
     }
 
     /// The number of refused sub-windows and heartbeats, by reason.
@@ -293,8 +298,8 @@ struct WindowReading<'a> {
     cut: Cut,
     /// Now, by the wall clock.
     wall: UnixNanos,
-    /// The latest start of a sub-window.
-    latest: UnixNanos,
+    /// Where sub-windows begin that count.
+    range: RangeInclusive<UnixNanos>,
     census: ProducerCensus,
     /// The reason why values are left out, if any are.
     left_out: Option<SubWindowRefused>,
@@ -302,16 +307,16 @@ struct WindowReading<'a> {
 
 impl WindowReading<'_> {
     fn answer(&self, attributes: &Attributes, window: &mut MergedWindow) -> Answer {
-        let range = self.cut.begin(self.wall)..=self.latest;
-        let moments = window.read(&range);
+        let range = &self.range;
+        let moments = window.read(range);
         let is_sketched = self.declaration.is_sketched();
-        let sketch = is_sketched.then(|| window.distribution(&range));
+        let sketch = is_sketched.then(|| window.distribution(range));
         let covered_s = self.cut.covered_s(self.wall);
         let mut statistics = statistics(moments, sketch.as_ref(), self.declaration, covered_s);
         if self.declaration.function == Function::Rate && statistics.any {
-            statistics.value = Some(self.rate(window, &range));
+            statistics.value = Some(self.rate(window, range));
         }
-        let (last, newest) = window.last(&range);
+        let (last, newest) = window.last(range);
         let state = self.state(statistics.any);
         let answer = statistics.answer(self.declaration, attributes, state, &mut window.held);
         let age = newest.map(|newest| Duration::from_nanos(self.wall.saturating_sub(newest)));

@@ -183,14 +183,18 @@ impl MergedWindow {
         producers
     }
 
-    /// Lets go the sub-windows that begin before `begin`, and runs without any. Says whether a run is left; those
+    /// Lets go the sub-windows that do not begin in `range`, and runs without any. Says whether a run is left; those
     /// without sub-windows stay while `is_missing`.
-    pub(super) fn expire(&mut self, begin: UnixNanos, is_missing: impl Fn(&ProducerRun) -> bool) -> bool {
+    pub(super) fn expire(
+        &mut self,
+        range: &RangeInclusive<UnixNanos>,
+        is_missing: impl Fn(&ProducerRun) -> bool,
+    ) -> bool {
         self.runs.retain(|run, window| {
-            window.expire(begin);
+            window.expire(range);
             !window.parts.is_empty() || is_missing(run)
         });
-        self.distributions = self.distributions.split_off(&begin);
+        self.distributions.retain(|start, _| range.contains(start));
         self.weigh();
         !self.runs.is_empty()
     }
@@ -230,8 +234,11 @@ impl RunWindow {
         Ok(())
     }
 
-    fn expire(&mut self, begin: UnixNanos) {
-        self.parts = self.parts.split_off(&begin);
+    /// After a clock was set back, sub-windows of the future would count again, and `end` would be of the future.
+    fn expire(&mut self, range: &RangeInclusive<UnixNanos>) {
+        self.parts.retain(|start, _| range.contains(start));
+        let newest = self.parts.values().map(|part| part.end).max();
+        self.end = newest.unwrap_or(self.end.min(*range.start()));
         let bytes = self.parts.values().map(ReceivedPart::bytes).sum();
         self.hold(bytes);
     }

@@ -181,6 +181,26 @@ fn a_rate_divides_by_the_time_that_a_producer_has_reported_of() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_counts_nothing_again_and_keeps_rates() {
+    const HOUR: u64 = 3600 * SECOND;
+    let (old, new) = (sub_window(NOW, &[50.0]), sub_window(NOW - HOUR, &[20.0]));
+    let mut reader = merged(Function::Rate);
+    reader.beat(run(1, 1), NOW, NOW).unwrap();
+    reader.take(run(1, 1), 1, &group("m"), &old, NOW).unwrap();
+    clock::set_ahead(-HOUR.cast_signed());
+    reader.beat(run(1, 2), NOW - HOUR, NOW).unwrap();
+    reader.take(run(1, 2), 1, &group("m"), &new, NOW).unwrap();
+    reader.expire(NOW);
+    let rate = reader.answers(NOW).remove(0).value.unwrap();
+    assert!((rate - 2.0).abs() < 0.01, "20 in 10 s, not {rate}");
+    // The clock reaches the time of the old values again.
+    let later = NOW + HOUR;
+    reader.beat(run(1, 2), NOW, later).unwrap();
+    assert_eq!(reader.answers(later).remove(0).count, 0.0);
+    clock::set_ahead(0);
+}
+
+#[test]
 fn groups_and_bytes_are_bounded_and_what_has_expired_is_given_back() {
     let bounds = Arc::new(crate::Bounds::default());
     bounds.set_bytes(1 << 20);
