@@ -277,6 +277,10 @@ impl Merged {
                 result = result.and(self.noted(taken));
             }
             for Run { report, is_folded } in &series.runs {
+                let lease = self.producers.lease(report.producer, report.epoch);
+                if lease.is_none() && !report.mode.is_retained() {
+                    continue;
+                }
                 result = result.and(self.take_run(key, identity, report.clone(), *is_folded));
             }
         }

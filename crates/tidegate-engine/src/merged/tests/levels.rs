@@ -75,6 +75,21 @@ fn a_lease_that_is_touched_again_brings_levels_back() {
 }
 
 #[test]
+fn a_merge_takes_no_level_of_a_run_whose_lease_has_no_room() {
+    let mut merged = Merged::new(MergedLimits {
+        max_runs: 1,
+        ..limits()
+    });
+    merged.touch(id(1), 1, 100).unwrap();
+    let mut other = Merged::new(limits());
+    other.touch(id(1), 2, 100).unwrap();
+    take(&mut other, "x", level(MergeMode::Level, 1, 2, 1, 5), 100).unwrap();
+    assert_eq!(merged.merge(&other), Err(MergeRefusal::ProducerRuns(id(1))));
+    assert_eq!((value(&mut merged), merged.len()), (None, 0));
+    audit(&merged);
+}
+
+#[test]
 fn totals_of_a_producer_stay_when_its_levels_go() {
     let mut merged = alive();
     take(&mut merged, "x", level(MergeMode::Last, 1, 5, 1, 7), 100).unwrap();
