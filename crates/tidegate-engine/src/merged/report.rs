@@ -230,7 +230,9 @@ pub enum MergeRefusal {
     #[error("producer {0}: the lease of the run has ended, so its levels do not count")]
     LeaseEnded(ProducerId),
     /// A retained total contains the run, or lists [`super::LISTED_STARTS`] later ones only.
-    #[error("producer {0}: the run is final, or began before all final ones: check the clock of the producer")]
+    #[error(
+        "producer {0}: the run is final, or began before all final ones: check the clock of the producer"
+    )]
     FinalRun(ProducerId),
     /// The producer has as many series as it may have.
     #[error("producer {0}: it has as many series as `max_series_per_producer` allows")]

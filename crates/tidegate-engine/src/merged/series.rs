@@ -197,6 +197,7 @@ impl MergedSeries {
         let Some(run) = self.runs.get(at) else {
             return Effect::default();
         };
+        let fell = old.is_some_and(|old| old.time == self.time && run.report.time < old.time);
         let (item, report) = (run.item(), &run.report);
         self.start = earlier(self.start, report.start);
         self.time = self.time.max(report.time);
@@ -225,6 +226,10 @@ impl MergedSeries {
         };
         if leads {
             self.head = Some(head);
+        }
+        if fell {
+            // Another run may have the newest time now.
+            self.begin_anew();
         }
         Effect {
             is_changed: true,

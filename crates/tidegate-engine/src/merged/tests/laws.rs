@@ -41,8 +41,12 @@ pub(super) fn any_value() -> impl Strategy<Value = Value> {
 }
 
 pub(super) fn any_report() -> impl Strategy<Value = RunReport> {
-    (0u8..3, 1u64..6, 0u64..4, mode(), any_value())
-        .prop_map(|(producer, start, sequence, mode, value)| level(mode, producer, start, sequence, value))
+    (0u8..3, 1u64..6, 0u64..4, 0u64..6, mode(), any_value()).prop_map(
+        |(producer, start, sequence, time, mode, value)| RunReport {
+            time,
+            ..level(mode, producer, start, sequence, value)
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -171,9 +171,7 @@ fn a_number_of_compacted_runs_beyond_the_largest_stays_there() {
         runs: Vec::new(),
     };
     let series = identity("x");
-    merged
-        .take_retained(Key::of(&series), &series, hostile)
-        .unwrap();
+    merged.take_retained(Key::of(&series), &series, hostile).unwrap();
     take_all(&mut merged, [report(1, 2, 1, 7)]);
     assert_eq!(merged.fold(id(1), 2, true), 1);
     assert_eq!(value(&mut merged), Some(Value::Int(12)));

@@ -148,6 +148,18 @@ fn the_order_and_age_of_runs_do_not_matter() {
 }
 
 #[test]
+fn the_time_of_a_series_falls_with_that_of_its_newest_report() {
+    let report = |sequence, time| RunReport {
+        time,
+        ..report(1, 10, sequence, 7)
+    };
+    let (mut both, mut last) = (Merged::new(limits()), Merged::new(limits()));
+    take_all(&mut both, [report(1, 100), report(2, 50)]);
+    take_all(&mut last, [report(2, 50)]);
+    assert_eq!(state(&both), state(&last));
+}
+
+#[test]
 fn three_producers_in_turns_add_up_to_what_they_counted() {
     let mut merged = Merged::new(limits());
     for n in 1..=10 {
