@@ -158,6 +158,18 @@ impl MergedSeries {
         }
     }
 
+    /// Bytes that a compacted total allocates beyond those of the known one.
+    pub(super) fn growth_by_compacted(&self, producer: ProducerId, compacted: &CompactedTotal) -> usize {
+        let new = compacted.bytes();
+        match self.compacted_of(producer) {
+            Some(known) => new.saturating_sub(known.bytes()),
+            None => {
+                let (length, capacity) = (self.compacted.len(), self.compacted.capacity());
+                new + super::growth::<(ProducerId, CompactedTotal)>(length, capacity)
+            }
+        }
+    }
+
     /// Takes the report of a run in.
     pub(super) fn take(&mut self, place: RunPlace, mut report: RunReport, is_folded: bool) -> Effect {
         self.share_bounds(&mut report.value);

@@ -226,11 +226,23 @@ impl Merged {
         compacted: CompactedTotal,
     ) -> Result<(), MergeRefusal> {
         let known = self.places.get(&key).copied();
-        if self.at(known).is_none_or(|series| !series.has(producer)) {
-            self.room_for_run(known, producer)?;
+        let series = self.at(known);
+        if series.and_then(|series| series.compacted_of(producer)) == Some(&compacted) {
+            return Ok(());
         }
-        let more = compacted.bytes() + growth::<(ProducerId, CompactedTotal)>(0, 0);
-        let slot = self.slot_for(key, known, || identity.clone(), producer, more)?;
+        let more = series.map_or_else(
+            || compacted.bytes() + growth::<(ProducerId, CompactedTotal)>(0, 0),
+            |series| series.growth_by_compacted(producer, &compacted),
+        );
+        let slot = match known.filter(|_| series.is_some_and(|series| series.has(producer))) {
+            // It mostly takes the place of runs, so it frees memory.
+            Some(slot) if self.has_room(more, true) => slot,
+            Some(_) => return Err(MergeRefusal::Memory(producer)),
+            None => {
+                self.room_for_run(known, producer)?;
+                self.slot_for(key, known, || identity.clone(), producer, more)?
+            }
+        };
         let lacks_runs = self.change(slot, |series| series.join_compacted(producer, compacted));
         self.stats.unequal_compactions += u64::from(lacks_runs == Some(true));
         Ok(())

@@ -69,6 +69,33 @@ fn a_full_memory_takes_nothing_new_and_lets_the_known_grow_a_little() {
 }
 
 #[test]
+fn a_full_memory_takes_compacted_totals_that_free_it() {
+    let mut leader = Merged::new(MergedLimits {
+        kept_runs: 0,
+        ..limits()
+    });
+    let mut reader = Merged::new(limits());
+    let bounds: Vec<f64> = (0..20).map(f64::from).collect();
+    let runs = (1..=40).map(|start| report(1, start, 1, histogram(&bounds, &[0.5])));
+    for merged in [&mut leader, &mut reader] {
+        take_all(merged, runs.clone());
+    }
+    for epoch in 1..=40 {
+        leader.fold(id(1), epoch, true);
+    }
+    let before = (reader.bytes(), value(&mut reader));
+    reader.set_max_bytes(reader.bytes());
+    publish(&leader, 1, &mut reader);
+    assert!(reader.bytes() < before.0);
+    assert_eq!(value(&mut reader), before.1);
+    audit(&reader);
+    // The same total takes nothing.
+    reader.set_max_bytes(0);
+    publish(&leader, 1, &mut reader);
+    assert_eq!(reader.stats().limits, 0);
+}
+
+#[test]
 fn leases_are_bounded_and_dead_ones_make_room() {
     let mut merged = Merged::new(MergedLimits {
         max_runs: 2,
