@@ -39,6 +39,12 @@ impl Producers {
         self.by_id.iter().map(|(id, producer)| (*id, &*producer.leases))
     }
 
+    /// No lease was touched after `now`.
+    pub(super) fn clamp_leases(&mut self, now: UnixNanos) {
+        let leases = self.by_id.values_mut().flat_map(|known| &mut known.leases);
+        leases.for_each(|lease| lease.touched = lease.touched.min(now));
+    }
+
     pub(super) fn is_alive(&self, id: ProducerId, epoch: UnixNanos, now: UnixNanos, term: u64) -> bool {
         self.lease(id, epoch)
             .is_some_and(|lease| lease.is_alive(now, term))

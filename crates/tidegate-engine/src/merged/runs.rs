@@ -8,7 +8,7 @@ use crate::UnixNanos;
 
 impl Merged {
     /// Touches the lease of a run, which `seen` shows to be alive. Pass the time at which the broker took the message:
-    /// an old message that is read late then keeps nothing alive.
+    /// an old message that is read late then keeps nothing alive. A time in the future counts as `now`.
     ///
     /// # Errors
     /// If the run is new and there is no room for its lease.
@@ -17,9 +17,10 @@ impl Merged {
         producer: ProducerId,
         epoch: UnixNanos,
         seen: UnixNanos,
+        now: UnixNanos,
     ) -> Result<(), MergeRefusal> {
-        self.with_lease(producer, epoch, seen, |lease| {
-            lease.touched = lease.touched.max(seen);
+        self.with_lease(producer, epoch, now, |lease| {
+            lease.touched = lease.touched.max(seen.min(now));
         })
     }
 
@@ -65,6 +66,8 @@ impl Merged {
     /// Removes the levels of all runs whose lease has ended.
     pub fn sweep(&mut self, now: UnixNanos) {
         let term = self.limits.lease_ns;
+        // Our clock may have been set back since a touch.
+        self.producers.clamp_leases(now);
         for (producer, epoch) in self.runs(|lease| lease.has_levels && !lease.is_alive(now, term)) {
             self.drop_levels(producer, epoch);
         }

@@ -71,7 +71,7 @@ fn any_state() -> impl Strategy<Value = Merged> {
         for step in steps {
             match step {
                 Step::Take(name, report) => drop(take(&mut merged, name, report, NOW)),
-                Step::Touch(producer, epoch) => merged.touch(id(producer), epoch, NOW - epoch).unwrap(),
+                Step::Touch(producer, epoch) => merged.touch(id(producer), epoch, NOW - epoch, NOW).unwrap(),
                 Step::End(producer, epoch) => merged.end(id(producer), epoch, NOW).unwrap(),
                 Step::Fold(producer, epoch, is_over) => {
                     merged.fold(id(producer), epoch, is_over);
@@ -124,7 +124,7 @@ proptest! {
         let mut both = [Merged::new(limits()), Merged::new(limits())];
         for merged in &mut both {
             for (producer, epoch) in (0..3).flat_map(|producer| (1..6).map(move |epoch| (producer, epoch))) {
-                merged.touch(id(producer), epoch, NOW).unwrap();
+                merged.touch(id(producer), epoch, NOW, NOW).unwrap();
             }
         }
         let [one, other] = &mut both;

@@ -5,7 +5,7 @@ use super::*;
 fn alive() -> Merged {
     let mut merged = Merged::new(limits());
     for producer in 1..=3 {
-        merged.touch(id(producer), 5, 100).unwrap();
+        merged.touch(id(producer), 5, 100, 100).unwrap();
     }
     merged
 }
@@ -49,7 +49,7 @@ fn a_level_needs_a_lease_and_a_late_one_does_not_return() {
     let report = level(MergeMode::Level, 1, 5, 1, 7);
     let refused = Err(MergeRefusal::LeaseEnded(id(1)));
     assert_eq!(take(&mut merged, "x", report.clone(), 100), refused);
-    merged.touch(id(1), 5, 100).unwrap();
+    merged.touch(id(1), 5, 100, 100).unwrap();
     assert_eq!(take(&mut merged, "x", report.clone(), 100), Ok(true));
     assert_eq!(take(&mut merged, "x", report.clone(), 100), Ok(false), "repeated");
     merged.end(id(1), 5, 101).unwrap();
@@ -67,7 +67,7 @@ fn a_lease_that_is_touched_again_brings_levels_back() {
     merged.sweep(111);
     assert_eq!(value(&mut merged), None);
     assert_eq!(merged.lapsed(111, 0).len(), 3);
-    merged.touch(id(1), 5, 112).unwrap();
+    merged.touch(id(1), 5, 112, 112).unwrap();
     assert_eq!(merged.lapsed(112, 0).len(), 2);
     assert_eq!(merged.lapsed(112, 5), [], "not for long enough");
     assert_eq!(take(&mut merged, "x", report, 112), Ok(true));
@@ -80,13 +80,35 @@ fn a_merge_takes_no_level_of_a_run_whose_lease_has_no_room() {
         max_runs: 1,
         ..limits()
     });
-    merged.touch(id(1), 1, 100).unwrap();
+    merged.touch(id(1), 1, 100, 100).unwrap();
     let mut other = Merged::new(limits());
-    other.touch(id(1), 2, 100).unwrap();
+    other.touch(id(1), 2, 100, 100).unwrap();
     take(&mut other, "x", level(MergeMode::Level, 1, 2, 1, 5), 100).unwrap();
     assert_eq!(merged.merge(&other), Err(MergeRefusal::ProducerRuns(id(1))));
     assert_eq!((value(&mut merged), merged.len()), (None, 0));
     audit(&merged);
+}
+
+#[test]
+fn a_touch_of_the_future_keeps_a_lease_alive_for_one_term() {
+    let mut merged = Merged::new(limits());
+    merged.touch(id(1), 5, u64::MAX, 100).unwrap();
+    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7), 100).unwrap();
+    merged.sweep(110);
+    assert_eq!(value(&mut merged), Some(Value::Int(7)));
+    merged.sweep(111);
+    assert_eq!(value(&mut merged), None);
+}
+
+#[test]
+fn a_clock_that_was_set_back_ends_leases_after_one_term() {
+    let mut merged = Merged::new(limits());
+    merged.touch(id(1), 5, 1000, 1000).unwrap();
+    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7), 1000).unwrap();
+    merged.sweep(100);
+    assert_eq!(value(&mut merged), Some(Value::Int(7)));
+    merged.sweep(111);
+    assert_eq!(value(&mut merged), None);
 }
 
 #[test]

@@ -101,13 +101,13 @@ fn leases_are_bounded_and_dead_ones_make_room() {
         max_runs: 2,
         ..limits()
     });
-    merged.touch(id(1), 1, 100).unwrap();
-    merged.touch(id(1), 2, 105).unwrap();
+    merged.touch(id(1), 1, 100, 100).unwrap();
+    merged.touch(id(1), 2, 105, 105).unwrap();
     assert_eq!(
-        merged.touch(id(1), 3, 106),
+        merged.touch(id(1), 3, 106, 106),
         Err(MergeRefusal::ProducerRuns(id(1)))
     );
-    assert_eq!(merged.touch(id(1), 3, 111), Ok(()));
+    assert_eq!(merged.touch(id(1), 3, 111, 111), Ok(()));
     assert_eq!(merged.lapsed(120, 0), [(id(1), 2)]);
 }
 

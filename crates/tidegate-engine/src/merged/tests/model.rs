@@ -301,7 +301,7 @@ proptest! {
                     levels.remove(&run);
                 }
                 1..4 => {
-                    merged.touch(id(producer), epoch, now).unwrap();
+                    merged.touch(id(producer), epoch, now, now).unwrap();
                     leases.entry(run).or_default().0 = now;
                 }
                 _ => {

@@ -46,10 +46,10 @@ fn the_queue_depth_of_a_dead_producer_goes_with_its_lease() {
     for mode in [MergeMode::Level, MergeMode::Max] {
         let mut merged = Merged::new(limits());
         for (producer, depth) in [(1, 7), (2, 3)] {
-            merged.touch(id(producer), 5, 100).unwrap();
+            merged.touch(id(producer), 5, 100, 100).unwrap();
             take(&mut merged, "x", level(mode, producer, 5, 1, depth), 100).unwrap();
         }
-        merged.touch(id(2), 5, 109).unwrap();
+        merged.touch(id(2), 5, 109, 109).unwrap();
         merged.sweep(111);
         assert_eq!(value(&mut merged), Some(Value::Int(3)));
         assert_eq!(merged.fold(id(1), 5, true), 0, "levels are not folded");
