@@ -127,6 +127,9 @@ pub struct Merged {
     /// Bytes that the series have allocated.
     held: usize,
     stats: MergedStats,
+    /// Number of changes of series.
+    #[cfg(test)]
+    changes: usize,
 }
 
 impl Merged {
@@ -206,6 +209,10 @@ impl Merged {
         let before = series.bytes();
         let result = change(series);
         self.held = self.held + series.bytes() - before;
+        #[cfg(test)]
+        {
+            self.changes += 1;
+        }
         Some(result)
     }
 

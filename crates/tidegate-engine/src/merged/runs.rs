@@ -2,6 +2,8 @@
 
 //! The runs of producers: leases, goodbyes and folds.
 
+use std::collections::BTreeSet;
+
 use super::level::RunLease;
 use super::{MergeRefusal, Merged, ProducerId};
 use crate::UnixNanos;
@@ -35,7 +37,7 @@ impl Merged {
         now: UnixNanos,
     ) -> Result<(), MergeRefusal> {
         self.with_lease(producer, epoch, now, |lease| lease.is_ended = true)?;
-        self.drop_levels(producer, epoch);
+        self.drop_levels([(producer, epoch)]);
         Ok(())
     }
 
@@ -68,9 +70,7 @@ impl Merged {
         let term = self.limits.lease_ns;
         // Our clock may have been set back since a touch.
         self.producers.clamp_leases(now);
-        for (producer, epoch) in self.runs(|lease| lease.has_levels && !lease.is_alive(now, term)) {
-            self.drop_levels(producer, epoch);
-        }
+        self.drop_levels(self.runs(|lease| !lease.is_alive(now, term)));
     }
 
     /// The runs whose lease ended at least `age` nanoseconds ago, or that said goodbye: a leader may fold them.
@@ -94,7 +94,7 @@ impl Merged {
     pub fn fold(&mut self, producer: ProducerId, epoch: UnixNanos, is_over: bool) -> usize {
         let kept = self.limits.kept_runs;
         if is_over {
-            self.drop_levels(producer, epoch);
+            self.drop_levels([(producer, epoch)]);
         }
         let mut folded = 0;
         for slot in self.slots(producer) {
@@ -115,27 +115,35 @@ impl Merged {
         known.map_or_else(Vec::new, |known| known.series.clone())
     }
 
-    pub(super) fn drop_levels(&mut self, producer: ProducerId, epoch: UnixNanos) {
-        if !self
-            .producers
-            .lease(producer, epoch)
-            .is_some_and(|lease| lease.has_levels)
-        {
-            return;
+    /// Removes the levels of runs. It visits a series once, however many of the runs have a level there.
+    pub(super) fn drop_levels(&mut self, runs: impl IntoIterator<Item = (ProducerId, UnixNanos)>) {
+        let has_levels = |(producer, epoch): &(ProducerId, UnixNanos)| {
+            let lease = self.producers.lease(*producer, *epoch);
+            lease.is_some_and(|lease| lease.has_levels)
+        };
+        let dead: BTreeSet<_> = runs.into_iter().filter(has_levels).collect();
+        let producers: BTreeSet<ProducerId> = dead.iter().map(|(producer, _)| *producer).collect();
+        let slots: BTreeSet<u32> = producers.iter().flat_map(|id| self.slots(*id)).collect();
+        for slot in &slots {
+            self.change(*slot, |series| series.drop_levels(&dead));
         }
+        for producer in producers {
+            self.forget_levels(producer, &dead);
+        }
+        for slot in slots {
+            self.remove_if_empty(slot);
+        }
+    }
+
+    /// Brings the lists of a producer up to date after the levels of runs went.
+    fn forget_levels(&mut self, producer: ProducerId, dead: &BTreeSet<(ProducerId, UnixNanos)>) {
         let mut left = self.slots(producer);
-        left.retain(|slot| {
-            let has = self.change(*slot, |series| {
-                series.drop_levels(producer, epoch);
-                series.has(producer)
-            });
-            self.remove_if_empty(*slot);
-            has == Some(true)
-        });
+        left.retain(|slot| self.at(Some(*slot)).is_some_and(|series| series.has(producer)));
         self.producers.change(producer, |known| {
             known.series = left;
-            let lease = known.leases.iter_mut().find(|lease| lease.epoch == epoch);
-            lease.into_iter().for_each(|lease| lease.has_levels = false);
+            for lease in &mut known.leases {
+                lease.has_levels &= !dead.contains(&(producer, lease.epoch));
+            }
         });
     }
 

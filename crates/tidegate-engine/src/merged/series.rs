@@ -2,6 +2,7 @@
 
 //! One series: the reports of all runs, the compacted totals, and the merged value.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -338,11 +339,11 @@ impl MergedSeries {
         lacks_runs
     }
 
-    /// Removes the levels of a run.
-    pub(super) fn drop_levels(&mut self, producer: ProducerId, epoch: UnixNanos) {
+    /// Removes the levels of runs.
+    pub(super) fn drop_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>) {
         self.remove(|run| {
             let report = &run.report;
-            report.producer == producer && report.epoch == epoch && !report.mode.is_retained()
+            !report.mode.is_retained() && runs.contains(&(report.producer, report.epoch))
         });
     }
 

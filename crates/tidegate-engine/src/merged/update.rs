@@ -296,13 +296,7 @@ impl Merged {
                 result = result.and(self.take_run(key, identity, report.clone(), *is_folded));
             }
         }
-        self.drop_ended();
+        self.drop_levels(self.runs(|lease| lease.is_ended));
         result
-    }
-
-    fn drop_ended(&mut self) {
-        for (producer, epoch) in self.runs(|lease| lease.is_ended && lease.has_levels) {
-            self.drop_levels(producer, epoch);
-        }
     }
 }

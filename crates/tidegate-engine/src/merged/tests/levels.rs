@@ -112,6 +112,24 @@ fn a_clock_that_was_set_back_ends_leases_after_one_term() {
 }
 
 #[test]
+fn a_sweep_changes_each_series_once_however_many_runs_ended() {
+    let mut merged = Merged::new(limits());
+    for (producer, epoch) in (1..=20).flat_map(|producer| [(producer, 5), (producer, 6)]) {
+        merged.touch(id(producer), epoch, 100, 100).unwrap();
+        for name in ["x", "y"] {
+            let report = level(MergeMode::Level, producer, epoch, 1, 7);
+            take(&mut merged, name, report, 100).unwrap();
+        }
+    }
+    merged.touch(id(1), 6, 105, 105).unwrap();
+    let before = merged.changes;
+    merged.sweep(111);
+    assert_eq!(merged.changes - before, 2);
+    assert_eq!(value(&mut merged), Some(Value::Int(7)));
+    audit(&merged);
+}
+
+#[test]
 fn totals_of_a_producer_stay_when_its_levels_go() {
     let mut merged = alive();
     take(&mut merged, "x", level(MergeMode::Last, 1, 5, 1, 7), 100).unwrap();
