@@ -11,7 +11,7 @@ use crate::{Number, UnixNanos, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunLease {
     pub(super) epoch: UnixNanos,
-    /// When it was last touched.
+    /// When it was last touched, or when the run said goodbye.
     pub(super) touched: UnixNanos,
     /// Whether the run has said that it ends.
     pub(super) is_ended: bool,

@@ -41,6 +41,8 @@ const GROWTH_SHARE: usize = 8;
 pub struct MergedLimits {
     /// The most series.
     pub max_series: usize,
+    /// The most producers.
+    pub max_producers: usize,
     /// The most series of a producer.
     pub max_series_per_producer: usize,
     /// The most runs that a producer has: of a series, those that are not compacted; of leases, all.
@@ -57,6 +59,7 @@ impl Default for MergedLimits {
     fn default() -> Self {
         Self {
             max_series: 1_000_000,
+            max_producers: 1_000_000,
             max_series_per_producer: 100_000,
             max_runs: 64,
             kept_runs: 8,
@@ -95,7 +98,9 @@ impl MergedStats {
             MergeRefusal::LeaseEnded(_) => &mut self.lease_ended,
             MergeRefusal::FinalRun(_) => &mut self.final_runs,
             MergeRefusal::ProducerSeries(_) | MergeRefusal::ProducerRuns(_) => &mut self.producer_limits,
-            MergeRefusal::Series(_) | MergeRefusal::Memory(_) => &mut self.limits,
+            MergeRefusal::Series(_) | MergeRefusal::Producers(_) | MergeRefusal::Memory(_) => {
+                &mut self.limits
+            }
         };
         *counter += 1;
     }

@@ -31,6 +31,10 @@ impl Producers {
         self.by_id.len() * ENTRY + self.lists
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(super) fn get(&self, id: ProducerId) -> Option<&Producer> {
         self.by_id.get(&id)
     }
@@ -43,6 +47,17 @@ impl Producers {
     pub(super) fn clamp_leases(&mut self, now: UnixNanos) {
         let leases = self.by_id.values_mut().flat_map(|known| &mut known.leases);
         leases.for_each(|lease| lease.touched = lease.touched.min(now));
+    }
+
+    /// Forgets the runs of producers without series that gave no sign of life, nor a goodbye, for a `term`.
+    pub(super) fn forget(&mut self, now: UnixNanos, term: u64) {
+        let is_over = |lease: &RunLease| now.saturating_sub(lease.touched) > term;
+        let without_series = self.by_id.iter().filter(|(_, known)| known.series.is_empty());
+        let silent = without_series.filter(|(_, known)| known.leases.iter().any(is_over));
+        let silent: Vec<ProducerId> = silent.map(|(id, _)| *id).collect();
+        for id in silent {
+            self.change(id, |known| known.leases.retain(|lease| !is_over(lease)));
+        }
     }
 
     pub(super) fn is_alive(&self, id: ProducerId, epoch: UnixNanos, now: UnixNanos, term: u64) -> bool {

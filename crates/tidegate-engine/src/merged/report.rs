@@ -243,6 +243,9 @@ pub enum MergeRefusal {
     /// There are as many series as there may be.
     #[error("producer {0}: there are as many series as `max_series` allows")]
     Series(ProducerId),
+    /// There are as many producers as there may be.
+    #[error("producer {0}: there are as many producers as `max_producers` allows")]
+    Producers(ProducerId),
     /// There is no memory for it.
     #[error("producer {0}: the merged series have as much memory as they may have")]
     Memory(ProducerId),

@@ -36,7 +36,10 @@ impl Merged {
         epoch: UnixNanos,
         now: UnixNanos,
     ) -> Result<(), MergeRefusal> {
-        self.with_lease(producer, epoch, now, |lease| lease.is_ended = true)?;
+        self.with_lease(producer, epoch, now, |lease| {
+            lease.touched = lease.touched.max(now);
+            lease.is_ended = true;
+        })?;
         self.drop_levels([(producer, epoch)]);
         Ok(())
     }
@@ -55,6 +58,9 @@ impl Merged {
         } else {
             self.producers.growth_by_lease(producer)
         };
+        if let Err(refusal) = self.room_for_producer(producer) {
+            return self.noted(Err(refusal));
+        }
         if !self.has_room(more, false) {
             return self.noted(Err(MergeRefusal::Memory(producer)));
         }
@@ -65,12 +71,14 @@ impl Merged {
         self.noted(result)
     }
 
-    /// Removes the levels of all runs whose lease has ended.
+    /// Removes the levels of all runs whose lease has ended, and forgets producers that have nothing else. An ended run
+    /// is known for a further term, so that its late reports do not count.
     pub fn sweep(&mut self, now: UnixNanos) {
         let term = self.limits.lease_ns;
         // Our clock may have been set back since a touch.
         self.producers.clamp_leases(now);
         self.drop_levels(self.runs(|lease| !lease.is_alive(now, term)));
+        self.producers.forget(now, term);
     }
 
     /// The runs whose lease ended at least `age` nanoseconds ago, or that said goodbye: a leader may fold them.

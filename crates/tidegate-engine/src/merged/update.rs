@@ -84,6 +84,14 @@ impl Merged {
         if is_new && own >= self.limits.max_series_per_producer {
             return Err(MergeRefusal::ProducerSeries(producer));
         }
+        self.room_for_producer(producer)
+    }
+
+    pub(super) fn room_for_producer(&self, producer: ProducerId) -> Result<(), MergeRefusal> {
+        let is_known = self.producers.get(producer).is_some();
+        if !is_known && self.producers.len() >= self.limits.max_producers {
+            return Err(MergeRefusal::Producers(producer));
+        }
         Ok(())
     }
 

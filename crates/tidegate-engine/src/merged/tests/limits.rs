@@ -112,6 +112,40 @@ fn leases_are_bounded_and_dead_ones_make_room() {
 }
 
 #[test]
+fn producers_are_bounded_and_those_without_series_are_forgotten() {
+    let mut merged = Merged::new(MergedLimits {
+        max_producers: 2,
+        ..limits()
+    });
+    merged.touch(id(1), 1, 100, 100).unwrap();
+    take_all(&mut merged, [report(2, 1, 1, 5)]);
+    let refused = MergeRefusal::Producers(id(3));
+    assert_eq!(merged.touch(id(3), 1, 100, 100), Err(refused.clone()));
+    assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5), 100), Err(refused));
+    assert_eq!(merged.stats().limits, 2);
+    merged.touch(id(2), 1, 100, 100).unwrap();
+    merged.sweep(110);
+    assert_eq!(merged.lapsed(111, 0), [(id(1), 1), (id(2), 1)]);
+    merged.sweep(111);
+    assert_eq!(merged.lapsed(111, 0), [(id(2), 1)], "it has series to fold");
+    assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5), 111), Ok(true));
+    audit(&merged);
+}
+
+#[test]
+fn an_ended_run_is_forgotten_after_its_late_messages() {
+    let mut merged = Merged::new(limits());
+    merged.end(id(1), 1, 100).unwrap();
+    merged.sweep(110);
+    merged.touch(id(1), 1, 99, 110).unwrap();
+    let late = level(MergeMode::Level, 1, 1, 1, 5);
+    let refused = Err(MergeRefusal::LeaseEnded(id(1)));
+    assert_eq!(take(&mut merged, "x", late, 110), refused);
+    merged.sweep(111);
+    assert_eq!(merged.producers.len(), 0);
+}
+
+#[test]
 fn a_state_does_not_grow_with_restarts_of_a_producer() {
     let mut merged = Merged::new(limits());
     let mut most = 0;

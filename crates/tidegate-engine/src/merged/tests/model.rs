@@ -297,7 +297,7 @@ proptest! {
             match act {
                 0 => {
                     merged.end(id(producer), epoch, now).unwrap();
-                    leases.entry(run).or_default().1 = true;
+                    *leases.entry(run).or_default() = (now, true);
                     levels.remove(&run);
                 }
                 1..4 => {
@@ -318,6 +318,14 @@ proptest! {
             }
             merged.sweep(now);
             levels.retain(|run, _| now - leases[run].0 <= TERM);
+            // Producers without series are forgotten after a term.
+            leases.retain(|run, lease| {
+                levels.keys().any(|(producer, _)| *producer == run.0) || now - lease.0 <= TERM
+            });
+            for producer in 0..3 {
+                let is_known = leases.keys().any(|(known, _)| *known == producer);
+                prop_assert_eq!(merged.producers.get(id(producer)).is_some(), is_known);
+            }
             let sum = levels.values().map(|(_, value)| *value).sum();
             let expected = (!levels.is_empty()).then_some(Value::Int(sum));
             prop_assert_eq!(self::value(&mut merged), expected);
