@@ -168,8 +168,7 @@ impl Merged {
 
     /// The bytes of everything, for the account.
     pub fn bytes(&self) -> usize {
-        // A hash map leaves one eighth of its places empty.
-        let places = self.places.capacity() * 8 / 7 * (size_of::<(Key, u32)>() + 1);
+        let places = bytes_of_places(self.places.capacity());
         let lists = self.series.capacity() * size_of::<Option<MergedSeries>>() + 4 * self.free.capacity();
         self.held + lists + places + self.producers.bytes()
     }
@@ -230,6 +229,11 @@ impl Merged {
         };
         more == 0 || self.bytes().saturating_add(more) <= most
     }
+}
+
+/// A hash map leaves one eighth of its places empty.
+fn bytes_of_places(capacity: usize) -> usize {
+    capacity * 8 / 7 * (size_of::<(Key, u32)>() + 1)
 }
 
 /// The bytes by which a list grows for one more item.

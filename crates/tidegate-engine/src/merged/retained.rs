@@ -142,6 +142,12 @@ impl CompactedTotal {
         are_sound && self.start > 0 && !self.parts.is_empty() && self.runs >= self.starts.len() as u64
     }
 
+    /// Bytes of its largest sum.
+    pub(super) fn largest(&self) -> usize {
+        let parts = self.parts.iter().map(|part| bytes_of(&part.value));
+        parts.max().unwrap_or(0)
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let parts = self.parts.iter().map(|part| bytes_of(&part.value));
         8 * self.starts.capacity() + size_of::<CompactedPart>() * self.parts.capacity() + parts.sum::<usize>()

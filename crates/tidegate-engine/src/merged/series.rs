@@ -55,6 +55,8 @@ pub(super) struct MergedSeries {
     values: usize,
     /// Bytes of the compacted totals.
     retained: usize,
+    /// Bytes of the largest value, which a reader may take for the merged one.
+    largest: usize,
 }
 
 impl MergedSeries {
@@ -72,6 +74,7 @@ impl MergedSeries {
             bounds: None,
             values: 0,
             retained: 0,
+            largest: 0,
         }
     }
 
@@ -79,7 +82,12 @@ impl MergedSeries {
     pub(super) fn bytes(&self) -> usize {
         let lists = self.runs.capacity() * size_of::<Run>()
             + self.compacted.capacity() * size_of::<(ProducerId, CompactedTotal)>();
-        self.fixed + lists + self.values + self.retained + self.merged.bytes()
+        self.fixed + lists + self.values + self.retained + self.shown_bytes()
+    }
+
+    /// Bytes of the merged value. They count before a reader computes it.
+    fn shown_bytes(&self) -> usize {
+        self.merged.bytes().max(self.largest)
     }
 
     /// Bytes that a value allocates.
@@ -147,26 +155,28 @@ impl MergedSeries {
     /// Bytes that a report allocates beyond those of the one that it replaces.
     pub(super) fn growth(&self, place: RunPlace, report: &RunReport) -> usize {
         let new = self.bytes_of(&report.value);
+        let shown = bytes_of(&report.value).saturating_sub(self.shown_bytes());
         match place {
             RunPlace::Known(at) => {
                 let old = self
                     .runs
                     .get(at)
                     .map_or(0, |run| self.bytes_of(&run.report.value));
-                new.saturating_sub(old)
+                shown + new.saturating_sub(old)
             }
-            _ => new + super::growth::<Run>(self.runs.len(), self.runs.capacity()),
+            _ => shown + new + super::growth::<Run>(self.runs.len(), self.runs.capacity()),
         }
     }
 
     /// Bytes that a compacted total allocates beyond those of the known one.
     pub(super) fn growth_by_compacted(&self, producer: ProducerId, compacted: &CompactedTotal) -> usize {
         let new = compacted.bytes();
+        let shown = compacted.largest().saturating_sub(self.shown_bytes());
         match self.compacted_of(producer) {
-            Some(known) => new.saturating_sub(known.bytes()),
+            Some(known) => shown + new.saturating_sub(known.bytes()),
             None => {
                 let (length, capacity) = (self.compacted.len(), self.compacted.capacity());
-                new + super::growth::<(ProducerId, CompactedTotal)>(length, capacity)
+                shown + new + super::growth::<(ProducerId, CompactedTotal)>(length, capacity)
             }
         }
     }
@@ -214,6 +224,7 @@ impl MergedSeries {
         let (item, report) = (run.item(), &run.report);
         self.start = earlier(self.start, report.start);
         self.time = self.time.max(report.time);
+        self.largest = self.largest.max(bytes_of(item.value));
         let head = Head::of(&item);
         let leads = self
             .head
@@ -372,16 +383,17 @@ impl MergedSeries {
     fn begin_anew(&mut self) {
         let compacted = self.compacted.iter().map(|(_, total)| total.start);
         let mut start = compacted.fold(0, earlier);
-        let mut time = 0;
+        let (mut time, mut largest) = (0, 0);
         let mut head: Option<Head> = None;
         items(&self.runs, &self.compacted, &mut |item| {
             (start, time) = (earlier(start, item.start), item.time.max(time));
+            largest = bytes_of(item.value).max(largest);
             let place = (item.start, item.producer, item.mode.is_retained());
             if head.as_ref().is_none_or(|head| place < head.place()) {
                 head = Some(Head::of(&item));
             }
         });
-        (self.start, self.time, self.head) = (start, time, head);
+        (self.start, self.time, self.head, self.largest) = (start, time, head, largest);
         self.merged.discard();
     }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::item::Run;
 use super::retained::bytes_of;
 use super::series::{Effect, MergedSeries, RunPlace};
-use super::{CompactedTotal, MergeRefusal, Merged, ProducerId, RetainedTotal, RunReport, growth};
+use super::{
+    CompactedTotal, MergeRefusal, Merged, ProducerId, RetainedTotal, RunReport, bytes_of_places, growth,
+};
 use crate::{Key, Series, UnixNanos};
 
 impl Merged {
@@ -60,7 +62,8 @@ impl Merged {
             _ => {
                 let more = match self.at(known) {
                     Some(series) => series.growth(place, &report),
-                    None => bytes_of(&report.value) + growth::<Run>(0, 0),
+                    // The report, and the merged value that a reader computes.
+                    None => 2 * bytes_of(&report.value) + growth::<Run>(0, 0),
                 };
                 self.room_for_run(known, producer)?;
                 self.slot_for(key, known, identity, producer, more)?
@@ -155,7 +158,9 @@ impl Merged {
         } else {
             0
         };
-        list + growth::<(Key, u64)>(places, most)
+        // A full map doubles; the smallest ones have 3 and 7 places.
+        let doubled = bytes_of_places(most.max(7));
+        list + if places < most { 0 } else { doubled }
     }
 
     fn note_levels(&mut self, producer: ProducerId, epoch: UnixNanos) {
@@ -239,7 +244,7 @@ impl Merged {
             return Ok(());
         }
         let more = series.map_or_else(
-            || compacted.bytes() + growth::<(ProducerId, CompactedTotal)>(0, 0),
+            || compacted.bytes() + compacted.largest() + growth::<(ProducerId, CompactedTotal)>(0, 0),
             |series| series.growth_by_compacted(producer, &compacted),
         );
         let slot = match known.filter(|_| series.is_some_and(|series| series.has(producer))) {

@@ -69,6 +69,28 @@ fn a_full_memory_takes_nothing_new_and_lets_the_known_grow_a_little() {
 }
 
 #[test]
+fn a_reader_computes_values_in_memory_that_was_counted() {
+    let bounds: Vec<f64> = (0..50).map(f64::from).collect();
+    for value in [
+        histogram(&bounds, &[0.5]),
+        exponential(0, 0, &[1; 50], 3.0),
+        summary(1, 1.0),
+    ] {
+        let mut merged = Merged::new(limits());
+        merged.set_max_bytes(100_000);
+        for name in 0..1000 {
+            let _ = take(&mut merged, &name.to_string(), report(1, 1, 1, value.clone()), 0);
+        }
+        assert!(merged.stats().limits > 0);
+        let before = merged.bytes();
+        shown(&mut merged);
+        assert_eq!(merged.bytes(), before);
+        assert!(before <= 100_000, "{before}");
+        audit(&merged);
+    }
+}
+
+#[test]
 fn a_full_memory_takes_compacted_totals_that_free_it() {
     let mut leader = Merged::new(MergedLimits {
         kept_runs: 0,
