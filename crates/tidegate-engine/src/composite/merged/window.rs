@@ -22,11 +22,12 @@ const PLACE_BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) struct MergedWindow {
     runs: BTreeMap<ProducerRun, RunWindow>,
-    /// The distribution of all runs, by start of the sub-window. `None`: one of them has changed.
+    /// The distribution of all runs, by start of the sub-window. `None`: one of them has changed. Their bytes count with
+    /// the parts, before a reader computes them.
     distributions: BTreeMap<UnixNanos, Option<Sketch>>,
     /// The last value there was.
     pub(super) held: Option<f64>,
-    reservation: Reservation,
+    _reservation: Reservation,
 }
 
 /// The sub-windows of a run.
@@ -48,8 +49,11 @@ struct ReceivedPart {
 }
 
 impl ReceivedPart {
+    /// Its bytes, and those that it adds to the distribution of all runs.
     fn bytes(&self) -> usize {
-        size_of::<Self>() + PLACE_BYTES + self.sketch.as_ref().map_or(0, Sketch::bytes)
+        let merged = PLACE_BYTES + size_of::<Option<Sketch>>();
+        let sketch = self.sketch.as_ref();
+        size_of::<Self>() + PLACE_BYTES + sketch.map_or(0, |sketch| merged + 2 * sketch.bytes())
     }
 
     /// The order of two states of a sub-window: the later one wins, and of two that differ always the same one.
@@ -82,7 +86,7 @@ impl MergedWindow {
             runs: BTreeMap::new(),
             distributions: BTreeMap::new(),
             held: None,
-            reservation,
+            _reservation: reservation,
         }
     }
 
@@ -114,7 +118,7 @@ impl MergedWindow {
         if known.is_some_and(|known| part.order(known).is_le()) {
             return Ok(SubWindowOutcome::Known);
         }
-        let has_changed = known.is_none_or(|known| known.sketch != part.sketch);
+        let has_changed = known.and_then(|known| known.sketch.as_ref()) != part.sketch.as_ref();
         match self.runs.entry(run) {
             Entry::Occupied(mut known) => known.get_mut().take(start, part)?,
             Entry::Vacant(new) => {
@@ -123,7 +127,7 @@ impl MergedWindow {
                 new.insert(window);
             }
         }
-        if is_sketched && has_changed {
+        if has_changed {
             self.distributions.insert(start, None);
         }
         Ok(SubWindowOutcome::New)
@@ -159,11 +163,11 @@ impl MergedWindow {
                 let parts = self.runs.values().filter_map(|run| run.parts.get(start));
                 let sketches = parts.filter_map(|part| part.sketch.as_ref());
                 sketches.for_each(|sketch| merged.merge(sketch));
+                merged.fit();
                 merged
             });
             all.merge(merged);
         }
-        self.weigh();
         all
     }
 
@@ -195,16 +199,7 @@ impl MergedWindow {
             !window.parts.is_empty() || is_missing(run)
         });
         self.distributions.retain(|start, _| range.contains(start));
-        self.weigh();
         !self.runs.is_empty()
-    }
-
-    fn weigh(&mut self) {
-        let merged = self.distributions.values();
-        let bytes = merged.map(|merged| {
-            PLACE_BYTES + size_of::<Option<Sketch>>() + merged.as_ref().map_or(0, Sketch::bytes)
-        });
-        self.reservation.hold(bytes.sum());
     }
 }
 

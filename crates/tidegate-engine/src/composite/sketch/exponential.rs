@@ -9,6 +9,13 @@ use crate::{Buckets, ExponentialHistogram};
 const MAX_PIECES: i32 = 320;
 
 impl Sketch {
+    /// Gives spare memory back: a merged sketch then takes no more than its terms together.
+    pub(in crate::composite) fn fit(&mut self) {
+        self.positive.shrink_to_fit();
+        self.negative.shrink_to_fit();
+        self.spans.shrink_to_fit();
+    }
+
     /// The same distribution as an exponential histogram, which has whole counts. Each rank moves by less than one
     /// observation. A side reaches over at most [`MAX_ENTRIES`] buckets: the scale falls until it does.
     pub(in crate::composite) fn to_histogram(&self) -> ExponentialHistogram {

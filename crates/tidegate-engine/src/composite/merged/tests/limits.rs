@@ -228,7 +228,9 @@ fn groups_and_bytes_are_bounded_and_what_has_expired_is_given_back() {
     assert_eq!(take(2, 1), Err(SubWindowRefused::Full), "a new run");
     assert_eq!(take(1, 2), Ok(SubWindowOutcome::New), "a known one goes on");
     assert_eq!(reader.refusals().full, 2);
+    let taken = budget.bytes();
     reader.answers(NOW);
+    assert_eq!(budget.bytes(), taken, "readers take only what was counted");
     reader.expire(NOW + 20 * SECOND);
     assert_eq!((budget.bytes(), reader.answers(NOW).len()), (0, 1));
 }
