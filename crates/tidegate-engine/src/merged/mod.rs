@@ -231,7 +231,7 @@ impl Merged {
     }
 }
 
-/// A hash map leaves one eighth of its places empty.
+/// The bytes of the map of places. A hash map leaves one eighth of its places empty.
 fn bytes_of_places(capacity: usize) -> usize {
     capacity * 8 / 7 * (size_of::<(Key, u32)>() + 1)
 }

@@ -170,15 +170,14 @@ impl MergedSeries {
 
     /// Bytes that a compacted total allocates beyond those of the known one.
     pub(super) fn growth_by_compacted(&self, producer: ProducerId, compacted: &CompactedTotal) -> usize {
-        let new = compacted.bytes();
+        let known = self.compacted_of(producer).map(CompactedTotal::bytes);
+        let list = if known.is_some() {
+            0
+        } else {
+            super::growth::<(ProducerId, CompactedTotal)>(self.compacted.len(), self.compacted.capacity())
+        };
         let shown = compacted.largest().saturating_sub(self.shown_bytes());
-        match self.compacted_of(producer) {
-            Some(known) => shown + new.saturating_sub(known.bytes()),
-            None => {
-                let (length, capacity) = (self.compacted.len(), self.compacted.capacity());
-                shown + new + super::growth::<(ProducerId, CompactedTotal)>(length, capacity)
-            }
-        }
+        shown + list + compacted.bytes().saturating_sub(known.unwrap_or(0))
     }
 
     /// Takes the report of a run in.
