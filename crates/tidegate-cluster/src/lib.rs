@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The heart of a cluster of tidegates. Producers publish their totals as pages, replicas read all pages, and a leader
+//! folds ended runs.
+//!
+//! [`PageSender`], [`PageReader`] and [`ClusterLeader`] do no I/O and have no clock. They give [`StoreCall`]s, and a driver
+//! passes the answers and the time back in. [`ClusterStore`] is what an engine (NATS, Kafka, direct) implements.
+//!
+//! A message carries totals and not events. So a lost, repeated or late message costs freshness, and never a count.
+//! Decision 0031 gives the reasons.
+
+#![forbid(unsafe_code)]
+
+mod name;
+mod page;
+mod store;
+
+pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};
+pub use page::{
+    DecodedPage, MAX_PAGE_SERIES, MERGE_KEY, PRODUCER_KEY, PageError, PageHeaders, PageKind, PageLimits,
+    PageReport, PageWriter, RetainedSeries, WindowReport, decode_page, decode_record, encode_record,
+    record_digest,
+};
+pub use store::{
+    CallId, ClusterStore, LeaseRequest, ReadScope, StoreCall, StoreError, StoreEvent, StoreMessage,
+    StoreReply, StoredMessage,
+};

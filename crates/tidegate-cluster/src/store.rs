@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The store of a cluster: five calls, as values. An engine carries them out and reports the answers as events.
+//!
+//! The store keeps the last message of each subject. It gives each message of a read at least once, in any order. If a
+//! read breaks off, the engine begins it anew.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_engine::UnixNanos;
+
+use crate::RunName;
+
+/// A message for the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreMessage {
+    /// The subject, as [`crate::Subject::text`] writes it.
+    pub subject: String,
+    /// Names and values of headers.
+    pub headers: Vec<(String, String)>,
+    /// The content.
+    pub body: Bytes,
+}
+
+/// A message that the store has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// The message.
+    pub message: StoreMessage,
+    /// Its number in the store; at least 1. Later messages have higher numbers, unless the store has lost some.
+    pub sequence: u64,
+    /// When the store took it, by the clock of the store.
+    pub time: UnixNanos,
+}
+
+/// The number of a call. A machine never uses one twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+impl CallId {
+    /// The next number.
+    pub(crate) fn advance(&mut self) -> Self {
+        self.0 += 1;
+        *self
+    }
+}
+
+/// The messages that a read gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadScope {
+    /// All messages that the store has, and then all that come. The read does not end.
+    Everything,
+    /// The retained totals that the store has. The read ends.
+    Retained,
+}
+
+/// A record that the store forgets after a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// The record. Its body names the holder.
+    pub message: StoreMessage,
+    /// The sequence of the current record, 0 = there is none.
+    pub expected: u64,
+    /// The store forgets the record this long after its last write.
+    pub term: Duration,
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreCall {
+    /// Stores a page. Answer: [`StoreReply::Stored`].
+    Publish(StoreMessage),
+    /// Reads messages, which come as [`StoreEvent::Read`]. Answer at the end: [`StoreReply::ReadEnd`].
+    ReadAll(ReadScope),
+    /// Stores a record if the last message of its subject has this sequence, 0 = there is none. Answer:
+    /// [`StoreReply::Stored`] or [`StoreError::Conflict`].
+    CompareAndSet(StoreMessage, u64),
+    /// Takes or extends a lease, by the same comparison.
+    Lease(LeaseRequest),
+    /// Removes the pages of a run up to this sequence. Answer: [`StoreReply::Purged`].
+    Purge(RunName, u64),
+}
+
+/// The result of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreReply {
+    /// The message has this sequence.
+    Stored(u64),
+    /// The read has given all messages.
+    ReadEnd,
+    /// The pages are gone.
+    Purged,
+}
+
+/// Why a call failed. A call that failed may have had its effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The last message of the subject has another sequence. This is it.
+    #[error("another writer was first")]
+    Conflict(Option<Box<StoredMessage>>),
+    /// The message is larger than the store allows.
+    #[error("the message is larger than the store allows: raise the limit of the store")]
+    TooLarge,
+    /// The store does not answer, or it has no room.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+}
+
+/// News of the store for the machine that has made the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreEvent {
+    /// A call has ended.
+    Done(CallId, Result<StoreReply, StoreError>),
+    /// A message of a read.
+    Read(CallId, StoredMessage),
+    /// The number of messages that a read has not given yet. An engine with a connection says it once a second.
+    Pending(CallId, u64),
+}
+
+/// An engine: NATS, Kafka, or the replicas themselves. A call only begins; its [`StoreEvent`]s come later.
+pub trait ClusterStore {
+    /// See [`StoreCall::Publish`].
+    fn publish(&mut self, id: CallId, message: StoreMessage);
+    /// See [`StoreCall::ReadAll`].
+    fn read_all(&mut self, id: CallId, scope: ReadScope);
+    /// See [`StoreCall::CompareAndSet`].
+    fn compare_and_set(&mut self, id: CallId, message: StoreMessage, expected: u64);
+    /// See [`StoreCall::Lease`].
+    fn lease(&mut self, id: CallId, request: LeaseRequest);
+    /// See [`StoreCall::Purge`].
+    fn purge(&mut self, id: CallId, run: RunName, through: u64);
+
+    /// Begins a call.
+    fn start(&mut self, id: CallId, call: StoreCall) {
+        match call {
+            StoreCall::Publish(message) => self.publish(id, message),
+            StoreCall::ReadAll(scope) => self.read_all(id, scope),
+            StoreCall::CompareAndSet(message, expected) => self.compare_and_set(id, message, expected),
+            StoreCall::Lease(request) => self.lease(id, request),
+            StoreCall::Purge(run, through) => self.purge(id, run, through),
+        }
+    }
+}
