@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::level::RunLease;
 use super::{MergeRefusal, Merged, ProducerId};
-use crate::UnixNanos;
+use crate::{Key, UnixNanos};
 
 impl Merged {
     /// Touches the lease of a run, which `seen` shows to be alive. Pass the time at which the broker took the message:

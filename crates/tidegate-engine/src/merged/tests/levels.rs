@@ -143,3 +143,20 @@ fn totals_of_a_producer_stay_when_its_levels_go() {
     assert_eq!((all.len(), &all["total"].1), (1, &Value::Int(3)));
     audit(&merged);
 }
+
+#[test]
+fn a_run_may_drop_the_level_of_one_series_and_keep_the_others() {
+    let mut merged = alive();
+    for name in ["x", "y"] {
+        take(&mut merged, name, level(MergeMode::Level, 1, 5, 1, 7), 100).unwrap();
+    }
+    take(&mut merged, "x", level(MergeMode::Level, 2, 5, 1, 3), 100).unwrap();
+    let key = Key::of(&identity("x"));
+    assert!(merged.drop_level(key, id(1), 5));
+    assert!(!merged.drop_level(key, id(1), 5), "repeated");
+    assert_eq!(value(&mut merged), Some(Value::Int(3)));
+    audit(&merged);
+    assert!(merged.drop_level(key, id(2), 5));
+    assert_eq!((value(&mut merged), merged.len()), (None, 1));
+    audit(&merged);
+}
