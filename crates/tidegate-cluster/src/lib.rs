@@ -13,6 +13,7 @@
 
 mod name;
 mod page;
+mod sender;
 mod store;
 
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};
@@ -21,7 +22,13 @@ pub use page::{
     PageReport, PageWriter, RetainedSeries, WindowReport, decode_page, decode_record, encode_record,
     record_digest,
 };
+pub use sender::{PageSender, SenderConfig, SenderStats, SentItem};
 pub use store::{
     CallId, ClusterStore, LeaseRequest, ReadScope, StoreCall, StoreError, StoreEvent, StoreMessage,
     StoreReply, StoredMessage,
 };
+
+/// A duration in nanoseconds, at most `u64::MAX` (584 years).
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

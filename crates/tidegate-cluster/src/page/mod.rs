@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 pub use decode::{DecodedPage, PageLimits, PageReport, WindowReport, decode_page};
 pub use encode::PageWriter;
+pub(crate) use encode::window_series;
 pub use headers::{PageHeaders, PageKind};
 pub use record::{RetainedSeries, decode_record, encode_record, record_digest};
 use tidegate_engine::{Attributes, Data, MergeMode, Metric, Resource, Series};

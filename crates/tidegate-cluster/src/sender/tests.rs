@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::sync::Arc;
+
+use tidegate_engine::{Data, MergeMode, Metric, Point, Series, Temporality, Value};
+
+use super::*;
+use crate::{DecodedPage, PageLimits, StoredMessage, decode_page};
+
+const SECOND: u64 = 1_000_000_000;
+const NOW: u64 = 1_000 * SECOND;
+
+fn config() -> SenderConfig {
+    SenderConfig {
+        cluster: "c".to_owned(),
+        producer: ProducerName::new("node-1").unwrap(),
+        partitions: 1,
+        rules: 1,
+        interval: Duration::from_secs(1),
+        refresh: Duration::from_secs(30),
+        max_bytes_per_second: 1 << 20,
+        max_series: 1000,
+        max_body_bytes: 1 << 20,
+        max_in_flight: 16,
+        nonce: 0,
+    }
+}
+
+fn series(name: &str, data: Data) -> Arc<Series> {
+    Arc::new(Series {
+        resource: Arc::default(),
+        scope: Arc::default(),
+        metric: Arc::new(Metric {
+            name: name.into(),
+            description: "".into(),
+            unit: "".into(),
+            data,
+            metadata: Default::default(),
+        }),
+        attributes: Default::default(),
+    })
+}
+
+fn item(name: &str, mode: MergeMode, start: u64, value: impl Into<Value>) -> SentItem {
+    let data = if mode.is_retained() {
+        Data::Sum {
+            monotonic: true,
+            temporality: Temporality::Cumulative,
+        }
+    } else {
+        Data::Gauge
+    };
+    let point = Point {
+        series: series(name, data),
+        start,
+        time: start + 1,
+        value: value.into(),
+        exemplars: Vec::new(),
+    };
+    SentItem::Value(mode, point)
+}
+
+fn total(name: &str, start: u64, value: i64) -> SentItem {
+    item(name, MergeMode::Add, start, value)
+}
+
+/// What a sender published: the page, the headers and the content.
+struct Sent {
+    page: u32,
+    headers: PageHeaders,
+    content: DecodedPage,
+}
+
+impl Sent {
+    fn of(message: &StoreMessage) -> Self {
+        let headers = PageHeaders::parse(&message.headers).unwrap();
+        let Some(Subject::Page { page, run, .. }) = Subject::parse("c", &message.subject) else {
+            panic!("{}", message.subject);
+        };
+        assert_eq!(run.epoch, headers.epoch);
+        let content = decode_page(&run.producer, &headers, &message.body, PageLimits::default());
+        Self {
+            page,
+            headers,
+            content: content.unwrap(),
+        }
+    }
+
+    /// Start and value of each total.
+    fn totals(&self) -> Vec<(String, u64, Value)> {
+        let reports = self.content.reports.iter();
+        let totals = reports.map(|report| {
+            let name = report.series.metric.name.to_string();
+            (name, report.report.start, report.report.value.clone())
+        });
+        totals.collect()
+    }
+}
+
+/// Makes all calls succeed until there are none.
+fn drain(sender: &mut PageSender, now: u64) -> Vec<Sent> {
+    let mut sent = Vec::new();
+    while let Some((id, call)) = sender.poll(now) {
+        if let StoreCall::Publish(message) = call {
+            sent.push(Sent::of(&message));
+        }
+        sender.answer(id, Ok(StoreReply::Stored(1)), now);
+    }
+    sent
+}
+
+/// The pages with series.
+fn pages(sent: Vec<Sent>) -> Vec<Sent> {
+    sent.into_iter().filter(|sent| sent.page > 0).collect()
+}
+
+#[test]
+fn a_page_goes_when_it_has_changed_and_at_each_refresh() {
+    let mut sender = PageSender::new(config());
+    sender.update([total("a", 5, 1)], NOW);
+    let sent = drain(&mut sender, NOW);
+    assert_eq!(sent.iter().map(|sent| sent.page).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(sent[1].totals(), [("a".to_owned(), 5, Value::Int(1))]);
+    assert_eq!(sent[1].headers.epoch, NOW);
+    sender.update([total("a", 5, 1)], NOW + SECOND);
+    let sent = drain(&mut sender, NOW + SECOND);
+    assert_eq!(
+        sent.iter().map(|sent| sent.page).collect::<Vec<_>>(),
+        [0],
+        "a heartbeat"
+    );
+    sender.update([total("a", 5, 2)], NOW + 2 * SECOND);
+    assert_eq!(pages(drain(&mut sender, NOW + 2 * SECOND)).len(), 1);
+    assert_eq!(pages(drain(&mut sender, NOW + 30 * SECOND)).len(), 1);
+    assert_eq!(pages(drain(&mut sender, NOW + 31 * SECOND)).len(), 0);
+    sender.reconnected(NOW + 32 * SECOND);
+    assert_eq!(pages(drain(&mut sender, NOW + 32 * SECOND)).len(), 1);
+}
+
+#[test]
+fn values_that_wait_are_replaced_by_newer_ones() {
+    let mut sender = PageSender::new(config());
+    drain(&mut sender, NOW);
+    for value in 1..100 {
+        sender.update([total("a", 5, value)], NOW + value as u64);
+        assert_eq!(sender.stats(NOW).waiting, 1);
+    }
+    let (id, StoreCall::Publish(first)) = sender.poll(NOW + 100).unwrap() else {
+        panic!("a page");
+    };
+    assert_eq!(Sent::of(&first).totals()[0].2, Value::Int(99));
+    // While it is on its way, the next one waits.
+    sender.update([total("a", 5, 100)], NOW + 101);
+    assert_eq!(sender.poll(NOW + 101), None);
+    sender.answer(id, Err(StoreError::Unavailable(String::new())), NOW + 102);
+    assert_eq!(sender.poll(NOW + 103), None, "it does not repeat at once");
+    let sent = pages(drain(&mut sender, NOW + 2 * SECOND));
+    assert_eq!((sent.len(), sent[0].totals()[0].2.clone()), (1, Value::Int(100)));
+    assert_eq!(sender.stats(NOW).failed, 1);
+}
+
+#[test]
+fn the_next_run_has_a_higher_number_if_the_clock_was_set_back() {
+    let mut sender = PageSender::new(config());
+    let (id, call) = sender.poll(NOW).unwrap();
+    let StoreCall::CompareAndSet(message, 0) = call else {
+        panic!("{call:?}");
+    };
+    let current = StoredMessage {
+        message: StoreMessage {
+            body: (NOW + 5).to_string().into(),
+            ..message
+        },
+        sequence: 7,
+        time: NOW,
+    };
+    let conflict = StoreError::Conflict(Some(Box::new(current)));
+    sender.answer(id, Err(conflict), NOW);
+    let (id, call) = sender.poll(NOW).unwrap();
+    assert!(matches!(call, StoreCall::CompareAndSet(_, 7)), "{call:?}");
+    sender.answer(id, Ok(StoreReply::Stored(8)), NOW);
+    assert_eq!(sender.run().unwrap().epoch, NOW + 5 + (1 << 36));
+}
+
+#[test]
+fn a_total_stays_when_its_series_expires_and_continues() {
+    let mut sender = PageSender::new(config());
+    sender.update([total("a", 5, 7), total("b", 5, 1)], NOW);
+    drain(&mut sender, NOW);
+    let (now, a) = (NOW + SECOND, "a".to_owned());
+    sender.update([total("b", 5, 2)], now);
+    let sent = pages(drain(&mut sender, now));
+    assert_eq!(sent[0].totals()[0], (a.clone(), 5, Value::Int(7)), "expired");
+    sender.update([total("a", 50, 3), total("b", 5, 2)], now + SECOND);
+    let sent = pages(drain(&mut sender, now + SECOND));
+    assert_eq!(sent[0].totals()[0], (a, 5, Value::Int(10)), "back");
+    assert_eq!(sender.stats(now).carried, 1);
+}
+
+#[test]
+fn a_level_that_expires_is_named_and_may_come_back() {
+    let mut sender = PageSender::new(config());
+    let level = || item("g", MergeMode::Last, 5, 7);
+    sender.update([level()], NOW);
+    drain(&mut sender, NOW);
+    sender.update([], NOW + SECOND);
+    let sent = pages(drain(&mut sender, NOW + SECOND));
+    assert_eq!((sent[0].content.ended.len(), sent[0].totals().len()), (1, 0));
+    sender.update([], NOW + 2 * SECOND);
+    assert_eq!(pages(drain(&mut sender, NOW + 2 * SECOND)).len(), 0);
+    sender.update([level()], NOW + 3 * SECOND);
+    let sent = pages(drain(&mut sender, NOW + 3 * SECOND));
+    assert_eq!((sent[0].content.ended.len(), sent[0].totals().len()), (0, 1));
+}
+
+#[test]
+fn a_new_run_makes_room_and_ends_the_old_one_after_its_pages() {
+    let mut sender = PageSender::new(SenderConfig {
+        max_series: 2,
+        ..config()
+    });
+    sender.update([total("a", 5, 1), total("b", 5, 1)], NOW);
+    drain(&mut sender, NOW);
+    let now = NOW + 40 * SECOND;
+    sender.update([total("b", 5, 2), total("c", 60, 1)], now);
+    assert_eq!(sender.stats(now).refused, 1);
+    sender.update([total("b", 5, 2), total("c", 60, 1)], now);
+    let first = drain(&mut sender, now);
+    let run = sender.run().unwrap().epoch;
+    assert!(run > NOW);
+    let bye = first.last().unwrap();
+    assert_eq!((bye.headers.kind, bye.headers.epoch), (PageKind::Bye, NOW));
+    sender.update([total("b", 5, 2), total("c", 60, 1)], now + SECOND);
+    let sent = pages(drain(&mut sender, now + SECOND));
+    let names: Vec<_> = sent[0].totals().into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(
+        (names, sent[0].headers.epoch),
+        (vec!["b".to_owned(), "c".to_owned()], run)
+    );
+}
+
+#[test]
+fn bytes_above_the_limit_wait_and_heartbeats_do_not() {
+    let mut sender = PageSender::new(SenderConfig {
+        max_bytes_per_second: 100,
+        ..config()
+    });
+    // Two pages of more than 100 bytes each.
+    let items = |value| (0..300).map(move |at| total(&format!("series {at}"), 5, value));
+    sender.update(items(1), NOW);
+    let sent = drain(&mut sender, NOW);
+    assert_eq!(sent.iter().map(|sent| sent.page).collect::<Vec<_>>(), [0, 1]);
+    let sent = drain(&mut sender, NOW + 2 * SECOND);
+    assert_eq!(sent.iter().map(|sent| sent.page).collect::<Vec<_>>(), [0]);
+    let stats = sender.stats(NOW + 2 * SECOND);
+    assert_eq!((stats.waiting, stats.oldest_wait_ns), (1, 2 * SECOND));
+    let later = NOW + 20_000 * SECOND;
+    assert!(!pages(drain(&mut sender, later)).is_empty());
+    assert!(sender.stats(later).late > 0);
+}
+
+#[test]
+fn a_page_that_is_too_large_becomes_two_and_the_new_one_goes_first() {
+    let mut sender = PageSender::new(SenderConfig {
+        max_body_bytes: 2000,
+        ..config()
+    });
+    sender.update((0..40).map(|at| total(&format!("series {at}"), 5, 1)), NOW);
+    let sent = pages(drain(&mut sender, NOW));
+    assert!(sent.len() > 1);
+    assert_eq!(sent.last().unwrap().page, 1);
+    assert_eq!(sent.iter().map(|sent| sent.totals().len()).sum::<usize>(), 40);
+}
+
+#[test]
+fn a_stopped_sender_says_goodbye_after_its_last_page() {
+    let mut sender = PageSender::new(config());
+    sender.update([total("a", 5, 1)], NOW);
+    drain(&mut sender, NOW);
+    sender.update([total("a", 5, 2)], NOW + 1);
+    sender.stop();
+    assert!(!sender.is_finished());
+    let sent = drain(&mut sender, NOW + 1);
+    let kinds: Vec<_> = sent.iter().map(|sent| (sent.page, sent.headers.kind)).collect();
+    assert_eq!(kinds, [(1, PageKind::Page), (0, PageKind::Bye)]);
+    assert!(sender.is_finished());
+    assert_eq!(sender.poll(NOW + 10 * SECOND), None);
+}
