@@ -11,17 +11,21 @@
 
 #![forbid(unsafe_code)]
 
+mod leader;
 mod name;
 mod page;
+mod reader;
 mod sender;
 mod store;
 
+pub use leader::{ClusterLeader, LeaderConfig, LeaderStats};
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};
 pub use page::{
     DecodedPage, MAX_PAGE_SERIES, MERGE_KEY, PRODUCER_KEY, PageError, PageHeaders, PageKind, PageLimits,
     PageReport, PageWriter, RetainedSeries, WindowReport, decode_page, decode_record, encode_record,
     record_digest,
 };
+pub use reader::{PageReader, ProducerCounts, ReaderConfig, ReaderStats, ReplicaState, ReplicaStatus};
 pub use sender::{PageSender, SenderConfig, SenderStats, SentItem};
 pub use store::{
     CallId, ClusterStore, LeaseRequest, ReadScope, StoreCall, StoreError, StoreEvent, StoreMessage,

@@ -170,7 +170,7 @@ impl PageSender {
                 return call;
             }
         }
-        if self.epoch == 0 {
+        if self.epoch == 0 || self.is_finished() {
             return None;
         }
         self.refresh_if_due(now);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! One piece of work of a leader: it stores the records of a producer, and then removes the pages of its folded runs.
+
+use std::collections::VecDeque;
+
+use tidegate_engine::UnixNanos;
+
+use super::LeaderStats;
+use crate::reader::{MissingRecord, RecordProblem};
+use crate::{CallId, PageReader, ProducerName, RunName, StoreCall, StoreError, StoreReply};
+
+/// A job that meets other writers more often than this is given up. It comes again later.
+const MAX_CONFLICTS: u32 = 8;
+
+/// The state of a job after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobState {
+    /// It goes on.
+    Open,
+    /// All is stored and removed.
+    Complete,
+    /// It can't go on now.
+    GivenUp,
+}
+
+/// The call that has no answer yet.
+#[derive(Debug)]
+enum JobCall {
+    Record(Box<MissingRecord>),
+    Purge(RunName, u64),
+}
+
+#[derive(Debug)]
+pub(super) struct FoldJob {
+    pub(super) producer: ProducerName,
+    records: VecDeque<MissingRecord>,
+    /// Folded runs. Their pages go when all records are stored: each of the records may have a part of them.
+    purges: VecDeque<(RunName, u64)>,
+    asked: Option<(CallId, JobCall)>,
+    conflicts: u32,
+}
+
+impl FoldJob {
+    /// Folds the runs of a producer, and finds the records that the store lacks. Sequences are taken before the values: a
+    /// page that comes later is not removed.
+    pub(super) fn begin(
+        reader: &mut PageReader,
+        producer: ProducerName,
+        runs: Vec<(RunName, u64)>,
+    ) -> Result<Self, RecordProblem> {
+        runs.iter().for_each(|(run, _)| reader.fold(run));
+        Ok(Self {
+            records: reader.missing_records(&producer)?.into(),
+            producer,
+            purges: runs.into(),
+            asked: None,
+            conflicts: 0,
+        })
+    }
+
+    /// The call that is due; `None`: one is on its way, or all is done.
+    pub(super) fn poll(&mut self, ids: &mut CallId) -> Option<(CallId, StoreCall)> {
+        if self.asked.is_some() {
+            return None;
+        }
+        let (call, asked) = if let Some(record) = self.records.pop_front() {
+            let call = StoreCall::CompareAndSet(record.message.clone(), record.expected);
+            (call, JobCall::Record(Box::new(record)))
+        } else {
+            let (run, through) = self.purges.pop_front()?;
+            (
+                StoreCall::Purge(run.clone(), through),
+                JobCall::Purge(run, through),
+            )
+        };
+        let id = ids.advance();
+        self.asked = Some((id, asked));
+        Some((id, call))
+    }
+
+    pub(super) fn state(&self) -> JobState {
+        if self.asked.is_none() && self.records.is_empty() && self.purges.is_empty() {
+            JobState::Complete
+        } else {
+            JobState::Open
+        }
+    }
+
+    /// Takes the answer to a call of the job.
+    pub(super) fn answer(
+        &mut self,
+        id: CallId,
+        result: Result<StoreReply, StoreError>,
+        reader: &mut PageReader,
+        stats: &mut LeaderStats,
+        now: UnixNanos,
+    ) -> JobState {
+        let Some((_, call)) = self.asked.take_if(|(asked, _)| *asked == id) else {
+            return JobState::Open;
+        };
+        match (call, result) {
+            (JobCall::Record(record), Ok(StoreReply::Stored(sequence))) => {
+                stats.stored += 1;
+                stats.restored += u64::from(record.is_lost);
+                reader.note_record(record.place, sequence, record.digest);
+                self.state()
+            }
+            (JobCall::Record(record), Err(StoreError::Conflict(current))) => {
+                match current {
+                    // If it is not readable, `missing_records` says so.
+                    Some(current) => drop(reader.take(&current, true, now)),
+                    None => reader.note_lost_record(&record.place),
+                }
+                self.conflicts += 1;
+                self.begin_anew(reader)
+            }
+            (JobCall::Purge(run, through), Ok(StoreReply::Purged)) => {
+                stats.purged += 1;
+                reader.forget_run(&run, through);
+                self.state()
+            }
+            _ => JobState::GivenUp,
+        }
+    }
+
+    fn begin_anew(&mut self, reader: &PageReader) -> JobState {
+        match reader.missing_records(&self.producer) {
+            Ok(records) if self.conflicts < MAX_CONFLICTS => {
+                self.records = records.into();
+                self.state()
+            }
+            _ => JobState::GivenUp,
+        }
+    }
+}

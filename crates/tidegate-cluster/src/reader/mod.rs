@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The reader of a replica: it takes all pages of all producers, in any order, and merges them.
+
+mod broker_clock;
+mod producers;
+mod records;
+mod take;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use producers::ProducerCounts;
+pub(crate) use records::{MissingRecord, RecordPlace, RecordProblem};
+use tidegate_engine::{
+    Answer, Budget, Declaration, Merged, MergedLimits, MergedWindows, UnixNanos, Unshareable,
+    WindowMergeLimits,
+};
+
+use self::broker_clock::BrokerClock;
+use self::producers::ProducerList;
+use self::records::RecordList;
+use crate::{CallId, PageLimits, ProducerName, ReadScope, RunName, StoreCall, StoreEvent, nanos};
+
+/// The options of a reader.
+#[derive(Clone, Debug)]
+pub struct ReaderConfig {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The number of partitions of the cluster.
+    pub partitions: u16,
+    /// The limits of messages.
+    pub limits: PageLimits,
+    /// The limits of merged series. The lease is that of runs.
+    pub merged: MergedLimits,
+    /// The limits of merged windows.
+    pub windows: WindowMergeLimits,
+    /// A replica that is behind for longer than this is not ready (default: 5 s).
+    pub max_lag: Duration,
+    /// The most runs whose pages are in the store, of all producers, and the most producers (default: 20,000).
+    pub max_runs: usize,
+    /// A producer that has claimed a run is expected for this long, if it has not sent a page (default: 15 min).
+    pub claim_memory: Duration,
+}
+
+impl ReaderConfig {
+    /// The defaults for a cluster with this name and one partition.
+    pub fn new(cluster: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            partitions: 1,
+            limits: PageLimits::default(),
+            merged: MergedLimits::default(),
+            windows: WindowMergeLimits::default(),
+            max_lag: Duration::from_secs(5),
+            max_runs: 20_000,
+            claim_memory: Duration::from_mins(15),
+        }
+    }
+}
+
+/// Whether readers of a replica may trust its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaState {
+    /// It has not read all that the store has. It must not answer.
+    CatchingUp,
+    /// It knows the newest values of all producers.
+    Fresh,
+    /// Some producers are missing, or some of their values.
+    Partial,
+    /// It has not read from the store for too long. It must not answer.
+    Stale,
+}
+
+/// The status of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// Its state.
+    pub state: ReplicaState,
+    /// The number of expected producers that report.
+    pub reporting: usize,
+    /// The number of producers that should report.
+    pub expected: usize,
+    /// The time since it last knew everything, in nanoseconds; `None`: it never did.
+    pub lag_ns: Option<u64>,
+}
+
+/// Counts of messages that a reader took or refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderStats {
+    /// Pages, with repeated ones.
+    pub pages: u64,
+    /// Records of retained totals, with repeated ones.
+    pub records: u64,
+    /// Messages of no producer.
+    pub foreign: u64,
+    /// Totals and messages that a limit refused.
+    pub refused: u64,
+    /// Windows of composites that this replica does not declare.
+    pub unknown_composites: u64,
+    /// Times at which the store had lost its newest messages.
+    pub losses: u64,
+}
+
+/// Merges the pages of all producers.
+#[derive(Debug)]
+pub struct PageReader {
+    config: ReaderConfig,
+    ids: CallId,
+    read: Option<CallId>,
+    /// Whether the present read has given all messages once.
+    is_following: bool,
+    /// When all messages were known.
+    caught_up_at: Option<UnixNanos>,
+    merged: Merged,
+    windows: BTreeMap<Arc<str>, MergedWindows>,
+    producers: ProducerList,
+    expected: BTreeSet<ProducerName>,
+    records: RecordList,
+    clock: BrokerClock,
+    /// The highest sequence and its time.
+    highest: (u64, UnixNanos),
+    /// When the store was last seen to have lost messages.
+    lost_at: Option<UnixNanos>,
+    stats: ReaderStats,
+}
+
+impl PageReader {
+    /// A reader that knows nothing yet. `composites` are merged from windows, within `budget`.
+    ///
+    /// # Errors
+    /// The windows of several producers do not make one of the composites.
+    pub fn new(
+        config: ReaderConfig,
+        composites: Vec<Declaration>,
+        budget: &Arc<Budget>,
+    ) -> Result<Self, Unshareable> {
+        let mut windows = BTreeMap::new();
+        for declaration in composites {
+            let name = declaration.name.clone();
+            windows.insert(
+                name,
+                MergedWindows::new(declaration, config.windows, budget.clone())?,
+            );
+        }
+        Ok(Self {
+            merged: Merged::new(config.merged),
+            producers: ProducerList::new(config.max_runs),
+            config,
+            ids: CallId::default(),
+            read: None,
+            is_following: false,
+            caught_up_at: None,
+            windows,
+            expected: BTreeSet::new(),
+            records: RecordList::default(),
+            clock: BrokerClock::default(),
+            highest: (0, 0),
+            lost_at: None,
+            stats: ReaderStats::default(),
+        })
+    }
+
+    /// The call that is due: a read of everything, at the start and after a read broke off.
+    pub fn poll(&mut self) -> Option<(CallId, StoreCall)> {
+        if self.read.is_some() {
+            return None;
+        }
+        let id = self.ids.advance();
+        (self.read, self.is_following) = (Some(id), false);
+        Some((id, StoreCall::ReadAll(ReadScope::Everything)))
+    }
+
+    /// Takes an event of its read. Messages that are not readable are counted.
+    pub fn event(&mut self, event: StoreEvent, now: UnixNanos) {
+        match event {
+            StoreEvent::Read(id, stored) if self.read == Some(id) => {
+                // `take` has counted the error.
+                let _ = self.take(&stored, false, now);
+            }
+            StoreEvent::Pending(id, 0) if self.read == Some(id) => {
+                self.caught_up_at = Some(now);
+                if !self.is_following {
+                    self.is_following = true;
+                    self.tick(now);
+                }
+            }
+            StoreEvent::Done(id, _) if self.read == Some(id) => self.read = None,
+            _ => {}
+        }
+    }
+
+    /// Lets go what time has ended: levels, windows, producers. Call it about once a second.
+    pub fn tick(&mut self, now: UnixNanos) {
+        self.merged.sweep(self.clock.store_time(now));
+        self.windows.values_mut().for_each(|windows| windows.expire(now));
+        self.producers.expire(now, nanos(self.config.claim_memory));
+    }
+
+    /// Sets the producers that are expected even if they never reported. All others with a living run are expected
+    /// anyway.
+    pub fn expect(&mut self, producers: BTreeSet<ProducerName>) {
+        let ids: BTreeSet<_> = producers.iter().map(|name| name.id().0).collect();
+        self.windows
+            .values_mut()
+            .for_each(|windows| windows.expect(ids.clone()));
+        self.expected = producers;
+    }
+
+    /// Whether it may answer: it has read all messages and is not far behind.
+    pub fn is_ready(&self, now: UnixNanos) -> bool {
+        let lag = self.caught_up_at.map(|at| now.saturating_sub(at));
+        lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
+    }
+
+    /// The status.
+    pub fn status(&self, now: UnixNanos) -> ReplicaStatus {
+        let (lease, memory) = (self.config.merged.lease_ns, nanos(self.config.claim_memory));
+        let reporting = self.producers.reporting(now, lease);
+        let mut expected = self.producers.expected(now, memory);
+        expected.extend(&self.expected);
+        let reporting = expected.iter().filter(|name| reporting.contains(*name)).count();
+        let mut runs = self
+            .producers
+            .by_name
+            .values()
+            .flat_map(|entry| entry.runs.values());
+        let has_gaps = runs.any(|run| run.has_bad_pages() || run.is_refused);
+        let state = match self.caught_up_at {
+            None => ReplicaState::CatchingUp,
+            Some(_) if !self.is_ready(now) => ReplicaState::Stale,
+            Some(_) if reporting < expected.len() || has_gaps => ReplicaState::Partial,
+            Some(_) => ReplicaState::Fresh,
+        };
+        ReplicaStatus {
+            state,
+            reporting,
+            expected: expected.len(),
+            lag_ns: self.caught_up_at.map(|at| now.saturating_sub(at)),
+        }
+    }
+
+    /// The merged series.
+    pub fn merged(&mut self) -> &mut Merged {
+        &mut self.merged
+    }
+
+    /// The answers of a composite; `None`: it is not declared.
+    pub fn answers(&mut self, composite: &str, now: UnixNanos) -> Option<Vec<Answer>> {
+        Some(self.windows.get_mut(composite)?.answers(now))
+    }
+
+    /// The counts of a producer.
+    pub fn counts(&self, producer: &ProducerName) -> ProducerCounts {
+        let known = self.producers.by_name.get(producer);
+        known.map_or_else(ProducerCounts::default, |entry| entry.counts)
+    }
+
+    /// The counts of all messages.
+    pub fn stats(&self) -> ReaderStats {
+        self.stats
+    }
+
+    /// The runs that may be folded, with the highest sequences of their pages: those that said goodbye `grace_ns` ago, and
+    /// those that were last alive `age_ns` ago. After a loss, a run need not be that old: only replicas may know it.
+    pub(crate) fn over_runs(&self, now: UnixNanos, grace_ns: u64, age_ns: u64) -> Vec<(RunName, u64)> {
+        let has_lost = self.lost_at.is_some_and(|at| now.saturating_sub(at) <= age_ns);
+        let silence = if has_lost {
+            self.config.merged.lease_ns.saturating_add(grace_ns).min(age_ns)
+        } else {
+            age_ns
+        };
+        let mut over = Vec::new();
+        for (producer, entry) in &self.producers.by_name {
+            for (epoch, run) in &entry.runs {
+                let wait = if run.has_ended { grace_ns } else { silence };
+                if run.is_whole() && now.saturating_sub(run.seen) >= wait {
+                    let producer = producer.clone();
+                    let epoch = *epoch;
+                    over.push((RunName { producer, epoch }, run.through));
+                }
+            }
+        }
+        over
+    }
+
+    /// Makes a run part of the retained total of its producer.
+    pub(crate) fn fold(&mut self, run: &RunName) {
+        self.merged.fold(run.producer.id(), run.epoch, true);
+    }
+
+    /// Notes that the pages of a run up to a sequence are gone.
+    pub(crate) fn forget_run(&mut self, run: &RunName, through: u64) {
+        self.producers.forget(run, through);
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The producers that a reader knows: their runs, and their messages that it could not read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_engine::UnixNanos;
+
+use crate::{ProducerName, RunName};
+
+/// The most unreadable pages of a run that are remembered. A run with more is never folded here.
+const MAX_BAD_PAGES: usize = 64;
+
+/// What a reader knows of a run whose pages are in the store.
+#[derive(Debug, Default)]
+pub(super) struct RunEntry {
+    /// The highest sequence of its pages.
+    pub(super) through: u64,
+    /// When its last message was sent, by our clock.
+    pub(super) seen: UnixNanos,
+    pub(super) has_ended: bool,
+    /// Whether a value of it was refused. Only the pages have it.
+    pub(super) is_refused: bool,
+    /// Pages that are not readable, with their sequences.
+    bad: BTreeMap<(u16, u32), u64>,
+}
+
+impl RunEntry {
+    /// Whether all that its pages say is known here.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.is_refused && self.bad.is_empty()
+    }
+
+    pub(super) fn has_bad_pages(&self) -> bool {
+        !self.bad.is_empty()
+    }
+
+    pub(super) fn is_alive(&self, now: UnixNanos, lease_ns: u64) -> bool {
+        !self.has_ended && now.saturating_sub(self.seen) <= lease_ns
+    }
+
+    /// Notes a page that is not readable. `false`: it is known.
+    pub(super) fn note_bad(&mut self, place: (u16, u32), sequence: u64) -> bool {
+        if self.bad.get(&place) == Some(&sequence) {
+            return false;
+        }
+        if self.bad.len() < MAX_BAD_PAGES || self.bad.contains_key(&place) {
+            self.bad.insert(place, sequence);
+        } else {
+            self.is_refused = true;
+        }
+        true
+    }
+
+    /// Notes that a page is readable. An older one that was not is gone.
+    pub(super) fn note_good(&mut self, place: (u16, u32), sequence: u64) {
+        if self.bad.get(&place).is_some_and(|bad| *bad <= sequence) {
+            self.bad.remove(&place);
+        }
+    }
+}
+
+/// The counts of a producer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProducerCounts {
+    /// Messages that are not readable.
+    pub poisoned: u64,
+    /// Messages that a later version has written.
+    pub newer: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ProducerEntry {
+    pub(super) runs: BTreeMap<UnixNanos, RunEntry>,
+    pub(super) counts: ProducerCounts,
+    /// When it last claimed a run, by our clock.
+    pub(super) claimed: Option<UnixNanos>,
+}
+
+/// All producers. The number of runs and claims has a limit.
+#[derive(Debug)]
+pub(super) struct ProducerList {
+    pub(super) by_name: BTreeMap<ProducerName, ProducerEntry>,
+    runs: usize,
+    most: usize,
+}
+
+impl ProducerList {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            runs: 0,
+            most,
+        }
+    }
+
+    /// The entry of a producer; `None`: it is new and has no place.
+    pub(super) fn entry(&mut self, name: &ProducerName) -> Option<&mut ProducerEntry> {
+        if !self.by_name.contains_key(name) && self.by_name.len() >= self.most {
+            return None;
+        }
+        Some(self.by_name.entry(name.clone()).or_default())
+    }
+
+    /// The entry of a run; `None`: it is new and has no place.
+    pub(super) fn run(&mut self, run: &RunName) -> Option<&mut RunEntry> {
+        let has_room = self.runs < self.most;
+        let known = self.by_name.get(&run.producer);
+        let is_new = !known.is_some_and(|known| known.runs.contains_key(&run.epoch));
+        if is_new && !has_room {
+            return None;
+        }
+        self.runs += usize::from(is_new);
+        let entry = self.by_name.entry(run.producer.clone()).or_default();
+        Some(entry.runs.entry(run.epoch).or_default())
+    }
+
+    /// Forgets a run whose pages are gone, unless it has said more.
+    pub(super) fn forget(&mut self, run: &RunName, through: u64) {
+        if let Some(entry) = self.by_name.get_mut(&run.producer) {
+            let before = entry.runs.len();
+            entry
+                .runs
+                .retain(|epoch, known| *epoch != run.epoch || known.through > through);
+            self.runs -= before - entry.runs.len();
+        }
+    }
+
+    /// Forgets producers that have nothing.
+    pub(super) fn expire(&mut self, now: UnixNanos, memory_ns: u64) {
+        self.by_name.retain(|_, entry| {
+            let is_claimed = entry
+                .claimed
+                .is_some_and(|at| now.saturating_sub(at) <= memory_ns);
+            !entry.runs.is_empty() || is_claimed || entry.counts != ProducerCounts::default()
+        });
+    }
+
+    pub(super) fn runs_mut(&mut self) -> impl Iterator<Item = &mut RunEntry> {
+        self.by_name
+            .values_mut()
+            .flat_map(|entry| entry.runs.values_mut())
+    }
+
+    /// The producers that report.
+    pub(super) fn reporting(&self, now: UnixNanos, lease_ns: u64) -> BTreeSet<&ProducerName> {
+        let is_reporting = |entry: &ProducerEntry| entry.runs.values().any(|run| run.is_alive(now, lease_ns));
+        let reporting = self.by_name.iter().filter(|(_, entry)| is_reporting(entry));
+        reporting.map(|(name, _)| name).collect()
+    }
+
+    /// The producers that should report: those with a run that has not ended, and those that have claimed one lately.
+    pub(super) fn expected(&self, now: UnixNanos, memory_ns: u64) -> BTreeSet<&ProducerName> {
+        let is_expected = |entry: &ProducerEntry| {
+            let has_run = entry.runs.values().any(|run| !run.has_ended);
+            let is_claimed = entry
+                .claimed
+                .is_some_and(|at| now.saturating_sub(at) <= memory_ns);
+            has_run || (entry.runs.is_empty() && is_claimed)
+        };
+        let expected = self.by_name.iter().filter(|(_, entry)| is_expected(entry));
+        expected.map(|(name, _)| name).collect()
+    }
+}

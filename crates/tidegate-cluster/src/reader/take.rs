@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! How messages come in.
+
+use tidegate_engine::{MergeRefusal, ProducerRun, UnixNanos, clock};
+
+use super::PageReader;
+use super::records::KnownRecord;
+use crate::{
+    DecodedPage, PageError, PageHeaders, PageKind, ProducerName, RunName, StoredMessage, Subject,
+    decode_page, decode_record, record_digest,
+};
+
+/// Where a page comes from, and when it was sent.
+struct PagePlace<'a> {
+    run: &'a RunName,
+    /// The partition, and the number of the page.
+    page: (u16, u32),
+    sequence: u64,
+    /// By the clock of the store.
+    time: UnixNanos,
+    /// By our clock.
+    seen: UnixNanos,
+}
+
+impl PageReader {
+    /// Takes a message. `is_current` says that the store has it now: the message is no late one.
+    ///
+    /// # Errors
+    /// The message is not readable. It is counted.
+    pub(crate) fn take(
+        &mut self,
+        stored: &StoredMessage,
+        is_current: bool,
+        now: UnixNanos,
+    ) -> Result<(), PageError> {
+        if self.is_following && !is_current {
+            self.clock.note(stored.time, now);
+        }
+        self.note_sequence(stored, now);
+        let seen = self.clock.own_time(stored.time).min(now);
+        if self.is_following {
+            self.caught_up_at = self.caught_up_at.max(Some(seen));
+        }
+        let Some(subject) = Subject::parse(&self.config.cluster, &stored.message.subject) else {
+            self.stats.foreign += 1;
+            return Err(PageError::Subject);
+        };
+        let result = match &subject {
+            Subject::Leader => Ok(()),
+            Subject::Producer(name) => {
+                self.note_claim(name, seen);
+                Ok(())
+            }
+            Subject::Page { partition, run, page } => {
+                let place = PagePlace {
+                    run,
+                    page: (*partition, *page),
+                    sequence: stored.sequence,
+                    time: stored.time,
+                    seen,
+                };
+                self.take_page(&place, stored, now)
+            }
+            Subject::Retained { partition, producer } => {
+                self.take_record(*partition, producer, stored, is_current)
+            }
+        };
+        result.inspect_err(|error| self.note_error(&subject, stored.sequence, error))
+    }
+
+    /// A message that is newer and has no higher sequence than another shows that the store has lost messages.
+    fn note_sequence(&mut self, stored: &StoredMessage, now: UnixNanos) {
+        let (highest, time) = self.highest;
+        if stored.sequence <= highest && stored.time <= time {
+            return;
+        }
+        self.highest = (stored.sequence, stored.time.max(time));
+        if stored.sequence <= highest {
+            self.lost_at = Some(now);
+            self.stats.losses += 1;
+            self.producers
+                .runs_mut()
+                .for_each(|run| run.through = run.through.min(stored.sequence));
+        }
+    }
+
+    fn note_claim(&mut self, name: &ProducerName, seen: UnixNanos) {
+        match self.producers.entry(name) {
+            Some(entry) => entry.claimed = entry.claimed.max(Some(seen)),
+            None => self.stats.refused += 1,
+        }
+    }
+
+    fn take_page(
+        &mut self,
+        place: &PagePlace<'_>,
+        stored: &StoredMessage,
+        now: UnixNanos,
+    ) -> Result<(), PageError> {
+        let Some(entry) = self.producers.run(place.run) else {
+            self.stats.refused += 1;
+            return Ok(());
+        };
+        entry.seen = entry.seen.max(place.seen);
+        entry.through = entry.through.max(place.sequence);
+        let headers = PageHeaders::parse(&stored.message.headers)?;
+        let fits = match headers.kind {
+            PageKind::Page => true,
+            PageKind::Bye => place.page.1 == 0,
+            PageKind::Retained => false,
+        };
+        if !fits || headers.epoch != place.run.epoch {
+            return Err(PageError::Contradiction);
+        }
+        let (body, limits) = (&stored.message.body, self.config.limits);
+        if headers.kind == PageKind::Bye {
+            entry.note_good(place.page, place.sequence);
+            self.end(place, now);
+            return Ok(());
+        }
+        let page = decode_page(&place.run.producer, &headers, body, limits)?;
+        entry.note_good(place.page, place.sequence);
+        self.stats.pages += 1;
+        self.merge(place, headers.sequence, page, now);
+        self.take_windows_beat(place, now);
+        Ok(())
+    }
+
+    fn end(&mut self, place: &PagePlace<'_>, now: UnixNanos) {
+        let id = place.run.producer.id();
+        let time = self.clock.store_time(now);
+        // Without room for its lease, the run has no levels either.
+        let _ = self.merged.end(id, place.run.epoch, time);
+        let run = window_run(place.run);
+        self.windows
+            .values_mut()
+            .for_each(|windows| windows.end(run, now));
+        if let Some(entry) = self.producers.run(place.run) {
+            entry.has_ended = true;
+        }
+    }
+
+    /// `sequence` is that of the producer.
+    fn merge(&mut self, place: &PagePlace<'_>, sequence: u64, page: DecodedPage, now: UnixNanos) {
+        let (id, epoch) = (place.run.producer.id(), place.run.epoch);
+        let time = self.clock.store_time(now);
+        // Without room for its lease, the levels of the run are refused below.
+        let _ = self.merged.touch(id, epoch, place.time);
+        let mut refused = 0;
+        for report in page.reports {
+            let is_total = report.report.mode.is_retained();
+            let taken = self
+                .merged
+                .take(report.key, || report.series, report.report, time);
+            refused += u64::from(is_total && taken.is_err_and(|refusal| is_loss(&refusal)));
+        }
+        for key in page.ended {
+            self.merged.drop_level(key, id, epoch);
+        }
+        let run = window_run(place.run);
+        for window in page.windows {
+            match self.windows.get_mut(&window.composite) {
+                // The windows count what they refuse.
+                Some(windows) => {
+                    let _ = windows.take(run, sequence, &window.group, &window.part, now);
+                }
+                None => self.stats.unknown_composites += 1,
+            }
+        }
+        self.stats.refused += refused;
+        if let Some(entry) = self.producers.run(place.run).filter(|_| refused > 0) {
+            entry.is_refused = true;
+        }
+    }
+
+    fn take_windows_beat(&mut self, place: &PagePlace<'_>, now: UnixNanos) {
+        let (run, sent) = (window_run(place.run), clock::wall(place.seen));
+        for windows in self.windows.values_mut() {
+            // The windows count what they refuse.
+            let _ = windows.beat(run, sent, now);
+        }
+    }
+
+    fn take_record(
+        &mut self,
+        partition: u16,
+        producer: &ProducerName,
+        stored: &StoredMessage,
+        is_current: bool,
+    ) -> Result<(), PageError> {
+        let headers = PageHeaders::parse(&stored.message.headers)?;
+        if headers.kind != PageKind::Retained {
+            return Err(PageError::Contradiction);
+        }
+        let totals = decode_record(producer, &stored.message.body, self.config.limits)?;
+        self.stats.records += 1;
+        let digest = record_digest(producer, &totals);
+        let mut refused = 0;
+        for retained in totals {
+            let taken = self
+                .merged
+                .take_retained(retained.key, &retained.series, retained.total);
+            refused += u64::from(taken.is_err());
+        }
+        self.stats.refused += refused;
+        let record = KnownRecord {
+            sequence: stored.sequence,
+            digest: Some(digest),
+            is_unreadable: refused > 0,
+            is_lost: false,
+        };
+        self.know_record(partition, producer, record, is_current);
+        Ok(())
+    }
+
+    /// Notes a record of the store. `false`: it is known, or it is not the newest one.
+    fn know_record(
+        &mut self,
+        partition: u16,
+        producer: &ProducerName,
+        record: KnownRecord,
+        is_current: bool,
+    ) -> bool {
+        let place = (partition, producer.clone());
+        let before = self.records.known.get(&place).copied().unwrap_or_default();
+        let is_older = record.sequence < before.sequence;
+        if record.sequence == before.sequence || (is_older && !is_current) {
+            return false;
+        }
+        if before.sequence == 0 && self.records.known.len() >= self.config.max_runs {
+            self.stats.refused += 1;
+            return false;
+        }
+        let is_lost = before.is_lost || is_older;
+        self.records
+            .known
+            .insert(place, KnownRecord { is_lost, ..record });
+        self.records.changed.insert(producer.clone());
+        true
+    }
+
+    fn note_error(&mut self, subject: &Subject, sequence: u64, error: &PageError) {
+        let is_new = match subject {
+            Subject::Page { partition, run, page } => self
+                .producers
+                .run(run)
+                .is_some_and(|entry| entry.note_bad((*partition, *page), sequence)),
+            Subject::Retained { partition, producer } => {
+                let record = KnownRecord {
+                    sequence,
+                    is_unreadable: true,
+                    ..KnownRecord::default()
+                };
+                self.know_record(*partition, producer, record, false)
+            }
+            Subject::Producer(_) | Subject::Leader => false,
+        };
+        let entry = subject.producer().and_then(|name| self.producers.entry(name));
+        if let Some(entry) = entry.filter(|_| is_new) {
+            let counter = if error.is_newer() {
+                &mut entry.counts.newer
+            } else {
+                &mut entry.counts.poisoned
+            };
+            *counter += 1;
+        }
+    }
+}
+
+fn window_run(run: &RunName) -> ProducerRun {
+    ProducerRun {
+        producer: run.producer.id().0,
+        epoch: run.epoch,
+    }
+}
+
+/// Whether a total is refused for want of room: it is only in the page.
+fn is_loss(refusal: &MergeRefusal) -> bool {
+    match refusal {
+        MergeRefusal::ProducerSeries(_)
+        | MergeRefusal::ProducerRuns(_)
+        | MergeRefusal::Series(_)
+        | MergeRefusal::Memory(_) => true,
+        MergeRefusal::Invalid(_)
+        | MergeRefusal::MixedKinds { .. }
+        | MergeRefusal::LeaseEnded(_)
+        | MergeRefusal::FinalRun(_) => false,
+    }
+}
