@@ -16,7 +16,11 @@ mod name;
 mod page;
 mod reader;
 mod sender;
+#[cfg(test)]
+mod simulation;
 mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use leader::{ClusterLeader, LeaderConfig, LeaderStats};
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};

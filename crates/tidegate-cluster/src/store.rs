@@ -110,7 +110,7 @@ pub enum StoreError {
 /// News of the store for the machine that has made the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// A call has ended.
+    /// A call has ended. Each call ends once, unless it is a read of everything with a connection.
     Done(CallId, Result<StoreReply, StoreError>),
     /// A message of a read.
     Read(CallId, StoredMessage),

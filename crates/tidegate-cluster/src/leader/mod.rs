@@ -197,7 +197,7 @@ impl ClusterLeader {
             JobState::GivenUp => {
                 let producer = job.producer.clone();
                 self.job = None;
-                self.park(producer, now);
+                self.park(producer, self.config.retry, now);
             }
         }
     }
@@ -232,10 +232,16 @@ impl ClusterLeader {
     }
 
     fn search(&mut self, reader: &PageReader, now: UnixNanos) {
-        self.parked.retain(|_, until| now < *until);
         let grace = self.patience(self.config.grace, now);
         let age = self.patience(self.config.fold_after, now);
         let mut by_producer: BTreeMap<ProducerName, Vec<(RunName, u64)>> = BTreeMap::new();
+        self.parked.retain(|producer, until| {
+            let waits = now < *until;
+            if !waits {
+                by_producer.entry(producer.clone()).or_default();
+            }
+            waits
+        });
         for (run, through) in reader.over_runs(now, grace, age) {
             if !self.parked.contains_key(&run.producer) {
                 by_producer
@@ -261,14 +267,14 @@ impl ClusterLeader {
                     RecordProblem::TooLarge => self.stats.too_large += 1,
                     RecordProblem::Unreadable => self.stats.unreadable += 1,
                 }
-                self.park(producer, now);
+                self.park(producer, self.config.fold_after, now);
             }
         }
     }
 
-    fn park(&mut self, producer: ProducerName, now: UnixNanos) {
+    fn park(&mut self, producer: ProducerName, wait: Duration, now: UnixNanos) {
         self.stats.failed += 1;
-        let until = now.saturating_add(nanos(self.config.retry));
+        let until = now.saturating_add(nanos(wait));
         self.parked.insert(producer, until);
     }
 }

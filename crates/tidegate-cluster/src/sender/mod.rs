@@ -261,6 +261,12 @@ impl PageSender {
         }
     }
 
+    /// Whether the store has all pages as they are.
+    #[cfg(test)]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.epoch > 0 && self.table.is_settled()
+    }
+
     fn begin_run(&mut self, epoch: UnixNanos, now: UnixNanos) {
         self.claim = None;
         if self.epoch > 0 {

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! All machines together with a simulated broker: producers restart and overlap, replicas are killed, and the broker loses
+//! messages. Time is virtual.
+
+mod producer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_engine::{MergedLimits, UnixNanos, Value};
+
+use self::producer::{Fate, LEVEL, Model, Process, SERIES, value};
+use crate::testing::{Broker, BrokerFaults, ClientId, SeededRandom};
+use crate::{ClusterLeader, ClusterStore, LeaderConfig, PageReader, ReaderConfig, StoreEvent, Subject};
+
+const CLUSTER: &str = "simulated";
+const PARTITIONS: u16 = 2;
+const PRODUCERS: usize = 3;
+const SECOND: u64 = 1_000_000_000;
+const STEP: u64 = SECOND / 10;
+const BEGIN: u64 = 1_700_000_000 * SECOND;
+
+/// Longer than two times the time after which anything is folded, read again or sent again.
+const QUIET: u64 = 120 * SECOND;
+
+/// A replica: its reader and its leader are two clients.
+struct Replica {
+    client: ClientId,
+    reader: PageReader,
+    leader: ClusterLeader,
+    /// What it has shown.
+    shown: [Option<(UnixNanos, Value)>; LEVEL],
+}
+
+impl Replica {
+    fn new(client: ClientId) -> Self {
+        let merged = MergedLimits {
+            lease_ns: 3 * SECOND,
+            ..MergedLimits::default()
+        };
+        let reader = ReaderConfig {
+            partitions: PARTITIONS,
+            merged,
+            claim_memory: Duration::from_secs(20),
+            ..ReaderConfig::new(CLUSTER)
+        };
+        let leader = LeaderConfig {
+            term: Duration::from_secs(4),
+            grace: Duration::from_secs(6),
+            fold_after: Duration::from_secs(20),
+            audit_interval: Duration::from_secs(15),
+            retry: Duration::from_secs(1),
+            ..LeaderConfig::new(CLUSTER, &format!("replica {client}"))
+        };
+        Self {
+            client,
+            reader: PageReader::new(reader, Vec::new(), &Arc::default()).unwrap(),
+            leader: ClusterLeader::new(leader),
+            shown: Default::default(),
+        }
+    }
+
+    /// Start and value of each series.
+    fn read(&mut self) -> [Option<(UnixNanos, Value)>; SERIES.len()] {
+        let mut shown: [Option<(UnixNanos, Value)>; SERIES.len()] = Default::default();
+        self.reader.merged().read(&mut |reading| {
+            let name = &*reading.series.metric.name;
+            let at = SERIES.iter().position(|known| *known == name).unwrap();
+            assert!(shown[at].is_none(), "{name} is there twice");
+            shown[at] = Some((reading.start, reading.value.clone()));
+        });
+        shown
+    }
+
+    /// Nothing that is shown falls, and nothing is more than there is.
+    fn check(&mut self, now: UnixNanos, model: &Model) {
+        if !self.reader.is_ready(now) {
+            return;
+        }
+        let shown = self.read();
+        for (at, before) in self.shown.iter_mut().enumerate() {
+            let most = model
+                .get(&at)
+                .map_or(0.0, |total| weight(&value(at, &total.observed)));
+            if let Some((start, value)) = &shown[at] {
+                assert!(weight(value) <= most, "{}: {value:?}, at most {most}", SERIES[at]);
+            }
+            if let Some((start, old)) = &*before {
+                let Some((now_start, new)) = &shown[at] else {
+                    panic!("{} is gone", SERIES[at]);
+                };
+                assert!(
+                    weight(new) >= weight(old),
+                    "{}: {old:?}, then {new:?}",
+                    SERIES[at]
+                );
+                assert!(now_start <= start, "the start of {} moved", SERIES[at]);
+            }
+            before.clone_from(&shown[at]);
+        }
+    }
+}
+
+/// The number, or the number of observations.
+fn weight(value: &Value) -> f64 {
+    match value {
+        Value::Histogram(histogram) => histogram.count as f64,
+        value => value.as_f64().unwrap(),
+    }
+}
+
+struct World {
+    now: UnixNanos,
+    broker: Broker,
+    random: SeededRandom,
+    processes: Vec<Process>,
+    replicas: Vec<Replica>,
+    model: Model,
+    clients: ClientId,
+    /// Clients without a connection, and when they get one again.
+    cut_off: Vec<(ClientId, UnixNanos)>,
+}
+
+impl World {
+    fn new(seed: u64, replicas: usize) -> Self {
+        let mut world = Self {
+            now: BEGIN,
+            broker: Broker::new(CLUSTER, seed),
+            random: SeededRandom::new(!seed),
+            processes: Vec::new(),
+            replicas: Vec::new(),
+            model: Model::new(),
+            clients: 0,
+            cut_off: Vec::new(),
+        };
+        (0..PRODUCERS).for_each(|producer| world.start_process(producer));
+        (0..replicas).for_each(|_| world.start_replica());
+        world
+    }
+
+    /// Two numbers: the second is that of the leader of a replica.
+    fn new_client(&mut self) -> ClientId {
+        self.clients += 2;
+        self.clients
+    }
+
+    /// Starts a process of a producer. Its clock may be behind that of an earlier one.
+    fn start_process(&mut self, producer: usize) {
+        let client = self.new_client();
+        let skew = self.random.below(4 * SECOND) as i64 - 2 * SECOND as i64;
+        let nonce = self.random.number() as u32;
+        self.processes.push(Process::new(client, producer, skew, nonce));
+    }
+
+    fn start_replica(&mut self) {
+        let client = self.new_client();
+        self.replicas.push(Replica::new(client));
+    }
+
+    /// The last process of a producer that lives.
+    fn process(&mut self, producer: usize) -> Option<&mut Process> {
+        let lives = |process: &&mut Process| process.producer == producer && process.fate == Fate::Lives;
+        self.processes.iter_mut().rfind(lives)
+    }
+
+    fn run_for(&mut self, time: u64) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += STEP;
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        let (over, rest) = std::mem::take(&mut self.cut_off)
+            .into_iter()
+            .partition(|(_, until)| *until <= now);
+        self.cut_off = rest;
+        let over: Vec<(ClientId, UnixNanos)> = over;
+        for (client, _) in over {
+            self.broker.connect(client);
+            let process = self.processes.iter_mut().find(|process| process.client == client);
+            if let Some(process) = process {
+                let clock = process.clock(now);
+                process.sender.reconnected(clock);
+            }
+        }
+        self.broker.advance(now);
+        for process in &mut self.processes {
+            process.update_if_due(now, &mut self.model);
+        }
+        for (client, event) in self.broker.due() {
+            self.dispatch(client, event);
+        }
+        self.poll();
+        self.end_processes();
+        if now.is_multiple_of(SECOND) {
+            self.replicas
+                .iter_mut()
+                .for_each(|replica| replica.reader.tick(now));
+        }
+        for replica in &mut self.replicas {
+            replica.check(now, &self.model);
+        }
+    }
+
+    fn dispatch(&mut self, client: ClientId, event: StoreEvent) {
+        let now = self.now;
+        if let Some(process) = self.processes.iter_mut().find(|process| process.client == client) {
+            if let StoreEvent::Done(id, result) = event {
+                let clock = process.clock(now);
+                process.sender.answer(id, result, clock);
+            }
+            return;
+        }
+        for replica in &mut self.replicas {
+            if replica.client == client {
+                return replica.reader.event(event, now);
+            }
+            if replica.client + 1 == client {
+                return replica.leader.event(event, &mut replica.reader, now);
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        let now = self.now;
+        for process in &mut self.processes {
+            let clock = process.clock(now);
+            while let Some((id, call)) = process.sender.poll(clock) {
+                self.broker.client(process.client).start(id, call);
+            }
+        }
+        for replica in &mut self.replicas {
+            while let Some((id, call)) = replica.reader.poll() {
+                self.broker.client(replica.client).start(id, call);
+            }
+            while let Some((id, call)) = replica.leader.poll(&mut replica.reader, now) {
+                self.broker.client(replica.client + 1).start(id, call);
+            }
+        }
+    }
+
+    /// Removes the processes that have come to their end.
+    fn end_processes(&mut self) {
+        let broker = &mut self.broker;
+        self.processes.retain(|process| {
+            let is_over = match process.fate {
+                Fate::Lives => false,
+                Fate::Dies => process.is_settled(),
+                Fate::Stops => process.sender.is_finished(),
+            };
+            if is_over {
+                broker.forget_client(process.client);
+            }
+            !is_over
+        });
+    }
+
+    /// Whether the first replica, which is never killed, knows all that the broker has.
+    fn is_remembered(&self) -> bool {
+        self.broker.has_all(self.replicas[0].client)
+    }
+
+    fn act(&mut self, act: &Act) {
+        let now = self.now;
+        match *act {
+            Act::Observe(producer, series, amount) => {
+                if let Some(process) = self.process(producer) {
+                    process.observe(series, amount, now);
+                }
+            }
+            Act::Wait(steps) => self.run_for(steps * STEP),
+            Act::Expire(producer, series) => {
+                let mut model = std::mem::take(&mut self.model);
+                if let Some(process) = self.process(producer) {
+                    process.expire(series, now, &mut model);
+                }
+                self.model = model;
+            }
+            Act::Surge(producer) => self.start_process(producer),
+            Act::End(producer, stops) => self.end(producer, stops),
+            Act::Restart(producer, stops) => {
+                self.end(producer, stops);
+                self.start_process(producer);
+            }
+            Act::KillReplica(at) => {
+                // One replica lives.
+                let at = 1 + at % (self.replicas.len() - 1);
+                let client = self.replicas.remove(at).client;
+                self.broker.forget_client(client);
+                self.broker.forget_client(client + 1);
+                self.start_replica();
+            }
+            Act::CutOffProducer(producer) => {
+                if let Some(client) = self.process(producer).map(|process| process.client) {
+                    self.cut_off(client);
+                }
+            }
+            Act::CutOffReplica(at) => {
+                let client = self.replicas[at % self.replicas.len()].client;
+                self.cut_off(client);
+                self.cut_off(client + 1);
+            }
+            Act::ForgetTail(operations) if self.is_remembered() => self.broker.forget_tail(operations),
+            Act::ForgetSubjects(which) if self.is_remembered() => {
+                self.broker.forget_subjects(|subject| which.has(subject));
+            }
+            Act::ForgetTail(_) | Act::ForgetSubjects(_) => {}
+        }
+    }
+
+    /// Ends the last process of a producer. It ends when the broker has all it said, so that the model knows what counts.
+    fn end(&mut self, producer: usize, stops: bool) {
+        if let Some(process) = self.process(producer) {
+            process.fate = if stops { Fate::Stops } else { Fate::Dies };
+        }
+        // A process that stops passes on its last values first.
+        self.run_for(STEP);
+        for process in &mut self.processes {
+            if process.fate == Fate::Stops {
+                process.sender.stop();
+            }
+        }
+    }
+
+    fn cut_off(&mut self, client: ClientId) {
+        self.broker.disconnect(client);
+        self.cut_off.push((client, self.now + 8 * SECOND));
+    }
+
+    /// The replicas show what the model says, to the bit.
+    fn assert_equal(&mut self) {
+        let mut expected: [Option<(UnixNanos, Value)>; SERIES.len()] = Default::default();
+        for (at, total) in &self.model {
+            expected[*at] = Some((total.start, value(*at, &total.observed)));
+        }
+        let levels = self.processes.iter().filter_map(|process| process.level);
+        let level = levels.reduce(|sum, level| sum + level);
+        for replica in &mut self.replicas {
+            assert!(replica.reader.is_ready(self.now));
+            let mut shown = replica.read();
+            let shown_level = shown[LEVEL].take().map(|(_, value)| value);
+            assert_eq!(shown_level, level.map(Value::Int), "replica {}", replica.client);
+            assert_eq!(shown, expected, "replica {}", replica.client);
+        }
+    }
+
+    fn records_stored(&self) -> u64 {
+        self.replicas
+            .iter()
+            .map(|replica| replica.leader.stats().stored)
+            .sum()
+    }
+}
+
+/// Which subjects the broker forgets.
+#[derive(Clone, Copy, Debug)]
+enum Forgotten {
+    Pages,
+    Records,
+    Claims,
+    /// Another replica becomes the leader, while the old one still believes in its lease.
+    Lease,
+}
+
+impl Forgotten {
+    fn has(self, subject: &Subject) -> bool {
+        match subject {
+            Subject::Page { .. } => matches!(self, Self::Pages),
+            Subject::Retained { .. } => matches!(self, Self::Records),
+            Subject::Producer(_) => matches!(self, Self::Claims),
+            Subject::Leader => matches!(self, Self::Lease),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// Producer, series, amount.
+    Observe(usize, usize, u32),
+    Wait(u64),
+    Expire(usize, usize),
+    /// A second process of the producer begins.
+    Surge(usize),
+    /// The last process of the producer ends, with a goodbye or without.
+    End(usize, bool),
+    Restart(usize, bool),
+    KillReplica(usize),
+    CutOffProducer(usize),
+    CutOffReplica(usize),
+    ForgetTail(usize),
+    ForgetSubjects(Forgotten),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let forgotten = prop_oneof![
+        Just(Forgotten::Pages),
+        Just(Forgotten::Records),
+        Just(Forgotten::Claims),
+        Just(Forgotten::Lease),
+    ];
+    prop_oneof![
+        12 => (0..PRODUCERS, 0..SERIES.len(), 1u32..20).prop_map(|(producer, series, amount)| {
+            Act::Observe(producer, series, amount)
+        }),
+        8 => (1u64..60).prop_map(Act::Wait),
+        2 => (0..PRODUCERS, 0..SERIES.len()).prop_map(|(producer, series)| Act::Expire(producer, series)),
+        1 => (0..PRODUCERS).prop_map(Act::Surge),
+        2 => (0..PRODUCERS, any::<bool>()).prop_map(|(producer, stops)| Act::End(producer, stops)),
+        2 => (0..PRODUCERS, any::<bool>()).prop_map(|(producer, stops)| Act::Restart(producer, stops)),
+        2 => (0usize..2).prop_map(Act::KillReplica),
+        1 => (0..PRODUCERS).prop_map(Act::CutOffProducer),
+        1 => (0usize..3).prop_map(Act::CutOffReplica),
+        1 => (1usize..30).prop_map(Act::ForgetTail),
+        2 => forgotten.prop_map(Act::ForgetSubjects),
+    ]
+}
+
+/// A history, and then quiet.
+fn simulate(seed: u64, replicas: usize, faults: BrokerFaults, acts: &[Act]) {
+    let mut world = World::new(seed, replicas);
+    world.broker.faults = faults;
+    world.run_for(3 * SECOND);
+    acts.iter().for_each(|act| world.act(act));
+    world.broker.faults = BrokerFaults {
+        max_delay: faults.max_delay,
+        ..BrokerFaults::default()
+    };
+    world.run_for(QUIET);
+    assert!(world.processes.iter().all(|process| process.fate == Fate::Lives));
+    // A replica that has not seen any of it.
+    world.start_replica();
+    let stored = world.records_stored();
+    world.run_for(15 * SECOND);
+    world.assert_equal();
+    assert_eq!(world.records_stored(), stored, "the records are at rest");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn replicas_never_fall_and_equal_the_model_at_rest(
+        seed in any::<u64>(),
+        replicas in 2usize..=3,
+        (lost_requests, lost_answers, repeated) in (0u64..200, 0u64..200, 0u64..300),
+        max_delay in 1..(3 * SECOND / 2),
+        acts in prop::collection::vec(act(), 0..40),
+    ) {
+        let faults = BrokerFaults { lost_requests, lost_answers, repeated, max_delay };
+        simulate(seed, replicas, faults, &acts);
+    }
+}
+
+#[test]
+fn a_surge_counts_both_runs_and_a_goodbye_folds_one() {
+    let acts = [
+        Act::Observe(0, 0, 5),
+        Act::Surge(0),
+        Act::Observe(0, 0, 7),
+        Act::Wait(30),
+        Act::End(0, true),
+        Act::Wait(200),
+    ];
+    simulate(1, 2, BrokerFaults::default(), &acts);
+}
+
+#[test]
+fn records_that_the_broker_forgets_come_back() {
+    let mut world = World::new(1, 2);
+    for act in [
+        Act::Observe(0, 0, 5),
+        Act::Wait(30),
+        Act::End(0, false),
+        Act::Wait(400),
+        Act::ForgetSubjects(Forgotten::Records),
+        Act::Wait(400),
+        Act::KillReplica(0),
+        Act::Wait(50),
+    ] {
+        world.act(&act);
+    }
+    world.assert_equal();
+    let restored: u64 = world
+        .replicas
+        .iter()
+        .map(|replica| replica.leader.stats().restored)
+        .sum();
+    assert!(restored > 0);
+    let records = world
+        .broker
+        .messages()
+        .filter(|stored| stored.message.subject.contains(".r."));
+    assert_eq!(records.count(), 1);
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A simulated producer: one process with a table of four series.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{Data, Histogram, MergeMode, Metric, Point, Series, Temporality, UnixNanos, Value};
+
+use crate::testing::ClientId;
+use crate::{PageSender, ProducerName, SenderConfig, SentItem};
+
+/// The names of the series: the last one is a level.
+pub(super) const SERIES: [&str; 4] = ["whole", "double", "histogram", "level"];
+
+pub(super) const LEVEL: usize = 3;
+
+/// The totals of a series that all producers have said.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ModelTotal {
+    pub(super) start: UnixNanos,
+    /// Observed amounts, in quarters.
+    pub(super) observed: Vec<u32>,
+}
+
+/// The model: what a perfect reader shows of the totals.
+pub(super) type Model = BTreeMap<usize, ModelTotal>;
+
+/// How the process goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Lives,
+    /// It observes nothing more, and is killed when the store has all it said.
+    Dies,
+    /// It says goodbye and ends.
+    Stops,
+}
+
+#[derive(Debug)]
+struct Source {
+    start: UnixNanos,
+    observed: Vec<u32>,
+    /// The number of observations in the model.
+    counted: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) client: ClientId,
+    pub(super) producer: usize,
+    pub(super) sender: PageSender,
+    pub(super) fate: Fate,
+    /// The difference of its clock from the true time.
+    skew: i64,
+    sources: BTreeMap<usize, Source>,
+    pub(super) level: Option<i64>,
+    next_update: UnixNanos,
+    /// Whether the sender has been given all that was observed.
+    is_passed_on: bool,
+}
+
+impl Process {
+    pub(super) fn new(client: ClientId, producer: usize, skew: i64, nonce: u32) -> Self {
+        let sender = PageSender::new(SenderConfig {
+            cluster: super::CLUSTER.to_owned(),
+            producer: ProducerName::new(&format!("node {producer}")).unwrap(),
+            partitions: super::PARTITIONS,
+            rules: 0,
+            interval: Duration::from_secs(1),
+            refresh: Duration::from_secs(4),
+            max_bytes_per_second: 1 << 20,
+            max_series: 100,
+            max_body_bytes: 1 << 20,
+            max_in_flight: 4,
+            nonce,
+        });
+        Self {
+            client,
+            producer,
+            sender,
+            fate: Fate::Lives,
+            skew,
+            sources: BTreeMap::new(),
+            level: None,
+            next_update: 0,
+            is_passed_on: true,
+        }
+    }
+
+    /// The time by the clock of the process.
+    pub(super) fn clock(&self, now: UnixNanos) -> UnixNanos {
+        now.saturating_add_signed(self.skew)
+    }
+
+    /// Observes a quarter of `amount`, or sets the level.
+    pub(super) fn observe(&mut self, series: usize, amount: u32, now: UnixNanos) {
+        if self.fate != Fate::Lives {
+            return;
+        }
+        self.is_passed_on = false;
+        if series == LEVEL {
+            self.level = Some(i64::from(amount));
+            return;
+        }
+        let start = self.clock(now);
+        let source = self.sources.entry(series).or_insert(Source {
+            start,
+            observed: Vec::new(),
+            counted: 0,
+        });
+        source.observed.push(amount);
+    }
+
+    /// The series expires in the table. The sender gets what it does not have first.
+    pub(super) fn expire(&mut self, series: usize, now: UnixNanos, model: &mut Model) {
+        self.update(now, model);
+        if series == LEVEL {
+            self.level = None;
+        } else {
+            self.sources.remove(&series);
+        }
+        self.is_passed_on = false;
+    }
+
+    /// Gives the table to the sender, if it is time.
+    pub(super) fn update_if_due(&mut self, now: UnixNanos, model: &mut Model) {
+        if now >= self.next_update || (self.fate != Fate::Lives && !self.is_passed_on) {
+            self.next_update = now + super::SECOND;
+            self.update(now, model);
+        }
+    }
+
+    fn update(&mut self, now: UnixNanos, model: &mut Model) {
+        let clock = self.clock(now);
+        let mut items = Vec::new();
+        for (series, source) in &mut self.sources {
+            items.push(item(
+                *series,
+                source.start,
+                clock,
+                value(*series, &source.observed),
+            ));
+            let total = model.entry(*series).or_insert(ModelTotal {
+                start: source.start,
+                observed: Vec::new(),
+            });
+            total.start = total.start.min(source.start);
+            total.observed.extend(source.observed.iter().skip(source.counted));
+            source.counted = source.observed.len();
+        }
+        if let Some(level) = self.level {
+            items.push(item(LEVEL, 0, clock, Value::Int(level)));
+        }
+        self.sender.update(items, clock);
+        self.is_passed_on = true;
+    }
+
+    /// Whether it may be killed: the store has all that it said.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_passed_on && self.sender.is_settled()
+    }
+}
+
+pub(super) fn value(series: usize, observed: &[u32]) -> Value {
+    let quarters = |amount: &u32| f64::from(*amount) * 0.25;
+    match series {
+        0 => Value::Int(observed.iter().map(|amount| i64::from(*amount)).sum()),
+        1 => Value::Double(observed.iter().map(quarters).sum()),
+        _ => {
+            let mut histogram = Histogram::empty([1.0, 2.0].into());
+            observed
+                .iter()
+                .for_each(|amount| histogram.observe(quarters(amount), 1));
+            Value::Histogram(Box::new(histogram))
+        }
+    }
+}
+
+fn item(series: usize, start: UnixNanos, time: UnixNanos, value: Value) -> SentItem {
+    let temporality = Temporality::Cumulative;
+    let (mode, data) = match series {
+        2 => (MergeMode::Add, Data::Histogram { temporality }),
+        LEVEL => {
+            let monotonic = false;
+            (
+                MergeMode::Level,
+                Data::Sum {
+                    monotonic,
+                    temporality,
+                },
+            )
+        }
+        _ => {
+            let monotonic = true;
+            (
+                MergeMode::Add,
+                Data::Sum {
+                    monotonic,
+                    temporality,
+                },
+            )
+        }
+    };
+    let metric = Metric {
+        name: SERIES[series].into(),
+        description: "".into(),
+        unit: "".into(),
+        data,
+        metadata: Default::default(),
+    };
+    let series = Series {
+        resource: Arc::default(),
+        scope: Arc::default(),
+        metric: Arc::new(metric),
+        attributes: Default::default(),
+    };
+    SentItem::Value(
+        mode,
+        Point {
+            series: Arc::new(series),
+            start,
+            time,
+            value,
+            exemplars: Vec::new(),
+        },
+    )
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The broker: a log of all operations. Its state is what the log says, so a forgotten tail brings back what was before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_engine::UnixNanos;
+
+use super::SeededRandom;
+use crate::{
+    CallId, ClusterStore, LeaseRequest, ReadScope, RunName, StoreError, StoreEvent, StoreMessage, StoreReply,
+    StoredMessage, Subject, nanos,
+};
+
+/// A client of the broker.
+pub type ClientId = u64;
+
+/// How often faults happen, in thousandths, and how long deliveries take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BrokerFaults {
+    /// A request that the broker does not get.
+    pub lost_requests: u64,
+    /// An answer that the client does not get. The request had its effect.
+    pub lost_answers: u64,
+    /// A message that a reader gets twice.
+    pub repeated: u64,
+    /// The longest delay of a delivery, in nanoseconds. Deliveries with different delays change their order.
+    pub max_delay: u64,
+}
+
+#[derive(Clone, Debug)]
+enum LogEntry {
+    Put(StoredMessage),
+    Purge(RunName, u64),
+    /// The subject is gone: a lease has ended, or the broker forgot it.
+    Gone(String),
+}
+
+/// A broker that keeps the last message of each subject.
+#[derive(Debug)]
+pub struct Broker {
+    cluster: String,
+    /// The faults from now on.
+    pub faults: BrokerFaults,
+    random: SeededRandom,
+    log: Vec<LogEntry>,
+    last: BTreeMap<String, StoredMessage>,
+    sequence: u64,
+    /// When the lease of a subject ends.
+    leases: BTreeMap<String, UnixNanos>,
+    /// Reads of everything.
+    readers: BTreeMap<ClientId, CallId>,
+    down: BTreeSet<ClientId>,
+    /// By time and number.
+    deliveries: BTreeMap<(UnixNanos, u64), (ClientId, StoreEvent)>,
+    number: u64,
+    now: UnixNanos,
+}
+
+impl Broker {
+    /// An empty broker of a cluster.
+    pub fn new(cluster: &str, seed: u64) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            faults: BrokerFaults::default(),
+            random: SeededRandom::new(seed),
+            log: Vec::new(),
+            last: BTreeMap::new(),
+            sequence: 0,
+            leases: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            down: BTreeSet::new(),
+            deliveries: BTreeMap::new(),
+            number: 0,
+            now: 0,
+        }
+    }
+
+    /// The broker as one client sees it.
+    pub fn client(&mut self, client: ClientId) -> BrokerClient<'_> {
+        BrokerClient { broker: self, client }
+    }
+
+    /// Sets the time. Leases that have ended go, and readers with a connection learn what is pending.
+    pub fn advance(&mut self, now: UnixNanos) {
+        self.now = now;
+        let is_over = |(subject, end): (&String, &UnixNanos)| (*end <= now).then(|| subject.clone());
+        let over: Vec<_> = self.leases.iter().filter_map(is_over).collect();
+        for subject in over {
+            self.leases.remove(&subject);
+            self.append(LogEntry::Gone(subject));
+        }
+        let readers: Vec<_> = self.readers.iter().map(|(client, id)| (*client, *id)).collect();
+        for (client, id) in readers {
+            let waiting = self.deliveries.values().filter(|(to, event)| {
+                *to == client && matches!(event, StoreEvent::Read(read, _) if *read == id)
+            });
+            let pending = StoreEvent::Pending(id, waiting.count() as u64);
+            self.deliver(client, pending, 0);
+        }
+    }
+
+    /// The events whose time has come.
+    pub fn due(&mut self) -> Vec<(ClientId, StoreEvent)> {
+        let later = self.deliveries.split_off(&(self.now + 1, 0));
+        std::mem::replace(&mut self.deliveries, later)
+            .into_values()
+            .collect()
+    }
+
+    /// Cuts a client off. Its reads break off, and its calls fail.
+    pub fn disconnect(&mut self, client: ClientId) {
+        self.down.insert(client);
+        self.deliveries
+            .retain(|_, (to, event)| *to != client || matches!(event, StoreEvent::Done(..)));
+        if let Some(id) = self.readers.remove(&client) {
+            self.fail(client, id);
+        }
+    }
+
+    /// Connects a client again.
+    pub fn connect(&mut self, client: ClientId) {
+        self.down.remove(&client);
+    }
+
+    /// Forgets a client, with all that is on its way to it.
+    pub fn forget_client(&mut self, client: ClientId) {
+        self.down.remove(&client);
+        self.readers.remove(&client);
+        self.deliveries.retain(|_, (to, _)| *to != client);
+    }
+
+    /// Forgets the last operations, which it had acknowledged.
+    pub fn forget_tail(&mut self, operations: usize) {
+        let kept = self.log.len().saturating_sub(operations);
+        let log: Vec<_> = self.log.drain(..).take(kept).collect();
+        self.last.clear();
+        self.sequence = 0;
+        log.into_iter().for_each(|entry| self.append(entry));
+    }
+
+    /// Forgets the last message of each subject that `which` accepts.
+    pub fn forget_subjects(&mut self, which: impl Fn(&Subject) -> bool) {
+        let subjects = self.last.keys().filter(|text| {
+            let subject = Subject::parse(&self.cluster, text);
+            subject.is_some_and(|subject| which(&subject))
+        });
+        let subjects: Vec<_> = subjects.cloned().collect();
+        subjects
+            .into_iter()
+            .for_each(|subject| self.append(LogEntry::Gone(subject)));
+    }
+
+    /// Whether a client follows all messages and has them all.
+    pub fn has_all(&self, client: ClientId) -> bool {
+        let is_read = |event: &StoreEvent| matches!(event, StoreEvent::Read(..));
+        let mut deliveries = self.deliveries.values();
+        let has_some = deliveries.any(|(to, event)| *to == client && is_read(event));
+        self.readers.contains_key(&client) && !has_some
+    }
+
+    /// The messages that it has, by subject.
+    pub fn messages(&self) -> impl Iterator<Item = &StoredMessage> {
+        self.last.values()
+    }
+
+    /// Stores a message as if a client had sent it.
+    pub fn put(&mut self, message: StoreMessage) -> u64 {
+        let stored = StoredMessage {
+            message,
+            sequence: self.sequence + 1,
+            time: self.now,
+        };
+        self.append(LogEntry::Put(stored.clone()));
+        let readers: Vec<_> = self.readers.iter().map(|(client, id)| (*client, *id)).collect();
+        for (client, id) in readers {
+            self.deliver_read(client, id, &stored);
+        }
+        stored.sequence
+    }
+
+    fn append(&mut self, entry: LogEntry) {
+        match &entry {
+            LogEntry::Put(stored) => {
+                self.sequence = stored.sequence;
+                self.last.insert(stored.message.subject.clone(), stored.clone());
+            }
+            LogEntry::Purge(run, through) => {
+                let cluster = &self.cluster;
+                self.last.retain(|text, stored| {
+                    let subject = Subject::parse(cluster, text);
+                    let is_of_run = matches!(&subject, Some(Subject::Page { run: of, .. }) if of == run);
+                    !is_of_run || stored.sequence > *through
+                });
+            }
+            LogEntry::Gone(subject) => {
+                self.last.remove(subject);
+            }
+        }
+        self.log.push(entry);
+    }
+
+    fn deliver(&mut self, client: ClientId, event: StoreEvent, delay: UnixNanos) {
+        self.number += 1;
+        let at = (self.now + delay, self.number);
+        self.deliveries.insert(at, (client, event));
+    }
+
+    fn deliver_read(&mut self, client: ClientId, id: CallId, stored: &StoredMessage) {
+        let times = 1 + u64::from(self.random.happens(self.faults.repeated));
+        for _ in 0..times {
+            let delay = self.random.below(self.faults.max_delay);
+            self.deliver(client, StoreEvent::Read(id, stored.clone()), delay);
+        }
+    }
+
+    fn fail(&mut self, client: ClientId, id: CallId) {
+        let error = StoreError::Unavailable("a simulated fault".to_owned());
+        let delay = self.random.below(self.faults.max_delay);
+        self.deliver(client, StoreEvent::Done(id, Err(error)), delay);
+    }
+
+    /// Carries out a call, unless it gets lost. Its answer may get lost too.
+    fn call(
+        &mut self,
+        client: ClientId,
+        id: CallId,
+        call: impl FnOnce(&mut Self) -> Result<StoreReply, StoreError>,
+    ) {
+        if self.down.contains(&client) || self.random.happens(self.faults.lost_requests) {
+            return self.fail(client, id);
+        }
+        let result = call(self);
+        if self.random.happens(self.faults.lost_answers) {
+            return self.fail(client, id);
+        }
+        let delay = self.random.below(self.faults.max_delay);
+        self.deliver(client, StoreEvent::Done(id, result), delay);
+    }
+
+    fn compare_and_put(&mut self, message: StoreMessage, expected: u64) -> Result<StoreReply, StoreError> {
+        let current = self.last.get(&message.subject);
+        if current.map_or(0, |current| current.sequence) != expected {
+            return Err(StoreError::Conflict(current.cloned().map(Box::new)));
+        }
+        Ok(StoreReply::Stored(self.put(message)))
+    }
+
+    fn read(&mut self, client: ClientId, id: CallId, scope: ReadScope) {
+        let is_wanted = |stored: &&StoredMessage| {
+            let subject = Subject::parse(&self.cluster, &stored.message.subject);
+            scope == ReadScope::Everything || matches!(subject, Some(Subject::Retained { .. }))
+        };
+        let wanted: Vec<_> = self.last.values().filter(is_wanted).cloned().collect();
+        match scope {
+            ReadScope::Everything => {
+                self.readers.insert(client, id);
+                wanted
+                    .iter()
+                    .for_each(|stored| self.deliver_read(client, id, stored));
+            }
+            ReadScope::Retained => {
+                // The end of a read comes after its messages.
+                for stored in wanted {
+                    self.deliver(client, StoreEvent::Read(id, stored), 0);
+                }
+                self.deliver(client, StoreEvent::Done(id, Ok(StoreReply::ReadEnd)), 0);
+            }
+        }
+    }
+}
+
+/// The calls of one client.
+#[derive(Debug)]
+pub struct BrokerClient<'a> {
+    broker: &'a mut Broker,
+    client: ClientId,
+}
+
+impl ClusterStore for BrokerClient<'_> {
+    fn publish(&mut self, id: CallId, message: StoreMessage) {
+        self.broker.call(self.client, id, |broker| {
+            Ok(StoreReply::Stored(broker.put(message)))
+        });
+    }
+
+    fn read_all(&mut self, id: CallId, scope: ReadScope) {
+        if self.broker.down.contains(&self.client) {
+            return self.broker.fail(self.client, id);
+        }
+        self.broker.read(self.client, id, scope);
+    }
+
+    fn compare_and_set(&mut self, id: CallId, message: StoreMessage, expected: u64) {
+        self.broker.call(self.client, id, |broker| {
+            broker.compare_and_put(message, expected)
+        });
+    }
+
+    fn lease(&mut self, id: CallId, request: LeaseRequest) {
+        self.broker.call(self.client, id, |broker| {
+            let subject = request.message.subject.clone();
+            let reply = broker.compare_and_put(request.message, request.expected)?;
+            let end = broker.now + nanos(request.term);
+            broker.leases.insert(subject, end);
+            Ok(reply)
+        });
+    }
+
+    fn purge(&mut self, id: CallId, run: RunName, through: u64) {
+        self.broker.call(self.client, id, |broker| {
+            broker.append(LogEntry::Purge(run, through));
+            Ok(StoreReply::Purged)
+        });
+    }
+}
