@@ -1,1 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
 
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Data, MergeMode, Metric, Series, Temporality, Value};
+
+use super::*;
+use crate::testing::Broker;
+use crate::{ClusterStore, PageHeaders, PageKind, PageWriter, ReaderConfig, StoreMessage};
+
+const SECOND: u64 = 1_000_000_000;
+const NOW: u64 = 1_700_000_000 * SECOND;
+
+/// A broker and replicas. The reader of replica `n` is client `2 n`, and its leader is the next one.
+struct Cluster {
+    now: UnixNanos,
+    broker: Broker,
+    replicas: Vec<(PageReader, ClusterLeader)>,
+}
+
+impl Cluster {
+    fn new(replicas: usize) -> Self {
+        let replica = |number: usize| {
+            let reader = PageReader::new(ReaderConfig::new("c"), Vec::new(), &Arc::default());
+            let leader = ClusterLeader::new(LeaderConfig::new("c", &format!("replica {number}")));
+            (reader.unwrap(), leader)
+        };
+        let mut broker = Broker::new("c", 1);
+        broker.advance(NOW);
+        Self {
+            now: NOW,
+            broker,
+            replicas: (0..replicas).map(replica).collect(),
+        }
+    }
+
+    fn run_for(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += SECOND;
+            let now = self.now;
+            self.broker.advance(now);
+            for (client, event) in self.broker.due() {
+                let (reader, leader) = &mut self.replicas[client as usize / 2];
+                if client.is_multiple_of(2) {
+                    reader.event(event, now);
+                } else {
+                    leader.event(event, reader, now);
+                }
+            }
+            for (number, (reader, leader)) in self.replicas.iter_mut().enumerate() {
+                let client = 2 * number as u64;
+                while let Some((id, call)) = reader.poll() {
+                    self.broker.client(client).start(id, call);
+                }
+                while let Some((id, call)) = leader.poll(reader, now) {
+                    self.broker.client(client + 1).start(id, call);
+                }
+            }
+        }
+    }
+
+    /// A message of a run of `node`, with this total of a series that began with the run.
+    fn publish(&mut self, epoch: u64, page: u32, kind: PageKind, sequence: u64, total: i64) {
+        let producer = ProducerName::new("node").unwrap();
+        let mut writer = PageWriter::new(&producer);
+        if kind == PageKind::Page {
+            writer.value(&series(), MergeMode::Add, (epoch, epoch + 1), Value::Int(total));
+        }
+        let run = RunName { producer, epoch };
+        let headers = PageHeaders {
+            kind,
+            sequence,
+            epoch,
+            rules: 0,
+        };
+        self.broker.put(StoreMessage {
+            subject: Subject::Page {
+                partition: 0,
+                run,
+                page,
+            }
+            .text("c"),
+            headers: headers.write(),
+            body: writer.finish(),
+        });
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        let subjects = self.broker.messages().map(|stored| &stored.message.subject);
+        let subjects = subjects.map(|text| Subject::parse("c", text).unwrap());
+        subjects.filter(|subject| *subject != Subject::Leader).collect()
+    }
+
+    fn shown(&mut self) -> Vec<Option<Value>> {
+        let value = |reader: &mut PageReader| {
+            let mut value = None;
+            reader
+                .merged()
+                .read(&mut |reading| value = Some(reading.value.clone()));
+            value
+        };
+        self.replicas
+            .iter_mut()
+            .map(|(reader, _)| value(reader))
+            .collect()
+    }
+
+    fn leading(&self) -> Vec<bool> {
+        let leaders = self.replicas.iter();
+        leaders.map(|(_, leader)| leader.is_leading(self.now)).collect()
+    }
+}
+
+fn series() -> Series {
+    Series {
+        resource: Arc::default(),
+        scope: Arc::default(),
+        metric: Arc::new(Metric {
+            name: "x".into(),
+            description: "".into(),
+            unit: "".into(),
+            data: Data::Sum {
+                monotonic: true,
+                temporality: Temporality::Cumulative,
+            },
+            metadata: Attributes::default(),
+        }),
+        attributes: Attributes::default(),
+    }
+}
+
+fn record() -> Subject {
+    Subject::Retained {
+        partition: 0,
+        producer: ProducerName::new("node").unwrap(),
+    }
+}
+
+#[test]
+fn one_replica_leads_and_another_follows_when_it_is_gone() {
+    let mut cluster = Cluster::new(2);
+    cluster.run_for(5);
+    assert_eq!(cluster.leading(), [true, false]);
+    cluster.run_for(60);
+    assert_eq!(cluster.leading(), [true, false]);
+    cluster.broker.disconnect(1);
+    cluster.run_for(20);
+    assert_eq!(cluster.leading(), [false, true]);
+}
+
+#[test]
+fn a_silent_run_becomes_a_record_and_its_pages_go() {
+    let mut cluster = Cluster::new(2);
+    cluster.publish(5, 1, PageKind::Page, 1, 7);
+    cluster.run_for(14 * 60);
+    assert_eq!(cluster.subjects().len(), 1);
+    cluster.run_for(2 * 60);
+    assert_eq!(cluster.subjects(), [record()]);
+    cluster.publish(9, 1, PageKind::Page, 1, 3);
+    cluster.run_for(20 * 60);
+    assert_eq!(cluster.shown(), vec![Some(Value::Int(10)); 2]);
+    let (_, leader) = &cluster.replicas[0];
+    assert_eq!((leader.stats().stored, leader.stats().purged), (2, 2));
+    let (_, follower) = &cluster.replicas[1];
+    assert_eq!((follower.stats().stored, follower.stats().failed), (0, 0));
+}
+
+#[test]
+fn a_run_that_said_goodbye_is_folded_soon() {
+    let mut cluster = Cluster::new(1);
+    cluster.publish(5, 1, PageKind::Page, 1, 7);
+    cluster.publish(5, 0, PageKind::Bye, 2, 0);
+    cluster.run_for(50);
+    assert_eq!(cluster.subjects().len(), 2);
+    cluster.run_for(30);
+    assert_eq!(cluster.subjects(), [record()]);
+    assert_eq!(cluster.shown(), [Some(Value::Int(7))]);
+}
+
+#[test]
+fn a_run_that_was_folded_too_early_may_say_more() {
+    let mut cluster = Cluster::new(2);
+    cluster.publish(5, 1, PageKind::Page, 1, 7);
+    cluster.run_for(17 * 60);
+    cluster.publish(5, 1, PageKind::Page, 2, 9);
+    cluster.run_for(10);
+    assert_eq!(cluster.shown(), vec![Some(Value::Int(9)); 2]);
+    cluster.run_for(17 * 60);
+    assert_eq!(cluster.subjects(), [record()]);
+    assert_eq!(cluster.shown(), vec![Some(Value::Int(9)); 2]);
+}
+
+#[test]
+fn a_record_that_the_store_lost_is_put_back_and_counted() {
+    let mut cluster = Cluster::new(1);
+    cluster.publish(5, 1, PageKind::Page, 1, 7);
+    cluster.run_for(17 * 60);
+    cluster.broker.forget_subjects(|subject| *subject == record());
+    assert_eq!(cluster.subjects(), []);
+    cluster.run_for(6 * 60);
+    assert_eq!(cluster.subjects(), [record()]);
+    let (_, leader) = &cluster.replicas[0];
+    assert_eq!((leader.stats().stored, leader.stats().restored), (2, 1));
+}
+
+#[test]
+fn a_record_that_is_not_readable_is_not_replaced() {
+    let mut cluster = Cluster::new(1);
+    let foreign = StoreMessage {
+        subject: record().text("c"),
+        headers: vec![("tg-v".to_owned(), "2".to_owned())],
+        body: Vec::new().into(),
+    };
+    cluster.broker.put(foreign.clone());
+    cluster.publish(5, 1, PageKind::Page, 1, 7);
+    cluster.run_for(20 * 60);
+    assert_eq!(cluster.subjects().len(), 2, "the page stays");
+    let mut messages = cluster.broker.messages();
+    assert!(messages.any(|stored| stored.message == foreign));
+    assert!(cluster.replicas[0].1.stats().unreadable > 0);
+}

@@ -225,14 +225,17 @@ impl PageReader {
         let place = (partition, producer.clone());
         let before = self.records.known.get(&place).copied().unwrap_or_default();
         let is_older = record.sequence < before.sequence;
-        if record.sequence == before.sequence || (is_older && !is_current) {
+        // A store that lost messages uses their sequences again.
+        let is_reused = record.sequence == before.sequence && record.digest != before.digest;
+        let is_known = record.sequence == before.sequence && !is_reused;
+        if is_known || (is_older && !is_current) {
             return false;
         }
         if before.sequence == 0 && self.records.known.len() >= self.config.max_runs {
             self.stats.refused += 1;
             return false;
         }
-        let is_lost = before.is_lost || is_older;
+        let is_lost = before.is_lost || is_older || is_reused;
         self.records
             .known
             .insert(place, KnownRecord { is_lost, ..record });

@@ -1,1 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
 
+use tidegate_engine::{
+    AttributeFilter, Attributes, Data, Function, Grouping, MergeMode, Metric, OnStale, Pattern, Series,
+    SubWindow, Temporality, Value,
+};
+
+use super::*;
+use crate::{PageError, PageHeaders, PageKind, PageWriter, StoreMessage, StoredMessage, Subject};
+
+const SECOND: u64 = 1_000_000_000;
+const NOW: u64 = 1_700_000_000 * SECOND;
+
+fn producer(number: u8) -> ProducerName {
+    ProducerName::new(&format!("node-{number}")).unwrap()
+}
+
+fn run(number: u8, epoch: u64) -> RunName {
+    RunName {
+        producer: producer(number),
+        epoch,
+    }
+}
+
+fn series(name: &str) -> Series {
+    Series {
+        resource: Arc::default(),
+        scope: Arc::default(),
+        metric: Arc::new(Metric {
+            name: name.into(),
+            description: "".into(),
+            unit: "".into(),
+            data: Data::Sum {
+                monotonic: true,
+                temporality: Temporality::Cumulative,
+            },
+            metadata: Attributes::default(),
+        }),
+        attributes: Attributes::default(),
+    }
+}
+
+/// A message of the run 5 of a producer. The sequences of the store and of the producer are equal.
+fn message(number: u8, page: u32, kind: PageKind, sequence: u64, writer: PageWriter) -> StoredMessage {
+    let subject = Subject::Page {
+        partition: 0,
+        run: run(number, 5),
+        page,
+    };
+    let headers = PageHeaders {
+        kind,
+        sequence,
+        epoch: 5,
+        rules: 0,
+    };
+    StoredMessage {
+        message: StoreMessage {
+            subject: subject.text("c"),
+            headers: headers.write(),
+            body: writer.finish(),
+        },
+        sequence,
+        time: NOW,
+    }
+}
+
+fn page(number: u8, sequence: u64, value: i64) -> StoredMessage {
+    let mut writer = PageWriter::new(&producer(number));
+    writer.value(&series("x"), MergeMode::Add, (5, 6), Value::Int(value));
+    message(number, 1, PageKind::Page, sequence, writer)
+}
+
+fn bye(number: u8, sequence: u64) -> StoredMessage {
+    let writer = PageWriter::new(&producer(number));
+    message(number, 0, PageKind::Bye, sequence, writer)
+}
+
+fn reader() -> PageReader {
+    PageReader::new(ReaderConfig::new("c"), Vec::new(), &Arc::default()).unwrap()
+}
+
+/// A reader that has read these messages and knows that there are no others.
+fn caught_up(messages: impl IntoIterator<Item = StoredMessage>) -> PageReader {
+    let mut reader = reader();
+    let (id, _) = reader.poll().unwrap();
+    for stored in messages {
+        reader.event(StoreEvent::Read(id, stored), NOW);
+    }
+    reader.event(StoreEvent::Pending(id, 0), NOW);
+    reader
+}
+
+fn shown(reader: &mut PageReader) -> Option<Value> {
+    let mut shown = None;
+    reader
+        .merged()
+        .read(&mut |reading| shown = Some(reading.value.clone()));
+    shown
+}
+
+#[test]
+fn pages_add_up_in_any_order_and_repeated() {
+    let pages = [page(1, 3, 7), page(2, 2, 5), page(1, 1, 4), page(1, 3, 7)];
+    let mut reader = caught_up(pages);
+    assert_eq!(shown(&mut reader), Some(Value::Int(12)));
+    assert_eq!((reader.stats().pages, reader.status(NOW).reporting), (4, 2));
+}
+
+#[test]
+fn a_replica_is_ready_when_nothing_pends_and_until_it_is_behind() {
+    let mut reader = reader();
+    let (id, call) = reader.poll().unwrap();
+    assert_eq!(call, StoreCall::ReadAll(ReadScope::Everything));
+    assert_eq!(reader.poll(), None);
+    reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW);
+    reader.event(StoreEvent::Pending(id, 3), NOW);
+    assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
+    reader.event(StoreEvent::Pending(id, 0), NOW);
+    assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
+    assert!(reader.is_ready(NOW + 4 * SECOND));
+    assert_eq!(reader.status(NOW + 5 * SECOND).state, ReplicaState::Stale);
+    // The read broke off. It begins anew, and old messages prove nothing.
+    let error = crate::StoreError::Unavailable(String::new());
+    reader.event(StoreEvent::Done(id, Err(error)), NOW + 6 * SECOND);
+    let (id, _) = reader.poll().unwrap();
+    reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW + 6 * SECOND);
+    assert!(!reader.is_ready(NOW + 6 * SECOND));
+}
+
+#[test]
+fn a_silent_producer_is_missing_and_one_that_said_goodbye_is_not() {
+    let mut reader = caught_up([page(1, 1, 1), page(2, 2, 1)]);
+    let status = reader.status(NOW + 4 * SECOND);
+    assert_eq!((status.reporting, status.expected), (0, 2));
+    assert_eq!(status.state, ReplicaState::Partial);
+    let mut reader_of_both = caught_up([page(1, 1, 1), page(2, 2, 1), bye(2, 3)]);
+    let status = reader_of_both.status(NOW);
+    assert_eq!((status.reporting, status.expected), (1, 1));
+    assert_eq!(shown(&mut reader_of_both), Some(Value::Int(2)), "its totals stay");
+    reader.expect([producer(3)].into());
+    assert_eq!(reader.status(NOW).expected, 3);
+}
+
+#[test]
+fn a_poison_page_counts_once_and_stops_nothing() {
+    let poison = |sequence| {
+        let mut poison = page(1, sequence, 1);
+        poison.message.body = vec![0xff; 10].into();
+        poison
+    };
+    let mut reader = caught_up([poison(1), poison(1), page(2, 2, 5)]);
+    assert_eq!(
+        (reader.counts(&producer(1)).poisoned, shown(&mut reader)),
+        (1, Some(Value::Int(5)))
+    );
+    assert_eq!(reader.status(NOW).state, ReplicaState::Partial);
+    assert_eq!(
+        reader.over_runs(NOW + 3600 * SECOND, 0, 0).len(),
+        1,
+        "nothing folds it"
+    );
+    assert!(reader.take(&poison(3), false, NOW).is_err());
+    assert_eq!(reader.counts(&producer(1)).poisoned, 2);
+    reader.take(&page(1, 4, 1), false, NOW).unwrap();
+    assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
+}
+
+#[test]
+fn a_newer_version_is_skipped_and_makes_the_replica_partial() {
+    let mut newer = page(1, 1, 1);
+    newer.message.headers[0].1 = "2".to_owned();
+    let mut reader = caught_up([newer]);
+    let counts = reader.counts(&producer(1));
+    assert_eq!((counts.newer, counts.poisoned), (1, 0));
+    assert_eq!(reader.status(NOW).state, ReplicaState::Partial);
+    assert_eq!(shown(&mut reader), None);
+}
+
+#[test]
+fn messages_of_other_clusters_and_contradictions_are_refused() {
+    let mut reader = reader();
+    let mut foreign = page(1, 1, 1);
+    foreign.message.subject = "tg.other.p.00.node-1.5.1".to_owned();
+    assert_eq!(reader.take(&foreign, false, NOW), Err(PageError::Subject));
+    let mut epoch = page(1, 1, 1);
+    epoch.message.subject = "tg.c.p.00.node-1.6.1".to_owned();
+    assert_eq!(reader.take(&epoch, false, NOW), Err(PageError::Contradiction));
+    let mut kind = bye(1, 1);
+    kind.message.subject = "tg.c.p.00.node-1.5.1".to_owned();
+    assert_eq!(reader.take(&kind, false, NOW), Err(PageError::Contradiction));
+}
+
+#[test]
+fn a_run_with_a_refused_total_is_not_folded_here() {
+    let config = ReaderConfig {
+        merged: MergedLimits {
+            max_series: 0,
+            ..MergedLimits::default()
+        },
+        ..ReaderConfig::new("c")
+    };
+    let mut reader = PageReader::new(config, Vec::new(), &Arc::default()).unwrap();
+    reader.take(&page(1, 1, 1), false, NOW).unwrap();
+    assert_eq!(reader.stats().refused, 1);
+    assert_eq!(reader.over_runs(NOW + 3600 * SECOND, 0, 0), []);
+}
+
+#[test]
+fn a_sequence_that_comes_again_shows_a_loss() {
+    let mut reader = caught_up([page(1, 10, 1)]);
+    let later = |sequence, time| StoredMessage {
+        time,
+        ..page(1, sequence, 1)
+    };
+    reader.take(&later(9, NOW - 1), false, NOW).unwrap();
+    assert_eq!(reader.stats().losses, 0, "a late message");
+    reader.take(&later(7, NOW + 1), false, NOW).unwrap();
+    assert_eq!(reader.stats().losses, 1);
+    reader.take(&later(8, NOW + 2), false, NOW).unwrap();
+    assert_eq!(reader.stats().losses, 1);
+}
+
+#[test]
+fn windows_of_producers_become_one_answer() {
+    let declaration = Declaration {
+        name: "sum".into(),
+        description: "".into(),
+        metric: Pattern::parse("x").unwrap(),
+        attributes: AttributeFilter::default(),
+        expression: None,
+        function: Function::Sum,
+        across: None,
+        window: Duration::from_secs(10),
+        quantiles: [].into(),
+        on_stale: OnStale::Error,
+        grouping: Grouping::by(["model"]),
+        max_groups: 10,
+        lease: None,
+    };
+    let mut reader = PageReader::new(ReaderConfig::new("c"), vec![declaration], &Arc::default()).unwrap();
+    for (number, sum) in [(1, 2.0), (2, 3.5)] {
+        let group = [("model", "m")].into_iter().collect();
+        let part = SubWindow {
+            start: NOW - SECOND,
+            end: NOW,
+            count: 1.0,
+            sum,
+            min: Some(sum),
+            max: Some(sum),
+            last: None,
+            distribution: None,
+        };
+        let mut writer = PageWriter::new(&producer(number));
+        writer.window(&"sum".into(), &group, std::slice::from_ref(&part));
+        writer.window(&"other".into(), &group, &[part]);
+        let stored = message(number, 1, PageKind::Page, u64::from(number), writer);
+        reader.take(&stored, false, NOW).unwrap();
+    }
+    let answers = reader.answers("sum", NOW).unwrap();
+    let values: Vec<_> = answers
+        .iter()
+        .map(|answer| (answer.value, answer.sources_reporting))
+        .collect();
+    assert_eq!(values, [(Some(5.5), 2)]);
+    assert_eq!(reader.stats().unknown_composites, 2);
+    assert_eq!(reader.answers("other", NOW), None);
+}

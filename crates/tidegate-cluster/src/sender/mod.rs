@@ -236,7 +236,8 @@ impl PageSender {
 
     /// Whether a stopped sender has nothing left to say.
     pub fn is_finished(&self) -> bool {
-        self.is_stopping && self.byes.is_empty()
+        let has_begun = self.epoch > 0 || self.table.len() == 0;
+        self.is_stopping && self.byes.is_empty() && has_begun
     }
 
     /// When to call [`Self::poll`] next, if nothing else happens before.

@@ -56,6 +56,7 @@ pub(super) struct Process {
     sources: BTreeMap<usize, Source>,
     pub(super) level: Option<i64>,
     next_update: UnixNanos,
+    starts: u64,
     /// Whether the sender has been given all that was observed.
     is_passed_on: bool,
 }
@@ -84,6 +85,7 @@ impl Process {
             sources: BTreeMap::new(),
             level: None,
             next_update: 0,
+            starts: 0,
             is_passed_on: true,
         }
     }
@@ -103,7 +105,9 @@ impl Process {
             self.level = Some(i64::from(amount));
             return;
         }
-        let start = self.clock(now);
+        // No two starts are equal.
+        self.starts += 1;
+        let start = self.clock(now) + self.starts;
         let source = self.sources.entry(series).or_insert(Source {
             start,
             observed: Vec::new(),
