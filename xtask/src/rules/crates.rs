@@ -30,7 +30,12 @@ const LEVELS: &[&[&str]] = &[
         "tidegate-exposition",
     ],
     &["tidegate-otlp", "tidegate-promql", "tidegate-runtime"],
-    &["tidegate-metrics", "tidegate-nixl-plugin", "tidegate-wal"],
+    &[
+        "tidegate-cluster",
+        "tidegate-metrics",
+        "tidegate-nixl-plugin",
+        "tidegate-wal",
+    ],
     &["tidegate-capi", "tidegate-pipeline", "tidegate-python"],
     &["tidegate-prometheus"],
     &["tidegate"],

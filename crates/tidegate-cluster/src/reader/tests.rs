@@ -145,7 +145,7 @@ fn a_silent_producer_is_missing_and_one_that_said_goodbye_is_not() {
 fn a_poison_page_counts_once_and_stops_nothing() {
     let poison = |sequence| {
         let mut poison = page(1, sequence, 1);
-        poison.message.body = vec![0xff; 10].into();
+        poison.message.body = vec![0xff_u8; 10].into();
         poison
     };
     let mut reader = caught_up([poison(1), poison(1), page(2, 2, 5)]);
@@ -202,7 +202,7 @@ fn a_run_with_a_refused_total_is_not_folded_here() {
     let mut reader = PageReader::new(config, Vec::new(), &Arc::default()).unwrap();
     reader.take(&page(1, 1, 1), false, NOW).unwrap();
     assert_eq!(reader.stats().refused, 1);
-    assert_eq!(reader.over_runs(NOW + 3600 * SECOND, 0, 0), []);
+    assert!(reader.over_runs(NOW + 3600 * SECOND, 0, 0).is_empty());
 }
 
 #[test]

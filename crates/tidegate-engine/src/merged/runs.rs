@@ -71,6 +71,26 @@ impl Merged {
         self.noted(result)
     }
 
+    /// Removes the level of a run in one series: the run says that it no longer has it. Says whether there was one.
+    pub fn drop_level(&mut self, key: Key, producer: ProducerId, epoch: UnixNanos) -> bool {
+        let known = self.places.get(&key).copied();
+        let has_level = self.at(known).is_some_and(|series| series.has_level(producer, epoch));
+        let Some(slot) = known.filter(|_| has_level) else {
+            return false;
+        };
+        let run = BTreeSet::from([(producer, epoch)]);
+        let has_more = self.change(slot, |series| {
+            series.drop_levels(&run);
+            series.has(producer)
+        });
+        if has_more == Some(false) {
+            self.producers
+                .change(producer, |known| known.series.retain(|listed| *listed != slot));
+        }
+        self.remove_if_empty(slot);
+        true
+    }
+
     /// Removes the levels of all runs whose lease has ended, and forgets producers that have nothing else. An ended run
     /// is known for a further term, so that its late reports do not count.
     pub fn sweep(&mut self, now: UnixNanos) {
