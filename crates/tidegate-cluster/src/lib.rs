@@ -26,8 +26,8 @@ pub use leader::{ClusterLeader, LeaderConfig, LeaderStats};
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};
 pub use page::{
     DecodedPage, MAX_PAGE_SERIES, MERGE_KEY, PRODUCER_KEY, PageError, PageHeaders, PageKind, PageLimits,
-    PageReport, PageWriter, RetainedSeries, WindowReport, decode_page, decode_record, encode_record,
-    record_digest,
+    PageReport, PageWriter, RecordDigest, RetainedSeries, WindowReport, decode_page, decode_record,
+    encode_record,
 };
 pub use reader::{PageReader, ProducerCounts, ReaderConfig, ReaderStats, ReplicaState, ReplicaStatus};
 pub use sender::{PageSender, SenderConfig, SenderStats, SentItem};

@@ -34,6 +34,8 @@ enum JobCall {
 #[derive(Debug)]
 pub(super) struct FoldJob {
     pub(super) producer: ProducerName,
+    /// Whether it has folded runs: their newest values must be stored before their pages go.
+    folds: bool,
     records: VecDeque<MissingRecord>,
     /// Folded runs. Their pages go when all records are stored: each of the records may have a part of them.
     purges: VecDeque<(RunName, u64)>,
@@ -50,9 +52,11 @@ impl FoldJob {
         runs: Vec<(RunName, u64)>,
     ) -> Result<Self, RecordProblem> {
         runs.iter().for_each(|(run, _)| reader.fold(run));
+        let folds = !runs.is_empty();
         Ok(Self {
-            records: reader.missing_records(&producer)?.into(),
+            records: reader.missing_records(&producer, folds)?.into(),
             producer,
+            folds,
             purges: runs.into(),
             asked: None,
             conflicts: 0,
@@ -125,7 +129,7 @@ impl FoldJob {
     }
 
     fn begin_anew(&mut self, reader: &PageReader) -> JobState {
-        match reader.missing_records(&self.producer) {
+        match reader.missing_records(&self.producer, self.folds) {
             Ok(records) if self.conflicts < MAX_CONFLICTS => {
                 self.records = records.into();
                 self.state()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_engine::{
-    Attributes, Data, Key, MergeMode, Point, RunReport, Series, SubWindow, Temporality, Value,
+    AttributeRef, Attributes, Data, Key, MergeMode, Point, RunReport, Series, SubWindow, Temporality, Value,
 };
 use tidegate_otlp::wire::{MAX_ELEMENTS, weigh};
 use tidegate_otlp::{Signal, convert};
@@ -147,7 +147,7 @@ pub(super) fn untagged(
     producer: &ProducerName,
 ) -> Result<Series, PageError> {
     let said = series.resource.attributes.get(PRODUCER_KEY);
-    if said.and_then(|said| said.as_str()) != Some(producer.as_str()) {
+    if said.and_then(AttributeRef::as_str) != Some(producer.as_str()) {
         return Err(PageError::Producer);
     }
     Ok(retagger.series(series, &Attributes::default()))

@@ -18,7 +18,7 @@ pub use decode::{DecodedPage, PageLimits, PageReport, WindowReport, decode_page}
 pub use encode::PageWriter;
 pub(crate) use encode::window_series;
 pub use headers::{PageHeaders, PageKind};
-pub use record::{RetainedSeries, decode_record, encode_record, record_digest};
+pub use record::{RecordDigest, RetainedSeries, decode_record, encode_record};
 use tidegate_engine::{Attributes, Data, MergeMode, Metric, Resource, Series};
 
 /// The resource attribute with the name of the producer.

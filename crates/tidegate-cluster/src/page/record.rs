@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidegate_engine::{
     AttributeList, AttributeRef, AttributeValue, Attributes, CompactedPart, CompactedTotal, Key,
-    LISTED_STARTS, MergeMode, Metric, Point, RetainedTotal, RunReport, Series,
+    LISTED_STARTS, MergeMode, Metric, Point, RetainedTotal, RunReport, Series, Value,
 };
 
 use super::decode::{decode_points, untagged, untagger};
@@ -73,32 +73,55 @@ pub fn encode_record(producer: &ProducerName, totals: &[RetainedSeries]) -> Byte
     writer.finish()
 }
 
-/// A hash of the totals. It does not depend on their order, and not on descriptions, which differ between replicas.
-pub fn record_digest(producer: &ProducerName, totals: &[RetainedSeries]) -> [u8; 32] {
-    let plain = |retained: &RetainedSeries| {
-        let metric = Metric {
-            description: "".into(),
-            metadata: Attributes::default(),
-            ..Metric::clone(&retained.series.metric)
-        };
-        let series = Series {
-            metric: Arc::new(metric),
-            ..Series::clone(&retained.series)
-        };
-        let mut total = retained.total.clone();
-        total.runs.sort_by_key(|run| (run.start, run.epoch));
-        RetainedSeries {
-            key: retained.key,
-            series: Arc::new(series),
-            total,
+/// Hashes of a record. They do not depend on the order of the totals, and not on descriptions, which differ between
+/// replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordDigest {
+    /// Of all content.
+    pub content: [u8; 32],
+    /// Without the values of runs, which may still grow: of which runs there are.
+    pub runs: [u8; 32],
+}
+
+impl RecordDigest {
+    /// The hashes of a record with these totals.
+    pub fn of(producer: &ProducerName, totals: &[RetainedSeries]) -> Self {
+        let mut totals: Vec<_> = totals.iter().map(without_description).collect();
+        totals.sort_by(|one, other| one.series.cmp(&other.series));
+        let content = sha256(&encode_record(producer, &totals));
+        let runs = totals.iter_mut().flat_map(|retained| &mut retained.total.runs);
+        for run in runs {
+            (run.sequence, run.time, run.value) = (0, 0, Value::NoRecordedValue);
         }
+        let runs = sha256(&encode_record(producer, &totals));
+        Self { content, runs }
+    }
+}
+
+fn without_description(retained: &RetainedSeries) -> RetainedSeries {
+    let metric = Metric {
+        description: "".into(),
+        metadata: Attributes::default(),
+        ..Metric::clone(&retained.series.metric)
     };
-    let mut totals: Vec<_> = totals.iter().map(plain).collect();
-    totals.sort_by(|one, other| one.series.cmp(&other.series));
-    let digest = ring::digest::digest(&ring::digest::SHA256, &encode_record(producer, &totals));
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest.as_ref());
-    bytes
+    let series = Series {
+        metric: Arc::new(metric),
+        ..Series::clone(&retained.series)
+    };
+    let mut total = retained.total.clone();
+    total.runs.sort_by_key(|run| (run.start, run.epoch));
+    RetainedSeries {
+        key: retained.key,
+        series: Arc::new(series),
+        total,
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest.as_ref());
+    hash
 }
 
 /// Decodes the body of a record.

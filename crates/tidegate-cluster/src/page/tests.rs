@@ -239,11 +239,15 @@ fn a_record_gives_back_the_runs_and_the_compacted_sums() {
         decode_record(&producer(), &body, PageLimits::default()),
         Ok(totals.clone())
     );
-    let digest = record_digest(&producer(), &totals);
+    let digest = RecordDigest::of(&producer(), &totals);
     totals.reverse();
-    assert_eq!(record_digest(&producer(), &totals), digest);
+    assert_eq!(RecordDigest::of(&producer(), &totals), digest);
     totals[0].total.runs[0].value = Value::Int(3);
-    assert_ne!(record_digest(&producer(), &totals), digest);
+    let changed = RecordDigest::of(&producer(), &totals);
+    assert_ne!(changed.content, digest.content);
+    assert_eq!(changed.runs, digest.runs);
+    totals[0].total.runs.pop();
+    assert_ne!(RecordDigest::of(&producer(), &totals).runs, digest.runs);
 }
 
 proptest! {

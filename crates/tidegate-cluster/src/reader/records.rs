@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tidegate_engine::partition_id;
 
 use super::PageReader;
-use crate::{PageHeaders, ProducerName, RetainedSeries, StoreMessage, Subject, encode_record, record_digest};
+use crate::{PageHeaders, ProducerName, RecordDigest, RetainedSeries, StoreMessage, Subject, encode_record};
 
 /// A record: the partition and the producer.
 pub(crate) type RecordPlace = (u16, ProducerName);
@@ -18,8 +18,8 @@ pub(crate) type RecordPlace = (u16, ProducerName);
 pub(crate) struct KnownRecord {
     /// Its sequence; 0: there is none.
     pub(crate) sequence: u64,
-    /// The hash of its content.
-    pub(super) digest: Option<[u8; 32]>,
+    /// The hashes of its content.
+    pub(super) digest: Option<RecordDigest>,
     /// Whether it has something that is not known here: nothing may replace it then.
     pub(super) is_unreadable: bool,
     /// Whether the store has lost it, or went back to an older one.
@@ -33,7 +33,7 @@ pub(crate) struct MissingRecord {
     pub(crate) message: StoreMessage,
     /// The sequence of the record that it replaces.
     pub(crate) expected: u64,
-    pub(crate) digest: [u8; 32],
+    pub(crate) digest: RecordDigest,
     /// Whether the store had it and lost it.
     pub(crate) is_lost: bool,
 }
@@ -56,17 +56,24 @@ pub(super) struct RecordList {
 }
 
 impl PageReader {
-    /// The records of a producer that the store does not have as they are known here.
+    /// The records of a producer that the store lacks: those without a run that is known here, and `with_values` those with
+    /// an older value too.
     pub(crate) fn missing_records(
         &self,
         producer: &ProducerName,
+        with_values: bool,
     ) -> Result<Vec<MissingRecord>, RecordProblem> {
         let mut missing = Vec::new();
         for (partition, totals) in self.retained_by_partition(producer) {
             let place = (partition, producer.clone());
             let known = self.records.known.get(&place).copied().unwrap_or_default();
-            let digest = record_digest(producer, &totals);
-            if known.digest == Some(digest) {
+            let digest = RecordDigest::of(producer, &totals);
+            // The value of a folded run may grow while its pages are in the store.
+            let is_stored = known.digest.is_some_and(|stored| {
+                let is_exact = with_values || known.is_lost;
+                stored.runs == digest.runs && (!is_exact || stored.content == digest.content)
+            });
+            if is_stored {
                 continue;
             }
             if known.is_unreadable {
@@ -111,7 +118,7 @@ impl PageReader {
     }
 
     /// Notes that the store has a record.
-    pub(crate) fn note_record(&mut self, place: RecordPlace, sequence: u64, digest: [u8; 32]) {
+    pub(crate) fn note_record(&mut self, place: RecordPlace, sequence: u64, digest: RecordDigest) {
         self.records.known.insert(
             place,
             KnownRecord {

@@ -7,8 +7,8 @@ use tidegate_engine::{MergeRefusal, ProducerRun, UnixNanos, clock};
 use super::PageReader;
 use super::records::KnownRecord;
 use crate::{
-    DecodedPage, PageError, PageHeaders, PageKind, ProducerName, RunName, StoredMessage, Subject,
-    decode_page, decode_record, record_digest,
+    DecodedPage, PageError, PageHeaders, PageKind, ProducerName, RecordDigest, RunName, StoredMessage,
+    Subject, decode_page, decode_record,
 };
 
 /// Where a page comes from, and when it was sent.
@@ -195,7 +195,7 @@ impl PageReader {
         }
         let totals = decode_record(producer, &stored.message.body, self.config.limits)?;
         self.stats.records += 1;
-        let digest = record_digest(producer, &totals);
+        let digest = RecordDigest::of(producer, &totals);
         let mut refused = 0;
         for retained in totals {
             let taken = self
