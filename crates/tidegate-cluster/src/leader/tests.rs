@@ -209,7 +209,7 @@ fn a_record_that_is_not_readable_is_not_replaced() {
     let foreign = StoreMessage {
         subject: record().text("c"),
         headers: vec![("tg-v".to_owned(), "2".to_owned())],
-        body: Vec::new().into(),
+        body: bytes::Bytes::new(),
     };
     cluster.broker.put(foreign.clone());
     cluster.publish(5, 1, PageKind::Page, 1, 7);

@@ -148,7 +148,7 @@ fn a_page_with_too_many_series_is_refused() {
 
 #[test]
 fn limits_of_bytes_are_checked_first() {
-    let body = vec![0xff_u8; 100].into();
+    let body: bytes::Bytes = vec![0xff_u8; 100].into();
     let limits = PageLimits {
         max_body_bytes: 99,
         max_decoded_bytes: 1,
