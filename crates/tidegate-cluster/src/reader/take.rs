@@ -146,7 +146,7 @@ impl PageReader {
         let (id, epoch) = (place.run.producer.id(), place.run.epoch);
         let time = self.clock.store_time(now);
         // Without room for its lease, the levels of the run are refused below.
-        let _ = self.merged.touch(id, epoch, place.time);
+        let _ = self.merged.touch(id, epoch, place.time, time);
         let mut refused = 0;
         for report in page.reports {
             let is_total = report.report.mode.is_retained();
@@ -283,6 +283,7 @@ fn is_loss(refusal: &MergeRefusal) -> bool {
     match refusal {
         MergeRefusal::ProducerSeries(_)
         | MergeRefusal::ProducerRuns(_)
+        | MergeRefusal::Producers(_)
         | MergeRefusal::Series(_)
         | MergeRefusal::Memory(_) => true,
         MergeRefusal::Invalid(_)

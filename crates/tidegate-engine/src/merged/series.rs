@@ -349,6 +349,13 @@ impl MergedSeries {
         lacks_runs
     }
 
+    /// Whether a run has a level here.
+    pub(super) fn has_level(&self, producer: ProducerId, epoch: UnixNanos) -> bool {
+        let runs = self.runs.get(self.runs_of(producer)).unwrap_or_default();
+        let mut reports = runs.iter().map(|run| &run.report);
+        reports.any(|report| report.epoch == epoch && !report.mode.is_retained())
+    }
+
     /// Removes the levels of runs.
     pub(super) fn drop_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>) {
         self.remove(|run| {
