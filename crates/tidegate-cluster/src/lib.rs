@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The heart of a cluster of tidegates. Producers publish their totals as pages, replicas read all pages, and a leader
+//! The state machines of a cluster of gateways. Producers publish their totals as pages, replicas read all pages, and a leader
 //! folds ended runs.
 //!
 //! [`PageSender`], [`PageReader`] and [`ClusterLeader`] do no I/O and have no clock. They give [`StoreCall`]s, and a driver

@@ -196,7 +196,7 @@ fn window(series: &Series, point: Point) -> Result<WindowReport, PageError> {
             min: histogram.min,
             max: histogram.max,
             last: None,
-            distribution: (!is_without_buckets).then(|| *histogram),
+            distribution: (!is_without_buckets).then_some(*histogram),
         },
     })
 }
