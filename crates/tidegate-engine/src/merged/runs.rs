@@ -74,7 +74,9 @@ impl Merged {
     /// Removes the level of a run in one series: the run says that it no longer has it. Says whether there was one.
     pub fn drop_level(&mut self, key: Key, producer: ProducerId, epoch: UnixNanos) -> bool {
         let known = self.places.get(&key).copied();
-        let has_level = self.at(known).is_some_and(|series| series.has_level(producer, epoch));
+        let has_level = self
+            .at(known)
+            .is_some_and(|series| series.has_level(producer, epoch));
         let Some(slot) = known.filter(|_| has_level) else {
             return false;
         };
