@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The answers to queries about tables whose series come, go and hide each other.
+//! The answers to queries about tables whose series come and go.
 
+mod exporters;
 mod indexed;
+mod ownership;
 mod slices;
 mod steps;
 
@@ -14,8 +16,7 @@ use tidegate_engine::{
 };
 use tidegate_promql::{HistoryLimits, Instant, Query, SampleValue, Selection};
 
-use super::{Exposes, QueryWarnings, SLICE, View, millis};
-use crate::Style;
+use super::{QueryWarnings, SLICE, View, millis};
 use crate::catalog::testing::point;
 use tidegate_pipeline::component::testing::context;
 use tidegate_pipeline::component::{Evaluate, Shared, unix_now};
@@ -101,22 +102,6 @@ fn one(value: Instant) -> Option<f64> {
         }
         other => panic!("{other:?}"),
     }
-}
-
-#[test]
-fn of_two_series_with_one_name_and_labels_the_first_counts_until_it_goes() {
-    let (view, shared) = view();
-    let (one, two) = (table(&shared), table(&shared));
-    gauge(&one, "level", 1, START);
-    assert_eq!(ask(&view, "level", START), Some(1.0));
-    gauge(&two, "level", 2, START);
-    assert_eq!(ask(&view, "sum(level)", START), Some(1.0));
-    assert_eq!(ask(&view, "count({__name__=~\"level.*\"})", START), Some(1.0));
-    put(&one, "level", Data::Gauge, Value::NoRecordedValue, START + 1);
-    assert_eq!(ask(&view, "level", START + 1), Some(2.0));
-    shared.tables.remove(&two);
-    assert_eq!(ask(&view, "level", START + 2), None);
-    assert_eq!(view.series_count(), 0);
 }
 
 #[test]
@@ -252,75 +237,6 @@ pub(super) fn send(
     table.observe(&point, time);
 }
 
-const V1: [(&str, &str); 2] = [("service.name", "shop"), ("service.version", "1")];
-const V2: [(&str, &str); 2] = [("service.name", "shop"), ("service.version", "2")];
-
-#[test]
-fn a_successor_takes_the_series_at_once_and_its_past_goes_on() {
-    let (view, shared) = view();
-    let table = table(&shared);
-    for second in 0..4 {
-        let now = START + second * SECOND;
-        send(&table, &V1, "req", (START - SECOND, now), 5);
-        record(&view, now);
-    }
-    let now = START + 5 * SECOND;
-    send(&table, &V2, "req", (START + 4 * SECOND, now), 7);
-    let (value, notes) = ask_with_notes(&view, "req_total", now);
-    assert_eq!(value, Some(7.0));
-    assert_eq!(
-        notes,
-        QueryWarnings::default(),
-        "the old one has not reported since"
-    );
-    record(&view, now);
-    assert_eq!(
-        ask(&view, "count_over_time(req_total[10s])", now),
-        Some(5.0),
-        "one series with one past"
-    );
-    // The old one is quiet after its lease.
-    let now = START + 60 * SECOND;
-    send(&table, &V2, "req", (START + 4 * SECOND, now), 9);
-    assert_eq!(
-        ask_with_notes(&view, "req_total", now),
-        (Some(9.0), QueryWarnings::default())
-    );
-}
-
-#[test]
-fn while_both_live_the_first_keeps_the_series_and_every_answer_says_so() {
-    let (view, shared) = view();
-    let table = table(&shared);
-    for second in 0..10 {
-        let now = START + second * SECOND;
-        send(&table, &V1, "level", (0, now), 5);
-        send(&table, &V2, "level", (0, now + 1), 7);
-        let (value, notes) = ask_with_notes(&view, "sum(level)", now + 2);
-        assert_eq!(value, Some(5.0));
-        let expected = "metric \"level\": 1 series is left out: another living series has the same name and labels; it differs in service.version: make one of these a label";
-        assert_eq!(notes.warnings(), [expected]);
-        assert_eq!(notes.collision().as_deref(), Some(expected));
-        let (_, notes) = ask_with_notes(&view, "sum(level) / count(level)", now + 2);
-        assert_eq!(
-            notes.warnings(),
-            [expected],
-            "one series, however often it is asked for"
-        );
-        assert_eq!(ask_with_notes(&view, "sum(other)", now + 2).1.collision(), None);
-    }
-    // The first goes quiet: it has pushed every second, so 5 s are enough.
-    let now = START + 14 * SECOND;
-    send(&table, &V2, "level", (0, now), 8);
-    assert_eq!(ask(&view, "level", now), Some(5.0), "2.5 intervals, 5 s at least");
-    let now = START + 15 * SECOND;
-    send(&table, &V2, "level", (0, now), 9);
-    assert_eq!(
-        ask_with_notes(&view, "level", now),
-        (Some(9.0), QueryWarnings::default())
-    );
-}
-
 #[test]
 fn an_unknown_metric_is_named_with_the_one_that_was_meant() {
     let (view, shared) = view();
@@ -346,76 +262,6 @@ fn an_unknown_metric_is_named_with_the_one_that_was_meant() {
         QueryWarnings::default(),
         "it was there"
     );
-}
-
-struct Page {
-    own: Arc<Table>,
-    live: Vec<Arc<Table>>,
-}
-
-impl Exposes for Page {
-    fn live(&self) -> Vec<Arc<Table>> {
-        self.live.clone()
-    }
-
-    fn own(&self) -> &Arc<Table> {
-        &self.own
-    }
-}
-
-fn exporter(view: &View, name: &str, namespace: &str, live: &[Arc<Table>]) -> Arc<Table> {
-    let own = Arc::new(Table::new(name, vec![Rule::newest()], Limits::default()));
-    let mut style = Style::default();
-    style.naming.namespace = namespace.to_owned();
-    let page = Page {
-        own: own.clone(),
-        live: live.to_vec(),
-    };
-    view.expose(name.into(), style, Arc::new(page));
-    own
-}
-
-#[test]
-fn a_table_counts_once_and_the_first_exporter_names_it() {
-    for preferred in [None, Some("prometheus/b")] {
-        let (view, shared) = view();
-        let live = table(&shared);
-        let one = exporter(&view, "prometheus/a", "a", std::slice::from_ref(&live));
-        let two = exporter(&view, "prometheus/b", "b", std::slice::from_ref(&live));
-        preferred.into_iter().for_each(|name| view.prefer(name));
-        gauge(&live, "level", 1, START);
-        // The same point reaches both exporters, another one only the second.
-        gauge(&one, "depth", 2, START);
-        gauge(&two, "depth", 2, START);
-        gauge(&two, "height", 3, START);
-        let of = |query: &str| ask(&view, query, START);
-        assert_eq!(of("count({__name__=~\".+\"})"), Some(3.0), "{preferred:?}");
-        let (names, others) = match preferred {
-            None => (["a_level", "a_depth"], ["b_level", "b_depth"]),
-            Some(_) => (["b_level", "b_depth"], ["a_level", "a_depth"]),
-        };
-        assert_eq!(names.map(of), [Some(1.0), Some(2.0)]);
-        assert_eq!(others.map(of), [None, None]);
-        assert_eq!(of("b_height"), Some(3.0));
-        // The metrics that describe a target say the same, so no copy appears under the name of the other exporter.
-        view.refresh(START, &[Selection::everything()]);
-        let known: Vec<_> = view
-            .about_targets(&tidegate_promql::Patience::default())
-            .unwrap()
-            .into_iter()
-            .map(|(_, _, about)| about.name)
-            .collect();
-        let [level, depth] = names;
-        assert_eq!(
-            known,
-            {
-                let mut names = [level, depth, "b_height"];
-                names.sort_unstable();
-                names
-            },
-            "{preferred:?}"
-        );
-    }
 }
 
 #[test]
