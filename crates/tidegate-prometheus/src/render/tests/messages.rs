@@ -2,9 +2,12 @@
 
 //! The protobuf format, read back with a decoder that is not ours.
 
+use std::collections::HashSet;
+
 use prost::Message;
 use tidegate_engine::{AttributeValue, Exemplar};
 
+use super::validity::{any_value, hostile_name};
 use super::*;
 
 #[derive(Clone, PartialEq, Message)]
