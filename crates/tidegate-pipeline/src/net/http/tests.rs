@@ -2,6 +2,9 @@
 
 //! Servers as peers see them that are idle, early, late or strange.
 
+mod heads;
+mod http2;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +15,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::StreamExt;
-use tonic_types::StatusExt;
 
 use super::*;
 use crate::component::Account;
@@ -192,182 +194,6 @@ async fn a_stream_is_neither_idle_nor_stalled_while_it_says_nothing() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_over_http_2_is_closed() {
-    let config = HttpConfig {
-        max_idle: Some(Duration::from_millis(100)),
-        ..HttpConfig::default()
-    };
-    let server = server(config, 8).await;
-    let stream = connect(&server).await;
-    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
-    let closed = tokio::spawn(connection);
-    let request = Request::get("http://localhost/").body(()).unwrap();
-    let (answer, _) = client.send_request(request, true).unwrap();
-    assert_eq!(timeout(SOON, answer).await.unwrap().unwrap().status(), 200);
-    // The peer still has its handle: only the server can end it.
-    let closed = timeout(SOON, closed).await;
-    assert!(closed.is_ok(), "it is kept forever");
-    drop(client);
-}
-
-/// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
-    [&head, payload].concat()
-}
-
-/// The next frame: its kind, flags, stream and payload.
-async fn next_frame(stream: &mut TcpStream) -> (u8, u8, u32, Vec<u8>) {
-    let mut head = [0; 9];
-    let reading = async {
-        stream.read_exact(&mut head).await.unwrap();
-        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-        stream.read_exact(&mut payload).await.unwrap();
-        payload
-    };
-    let payload = timeout(SOON, reading).await.expect("a frame");
-    let [_, _, _, kind, flags, stream @ ..] = head;
-    (kind, flags, u32::from_be_bytes(stream), payload)
-}
-
-#[tokio::test]
-async fn a_request_that_crosses_the_farewell_is_answered_to_its_end() {
-    const HEADERS: u8 = 1;
-    const SETTINGS: u8 = 4;
-    const PING: u8 = 6;
-    const GOAWAY: u8 = 7;
-    const ACK: u8 = 1;
-    const END_STREAM: u8 = 1;
-    const END_STREAM_AND_HEADERS: u8 = 5;
-    let config = HttpConfig {
-        max_idle: Some(Duration::from_millis(100)),
-        ..HttpConfig::default()
-    };
-    let server = server(config, 8).await;
-    let mut client = connect(&server).await;
-    // By hand: a client library sends nothing more once it is asked to go.
-    let ask = |stream: u32, path: &str| {
-        // GET, http, then the path and the authority `x` as literals.
-        let length = u8::try_from(path.len()).unwrap();
-        let block = [&[0x82, 0x86, 0x04, length], path.as_bytes(), &[0x01, 1, b'x']].concat();
-        frame(HEADERS, END_STREAM_AND_HEADERS, stream, &block)
-    };
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    let first = [preface, frame(SETTINGS, 0, 0, &[]), ask(1, "/")].concat();
-    client.write_all(&first).await.unwrap();
-    let mut is_asked_to_go = false;
-    let mut beats = 0;
-    let beats_wanted = IDLE_GRACE.div_duration_f64(BEAT) as u32 + 5;
-    loop {
-        let (kind, flags, stream, payload) = next_frame(&mut client).await;
-        match kind {
-            GOAWAY if !is_asked_to_go => {
-                is_asked_to_go = true;
-                let late = ask(3, &format!("/stream/{beats_wanted}"));
-                client.write_all(&late).await.unwrap();
-            }
-            // The server asks whether its farewell has come.
-            PING if flags != ACK => {
-                client.write_all(&frame(PING, ACK, 0, &payload)).await.unwrap();
-            }
-            0 if stream == 3 => {
-                beats += u32::from(!payload.is_empty());
-                if flags == END_STREAM {
-                    break;
-                }
-            }
-            _ => {}
-        }
-    }
-    assert_eq!(beats, beats_wanted);
-}
-
-#[tokio::test]
-async fn heads_have_at_most_64_kib_and_those_of_readers_16() {
-    let long = |bytes: usize| {
-        let value = "x".repeat(bytes);
-        format!("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nlong: {value}\r\n\r\n")
-    };
-    for (config, fits, is_too_long) in [
-        (HttpConfig::default(), 60 << 10, 70 << 10),
-        (HttpConfig::pages(), 15 << 10, 18 << 10),
-    ] {
-        let server = server(config, 8).await;
-        let answer = ask(&server, long(fits).as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        let refused = ask(&server, long(is_too_long).as_bytes()).await;
-        assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
-        let (client, connection) = h2::client::handshake(connect(&server).await).await.unwrap();
-        tokio::spawn(connection);
-        for (bytes, status) in [(fits, 200), (is_too_long, 431)] {
-            let request = Request::get("http://localhost/").header("long", "x".repeat(bytes));
-            let mut client = client.clone().ready().await.unwrap();
-            let (answer, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
-            assert_eq!(
-                timeout(SOON, answer).await.unwrap().unwrap().status(),
-                status,
-                "{bytes}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_large_head_without_room_is_refused_before_its_body_is_waited_for() {
-    let memory = Arc::new(Account::default());
-    let config = HttpConfig {
-        served_by: Arc::new(ServedBy::component("test", memory.clone())),
-        ..HttpConfig::default()
-    };
-    let server = server(config, 8).await;
-    let (client, connection) = h2::client::handshake(connect(&server).await).await.unwrap();
-    tokio::spawn(connection);
-    // The body does not come, and the server waits for it.
-    let begin = async |content_type: &str, bytes: usize| {
-        let request = Request::post("http://localhost/form")
-            .header("content-type", content_type)
-            .header("long", "x".repeat(bytes));
-        let mut client = client.clone().ready().await.unwrap();
-        client.send_request(request.body(()).unwrap(), false).unwrap()
-    };
-    let waiting = begin("text/plain", 20 << 10).await;
-    timeout(SOON, async {
-        while memory.reserved_bytes() == 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await
-    .expect("it is on the account");
-    assert!(memory.reserved_bytes() > 20 << 10);
-    memory.set_default_limit(1 << 10);
-    let (answer, _body) = begin("text/plain", 20 << 10).await;
-    let refused = timeout(SOON, answer).await.unwrap().unwrap();
-    assert_eq!(
-        (refused.status(), &refused.headers()["retry-after"]),
-        (StatusCode::SERVICE_UNAVAILABLE, &"1".parse().unwrap())
-    );
-    let (answer, _body) = begin("application/grpc", 20 << 10).await;
-    let refused = timeout(SOON, answer).await.unwrap().unwrap();
-    let status = tonic::Status::from_header_map(refused.headers()).unwrap();
-    assert_eq!(status.code(), tonic::Code::Unavailable);
-    let retry = status.get_error_details().retry_info().unwrap().retry_delay;
-    assert_eq!(retry, Some(Duration::from_secs(1)));
-    let usual = Request::get("http://localhost/").body(()).unwrap();
-    let mut another = client.clone().ready().await.unwrap();
-    let (answer, _) = another.send_request(usual, true).unwrap();
-    assert_eq!(timeout(SOON, answer).await.unwrap().unwrap().status(), 200);
-    drop(waiting);
-    timeout(SOON, async {
-        while memory.reserved_bytes() > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await
-    .expect("nothing of it stays");
-}
-
-#[tokio::test]
 async fn connections_without_a_request_go_while_memory_is_over_its_limit() {
     let memory = Arc::new(Account::default());
     memory.set_default_limit(1 << 30);
@@ -399,32 +225,6 @@ async fn connections_without_a_request_go_while_memory_is_over_its_limit() {
         assert!(read > 0, "a request is answered to its end");
     }
     assert_eq!(answer.windows(5).filter(|part| part == b"beat ").count(), 20);
-}
-
-#[tokio::test]
-async fn a_host_is_demanded_and_a_local_page_answers_to_no_other_name() {
-    let open = server(HttpConfig::default(), 8).await;
-    let status = async |server: &Server, host: &str| {
-        let request = format!("GET / HTTP/1.1\r\n{host}connection: close\r\n\r\n");
-        let answer = ask(server, request.as_bytes()).await;
-        answer[9..12].to_owned()
-    };
-    assert_eq!(status(&open, "").await, "400");
-    assert_eq!(status(&open, "host: a\r\nhost: a\r\n").await, "400");
-    assert_eq!(status(&open, "host: evil.example\r\n").await, "200");
-    let guarded = HttpConfig {
-        allowed_hosts: Some(Arc::new(["gate".to_owned()])),
-        ..HttpConfig::default()
-    };
-    let guarded = server(guarded, 8).await;
-    assert_eq!(status(&guarded, "host: evil.example\r\n").await, "403");
-    for host in ["gate", "localhost:80", "127.0.0.1"] {
-        assert_eq!(
-            status(&guarded, &format!("host: {host}\r\n")).await,
-            "200",
-            "{host}"
-        );
-    }
 }
 
 /// A request from that address, as the service sees it.
