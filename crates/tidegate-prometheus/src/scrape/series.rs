@@ -2,14 +2,16 @@
 
 //! The series of a target: the values from the lines of this page, and the points that they become.
 
+mod slot;
+
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use tidegate_engine::{Data, Exemplar, Point, Series, UnixNanos, Value};
 
+use self::slot::{SeriesSlot, SeriesValue};
 use super::resource::Resources;
 use super::settings::Counts;
-use crate::model::{self, Classic, Quantiles};
+use crate::model;
 
 /// The role that a line plays in its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,36 +63,6 @@ impl SeriesShape {
     }
 }
 
-#[derive(Debug)]
-enum SeriesValue {
-    Number(f64),
-    Classic(Box<Classic>),
-    Summary(Box<Quantiles>),
-    Native(Option<Value>),
-}
-
-#[derive(Debug)]
-struct SeriesSlot {
-    series: Arc<Series>,
-    /// The place of its resource, and which one of those that were there it has.
-    resource: u32,
-    version: u32,
-    state: SeriesValue,
-    /// The page that wrote to it last.
-    page: u32,
-    /// Whether that page has a sample of it, taken or not.
-    has_sample: bool,
-    /// Whether something is to be emitted, and its times.
-    is_pending: bool,
-    time: UnixNanos,
-    start: UnixNanos,
-    exemplars: Vec<Exemplar>,
-    is_tracked: bool,
-    /// The time of the last point, and whether it had a value.
-    last: UnixNanos,
-    is_alive: bool,
-}
-
 /// The series of a target.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
@@ -136,26 +108,7 @@ impl Slots {
         if let Some(at) = self.keys.get(key) {
             return *at;
         }
-        let slot = SeriesSlot {
-            series: Arc::new(make()),
-            resource,
-            version: 0,
-            state: match shape {
-                SeriesShape::Lines(Data::Gauge | Data::Sum { .. }) => SeriesValue::Number(0.0),
-                SeriesShape::Lines(Data::Summary) => SeriesValue::Summary(Box::default()),
-                SeriesShape::Lines(_) => SeriesValue::Classic(Box::default()),
-                SeriesShape::Native(_) => SeriesValue::Native(None),
-            },
-            page: 0,
-            has_sample: false,
-            is_pending: false,
-            time: 0,
-            start: 0,
-            exemplars: Vec::new(),
-            is_tracked: false,
-            last: 0,
-            is_alive: false,
-        };
+        let slot = SeriesSlot::new(make(), resource, shape);
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = Some(slot);
@@ -385,81 +338,6 @@ impl Slots {
         });
         for slot in slots.iter_mut().flatten().filter(|slot| slot.state.is_crowded()) {
             slot.state.reset();
-        }
-    }
-}
-
-impl SeriesSlot {
-    /// The point of what was noted.
-    fn take(&mut self) -> Option<Point> {
-        let value = match &mut self.state {
-            SeriesValue::Number(number) => model::number(*number),
-            SeriesValue::Classic(classic) => classic.take()?,
-            SeriesValue::Summary(summary) => summary.take()?,
-            SeriesValue::Native(value) => value.take()?,
-        };
-        Some(Point {
-            series: self.series.clone(),
-            start: self.start,
-            time: self.time,
-            value,
-            exemplars: std::mem::take(&mut self.exemplars),
-        })
-    }
-
-    /// Gives the series the resource that it has now; the series under the old one ends.
-    #[inline]
-    fn settle(&mut self, resources: &Resources, time: UnixNanos, points: &mut Vec<Point>) {
-        let (resource, version) = resources.get(self.resource);
-        if self.version == version {
-            return;
-        }
-        self.version = version;
-        self.is_tracked |= self.is_alive;
-        self.end(time, points);
-        self.series = Arc::new(Series {
-            resource: resource.clone(),
-            ..Series::clone(&self.series)
-        });
-    }
-
-    fn end(&mut self, time: UnixNanos, points: &mut Vec<Point>) {
-        if std::mem::take(&mut self.is_alive) && self.is_tracked {
-            self.last = self.last.max(time);
-            points.push(Point {
-                series: self.series.clone(),
-                start: 0,
-                time,
-                value: Value::NoRecordedValue,
-                exemplars: Vec::new(),
-            });
-        }
-    }
-}
-
-impl SeriesValue {
-    fn clear(&mut self) {
-        match self {
-            Self::Number(_) => {}
-            Self::Classic(classic) => classic.clear(),
-            Self::Summary(summary) => summary.clear(),
-            Self::Native(value) => *value = None,
-        }
-    }
-
-    fn is_crowded(&self) -> bool {
-        match self {
-            Self::Classic(classic) => classic.is_crowded(),
-            Self::Summary(summary) => summary.is_crowded(),
-            Self::Number(_) | Self::Native(_) => false,
-        }
-    }
-
-    fn reset(&mut self) {
-        match self {
-            Self::Classic(classic) => **classic = Classic::default(),
-            Self::Summary(summary) => **summary = Quantiles::default(),
-            Self::Number(_) | Self::Native(_) => {}
         }
     }
 }
