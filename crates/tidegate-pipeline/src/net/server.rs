@@ -2,19 +2,23 @@
 
 //! The accept loop: one task a connection, a limit of connections, and a stop with a deadline.
 
+mod handshake;
+mod limits;
+mod slots;
+
 use std::future::Future;
-use std::num::NonZeroUsize;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_runtime::Every;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::descriptors;
+use self::handshake::secure;
+pub use self::limits::ConnectionLimits;
+use self::slots::{ConnectionSlot, Slots};
 use super::endpoint::Endpoint;
 use super::listener::Listener;
 use super::peers::{self, Peers, PerPeer};
@@ -22,32 +26,11 @@ use super::stream::{Peer, Stream};
 use super::tls::TlsServer;
 use crate::component::{Account, Ceiling};
 
-/// The timeout of a TLS handshake, which holds a connection slot.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The same while other connections wait for the slot.
-const CROWDED_HANDSHAKE: Duration = Duration::from_secs(2);
-
 /// The pause after a failed accept. The usual cause, too many open files, does not go away at once.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The interval at which one more idle connection is asked to close while a new connection finds no slot.
-const CROWD_AGAIN: Duration = Duration::from_millis(50);
-
 /// The interval between log lines about one repeated problem.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
-
-/// The default part of a listener's connections for one address.
-const SHARE_OF_A_PEER: usize = 4;
-
-/// The memory of a connection before any reservation, in bytes: half a head, or half a frame.
-const BYTES_OF_A_CONNECTION: usize = 64 << 10;
-
-/// The part of the memory limit that unreserved memory of all connections may take.
-const SHARE_OF_CONNECTIONS: usize = 4;
-
-/// The least number of connections of a listener, however low the memory limit.
-const FEW_CONNECTIONS: usize = 64;
 
 /// The number of unused connections that are closed while memory is over its limit...
 const CLOSED_AT_ONCE: usize = 16;
@@ -57,57 +40,6 @@ const CLOSE_AGAIN: Duration = Duration::from_millis(100);
 
 /// The interval of checks. Memory is measured about as often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// The limits of a server's connections.
-#[derive(Clone, Debug)]
-pub struct ConnectionLimits {
-    /// The limit of concurrent connections. Further ones wait in the kernel's backlog.
-    pub max_connections: usize,
-    /// The limit for one address; further connections are closed. Local addresses count only if it is configured.
-    pub max_per_peer: PerPeer,
-    /// The TLS of the server, if it uses TLS.
-    pub tls: Option<Arc<TlsServer>>,
-}
-
-impl ConnectionLimits {
-    /// Limits with a maximum, and a maximum for one address, by default a quarter.
-    pub fn new(max_connections: usize, max_per_peer: Option<NonZeroUsize>) -> Self {
-        let share = max_connections / SHARE_OF_A_PEER;
-        Self {
-            max_connections,
-            max_per_peer: PerPeer {
-                connections: max_per_peer.map_or(share.max(1), NonZeroUsize::get),
-                is_configured: max_per_peer.is_some(),
-            },
-            tls: None,
-        }
-    }
-
-    /// Limits for connections without TLS.
-    pub fn plain(max_connections: usize) -> Self {
-        Self::new(max_connections, None)
-    }
-
-    /// Reduces the limit, so that unfinished heads of all connections fit into a part of `memory` bytes.
-    pub fn within(mut self, memory: usize) -> Self {
-        let most = (memory / SHARE_OF_CONNECTIONS / BYTES_OF_A_CONNECTION).max(FEW_CONNECTIONS);
-        if most < self.max_connections {
-            let per_peer = &mut self.max_per_peer;
-            per_peer.connections = if per_peer.is_configured {
-                per_peer.connections.min(most)
-            } else {
-                most / SHARE_OF_A_PEER
-            };
-            self.max_connections = most;
-        }
-        self
-    }
-
-    /// Adds TLS.
-    pub fn over(self, tls: Option<Arc<TlsServer>>) -> Self {
-        Self { tls, ..self }
-    }
-}
 
 /// An accepted connection.
 #[derive(Debug)]
@@ -247,72 +179,6 @@ impl Drop for Server {
     }
 }
 
-/// The slots for connections.
-struct Slots {
-    /// The slots of this listener.
-    all: Arc<Semaphore>,
-    /// File descriptors reserved for this listener.
-    own: Arc<Semaphore>,
-    /// File descriptors that all listeners share.
-    shared: Arc<Semaphore>,
-    /// Wakes an idle connection.
-    crowd: Arc<Notify>,
-}
-
-/// A slot, and its file descriptor.
-struct ConnectionSlot {
-    _place: OwnedSemaphorePermit,
-    _descriptor: OwnedSemaphorePermit,
-}
-
-impl Slots {
-    fn new(max_connections: usize) -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS))),
-            own: Arc::new(Semaphore::new(descriptors::OWN)),
-            shared: descriptors::shared(),
-            crowd: Arc::default(),
-        }
-    }
-
-    /// Waits for a slot. While none is free, idle connections are asked to close.
-    async fn take(&self) -> Option<ConnectionSlot> {
-        let mut place = pin!(self.all.clone().acquire_owned());
-        let place = loop {
-            if self.all.available_permits() == 0 {
-                self.crowd.notify_one();
-            }
-            tokio::select! {
-                biased;
-                place = &mut place => break place.ok()?,
-                () = sleep(CROWD_AGAIN) => {}
-            }
-        };
-        let free = [&self.own, &self.shared].into_iter();
-        let mut free = free.filter_map(|descriptors| descriptors.clone().try_acquire_owned().ok());
-        let descriptor = match free.next() {
-            Some(descriptor) => descriptor,
-            None => {
-                let mut own = pin!(self.own.clone().acquire_owned());
-                let mut shared = pin!(self.shared.clone().acquire_owned());
-                // Another listener may take the descriptor that a connection of this listener releases.
-                loop {
-                    self.crowd.notify_one();
-                    tokio::select! {
-                        own = &mut own => break own.ok()?,
-                        shared = &mut shared => break shared.ok()?,
-                        () = sleep(CROWD_AGAIN) => {}
-                    }
-                }
-            }
-        };
-        Some(ConnectionSlot {
-            _place: place,
-            _descriptor: descriptor,
-        })
-    }
-}
-
 struct AcceptLogLimits {
     accept_errors: Every,
     refused_peers: Every,
@@ -426,45 +292,3 @@ impl AcceptLoop {
             .increment(1);
     }
 }
-
-async fn secure(
-    stream: Stream,
-    peer: Peer,
-    tls: Option<Arc<TlsServer>>,
-    crowd: &Notify,
-) -> Result<Stream, Ended> {
-    let Some(tls) = tls else {
-        return Ok(stream);
-    };
-    // The files were read once, so a value always exists.
-    let tls = tls.current().map_err(|_| Ended::Handshake)?;
-    let acceptor = tokio_rustls::TlsAcceptor::from(tls);
-    match in_time(acceptor.accept(stream), crowd).await {
-        Some(Ok(stream)) => Ok(Stream::Tls(Box::new(stream.into()))),
-        Some(Err(error)) => {
-            tracing::debug!(?peer, %error, "TLS handshake failed");
-            Err(Ended::Handshake)
-        }
-        None => {
-            tracing::debug!(?peer, "TLS handshake took too long");
-            Err(Ended::SlowHandshake)
-        }
-    }
-}
-
-/// Waits for a handshake until its timeout, which is shorter while others wait for the slot.
-async fn in_time<T>(handshake: impl Future<Output = T>, crowd: &Notify) -> Option<T> {
-    let crowded = async {
-        sleep(CROWDED_HANDSHAKE).await;
-        crowd.notified().await;
-    };
-    tokio::select! {
-        biased;
-        done = handshake => Some(done),
-        () = crowded => None,
-        () = sleep(HANDSHAKE_TIMEOUT) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests;
