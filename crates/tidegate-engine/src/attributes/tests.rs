@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn a_builder_begins_anew_with_every_set(all in prop::collection::vec(some_entries(), 0..4)) {
+    fn a_builder_starts_empty_after_each_set(all in prop::collection::vec(some_entries(), 0..4)) {
         let mut builder = AttributesBuilder::default();
         for given in &all {
             for (key, value) in given {

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(alive_for(START + 60 * SECOND), 90);
         source.touch(START + 120 * SECOND);
         assert_eq!(alive_for(START + 120 * SECOND), 150);
-        // A source that was away begins anew: the time it was away is not its cadence.
+        // A source that returns starts a new cadence: the time of its absence does not count.
         let back = START + 1000 * SECOND;
         source.touch(back);
         assert_eq!(alive_for(back), 90);

@@ -252,7 +252,7 @@ impl MergedSeries {
         }
         if fell {
             // Another run may have the newest time now.
-            self.begin_anew();
+            self.recompute();
         }
         Effect {
             is_changed: true,
@@ -330,7 +330,7 @@ impl MergedSeries {
                 self.compacted.insert(at, (producer, total));
             }
         }
-        self.begin_anew();
+        self.recompute();
     }
 
     /// Merges the compacted total of a producer. Says whether either of the two totals lacked a run.
@@ -381,12 +381,12 @@ impl MergedSeries {
         });
         self.values -= freed;
         if self.runs.len() < before {
-            self.begin_anew();
+            self.recompute();
         }
     }
 
-    /// Finds head and times again, and lets a reader compute the value.
-    fn begin_anew(&mut self) {
+    /// Recomputes head and times from all runs. A reader computes the value.
+    fn recompute(&mut self) {
         let compacted = self.compacted.iter().map(|(_, total)| total.start);
         let mut start = compacted.fold(0, earlier);
         let (mut time, mut largest) = (0, 0);
@@ -433,7 +433,7 @@ impl MergedSeries {
         (retained.compacted.is_some() || !retained.runs.is_empty()).then_some(retained)
     }
 
-    /// The bytes that it has allocated, counted anew.
+    /// The bytes that it has allocated, recounted.
     #[cfg(test)]
     pub(super) fn counted_bytes(&self) -> usize {
         let values = self.runs.iter().map(|run| self.bytes_of(&run.report.value));

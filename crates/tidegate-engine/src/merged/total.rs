@@ -43,7 +43,7 @@ impl MergedValue {
         self.value.as_ref().map_or(0, LastValue::bytes_of)
     }
 
-    /// All has to be computed anew.
+    /// Everything must be recomputed.
     pub(super) fn discard(&mut self) {
         self.due = Due::Everything;
     }

@@ -50,7 +50,7 @@ const TEN_MINUTES: u64 = 600_000_000_000;
 use Rejection::{Duplicate, Invalid, Late};
 
 #[test]
-fn a_counter_adds_its_increases_and_begins_anew_by_start_time_or_decrease() {
+fn a_counter_adds_increases_and_resets_by_start_time_or_decrease() {
     let points = [
         (5, 10, 100),
         (5, 20, 130),

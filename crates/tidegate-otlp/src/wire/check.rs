@@ -95,7 +95,7 @@ pub fn weigh(
     let mut found = CheckFindings::of(signal, &bytes, max_elements)?;
     if found.in_pieces {
         reserve(found.weight_in_pieces(bytes.len()))?;
-        bytes = written_anew(signal, &bytes)?;
+        bytes = rewritten(signal, &bytes)?;
         found = CheckFindings::of(signal, &bytes, max_elements)?;
     }
     let mut cut = None;
@@ -168,7 +168,7 @@ fn message_of(kind: ItemKind) -> &'static Message {
 }
 
 /// The same request as prost writes it.
-fn written_anew(signal: Signal, bytes: &[u8]) -> Result<Bytes, WireError> {
+fn rewritten(signal: Signal, bytes: &[u8]) -> Result<Bytes, WireError> {
     use opentelemetry_proto::tonic::collector::{
         logs::v1::ExportLogsServiceRequest, metrics::v1::ExportMetricsServiceRequest,
         trace::v1::ExportTraceServiceRequest,

@@ -240,8 +240,8 @@ proptest! {
         let spelled = checked(spelling.message(request));
         prop_assert_eq!(&ids_on_wire(&spelled), &ids);
         prop_assert_eq!(&ids_of_points(&spelled), &ids);
-        let written_anew = convert::encode_points(&convert::points(&plain).unwrap());
-        let mut again = ids_on_wire(&written_anew);
+        let rewritten = convert::encode_points(&convert::points(&plain).unwrap());
+        let mut again = ids_on_wire(&rewritten);
         again.sort_unstable();
         let mut ids = ids;
         ids.sort_unstable();
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_request_do_not_stop_the_reader(
+    fn invalid_bytes_do_not_stop_the_reader(
         request in request(),
         at in any::<prop::sample::Index>(),
         byte: u8,

@@ -156,7 +156,7 @@ fn state(merged: &Merged) -> (Vec<KnownRun>, Vec<String>) {
     (runs, others)
 }
 
-/// The bytes, counted anew, and whether all lists of series agree.
+/// Checks the counted bytes, and that all lists of series agree.
 fn audit(merged: &Merged) {
     let mut held = 0;
     for (slot, series) in merged.series.iter().enumerate() {

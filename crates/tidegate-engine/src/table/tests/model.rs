@@ -14,7 +14,7 @@ use super::*;
 enum Act {
     /// Increases its counter by this amount and reports.
     Report(i64),
-    /// Starts anew, then counts and reports.
+    /// Restarts, then counts and reports.
     Restart(i64),
     /// Sends its last report again.
     Repeat,

@@ -101,12 +101,12 @@ fn value(data: Data, total: i64) -> Value {
 enum Act {
     Report(usize, i64),
     Repeat(usize),
-    /// Begins anew.
+    /// Restarts.
     Restart(usize),
     Events(u64),
     /// All are silent for this many seconds.
     Wait(u64),
-    /// The gateway ends and begins anew.
+    /// The gateway restarts.
     Gateway,
     /// The state is to be saved as it is now, later.
     Freeze,
