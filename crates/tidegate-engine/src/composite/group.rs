@@ -278,10 +278,13 @@ impl CompositeGroup {
         if self.index.is_empty() {
             self.index.shrink_to_fit();
         }
-        self.restored.take_if(|window| window.read(now).count == 0.0);
+        let ended = self.restored.take_if(|window| window.read(now).count == 0.0);
+        if ended.is_some() {
+            self.weigh();
+        }
     }
 
-    /// Updates the reservation to the size of its sketches.
+    /// Updates the reservation to the size of its sketches and of the restored window.
     pub(super) fn weigh(&mut self) {
         let pool = self.pool.as_ref().map_or(0, Window::bytes_of_sketches);
         let restored = self.restored.as_ref().map_or(0, |window| window.bytes());

@@ -276,6 +276,25 @@ fn a_restored_group_without_sources_goes_with_its_window() {
 }
 
 #[test]
+fn a_restored_window_gives_its_memory_back_when_it_ends() {
+    let saved = sub_window(NOW, &[1.0, 2.0]);
+    for quantiles in [Vec::new(), vec![0.5]] {
+        let declaration = Declaration {
+            quantiles: quantiles.into(),
+            ..declare(Function::Sum)
+        };
+        let budget: Arc<Budget> = Arc::default();
+        let composite = Composite::new(declaration).bounded_by(budget.clone());
+        let _feed = composite.feed("x", &group("m"), FeedKind::Observations, NOW);
+        let before = budget.bytes();
+        assert!(composite.restore(&group("m"), &saved, NOW + SECOND));
+        assert!(budget.bytes() > before);
+        composite.expire(NOW + WINDOW + SECOND);
+        assert_eq!(budget.bytes(), before);
+    }
+}
+
+#[test]
 fn borders_are_by_the_wall_clock_whatever_our_clock_says() {
     crate::clock::set_ahead(3_600_123_456_789);
     let observer = Observer::new(NOW);
