@@ -203,7 +203,7 @@ impl PageReader {
     /// Sets the producers that are expected even if they never reported. All others with a living run are expected
     /// anyway.
     pub fn expect(&mut self, producers: BTreeSet<ProducerName>) {
-        let ids: BTreeSet<_> = producers.iter().map(|name| name.id().0).collect();
+        let ids: BTreeSet<_> = producers.iter().map(ProducerName::id).collect();
         self.windows
             .values_mut()
             .for_each(|windows| windows.expect(ids.clone()));

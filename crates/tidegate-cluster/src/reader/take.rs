@@ -273,7 +273,7 @@ impl PageReader {
 
 fn window_run(run: &RunName) -> ProducerRun {
     ProducerRun {
-        producer: run.producer.id().0,
+        producer: run.producer.id(),
         epoch: run.epoch,
     }
 }

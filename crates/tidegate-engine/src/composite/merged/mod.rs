@@ -25,13 +25,13 @@ use crate::budget::{Budget, Reservation};
 use crate::freshness::Freshness;
 use crate::grouping::overflow_attributes;
 use crate::lease::nanos;
-use crate::{Attributes, StreamId, UnixNanos, clock};
+use crate::{Attributes, ProducerId, UnixNanos, clock};
 
 /// One life of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProducerRun {
     /// The producer.
-    pub producer: StreamId,
+    pub producer: ProducerId,
     /// The number of this life, which no other life of the producer has.
     pub epoch: u64,
 }
@@ -144,7 +144,7 @@ impl MergedWindows {
 
     /// Sets the producers that are expected even if none of their runs is known. Every known run that has not ended is
     /// expected anyway.
-    pub fn expect(&mut self, producers: BTreeSet<StreamId>) {
+    pub fn expect(&mut self, producers: BTreeSet<ProducerId>) {
         self.runs.expect(producers);
     }
 

@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ProducerRun;
-use crate::{StreamId, UnixNanos};
+use crate::{ProducerId, UnixNanos};
 
 /// The known runs.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     runs: BTreeMap<ProducerRun, RunStatus>,
     /// Producers that are expected even if none of their runs is known.
-    expected: BTreeSet<StreamId>,
+    expected: BTreeSet<ProducerId>,
 }
 
 #[derive(Debug)]
@@ -26,11 +26,11 @@ struct RunStatus {
 #[derive(Debug)]
 pub(super) struct ProducerCensus {
     pub(super) expected: usize,
-    pub(super) reporting: BTreeSet<StreamId>,
+    pub(super) reporting: BTreeSet<ProducerId>,
 }
 
 impl Runs {
-    pub(super) fn expect(&mut self, producers: BTreeSet<StreamId>) {
+    pub(super) fn expect(&mut self, producers: BTreeSet<ProducerId>) {
         self.expected = producers;
     }
 

@@ -13,7 +13,7 @@ use super::super::sub_window::SubWindow;
 use super::super::window::Moments;
 use super::{ProducerRun, SubWindowOutcome, SubWindowRefused};
 use crate::budget::{Budget, Reservation};
-use crate::{StreamId, UnixNanos};
+use crate::{ProducerId, UnixNanos};
 
 /// The bytes of a place in a map beside its key and value.
 const PLACE_BYTES: usize = 64;
@@ -172,8 +172,8 @@ impl MergedWindow {
     }
 
     /// For each producer, the sum of its values and the time until which it has reported.
-    pub(super) fn sums(&self, range: &RangeInclusive<UnixNanos>) -> Vec<(StreamId, f64, UnixNanos)> {
-        let mut producers: Vec<(StreamId, f64, UnixNanos)> = Vec::new();
+    pub(super) fn sums(&self, range: &RangeInclusive<UnixNanos>) -> Vec<(ProducerId, f64, UnixNanos)> {
+        let mut producers: Vec<(ProducerId, f64, UnixNanos)> = Vec::new();
         for (run, window) in &self.runs {
             let parts = window.parts.range(range.clone());
             let sum = parts.fold(0.0, |sum, (_, part)| sum + part.moments.sum);

@@ -41,8 +41,8 @@ fn merged(function: Function) -> MergedWindows {
 }
 
 fn run(producer: u8, epoch: u64) -> ProducerRun {
-    let mut id = StreamId::default();
-    id[0] = producer;
+    let mut id = ProducerId::default();
+    id.0[0] = producer;
     ProducerRun { producer: id, epoch }
 }
 
