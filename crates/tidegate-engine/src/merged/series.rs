@@ -92,11 +92,7 @@ impl MergedSeries {
 
     /// Bytes that a value allocates.
     fn bytes_of(&self, value: &Value) -> usize {
-        let shared = bounds(value).zip(self.bounds.as_ref());
-        match shared.filter(|(one, shared)| Arc::ptr_eq(one, shared)) {
-            Some(_) => value.bytes(),
-            None => bytes_of(value),
-        }
+        bytes_beside(self.bounds.as_ref(), value)
     }
 
     pub(super) fn kind(&self) -> Option<ReportKind> {
@@ -366,20 +362,10 @@ impl MergedSeries {
 
     fn remove(&mut self, which: impl Fn(&Run) -> bool) {
         let before = self.runs.len();
-        let shared = self.bounds.clone();
-        let mut freed = 0;
-        self.runs.retain(|run| {
-            let goes = which(run);
-            if goes {
-                let value = &run.report.value;
-                let is_shared = bounds(value)
-                    .zip(shared.as_ref())
-                    .is_some_and(|(one, shared)| Arc::ptr_eq(one, shared));
-                freed += if is_shared { value.bytes() } else { bytes_of(value) };
-            }
-            !goes
-        });
-        self.values -= freed;
+        let shared = self.bounds.as_ref();
+        for run in self.runs.extract_if(.., |run| which(run)) {
+            self.values -= bytes_beside(shared, &run.report.value);
+        }
         if self.runs.len() < before {
             self.recompute();
         }
@@ -441,4 +427,11 @@ impl MergedSeries {
         let lists = self.bytes() - self.values - self.retained;
         lists + values.sum::<usize>() + compacted.sum::<usize>()
     }
+}
+
+/// Bytes that a value allocates beside the `shared` bounds.
+fn bytes_beside(shared: Option<&Arc<[f64]>>, value: &Value) -> usize {
+    let both = bounds(value).zip(shared);
+    let is_shared = both.is_some_and(|(one, shared)| Arc::ptr_eq(one, shared));
+    if is_shared { value.bytes() } else { bytes_of(value) }
 }
