@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use super::ProducerId;
-use super::item::same_bounds;
+use super::item::{bounds, same_bounds};
 use super::report::{MergeMode, RunReport, is_total, kind, rank};
 use crate::{UnixNanos, Value};
 
@@ -165,7 +165,8 @@ pub(super) fn earlier(one: UnixNanos, other: UnixNanos) -> UnixNanos {
 
 /// The bytes that a value has allocated, with its bounds.
 pub(super) fn bytes_of(value: &Value) -> usize {
-    crate::stream_tracker::LastValue::bytes_of(value)
+    let bounds = bounds(value).map_or(0, |bounds| size_of_val(&**bounds));
+    value.bytes() + bounds
 }
 
 /// Adds a total to another one; `false`: the sum would not be exact.

@@ -9,7 +9,7 @@
 use super::ProducerId;
 use super::item::{Head, Item, same_bounds};
 use super::report::{MergeMode, ReportKind, ValueForm};
-use crate::stream_tracker::LastValue;
+use super::retained::bytes_of;
 use crate::{ExponentialHistogram, Histogram, Number, Summary, Value};
 
 /// The work that a reader has to do before it sees the value.
@@ -40,7 +40,7 @@ impl MergedValue {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.value.as_ref().map_or(0, LastValue::bytes_of)
+        self.value.as_ref().map_or(0, bytes_of)
     }
 
     /// Everything must be recomputed.

@@ -91,6 +91,18 @@ fn a_reader_computes_values_in_memory_that_was_counted() {
 }
 
 #[test]
+fn a_summary_counts_as_the_bytes_that_it_allocates() {
+    let bytes = |value: Value| {
+        let mut merged = Merged::new(limits());
+        take_all(&mut merged, [report(1, 1, 1, value)]);
+        merged.bytes()
+    };
+    // The report, and the merged value that a reader computes.
+    let more = bytes(summary(1, 1.0)) - bytes(Value::Int(1));
+    assert_eq!(more, 2 * size_of::<Summary>());
+}
+
+#[test]
 fn a_full_memory_takes_compacted_totals_that_free_it() {
     let mut leader = Merged::new(MergedLimits {
         kept_runs: 0,
