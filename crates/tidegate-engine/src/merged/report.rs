@@ -157,11 +157,15 @@ impl RunReport {
         if !self.mode.is_retained() {
             self.start = self.epoch;
         }
-        if let Value::Summary(summary) = &mut self.value {
-            // Quantiles of several producers do not add up.
-            summary.quantiles = Vec::new();
-        }
+        drop_quantiles(&mut self.value);
         is_sound.then_some(self)
+    }
+}
+
+/// Removes the quantiles of a summary: those of several producers do not add up.
+pub(super) fn drop_quantiles(value: &mut Value) {
+    if let Value::Summary(summary) = value {
+        summary.quantiles = Vec::new();
     }
 }
 

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use super::ProducerId;
 use super::item::{bounds, same_bounds};
-use super::report::{MergeMode, RunReport, is_total, kind, rank};
+use super::report::{MergeMode, RunReport, drop_quantiles, is_total, kind, rank};
 use crate::{UnixNanos, Value};
 
 /// The most starts that a compacted total lists. A run that began before all of them counts as contained.
@@ -135,6 +135,9 @@ impl CompactedTotal {
 
     fn check(&mut self) -> bool {
         self.list(&[]);
+        self.parts
+            .iter_mut()
+            .for_each(|part| drop_quantiles(&mut part.value));
         let are_sound = self
             .parts
             .iter()

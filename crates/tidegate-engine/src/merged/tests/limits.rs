@@ -274,6 +274,40 @@ fn a_number_of_compacted_runs_beyond_the_largest_stays_there() {
 }
 
 #[test]
+fn quantiles_of_compacted_summaries_are_removed() {
+    let mut merged = Merged::new(limits());
+    let with_quantiles = Summary {
+        count: 3,
+        sum: 6.0,
+        quantiles: vec![crate::Quantile {
+            quantile: 0.5,
+            value: 2.0,
+        }],
+    };
+    let total = RetainedTotal {
+        producer: id(1),
+        compacted: Some(CompactedTotal {
+            start: 1,
+            starts: vec![1],
+            runs: 1,
+            parts: vec![CompactedPart {
+                start: 1,
+                time: 1,
+                value: Value::Summary(Box::new(with_quantiles)),
+            }],
+        }),
+        runs: Vec::new(),
+    };
+    let series = identity("x");
+    merged.take_retained(Key::of(&series), &series, total).unwrap();
+    let mut published = Vec::new();
+    merged.retained(id(1), &mut |_, _, total| published.push(total));
+    let parts = &published[0].compacted.as_ref().unwrap().parts;
+    assert_eq!(parts[0].value, summary(3, 6.0));
+    audit(&merged);
+}
+
+#[test]
 fn modes_have_names() {
     for mode in MergeMode::ALL {
         assert_eq!(MergeMode::named(mode.name()), Some(mode));
