@@ -19,9 +19,9 @@
 //! | attributes of the point | set |
 //!
 //! A resource or a scope that is not there has empty parts. Description and metadata of the metric, counts of dropped
-//! attributes, references to entities and unknown fields are no part of the identity.
+//! attributes, references to entities and unknown fields are not part of the identity.
 //!
-//! - A text or a set is its length in bytes, as 8 bytes with the lowest first, and then so many bytes.
+//! - A text or a set is its length in bytes, as 8 bytes with the lowest first, and then the bytes themselves.
 //! - The bytes of a text are UTF-8. U+FFFD replaces each maximal subpart that is not UTF-8, as Unicode recommends.
 //! - The kind of data is the number of its field in OTLP's `Metric` (5 gauge, 7 sum, 9 histogram, 10 exponential histogram,
 //!   11 summary), then its `AggregationTemporality` (0 unspecified or unknown, 1 delta, 2 cumulative), then 1 if it is a

@@ -215,7 +215,7 @@ mod tests {
             };
             let mut wrong = Vec::new();
             classic.running(|_, bound, count| {
-                // With underflow, a bound is no power any more.
+                // With underflow, a bound is not a power.
                 if bound.abs() > f64::MIN_POSITIVE && count != below(bound) {
                     wrong.push((bound, count, below(bound)));
                 }

@@ -26,7 +26,7 @@ pub(crate) struct Tally(u64);
 impl Tally {
     const ITEM: u64 = 1 << 32;
 
-    /// So many elements, which are not items. A request has less than 2^32 bytes, and an element at least two.
+    /// A tally of this many elements, which are not items. A request has less than 2^32 bytes, and an element at least two.
     #[inline]
     pub(crate) const fn elements_of(elements: usize) -> Self {
         Self(elements as u64)

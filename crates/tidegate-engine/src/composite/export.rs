@@ -23,7 +23,7 @@ pub enum Unshareable {
     #[error("`{0}`: `expr` needs the series of all processes: compute the composite where these series are")]
     Expression(Arc<str>),
     /// It is the newest value.
-    #[error("`{0}`: `function: last` has no value of several processes: use `avg`, `min` or `max`")]
+    #[error("`{0}`: `function: last` is not defined across processes: use `avg`, `min` or `max`")]
     Last(Arc<str>),
 }
 
@@ -124,7 +124,7 @@ fn sub_windows(
 ) -> impl Iterator<Item = (UnixNanos, SubWindow)> {
     let length = cut.part_ns();
     window.joined(cut, now).map(move |(start, moments, sketch)| {
-        // The distance of the clocks may be no multiple of the length.
+        // The distance of the clocks need not be a multiple of the length.
         let border = clock::wall(start).saturating_add(length / 2) / length * length;
         let end = border + length.min(now.saturating_sub(start));
         (start, SubWindow::new(border, end, &moments, sketch.as_ref()))

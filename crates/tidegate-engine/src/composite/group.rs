@@ -251,7 +251,7 @@ impl CompositeGroup {
         self.members.get_mut(id.at).filter(|member| member.id == id.id)
     }
 
-    /// Lets go sources that have gone or of which nothing was heard for `memory_ns`.
+    /// Removes sources that have gone or that have been silent for `memory_ns`, and a restored window that has ended.
     pub(super) fn prune(&mut self, now: UnixNanos, memory_ns: u64) {
         let (mut has_left, mut is_unclear) = (false, false);
         let mut gone = Vec::new();

@@ -412,7 +412,7 @@ impl Composite {
         }
     }
 
-    /// Lets go sources and groups that are long gone. Call it about once a second.
+    /// Removes sources and groups that ended long ago. Call it about once a second.
     pub fn expire(&self, now: UnixNanos) {
         #[cfg(feature = "tables")]
         self.inputs.expire(now);

@@ -50,7 +50,7 @@ impl Inputs {
         }
     }
 
-    /// Lets go sources and streams that are long gone.
+    /// Removes sources and streams that ended long ago.
     pub(super) fn expire(&self, now: UnixNanos) {
         let memory = nanos(MEMORY);
         let mut sources = lock(&self.sources);

@@ -11,9 +11,9 @@ use crate::{Number, UnixNanos, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunLease {
     pub(super) epoch: UnixNanos,
-    /// When it was last touched, or when the run said goodbye.
+    /// When it was last touched, or when the run reported its end.
     pub(super) touched: UnixNanos,
-    /// Whether the run has said that it ends.
+    /// Whether the run has reported its end.
     pub(super) is_ended: bool,
     /// Whether it may have levels in some series.
     pub(super) has_levels: bool,

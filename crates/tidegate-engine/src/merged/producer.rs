@@ -49,7 +49,7 @@ impl Producers {
         leases.for_each(|lease| lease.touched = lease.touched.min(now));
     }
 
-    /// Forgets the runs of producers without series that gave no sign of life, nor a goodbye, for a `term`.
+    /// Forgets the runs of producers without series, a `term` after their last touch or end.
     pub(super) fn forget(&mut self, now: UnixNanos, term: u64) {
         let is_over = |lease: &RunLease| now.saturating_sub(lease.touched) > term;
         let without_series = self.by_id.iter().filter(|(_, known)| known.series.is_empty());

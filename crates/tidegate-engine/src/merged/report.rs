@@ -146,7 +146,7 @@ impl RunReport {
         rank(&self.value, &other.value).then_with(|| rest(self).cmp(&rest(other)))
     }
 
-    /// The report as it is kept; `None`: no producer may say this.
+    /// The report as it is kept; `None`: it is not valid.
     pub(super) fn checked(mut self) -> Option<Self> {
         let is_sound = match (self.mode, &self.value) {
             (MergeMode::Add, value) => self.start > 0 && is_total(value),
@@ -238,19 +238,19 @@ pub enum MergeRefusal {
         "producer {0}: the run is final, or began before all final ones: check the clock of the producer"
     )]
     FinalRun(ProducerId),
-    /// The producer has as many series as it may have.
-    #[error("producer {0}: it has as many series as `max_series_per_producer` allows")]
+    /// The producer has reached its limit of series.
+    #[error("producer {0}: it has reached the limit `max_series_per_producer`")]
     ProducerSeries(ProducerId),
-    /// The producer has as many runs of this series as it may have.
-    #[error("producer {0}: the series has as many of its runs as `max_runs` allows")]
+    /// The producer has reached its limit of runs in this series.
+    #[error("producer {0}: its runs in the series have reached the limit `max_runs`")]
     ProducerRuns(ProducerId),
-    /// There are as many series as there may be.
-    #[error("producer {0}: there are as many series as `max_series` allows")]
+    /// The limit of series is reached.
+    #[error("producer {0}: the series have reached the limit `max_series`")]
     Series(ProducerId),
-    /// There are as many producers as there may be.
-    #[error("producer {0}: there are as many producers as `max_producers` allows")]
+    /// The limit of producers is reached.
+    #[error("producer {0}: the producers have reached the limit `max_producers`")]
     Producers(ProducerId),
-    /// There is no memory for it.
-    #[error("producer {0}: the merged series have as much memory as they may have")]
+    /// The limit of memory is reached.
+    #[error("producer {0}: the merged series have reached their memory limit")]
     Memory(ProducerId),
 }

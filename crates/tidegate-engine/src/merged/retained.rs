@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Retained totals: what is left of the ended runs of a producer.
+//! Retained totals: the values that remain of the ended runs of a producer.
 //!
 //! A folded run keeps its own value, so that it may say more later. Long after, compaction adds it to one total for all
 //! runs of its producer and only lists its start.
@@ -53,7 +53,7 @@ pub struct RetainedTotal {
 }
 
 impl RetainedTotal {
-    /// The record as it is kept; `None`: no leader may say this.
+    /// The record as it is kept; `None`: it is not valid.
     pub(super) fn checked(mut self) -> Option<Self> {
         let producer = self.producer;
         let is_sound = |report: &RunReport| report.producer == producer && report.mode.is_retained();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The runs of producers: leases, goodbyes and folds.
+//! The runs of producers: leases, ends and folds.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ impl Merged {
         })
     }
 
-    /// Notes that a run has said goodbye. Its levels go now.
+    /// Notes that a run has reported its end. Its levels are removed now.
     ///
     /// # Errors
     /// If the run is new and there is no room for its lease.
@@ -103,7 +103,7 @@ impl Merged {
         self.producers.forget(now, term);
     }
 
-    /// The runs whose lease ended at least `age` nanoseconds ago, or that said goodbye: a leader may fold them.
+    /// The runs whose lease ended at least `age` nanoseconds ago, or that reported their end: a leader may fold them.
     pub fn lapsed(&self, now: UnixNanos, age: u64) -> Vec<(ProducerId, UnixNanos)> {
         let term = self.limits.lease_ns.saturating_add(age);
         self.runs(|lease| !lease.is_alive(now, term))

@@ -102,7 +102,7 @@ impl MergedValue {
         true
     }
 
-    /// Computes what is due. `each` shows the items by producer and start.
+    /// Computes the parts that are due. `each` shows the items by producer and start.
     pub(super) fn settle<'a>(&mut self, head: Option<&Head>, each: impl Fn(&mut dyn FnMut(Item<'a>))) {
         let Some(head) = head else {
             *self = Self::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! How reports, retained totals and whole states come in, and what is refused.
+//! How reports, retained totals and whole states come in, and which of them are refused.
 
 use std::sync::Arc;
 
@@ -261,7 +261,7 @@ impl Merged {
         Ok(())
     }
 
-    /// Takes a run of another state. One that is compacted already, or of another kind, is no error here.
+    /// Takes a run of another state. A run that is compacted already, or of another kind, is not an error here.
     fn take_run(
         &mut self,
         key: Key,

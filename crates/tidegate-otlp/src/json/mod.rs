@@ -43,7 +43,7 @@ pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
 pub enum Unread {
     /// It is not a request.
     Wrong(JsonError),
-    /// There is no memory for so many bytes more.
+    /// There is no memory for this many more bytes.
     NoRoom(usize),
 }
 

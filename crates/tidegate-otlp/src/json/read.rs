@@ -53,7 +53,7 @@ const HEAD_BYTES: usize = 32;
 /// The output so far, and the position in the text.
 struct Out<'r> {
     wire: Vec<u8>,
-    /// Whether there is room for so many bytes more.
+    /// Whether there is room for this many more bytes.
     reserve: &'r mut dyn FnMut(usize) -> bool,
     trail: Vec<TrailSegment>,
     /// The description of the mistake; serde only carries that there is one.
@@ -68,7 +68,7 @@ enum TrailSegment {
 }
 
 impl Out<'_> {
-    /// Makes room for so many bytes and the head of a field.
+    /// Makes room for this many bytes and the head of a field.
     #[inline]
     fn make_room<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
         let wanted = self.wire.len().saturating_add(bytes).saturating_add(HEAD_BYTES);
@@ -79,7 +79,7 @@ impl Out<'_> {
         }
     }
 
-    /// Allocates at least so many bytes in all. The old ones are there until they are copied.
+    /// Allocates at least this many bytes in all. The old ones are there until they are copied.
     #[cold]
     fn grow_to(&mut self, wanted: usize) -> bool {
         let bytes = wanted.max(self.wire.capacity().saturating_mul(2));

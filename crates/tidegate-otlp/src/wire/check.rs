@@ -24,17 +24,17 @@ use crate::schema::{self, Message};
 use crate::{Encoded, Signal};
 use found::CheckFindings;
 
-/// A point, span, log record, resource or scope has at most so many elements, unless the configuration says otherwise:
-/// attributes, and what takes as much memory as one. SDKs stop at 128 attributes. So many has the metadata of a metric.
+/// The most elements of a point, span, log record, resource or scope, and of the metadata of a metric, unless the
+/// configuration says otherwise. An element is an attribute, or takes as much memory as one. SDKs stop at 128 attributes.
 pub const MAX_ELEMENTS: usize = 64 << 10;
 
-/// Name, description and unit of a metric have at most so many bytes each.
+/// The most bytes of the name, the description and the unit of a metric, each.
 pub const MAX_NAME_BYTES: usize = 64 << 10;
 
-/// A request that is one.
+/// A request that passed the check.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The request, without what was cut out of it.
+    /// The request, without the items that were cut out of it.
     pub encoded: Encoded,
     /// The approximate memory of its decoded form, in bytes.
     pub weight: usize,
@@ -46,11 +46,11 @@ pub struct Checked {
 /// Why a request is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
-    /// It is none.
+    /// It is not a request.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// It has to be decoded or copied to be checked, which has no room: so many bytes.
-    #[error("the decoded request has no room")]
+    /// The check has to decode or copy it, and there is no room for this many bytes.
+    #[error("there is no room for the decoded request")]
     NoRoom(usize),
 }
 
@@ -74,8 +74,8 @@ pub fn weight(signal: Signal, bytes: &[u8]) -> usize {
     CheckFindings::of(signal, bytes, usize::MAX).map_or(bytes.len(), |found| found.weight(bytes.len()))
 }
 
-/// As [`check`]; what has more than `max_elements` is cut out of it. `has_room` says whether so many bytes may be taken: where
-/// a request has to be decoded or copied, which takes its time too.
+/// As [`check`]; it cuts out items with more than `max_elements`. If the request has to be decoded or copied, `has_room`
+/// says whether this many bytes may be taken.
 ///
 /// # Errors
 /// A description of the mistake, with the message that has it, or the room that the request needs.
@@ -119,7 +119,7 @@ pub fn weigh(
 
 const TOO_MANY: &str = "too many attributes or other elements";
 
-/// A request without what has too many elements or too long a name.
+/// A request without the items that have too many elements or too long a name.
 fn without_heavy(
     signal: Signal,
     bytes: Bytes,

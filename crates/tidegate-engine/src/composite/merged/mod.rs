@@ -77,7 +77,7 @@ pub enum SubWindowRefused {
     /// Its borders are not ours.
     #[error("a producer divides the window in another way: declare the same `window` everywhere")]
     Unaligned,
-    /// Its numbers do not go together, or it has no distribution.
+    /// Its numbers contradict each other, or it has no distribution.
     #[error("a producer sends no valid sub-window: declare the same function and quantiles everywhere")]
     Malformed,
     /// It needs a place beyond the limits.
@@ -148,8 +148,8 @@ impl MergedWindows {
         self.runs.expect(producers);
     }
 
-    /// Notes a sign of life that a run sent at `sent`. Each page is one. One that was long on its way says little: its
-    /// lease began when it was sent.
+    /// Notes a heartbeat that a run sent at `sent`. Each page is a heartbeat. A lease begins when its heartbeat is sent,
+    /// so a late heartbeat proves little.
     ///
     /// # Errors
     /// The clock of the producer is ahead, or there are too many runs.
@@ -168,7 +168,7 @@ impl MergedWindows {
         noted.map_err(|refused| self.refuse(refused, now))
     }
 
-    /// Notes that a run ended and said so. Later heartbeats of it were on their way.
+    /// Notes that a run has reported its end. It ignores later heartbeats of the run, which were on their way.
     pub fn end(&mut self, run: ProducerRun, now: UnixNanos) {
         self.runs.end(run, now, self.limits.max_runs);
     }
@@ -218,8 +218,8 @@ impl MergedWindows {
         answers
     }
 
-    /// Lets go sub-windows outside the window, also those that a clock that was set back puts into the future. Lets go
-    /// groups that no producer has any more, and runs that are long gone. Call it about once a second.
+    /// Removes sub-windows outside the window, also those that a clock that was set back puts into the future. Removes
+    /// groups without a producer, and runs without a recent heartbeat. Call it about once a second.
     pub fn expire(&mut self, now: UnixNanos) {
         self.runs.expire(now, nanos(MEMORY));
         let range = self.range(now);

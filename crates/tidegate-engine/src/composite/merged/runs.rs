@@ -85,7 +85,7 @@ impl Runs {
             .collect()
     }
 
-    /// Forgets the runs without a sign of life in the last `memory_ns`.
+    /// Forgets the runs without a heartbeat in the last `memory_ns`.
     pub(super) fn expire(&mut self, now: UnixNanos, memory_ns: u64) {
         self.runs
             .retain(|_, status| now.saturating_sub(status.seen) <= memory_ns);

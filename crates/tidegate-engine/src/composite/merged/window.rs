@@ -187,7 +187,7 @@ impl MergedWindow {
         producers
     }
 
-    /// Lets go the sub-windows that do not begin in `range`, and runs without any. Says whether a run is left; those
+    /// Removes the sub-windows that do not begin in `range`, and runs without any. Returns whether a run is left; those
     /// without sub-windows stay while `is_missing`.
     pub(super) fn expire(
         &mut self,

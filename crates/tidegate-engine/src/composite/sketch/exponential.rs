@@ -22,7 +22,7 @@ impl Sketch {
         let (mut positive, mut negative) = (self.positive.clone(), self.negative.clone());
         let mut zero = self.zero;
         for span in &self.spans {
-            // Halves, because the width of a range may be no finite number.
+            // Halves, because the width of a range need not be finite.
             let half = |lower: f64, upper: f64| upper / 2.0 - lower / 2.0;
             let share = |lower, upper| span.count * (half(lower, upper) / half(span.lower, span.upper));
             match (span.lower, span.upper) {

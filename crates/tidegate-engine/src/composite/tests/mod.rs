@@ -260,7 +260,7 @@ fn a_table_shows_the_composites_attached_to_it() {
 }
 
 #[test]
-fn groups_that_nobody_feeds_are_let_go() {
+fn groups_whose_sources_ended_are_removed() {
     let (set, composite) = set(declare(Function::Max, &["agent"]));
     for round in 0..10u64 {
         let agent = source("a");

@@ -112,7 +112,7 @@ fn a_known_stream_with_a_too_large_histogram_is_refused_until_it_shrinks() {
 }
 
 #[test]
-fn places_of_a_former_process_count_and_go_when_nobody_comes_back() {
+fn places_of_a_former_process_count_until_they_expire() {
     let limits = ConverterLimits {
         expiry_ns: 100,
         ..LIMITS

@@ -25,7 +25,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn deltas_add_up_to_what_was_counted_whoever_restarts(events in events(), whole: bool) {
+    fn deltas_add_up_to_the_counts_after_any_restart(events in events(), whole: bool) {
         let data = if whole {
             counter(Temporality::Cumulative)
         } else {

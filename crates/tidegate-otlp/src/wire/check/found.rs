@@ -64,7 +64,7 @@ pub(super) struct CheckFindings {
 pub(super) type Looked<T = ()> = Result<T, Box<WireError>>;
 
 impl CheckFindings {
-    /// Nothing yet; a message may have so many elements.
+    /// No findings yet. `max_elements` is the most elements of a message.
     pub(super) fn within(max_elements: usize) -> Self {
         Self {
             tally: Tally::default(),
@@ -83,7 +83,7 @@ impl CheckFindings {
         Ok(found)
     }
 
-    /// The memory of a request of so many bytes while it is decoded and written again: twice its text, and more if the
+    /// The memory of a request of this size while it is decoded and written again: twice its text, and more if the
     /// text is not UTF-8.
     pub(super) fn weight_in_pieces(&self, bytes: usize) -> usize {
         const BYTE_BYTES: usize = 4;
@@ -91,7 +91,7 @@ impl CheckFindings {
         of_elements.saturating_add(bytes.saturating_mul(BYTE_BYTES))
     }
 
-    /// The approximate memory of a decoded request of so many bytes: an attribute with its key and value, a point with
+    /// The approximate memory of a decoded request of this size: an attribute with its key and value, a point with
     /// the place that tables keep for it.
     pub(super) fn weight(&self, bytes: usize) -> usize {
         const ELEMENT_BYTES: usize = 128;

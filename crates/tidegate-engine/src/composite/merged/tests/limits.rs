@@ -56,7 +56,7 @@ fn producers_that_miss_heartbeats_make_the_answer_partial_then_stale() {
 }
 
 #[test]
-fn a_page_of_the_past_is_no_sign_of_life() {
+fn an_old_page_does_not_count_as_a_heartbeat() {
     let mut reader = merged(Function::Sum);
     reader.beat(run(1, 1), NOW - 60 * SECOND, NOW).unwrap();
     reader.beat(run(2, 1), NOW - 3600 * SECOND, NOW).unwrap();
