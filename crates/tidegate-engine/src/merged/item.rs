@@ -19,11 +19,19 @@ pub(super) struct Item<'a> {
     pub(super) value: &'a Value,
 }
 
+/// Start, producer, and whether the value is retained: the item with the smallest rank is the head.
+pub(super) type HeadRank = (UnixNanos, ProducerId, bool);
+
+impl Item<'_> {
+    pub(super) fn head_rank(&self) -> HeadRank {
+        (self.start, self.producer, self.mode.is_retained())
+    }
+}
+
 /// The run with the smallest start. Its kind is the kind of the series, and its bounds are shown.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
-    start: UnixNanos,
-    producer: ProducerId,
+    pub(super) rank: HeadRank,
     pub(super) kind: ReportKind,
     pub(super) bounds: Option<Arc<[f64]>>,
 }
@@ -31,15 +39,10 @@ pub(super) struct Head {
 impl Head {
     pub(super) fn of(item: &Item<'_>) -> Self {
         Self {
-            start: item.start,
-            producer: item.producer,
+            rank: item.head_rank(),
             kind: kind(item.mode, item.value),
             bounds: bounds(item.value).cloned(),
         }
-    }
-
-    pub(super) fn place(&self) -> (UnixNanos, ProducerId, bool) {
-        (self.start, self.producer, self.kind.mode.is_retained())
     }
 
     pub(super) fn fits(&self, other: &Self) -> bool {

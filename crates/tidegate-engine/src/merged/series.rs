@@ -221,10 +221,7 @@ impl MergedSeries {
         self.time = self.time.max(report.time);
         self.largest = self.largest.max(bytes_of(item.value));
         let head = Head::of(&item);
-        let leads = self
-            .head
-            .as_ref()
-            .is_none_or(|known| head.place() <= known.place());
+        let leads = self.head.as_ref().is_none_or(|known| head.rank <= known.rank);
         let fits = self.head.as_ref().is_some_and(|known| head.fits(known));
         let old_kind = old.map(RunReport::kind);
         let kind = self.kind();
@@ -380,8 +377,7 @@ impl MergedSeries {
         items(&self.runs, &self.compacted, &mut |item| {
             (start, time) = (earlier(start, item.start), item.time.max(time));
             largest = bytes_of(item.value).max(largest);
-            let place = (item.start, item.producer, item.mode.is_retained());
-            if head.as_ref().is_none_or(|head| place < head.place()) {
+            if head.as_ref().is_none_or(|head| item.head_rank() < head.rank) {
                 head = Some(Head::of(&item));
             }
         });
