@@ -177,7 +177,7 @@ fn kind(data: &otlp::metric::Data) -> Data {
     }
 }
 
-fn temporality(number: i32) -> Temporality {
+pub(crate) fn temporality(number: i32) -> Temporality {
     match otlp::AggregationTemporality::try_from(number) {
         Ok(otlp::AggregationTemporality::Delta) => Temporality::Delta,
         Ok(otlp::AggregationTemporality::Cumulative) => Temporality::Cumulative,

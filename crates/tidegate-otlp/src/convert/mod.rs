@@ -9,6 +9,7 @@ mod events;
 
 pub use attributes::{attributes_from_proto, attributes_to_proto, value_from_proto};
 pub use decode::points;
+pub(crate) use decode::temporality;
 pub use encode::encode_points;
 pub use events::events_to_points;
 

@@ -229,7 +229,7 @@ pub(super) fn data_of(number: u32, message: &[u8]) -> Data {
         let value = varint(field.payload).map_or(0, |(value, _)| value);
         match (field.number, value) {
             // Protobuf takes the lower 32 bits of an enum.
-            (2, value) => temporality = temporality_of(value as u32),
+            (2, value) => temporality = convert::temporality((value as u32).cast_signed()),
             (3, value) => monotonic = value != 0,
             _ => {}
         }
@@ -243,14 +243,6 @@ pub(super) fn data_of(number: u32, message: &[u8]) -> Data {
         10 => Data::ExponentialHistogram { temporality },
         11 => Data::Summary,
         _ => Data::Gauge,
-    }
-}
-
-fn temporality_of(number: u32) -> Temporality {
-    match number {
-        1 => Temporality::Delta,
-        2 => Temporality::Cumulative,
-        _ => Temporality::Unspecified,
     }
 }
 
