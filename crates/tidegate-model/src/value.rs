@@ -116,3 +116,12 @@ pub struct Summary {
     /// Quantiles, ascending.
     pub quantiles: Vec<Quantile>,
 }
+
+impl Summary {
+    /// Adds the observations of another summary. The quantiles go, because those of two summaries do not add up.
+    pub fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum += other.sum;
+        self.quantiles = Vec::new();
+    }
+}

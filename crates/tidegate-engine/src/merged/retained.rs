@@ -186,10 +186,7 @@ fn add(sum: &mut Value, more: &Value) -> bool {
             return fits;
         }
         (Value::ExponentialHistogram(sum), Value::ExponentialHistogram(more)) => sum.merge(more),
-        (Value::Summary(sum), Value::Summary(more)) => {
-            sum.count = sum.count.saturating_add(more.count);
-            sum.sum += more.sum;
-        }
+        (Value::Summary(sum), Value::Summary(more)) => sum.merge(more),
         (sum, more) => {
             let numbers = sum.number().zip(more.number());
             numbers.into_iter().for_each(|(a, b)| *sum = a.plus(b).into());

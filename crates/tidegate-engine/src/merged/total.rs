@@ -219,19 +219,16 @@ fn exponential<'a>(each: &impl Fn(&mut dyn FnMut(Item<'a>))) -> Option<Value> {
 }
 
 fn summary<'a>(each: &impl Fn(&mut dyn FnMut(Item<'a>))) -> Option<Value> {
-    let mut all = ByProducer::new(|a: (u64, f64), b| (a.0.saturating_add(b.0), a.1 + b.1));
+    let mut all = ByProducer::new(|mut a: Box<Summary>, b| {
+        a.merge(&b);
+        a
+    });
     each(&mut |item| {
         if let Value::Summary(summary) = item.value {
-            all.add(item.producer, (summary.count, summary.sum));
+            all.add(item.producer, summary.clone());
         }
     });
-    let (count, sum) = all.total()?;
-    let quantiles = Vec::new();
-    Some(Value::Summary(Box::new(Summary {
-        count,
-        sum,
-        quantiles,
-    })))
+    all.total().map(Value::Summary)
 }
 
 /// A sum whose terms come by producer: the sum over producers of the sums of their runs.
