@@ -56,28 +56,27 @@ impl FamilyHead<'_> {
 
 /// Appends help. Only OpenMetrics escapes quotes in it. A NUL becomes U+FFFD, as in [`push_escaped`].
 fn push_help(text: &mut impl TextSink, help: &str, is_openmetrics: bool) {
-    if is_openmetrics {
-        return push_escaped(text, help);
-    }
-    push_replaced(text, help, |byte| match byte {
-        b'\\' => Some("\\\\"),
-        b'\n' => Some("\\n"),
-        0 => Some("\u{fffd}"),
-        _ => None,
-    });
+    let is_escaped = |byte: u8| is_openmetrics || byte != b'"';
+    push_replaced(text, help, |byte| escape(byte).filter(|_| is_escaped(byte)));
 }
 
 /// Appends the value of a label, or a name in quotes, without the quotes. The text formats agree here.
 ///
 /// A NUL becomes U+FFFD: Prometheus' parsers of text take it for the end of the page.
 pub fn push_escaped(text: &mut impl TextSink, raw: &str) {
-    push_replaced(text, raw, |byte| match byte {
+    push_replaced(text, raw, escape);
+}
+
+/// The text that replaces a byte in quotes; `None`: the byte stays.
+#[inline]
+fn escape(byte: u8) -> Option<&'static str> {
+    match byte {
         b'\\' => Some("\\\\"),
         b'"' => Some("\\\""),
         b'\n' => Some("\\n"),
         0 => Some("\u{fffd}"),
         _ => None,
-    });
+    }
 }
 
 /// Appends a text in quotes: the value of a label, or a name with characters that old names don't have.
@@ -121,7 +120,7 @@ pub fn push_seconds(text: &mut impl TextSink, millis: u64) {
     }
 }
 
-/// The sum that a page shows. OpenMetrics has a sum only if it can't fall, and a count only beside a sum.
+/// The sum that a page shows. OpenMetrics has a sum only if it can't fall. Without a sum it has no count either.
 #[inline]
 pub fn shown_sum(histogram: &Histogram, is_openmetrics: bool) -> Option<f64> {
     histogram.sum.filter(|sum| {
