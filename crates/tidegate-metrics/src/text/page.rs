@@ -151,7 +151,7 @@ impl Page {
         }
     }
 
-    /// The line of the bucket that holds what is above `below` and at most `bound`.
+    /// Appends the line of the bucket of values above `below` and up to `bound`.
     fn bucket(&mut self, name: &str, series: &SeriesValues, (below, bound): (f64, f64), count: u64) {
         self.start(name, "_bucket", &series.labels, Some(bound));
         push_u64(&mut self.text, count);

@@ -14,10 +14,9 @@ use super::histogram::quantiles;
 use super::kind::{self, Type};
 use crate::format::Format;
 use crate::labels::render;
+use crate::model::NANOS_PER_MILLI;
 use crate::name::Spelling;
 use crate::number::{TextSink, push_f64, push_i64, push_u64};
-
-const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Encodes the text formats: one line per sample.
 pub(super) struct TextEncoder<'a> {
@@ -181,7 +180,7 @@ impl<'a> TextEncoder<'a> {
         self.bucket(usize::MAX, count, snapshot.times.time, exemplar);
         let sum = shown_sum(histogram, self.is_openmetrics());
         self.sum(family, labels, sum, snapshot.times);
-        // There a count without a sum is none.
+        // OpenMetrics has no count without a sum.
         if sum.is_some() || !self.is_openmetrics() {
             self.count(family, labels, count, snapshot.times);
         }
