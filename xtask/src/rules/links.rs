@@ -8,8 +8,10 @@ use super::{Breach, files};
 
 /// Documents, and directories with documents.
 const DOCUMENTS: &[&str] = &[
+    ".github",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
@@ -17,6 +19,7 @@ const DOCUMENTS: &[&str] = &[
     "crates",
     "docs",
     "python",
+    "tests",
 ];
 
 /// Checks the relative links of all documents. It does not check web addresses and headings.
@@ -61,7 +64,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
 /// The files that the links of a line name.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("](").filter_map(|(at, sign)| {
-        // An odd number of quotes stands before code: `calls[0](1)` is no link.
+        // An odd number of quotes stands before code: `calls[0](1)` is not a link.
         let is_text = line[..at].matches('`').count().is_multiple_of(2);
         let (target, _) = line[at + sign.len()..].split_once(')')?;
         let file = target.split_once('#').map_or(target, |(file, _)| file);
