@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{Outcome, deny::Tool, headers, process, test::workspace};
 
-/// It waits for rustdoc most of the time. To optimise it would take longer.
+/// A debug build: the program waits for rustdoc most of the time, so an optimised build takes longer in total.
 const CARGO_SEMVER_CHECKS: Tool = Tool {
     name: "cargo-semver-checks",
     version: "0.51.0",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_that_are_no_versions_do_not_count() {
+    fn tags_that_are_not_versions_do_not_count() {
         assert_eq!(newest(""), None);
         assert_eq!(newest("very-old\nv1\nv1.2.3.4\nv1.2.x\n1.2.3\n"), None);
         assert_eq!(newest("vendored\nv0.1.0+build.7\n"), Some("v0.1.0+build.7"));

@@ -2,7 +2,8 @@
 
 //! Compares the declarations of two versions of a C header, by their text.
 //!
-//! It reads what our headers have: macros, enums with numbers, structs, functions. They have no comment signs in texts.
+//! It reads the declarations that our headers have: macros, enums with numbers, structs, functions. It does not know
+//! strings: a comment sign in one begins a comment.
 
 /// Members that tell the size of a struct to the other side. Such a struct may get members at its end.
 const SIZES: [&str; 2] = ["size_t size", "size_t struct_size"];
@@ -121,7 +122,7 @@ fn without_comments(text: &str) -> String {
     kept + left
 }
 
-/// Words and signs, with one space between: the layout of a declaration is no part of it.
+/// Words and signs, with one space between: the layout of a declaration is not part of it.
 fn spelled(text: &str) -> String {
     let mut spaced = String::new();
     for sign in text.chars() {
@@ -186,7 +187,7 @@ void x_last(void);
     }
 
     #[test]
-    fn an_addition_is_no_break() {
+    fn an_addition_is_not_a_break() {
         for (from, to) in [
             ("void x_last(void);", "void x_last(void); void x_new(void);"),
             ("X_TWO = 2,", "X_TWO = 2, X_THREE = 3"),

@@ -6,12 +6,12 @@ use crate::{Outcome, abuse, bench, deny, instructions, loom, process, python, ru
 use std::path::Path;
 use std::process::Command;
 
-/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python and of the
-/// harness, what the hottest paths cost in instructions, small attacks, the account under every interleaving of threads, the rules of the
-/// source, the spelling, and what crates are made of, unless the arguments choose among cargo's.
+/// Installs the missing peers and runs every test of the workspace, also after a failure. Without arguments it also
+/// checks the rules of the source, the spelling and the dependencies. It then runs loom, the tests in Python and of the
+/// harness, the instruction counts and small attacks. Arguments go to `cargo test`.
 ///
-/// Those and examples in the documentation come first, so that the run ends with the closing lines of the
-/// unit and whole-gateway tests.
+/// The checks and the examples in the documentation come first, so that the run ends with the closing lines of the unit
+/// and whole-gateway tests.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
@@ -39,7 +39,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     others.and(examples).and(tests)
 }
 
-/// The spelling of all files, as `_typos.toml` wants it.
+/// Checks the spelling of all files, with the settings of `_typos.toml`.
 fn spelling() -> Outcome {
     let typos = testenv::directory().join("typos/bin/typos");
     process::stream(Command::new(typos).current_dir(workspace()))

@@ -215,7 +215,7 @@ impl Part {
         })
     }
 
-    /// All that the part is made from: when it changes the part is made anew.
+    /// All that the part is made from: when it changes, setup makes the part again.
     fn stamp(&self) -> String {
         match self.source {
             PackageSource::Pip(packages) => packages.join(" "),
