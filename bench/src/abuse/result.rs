@@ -49,7 +49,7 @@ impl CheckLine {
     }
 }
 
-/// When what happened.
+/// The times of an attack and of the recovery after it.
 pub(super) struct AttackTimes {
     pub(super) begun: Instant,
     pub(super) ended: Instant,
@@ -72,7 +72,7 @@ pub(super) struct AttackResult {
 }
 
 impl AttackResult {
-    /// Of an attack that could not be made.
+    /// The result of an attack that could not be made.
     pub(super) fn failed(name: &'static str, error: &BenchError) -> Self {
         Self {
             name,
@@ -180,7 +180,7 @@ impl AttackResult {
                 }));
                 self.lines.extend(harm.lines);
             }
-            // What else an attack demands, and what is counted, is asked of interfaces that it does not have.
+            // The Collector lacks the interfaces that the other checks ask.
             (Ok(_), AttackedProgram::Collector) => self.lines.extend(settled(|| shown(field, seen))),
             (Err(error), _) => {
                 self.lines
@@ -199,7 +199,7 @@ impl AttackResult {
         if self.holds() { "holds" } else { "FAILED" }
     }
 
-    /// What does not hold, a line each.
+    /// The checks that failed, a line each.
     pub(super) fn failures(&self) -> String {
         let failed = self.lines.iter().filter(|line| !line.holds);
         failed.fold(String::new(), |mut text, line| {

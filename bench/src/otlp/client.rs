@@ -120,9 +120,9 @@ impl Client {
         let mut sender = match ready.await {
             Ok(sender) => sender,
             Err(_) => {
-                let anew = grpc(self.port).await?;
-                *lock() = anew.clone();
-                anew.ready().await?
+                let reconnected = grpc(self.port).await?;
+                *lock() = reconnected.clone();
+                reconnected.ready().await?
             }
         };
         let (response, mut body) = sender.send_request(self.head.clone(), false)?;

@@ -59,7 +59,7 @@ pub(crate) struct RequestShape {
     pub(crate) seed: usize,
 }
 
-/// A request of so many points, mixed. It begins with `stamp`, so that a receiver can tell when it was made.
+/// A request of `points` points, mixed. It begins with `stamp`, so that a receiver can tell when it was made.
 pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
     let shape = RequestShape {
         kind: PointKind::Mixed,

@@ -41,7 +41,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// The time of the answer to a request that comes now with so many points.
+    /// The time at which a request with `points` points that comes now gets its answer.
     fn turn(&mut self, now: Instant, points: u64) -> Instant {
         let turn = self.next.max(now);
         self.next = turn + Duration::from_secs_f64(self.gap * points as f64);
