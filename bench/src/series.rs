@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! So many counter series as requests that are made once: values and times are set anew where they stand in the bytes.
+//! Counter series as requests that are made once. Each round sets values and times in place, in their bytes.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;

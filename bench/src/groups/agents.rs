@@ -95,7 +95,7 @@ pub(super) struct Loss {
 }
 
 /// Every agent flushes `events` each `interval`, at an offset of its own, until it is over. As in NIXL, whose timer is
-/// set anew after each flush, a flush that comes late delays the next one: two are never closer than `interval`.
+/// set again after each flush, a flush that comes late delays the next one: two are never closer than `interval`.
 pub(super) fn flush_at_intervals(
     mut rings: Vec<Writer>,
     events: usize,

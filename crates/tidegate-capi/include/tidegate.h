@@ -811,8 +811,8 @@ enum tg_status tg_registry_flush(const struct tg_registry *registry, uint64_t wi
 // Pushes the values that were recorded until now, and stops. Later values go nowhere.
 enum tg_status tg_registry_shutdown(const struct tg_registry *registry, uint64_t within_ns);
 
-// Puts the values of dead processes of a shared directory into one file, and removes their files so long after they
-// died. TG_INVALID: it is not a registry of a directory.
+// Puts the values of dead processes of a shared directory into one file, and removes their files `grace_ns` after
+// they died. TG_INVALID: it is not a registry of a directory.
 enum tg_status tg_registry_fold(const struct tg_registry *registry, uint64_t grace_ns);
 
 // The registry of a place: "prometheus", or "prometheus://host:port", which serves its page there until it is released;

@@ -282,8 +282,8 @@ pub unsafe extern "C" fn tg_registry_shutdown(registry: *const tg_registry, with
     })
 }
 
-/// Puts the values of dead processes of a shared directory into one file, and removes their files so long after they
-/// died. TG_INVALID: it is not a registry of a directory.
+/// Puts the values of dead processes of a shared directory into one file, and removes their files `grace_ns` after
+/// they died. TG_INVALID: it is not a registry of a directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_registry_fold(registry: *const tg_registry, grace_ns: u64) -> tg_status {
     guard(|| {

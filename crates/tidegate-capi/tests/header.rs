@@ -41,7 +41,7 @@ fn generated() -> String {
     String::from_utf8(header).expect("the header is text")
 }
 
-/// With `UPDATE_GOLDEN` set the header is written anew; look at the difference.
+/// With `UPDATE_GOLDEN` set the header is written again; look at the difference.
 #[test]
 fn the_header_matches_the_source() {
     let (path, header) = (here("include/tidegate.h"), generated());

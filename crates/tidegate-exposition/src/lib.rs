@@ -24,9 +24,9 @@
 //!
 //! A line costs little when its series has been seen before. The bytes of its name and labels
 //! ([`ExposedSeries::raw`]) are its identity; the parser reads and checks the labels only when the caller asks for
-//! them. So a caller asks for the labels of every series whose bytes it does not know, and of no other. Pages list their series
-//! in the same order each time: if the caller names the series to [expect](Parser::next), the parser compares instead
-//! of searching for the end.
+//! them. So a caller asks only for the labels of series whose bytes it does not know. Pages list their series in the
+//! same order each time: if the caller names the series to [expect](Parser::next), the parser compares instead of
+//! searching for the end.
 //!
 //! For those who write such pages there are numbers ([`mod@write`]), parts of lines ([`mod@lines`]), and names with
 //! their units ([`mod@unit`]).

@@ -195,7 +195,7 @@ fn expression(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     Ok(tokens)
 }
 
-/// Whether an operand follows. The first half of `<<` is none: the second half would begin a path.
+/// Whether an operand follows. It does not after the first half of `<<`: the second half would begin a path.
 fn is_operator(token: &TokenTree) -> bool {
     let TokenTree::Punct(punct) = token else {
         return false;

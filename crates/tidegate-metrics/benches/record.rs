@@ -52,7 +52,7 @@ fn case(operation: &'static str, library: &'static str, call: impl Fn(u64) + Sen
 }
 
 impl Case {
-    /// Processor time of so many calls of each thread, as one thread sees it: other processes on the machine do not
+    /// Processor time of `calls` calls of each thread, as one thread sees it: other processes on the machine do not
     /// count.
     fn spend(&self, threads: usize, calls: u64) -> Duration {
         let one = || {

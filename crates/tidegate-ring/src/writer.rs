@@ -50,8 +50,8 @@ pub struct Writer {
 const SLOT_NAMES: usize = UNKNOWN as usize + 1;
 
 impl Writer {
-    /// Makes the ring at `path` anew, or restarts it in place if it exists: same inode, header reset, old slot
-    /// bytes left in place.
+    /// Creates the ring at `path`, or restarts it in place if it exists: same inode, header reset, old slot bytes left
+    /// in place.
     ///
     /// # Errors
     /// [`Error::Io`], or [`Error::Rejected`] for a capacity that is not a power of two or too large.

@@ -291,7 +291,7 @@ pub(crate) fn grown(value: &Value, before: &Value) -> Value {
             })
         }
         (Value::Exponential(now), Value::Exponential(before)) => {
-            // Without a difference it began anew.
+            // Without a difference, it began again.
             now.since(before)
                 .map_or_else(|| value.clone(), Value::Exponential)
         }

@@ -15,7 +15,7 @@ use tidegate_engine::UnixNanos;
 /// The interval of looks while there are callbacks. A crossing is seen after half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
 
-/// The thread looks at a composite without callbacks every so many times only: often enough for sub-windows of 100 ms.
+/// The thread looks at a composite without callbacks at every sixth look only: often enough for sub-windows of 100 ms.
 const REST: u64 = 6;
 
 /// Calls that wait for those before them. When there is no space the crossing is seen again at the next look.

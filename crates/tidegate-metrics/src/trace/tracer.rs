@@ -70,8 +70,8 @@ impl Tracer {
         }
     }
 
-    /// Begins a span that does not belong to a thread: for tasks that move between threads, and for other languages. `None`: within
-    /// the span that this thread is in.
+    /// Begins a span that does not belong to a thread: for tasks that move between threads, and for other languages.
+    /// `None`: within the span that this thread is in.
     pub fn begin(&self, name: &str, parent: Option<&TraceContext>) -> DetachedSpan {
         #[cfg(feature = "tracing")]
         if let Some(sdk) = &self.sdk {

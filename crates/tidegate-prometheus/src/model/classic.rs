@@ -42,7 +42,7 @@ impl Classic {
         })
     }
 
-    /// Whether most of its bounds are of the past: it should be made anew.
+    /// Whether most of its bounds are old: the caller should make it again.
     pub fn is_crowded(&self) -> bool {
         self.bounds.len() > 2 * (self.order.len() + SPARE)
     }

@@ -88,7 +88,7 @@ pub fn stale() -> f64 {
     f64::from_bits(crate::model::STALE_NAN)
 }
 
-/// Counts series that a cache has forgotten to make room for others: they are found out anew when they come again.
+/// Counts series that a cache has forgotten to make room for others. The cache resolves them again when they return.
 pub fn count_evicted(class: &'static str, id: &Arc<str>, series: usize) {
     if series > 0 {
         metrics::counter!("tidegate_remote_write_forgotten_series_total", class => id.clone())

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{Kind, Metadata};
 
-/// Bytes of names and texts that are kept; beyond, all is forgotten and learnt anew.
+/// Bytes of names and texts that are kept; beyond, the decoder forgets all and reads them again.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The metadata of a metric.
