@@ -69,7 +69,7 @@ impl Registry {
         &self.scope
     }
 
-    /// The recorder of this process. It starts if need be, and again if the times differ.
+    /// The recorder of this process. It starts if need be, and again if `times` are given.
     fn recorder(&self, times: Option<(f64, f64)>) -> PyResult<Arc<Recorder>> {
         let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::source::{Import, SourceFile};
+use super::source::{Import, SourceFile, test_modules};
 use super::{Breach, rust_files};
 
 /// The source folders whose modules have layers. The root package re-exports the modules of the others.
@@ -130,15 +130,14 @@ struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     fn of(sources: &'a [SourceFile]) -> Self {
-        let tests = sources.iter().flat_map(|source| &source.test_modules);
         Self {
             components: sources.iter().filter_map(component_of).collect(),
-            tests: tests.map(Vec::as_slice).collect(),
+            tests: test_modules(sources),
         }
     }
 
     fn is_test(&self, source: &SourceFile) -> bool {
-        self.tests.iter().any(|test| source.module.starts_with(test))
+        source.is_in(&self.tests)
     }
 
     /// Why a module may not import a path, if it may not.

@@ -52,6 +52,17 @@ impl SourceFile {
             module,
         }
     }
+
+    /// Whether the file is one of these modules, or inside one.
+    pub(super) fn is_in(&self, modules: &[&[String]]) -> bool {
+        modules.iter().any(|module| self.module.starts_with(module))
+    }
+}
+
+/// The modules in other files that only tests have, of all sources.
+pub(super) fn test_modules(sources: &[SourceFile]) -> Vec<&[String]> {
+    let modules = sources.iter().flat_map(|source| &source.test_modules);
+    modules.map(Vec::as_slice).collect()
 }
 
 /// The module of a file by its path: `src/net/mod.rs` and `src/net.rs` are both `net`.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::source::SourceFile;
+use super::source::{SourceFile, test_modules};
 use super::{Breach, rust_files};
 
 /// The folders of the members of the workspace.
@@ -28,10 +28,8 @@ pub(super) fn check(root: &Path) -> Result<Vec<Breach>, String> {
 }
 
 fn breaches(sources: &[SourceFile]) -> Vec<Breach> {
-    let tests: Vec<_> = sources.iter().flat_map(|source| &source.test_modules).collect();
-    let is_test = |source: &SourceFile| {
-        is_test_path(&source.path) || tests.iter().any(|test| source.module.starts_with(test))
-    };
+    let tests = test_modules(sources);
+    let is_test = |source: &SourceFile| is_test_path(&source.path) || source.is_in(&tests);
     let mut files: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| !is_test(source)) {
         for name in &source.types {
