@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A metric has the same text on a page of the gateway and on one of the SDK.
+//! A metric has the same text on a page of the gateway and on one of the SDK. Only the ids of exemplars differ in order.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Attributes, Buckets, Data, ExponentialHistogram, Histogram, Limits, Metric, Point, Rule, Series, Table,
-    Temporality, Value,
+    AttributeValue, Attributes, Buckets, Data, Exemplar, ExponentialHistogram, Histogram, Limits, Metric,
+    Point, Rule, Series, Table, Temporality, Value,
 };
 use tidegate_metrics::{
-    FamilyValues, GaugeMode, HistogramValue, Kind, SeriesValues, Value as SdkValue, text,
+    Exemplar as SdkExemplar, FamilyValues, GaugeMode, HistogramValue, Kind, SeriesValues, SpanRef,
+    Value as SdkValue, text,
 };
 use tidegate_prometheus::{Format, Renderer, Style};
 
 const NOW: u64 = 1_500_000_000;
+
+/// The span of all exemplars.
+const SPAN: SpanRef = SpanRef {
+    trace: [0xab; 16],
+    span: [0xcd; 8],
+};
+/// The labels of an exemplar on a page of the gateway, which sorts them.
+const IDS: &str = "span_id=\"cdcdcdcdcdcdcdcd\",trace_id=\"abababababababababababababababab\"";
+/// The same labels on a page of the SDK.
+const SDK_IDS: &str = "trace_id=\"abababababababababababababababab\",span_id=\"cdcdcdcdcdcdcdcd\"";
+
+/// The value of an exemplar, and its time in milliseconds.
+type Measured = (f64, u64);
 
 /// A value as the SDK has it and as the gateway gets it.
 #[derive(Clone, Debug)]
@@ -120,8 +135,32 @@ fn any_exponential() -> impl Strategy<Value = Sample> {
     )
 }
 
-/// The page of the gateway for one series of a family, which the sample describes.
-fn gateway_page(family: &FamilyValues, sample: &Sample, format: Format) -> String {
+fn exemplar((value, millis): Measured) -> Exemplar {
+    Exemplar {
+        filtered_attributes: Attributes::default(),
+        time: millis * 1_000_000,
+        value: AttributeValue::Double(value),
+        trace_id: SPAN.trace.to_vec(),
+        span_id: SPAN.span.to_vec(),
+    }
+}
+
+fn sdk_exemplar((value, millis): Measured) -> SdkExemplar {
+    SdkExemplar {
+        value,
+        span: SPAN,
+        time: UNIX_EPOCH + Duration::from_millis(millis),
+    }
+}
+
+/// The page of the gateway for one series of a family, which the sample describes. Its exemplars have the ids in the
+/// order of the SDK.
+fn gateway_page(
+    family: &FamilyValues,
+    sample: &Sample,
+    measured: Option<Measured>,
+    format: Format,
+) -> String {
     let labels = family.series.iter().flat_map(|series| &series.labels);
     let series = Series {
         resource: Arc::default(),
@@ -142,13 +181,13 @@ fn gateway_page(family: &FamilyValues, sample: &Sample, format: Format) -> Strin
         start: 0,
         time: NOW,
         value: sample.of_gateway.clone(),
-        exemplars: Vec::new(),
+        exemplars: measured.map(exemplar).into_iter().collect(),
     };
     let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
     table.observe(&point, NOW);
     let mut renderer = Renderer::new(format, Style::default());
     let page = renderer.render(&[table], NOW);
-    String::from_utf8_lossy(&page.body).into_owned()
+    String::from_utf8_lossy(&page.body).replace(IDS, SDK_IDS)
 }
 
 proptest! {
@@ -159,7 +198,11 @@ proptest! {
         unit in prop::sample::select(vec!["", "s", "By", "By/s", "1", "{item}"]),
         labels in prop::collection::btree_map("[d-h]{1,2}", "[ab\"\\\\\n\\x00\u{e9}]{1,5}", 0..3),
         sample in prop_oneof![any_number(), any_histogram(), any_exponential()],
+        measured in prop::option::of((-9.0..9.0f64, 1..1500u64)),
     ) {
+        // Neither page shows exemplars of other kinds.
+        let is_traced = !matches!(sample.kind, Kind::UpDownCounter | Kind::Gauge(_));
+        let measured = measured.filter(|_| is_traced);
         let family = FamilyValues {
             name,
             help,
@@ -168,14 +211,14 @@ proptest! {
             series: vec![SeriesValues {
                 labels: labels.into_iter().collect(),
                 value: sample.of_sdk.clone(),
-                exemplars: Vec::new(),
+                exemplars: measured.map(sdk_exemplar).into_iter().collect(),
             }],
         };
         for (format, of_sdk) in [
             (Format::Text, text::Format::Prometheus),
             (Format::OpenMetrics, text::Format::OpenMetrics),
         ] {
-            let expected = gateway_page(&family, &sample, format);
+            let expected = gateway_page(&family, &sample, measured, format);
             prop_assert_eq!(text::render(std::slice::from_ref(&family), of_sdk), expected);
         }
     }

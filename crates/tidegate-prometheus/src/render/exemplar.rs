@@ -34,7 +34,7 @@ pub(super) fn within(exemplars: &[Exemplar], below: f64, bound: f64) -> Option<&
         .max_by_key(|exemplar| exemplar.time)
 }
 
-/// The labels: trace and span first, then attributes that fit.
+/// The labels: the ids of span and trace first, then attributes that fit.
 pub fn labels(
     exemplar: &Exemplar,
     naming: &Naming,
