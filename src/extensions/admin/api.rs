@@ -59,8 +59,6 @@ pub(super) struct Api {
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
     started: SystemTime,
-    /// The longest wait of an autoscaler for an answer, including its turn.
-    scaler_patience: Duration,
 }
 
 /// The failure of a request, in the form of Prometheus.
@@ -207,7 +205,6 @@ impl Api {
             limits,
             stopping,
             started: SystemTime::now(),
-            scaler_patience: numbers::PATIENCE,
         }
     }
 

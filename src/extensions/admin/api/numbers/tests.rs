@@ -13,12 +13,9 @@ use crate::prom::catalog::testing;
 use crate::watch::testing::Bench;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than any answer takes on a machine under load.
-const SLOW: Duration = Duration::from_secs(300);
-
 fn api() -> Arc<Api> {
     api_with(QueryConfig {
-        timeout: SLOW,
+        timeout: PATIENCE,
         ..QueryConfig::default()
     })
 }
@@ -26,9 +23,13 @@ fn api() -> Arc<Api> {
 fn api_with(limits: QueryConfig) -> Arc<Api> {
     let shared = Arc::new(Shared::default());
     let view = View::of(&shared);
-    let mut api = Api::new(&"admin".into(), shared, view, limits, CancellationToken::new());
-    api.scaler_patience = SLOW;
-    Arc::new(api)
+    Arc::new(Api::new(
+        &"admin".into(),
+        shared,
+        view,
+        limits,
+        CancellationToken::new(),
+    ))
 }
 
 fn request(pairs: &[(&str, &str)]) -> Request {
@@ -38,7 +39,7 @@ fn request(pairs: &[(&str, &str)]) -> Request {
 }
 
 async fn status(api: &Arc<Api>, pairs: &[(&str, &str)]) -> http::StatusCode {
-    let answer = tokio::time::timeout(SLOW, api.clone().answer(request(pairs))).await;
+    let answer = tokio::time::timeout(PATIENCE, api.clone().answer(request(pairs))).await;
     answer.expect("an answer").status()
 }
 
@@ -119,7 +120,7 @@ async fn answer_without_memory<T>(api: &Api, answer: impl Future<Output = T>) ->
         _ = &mut answer => panic!("an answer before the query has memory"),
         () = granted => memory.hold(2 << 30),
     }
-    let answer = tokio::time::timeout(SLOW, answer).await;
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
     memory.release(2 << 30);
     answer.expect("the query ends")
 }
@@ -163,7 +164,7 @@ async fn the_list_of_composites_is_written_in_the_light_lane() {
             .is_err()
     );
     drop(light);
-    let answer = tokio::time::timeout(SLOW, ask()).await;
+    let answer = tokio::time::timeout(PATIENCE, ask()).await;
     assert_eq!(answer.expect("an answer").status(), http::StatusCode::OK);
 }
 
@@ -173,6 +174,18 @@ async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
     let _others = api.lanes.occupy(QueryKind::Heavy).await;
     let late = status(&api, &[("query", "max_over_time(m[1m:1s])"), ("timeout", "50ms")]).await;
     assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn the_time_of_an_autoscaler_runs_while_it_waits_for_its_turn() {
+    let api = api_with(QueryConfig {
+        timeout: Duration::from_millis(50),
+        ..QueryConfig::default()
+    });
+    let _others = api.lanes.occupy(QueryKind::Scaler).await;
+    let asked = api.clone().numbers("1".to_owned(), None, QueryKind::Scaler);
+    let late = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
+    assert!(matches!(late, Err(NoNumbers::Timeout)));
 }
 
 #[tokio::test]
