@@ -12,6 +12,7 @@ use http::{Response, Version};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::FACTORY;
+use crate::batch::Signal;
 use crate::component::Reason;
 use crate::config::Secret;
 use crate::delivery::testing::{Log, balance_when, opaque};
@@ -66,14 +67,17 @@ async fn signals_go_to_their_own_endpoints() {
         sink.address()
     );
     let bench = bench(&sink, &more).await;
-    bench.push(points(1));
-    bench.push(opaque(crate::batch::Signal::Logs, b"", 1));
-    bench.push(opaque(crate::batch::Signal::Traces, b"", 1));
-    for ledger in &bench.ledgers {
+    // One after another, so that the order of the paths shows which signal went there.
+    for batch in [
+        points(1),
+        opaque(Signal::Logs, b"", 1),
+        opaque(Signal::Traces, b"", 1),
+    ] {
+        let ledger = &bench.ledgers[batch.signal() as usize];
+        bench.push(batch);
         balance_when(ledger, |b| b.left == 1).await;
     }
-    let mut paths: Vec<_> = sink.seen().into_iter().map(|seen| seen.path).collect();
-    paths.sort_unstable();
+    let paths: Vec<_> = sink.seen().into_iter().map(|seen| seen.path).collect();
     assert_eq!(paths, ["/base/v1/metrics", "/ingest", "/spans"]);
     bench.stop().await;
 }
