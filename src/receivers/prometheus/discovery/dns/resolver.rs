@@ -32,7 +32,7 @@ const PORT: u16 = 53;
 /// The most memory that a byte of an answer takes. A record with two compressed names has 14 bytes. The record, its names
 /// and their text take 3.5 KiB at most. An answer over UDP has at most 512 bytes. The 128 KiB that it takes are not on
 /// the account.
-const MEMORY_PER_BYTE: usize = 256;
+pub(super) const MEMORY_PER_BYTE: usize = 256;
 
 /// The data of one record.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
