@@ -370,7 +370,10 @@ mod tests {
             config.roots().unwrap().len()
         };
         let of_the_system = trusted(false, false);
-        assert!(of_the_system > 0, "the system has no authorities: install ca-certificates");
+        assert!(
+            of_the_system > 0,
+            "the system has no authorities: install ca-certificates"
+        );
         assert_eq!(trusted(true, false), 1);
         assert_eq!(trusted(true, true), 1 + of_the_system);
     }

@@ -324,7 +324,11 @@ fn an_answer_over_tcp_belongs_to_its_question() {
         other[at] = value;
         let mut held = held();
         let error = read_over_tcp(&asked, other, &mut held).unwrap_err();
-        assert_eq!(error.to_string(), "the answer is to another question", "byte {at}");
+        assert_eq!(
+            error.to_string(),
+            "the answer is to another question",
+            "byte {at}"
+        );
         // The number of questions is checked before hickory allocates memory for them.
         assert_eq!(held.bytes() == 0, at == 5, "byte {at}");
     }
