@@ -11,7 +11,7 @@ use crate::net::auth::AuthConfig;
 use crate::net::body::{LITTLE_MEMORY_BYTES, MAX_BODY_OF_LITTLE_MEMORY};
 use crate::net::cors::CorsConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig, READER_STALL, SENDER_IDLE};
+use crate::net::http::{AGE_GRACE, HTTP2_MAX_STREAMS, HttpConfig, READER_STALL, SENDER_IDLE};
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{
     BUFFER_SIZES, Coding, Endpoint, SERVER_MIDDLEWARES, SocketFileConfig, TlsServerConfig, Transport,
@@ -107,8 +107,8 @@ crate::options! {
         /// Age at which the server asks a client to close its connection. It balances clients over replicas.
         /// Unset: no limit.
         pub max_connection_age: Option<Duration> = None,
-        /// Time for running calls after that. Unset: 30 s.
-        pub max_connection_age_grace: Option<Duration> = None,
+        /// Time for running calls after that.
+        pub max_connection_age_grace: Duration = AGE_GRACE,
         /// Time without traffic after which the server pings the client.
         pub time: Duration = Duration::from_secs(7200),
         /// Longest wait for the answer to a ping. Then the connection ends.

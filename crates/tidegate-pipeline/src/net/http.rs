@@ -61,7 +61,7 @@ const MAX_READER_HEAD_BYTES: u32 = 16 << 10;
 /// The smallest limit that HTTP/2 allows. A frame is read as a whole, whatever the windows.
 const READER_FRAME_BYTES: u32 = 16 << 10;
 /// The default time for streams to finish after the maximum age of the connection.
-const DEFAULT_AGE_GRACE: Duration = Duration::from_secs(30);
+pub const AGE_GRACE: Duration = Duration::from_secs(30);
 /// The time for an idle peer to close the connection after a request to do so.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 /// The same time while other connections wait for the slot. The peer gets the notice only.
@@ -109,7 +109,7 @@ pub struct HttpConfig {
     /// The age at which the peer is asked to close, so that clients spread over new replicas.
     pub max_age: Option<Duration>,
     /// The time for running requests to finish after `max_age`.
-    pub max_age_grace: Option<Duration>,
+    pub max_age_grace: Duration,
     /// The time after which a connection is cut if its peer takes no byte of an answer. Large answers need it.
     pub max_stall: Option<Duration>,
     /// HTTP/1.1: whether a connection serves more than one request.
@@ -138,7 +138,7 @@ impl Default for HttpConfig {
             max_idle: None,
             unused_after: EXPENDABLE_AFTER,
             max_age: None,
-            max_age_grace: None,
+            max_age_grace: AGE_GRACE,
             max_stall: None,
             keeps_alive: true,
             allowed_hosts: None,
@@ -294,7 +294,7 @@ where
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
 
-    let age_grace = config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE);
+    let age_grace = config.max_age_grace;
     let (mut outcome, mut grace, mut grace_of_requests) = (None, None, Duration::ZERO);
     tokio::select! {
         ended = YieldFirst::new(serving.as_mut()) => outcome = Some(ended),
