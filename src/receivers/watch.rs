@@ -29,7 +29,7 @@ pub(super) struct Watch {
     names: FileNames,
     scan_interval: Duration,
     inotify: Option<OwnedFd>,
-    /// Directories that inotify watches. The watch follows the inode, so a directory made anew is added again.
+    /// Directories that inotify watches. The watch follows the inode, so a directory that is made again is added again.
     watched: HashMap<PathBuf, i32>,
     next_scan: Instant,
     settled: Instant,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_made_anew_is_watched_again() {
+    fn a_directory_that_is_made_again_is_watched_again() {
         let root = tempfile::tempdir().unwrap();
         let rings = root.path().join("rings");
         let mut watch = watch(root.path());

@@ -208,7 +208,7 @@ fn totals_are_those_of_all_that_was_acknowledged_through_sixty_kills() {
         let other = points.iter().find(|point| point.start_time_ns != begins);
         assert!(
             other.is_none(),
-            "{name} began anew, which no kill should show: {begins}, {other:?}"
+            "{name} has another start after a kill: {begins}, {other:?}"
         );
     }
     gateway.stop();

@@ -198,7 +198,7 @@ impl<'a> Checker<'a> {
                      `service::extensions`"
                 )
             };
-            let message = format!("{} is no extension that starts", node.shown());
+            let message = format!("{} is not an extension that the gateway starts", node.shown());
             cx.at(node).help(help).error(message);
         }
     }

@@ -51,7 +51,7 @@ enum tidegate_page_result {
     TIDEGATE_PAGE_OK = 0,
     /* The slot was being written all the time: try later. If the heart has stopped too, the writer died. */
     TIDEGATE_PAGE_BUSY = 1,
-    /* The slot was given to an entry anew, or the handle is of another file: find it again. */
+    /* The slot was assigned to an entry again, or the handle is of another file: find the entry again. */
     TIDEGATE_PAGE_MOVED = 2,
     /* The entry was removed, or the page was closed. */
     TIDEGATE_PAGE_GONE = 3,
@@ -262,7 +262,7 @@ static inline enum tidegate_page_result tidegate_page_open(const char *path, str
     return result;
 }
 
-/* Gives the map back. Handles are of no use any more. */
+/* Unmaps the page. Handles are no longer valid. */
 static inline void tidegate_page_close(struct tidegate_page *page)
 {
     if (page->base != NULL)

@@ -160,13 +160,13 @@ pub enum ReadError {
     /// died half-way.
     #[error("the slot is being written")]
     Busy,
-    /// The slot has been given to an entry anew, or the handle is of another file. Find it again.
+    /// The slot was assigned to an entry again, or the handle is of another file. Find the entry again.
     #[error("the slot belongs to another entry now")]
     Moved,
     /// The entry was removed, or the page was closed.
     #[error("the entry no longer exists")]
     Gone,
-    /// The content of the slot is none that a writer of this version writes.
+    /// No writer of this version writes the content of the slot.
     #[error("the slot is malformed")]
     Malformed,
 }

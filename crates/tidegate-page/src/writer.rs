@@ -47,7 +47,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Makes the page at `path` anew, for `capacity` entries, with exactly the mode bits given: 0600, with
+    /// Creates the page at `path` for `capacity` entries, with exactly the mode bits given: 0600, with
     /// read permission for group and others added as wanted. A page that a killed writer left is
     /// replaced; its readers notice ([`Reader::is_current`](crate::Reader::is_current)).
     ///

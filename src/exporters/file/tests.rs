@@ -128,7 +128,7 @@ fn names_of_old_files_are_in_utc() {
 }
 
 #[test]
-fn an_existing_file_is_begun_anew_or_gone_on_with() {
+fn an_existing_file_is_replaced_or_continued() {
     let directory = tempfile::tempdir().unwrap();
     for (options, expected) in [("", "h\nx\n"), (", append: true", "h\nx\nx\n")] {
         let config = config(directory.path(), options);
@@ -137,7 +137,7 @@ fn an_existing_file_is_begun_anew_or_gone_on_with() {
     }
 }
 
-/// Has room for so many bytes. A longer write fails after the part that fits.
+/// A disk with room for `room` bytes. A longer write fails after the part that fits.
 struct Full {
     content: Arc<Mutex<Vec<u8>>>,
     room: Arc<Mutex<usize>>,

@@ -128,7 +128,7 @@ fn picked<T: Copy>(column: &[T], places: &[usize], missing: T) -> Vec<T> {
     }
 }
 
-/// The kinds of a batch, numbered anew as they occur.
+/// The kinds of a batch, numbered in the order of their first use.
 struct Kinds {
     kinds: Vec<EventKind>,
     places: Vec<Option<u16>>,

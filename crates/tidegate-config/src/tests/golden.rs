@@ -24,7 +24,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// With `UPDATE_GOLDEN` set the expected texts are written anew; look at the difference.
+/// With `UPDATE_GOLDEN` set, the test writes the expected texts: look at the difference.
 #[test]
 fn each_bad_file_shows_all_its_problems() {
     let mut wrong = String::new();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* hammer PAGE NAME LABELS SNAPSHOTS DISTINCT: reads until it has so many snapshots, so many of them different
- * ones, and checks that each is all of one moment: the same rule as in common/mod.rs. Prints what it saw. */
+/* hammer PAGE NAME LABELS SNAPSHOTS DISTINCT: reads until it has SNAPSHOTS snapshots, DISTINCT of them
+ * different, and checks that each is of one moment: the same rule as in common/mod.rs. Prints the counts. */
 #include "tidegate_page.h"
 
 #include <sched.h>

@@ -221,7 +221,8 @@ pub struct PushOutcome {
 /// A push is two calls. Neither blocks nor waits: long work is queued by `consume`.
 pub trait Consumer: Send + Sync {
     /// Reserves capacity for `batch` in every destination below. The batch has its present size; later edits may
-    /// change it, and a queue counts the size that it takes. A refusal leaves nothing reserved and has no effect that a caller can observe.
+    /// change it, and a queue counts the size that it takes. A refusal leaves nothing reserved and has no effect that a
+    /// caller can observe.
     ///
     /// # Errors
     /// A destination below has no capacity, or a component refuses the data itself.

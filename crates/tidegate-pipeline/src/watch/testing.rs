@@ -184,7 +184,7 @@ struct LatchState {
 }
 
 impl Latch {
-    /// Closes the door, and counts the arrivals from 0 again.
+    /// Closes the latch, and counts the arrivals from 0 again.
     pub fn close(&self) {
         *self.state.lock() = LatchState {
             is_closed: true,
@@ -273,7 +273,7 @@ impl Computed {
         }
     }
 
-    /// Has it computed for a reader that has gone, and for ever: until the latch is open.
+    /// Starts a computation for a reader that leaves. It lasts until the latch is open.
     pub async fn is_stuck(&self) {
         self.becomes_due();
         self.latch.close();
