@@ -220,7 +220,7 @@ impl Bench {
     }
 }
 
-/// A gauge with so many points, encoded.
+/// An encoded gauge with `count` points.
 pub(super) fn points(count: i64) -> Batch {
     let request = request(Vec::new(), "", [gauge("g", (0..count).map(int))]);
     let bytes = request.encode_to_vec().into();

@@ -147,7 +147,7 @@ fn zstd(body: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(body, 3).expect("memory")
 }
 
-/// A request of points with so many attributes without content each.
+/// A request of points, each with `each` attributes without content.
 fn empty_attributes(points: usize, each: usize) -> Vec<u8> {
     let point = NumberDataPoint {
         attributes: vec![Default::default(); each],

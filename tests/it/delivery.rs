@@ -20,7 +20,7 @@ const CODINGS: [(&str, &str); 4] = [
 const POINTS: u64 = 7;
 const RECORDS: u64 = 3;
 
-/// A request of so many points.
+/// A request of `points` points.
 fn metrics(points: u64) -> String {
     let point = |n: u64| format!(r#"{{"timeUnixNano":"{}","asInt":"{n}"}}"#, n + 1);
     let points: Vec<String> = (0..points).map(point).collect();
@@ -223,7 +223,7 @@ fn denied_access_is_in_the_log_health_and_a_gauge_until_a_success() {
     }
 }
 
-/// A request of so many gauges of now.
+/// A request of `count` gauges of now.
 ///
 /// Each call has a later time in milliseconds, since a remote write has one point of a series and millisecond.
 fn gauges(count: u64) -> String {

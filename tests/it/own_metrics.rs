@@ -10,7 +10,7 @@ use prost::Message;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A request of so many records.
+/// A request of `records` log records.
 fn logs(records: u64) -> Vec<u8> {
     let log_records = (1..=records).map(|time_unix_nano| LogRecord {
         time_unix_nano,

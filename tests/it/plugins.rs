@@ -141,7 +141,7 @@ impl Odd {
         }
     }
 
-    /// Sends a gauge with so many points.
+    /// Sends a gauge with `points` points.
     fn push(&self, points: usize) {
         let points = vec![r#"{"asInt":"1","timeUnixNano":"1700000000000000000"}"#; points].join(",");
         let body = format!(

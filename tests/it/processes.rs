@@ -158,7 +158,7 @@ service:
         }
     }
 
-    /// A worker says what it has counted, so many seconds after the last word of any.
+    /// A worker reports its count, `seconds` after the last report of any worker.
     fn say(&mut self, worker: &mut Worker, counted: u64, seconds: u64) {
         worker.counted = counted;
         self.turn += seconds;

@@ -32,7 +32,7 @@ struct Ports {
     page: u16,
 }
 
-/// A gateway with so many series `m`.
+/// A gateway with `series` series of the metric `m`.
 fn start(series: usize) -> (Gateway, Ports) {
     let ports = Ports {
         otlp: free_port(),

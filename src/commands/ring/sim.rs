@@ -27,7 +27,7 @@ const MEMORY_REGISTERED: u16 = 4;
 const XFER_TIME: u16 = 6;
 const POST_TIME: u16 = 7;
 const ERR_NOT_FOUND: u16 = 11;
-/// One transfer in so many fails.
+/// One of this number of transfers fails.
 const ERROR_ODDS: u32 = 2_000;
 /// The memory that each agent registers when it starts: the KV cache of a rank.
 const REGISTERED_BYTES: u64 = 16 << 30;

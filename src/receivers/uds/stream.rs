@@ -66,7 +66,7 @@ enum StreamError {
     NoMessage(&'static str),
     #[error(transparent)]
     Session(#[from] SessionError),
-    #[error("no room for a message of so many bytes: {0}")]
+    #[error("the memory limit has no room for a message of {0} bytes")]
     NoRoom(usize),
     /// A complete message that could not be decoded, with its number of events.
     #[error("{why}")]

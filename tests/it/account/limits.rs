@@ -133,7 +133,7 @@ service:
     gateway.kill();
 }
 
-/// A request of one log record with so many bytes.
+/// A request of one log record with `bytes` bytes.
 fn logs_of(bytes: usize) -> Vec<u8> {
     use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
     use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};

@@ -49,7 +49,7 @@ impl GoSink {
         serde_json::from_str(&self.answer()).expect("counts as JSON")
     }
 
-    /// From now on every answer is a partial success that rejects so many items.
+    /// From now on every answer is a partial success that rejects `items` items.
     pub(crate) fn reject(&mut self, items: u64) {
         self.process.tell(&format!("reject {items}"));
         // Commands are obeyed in order: once this one is answered, the first one holds.

@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     Refuse,
     /// They are accepted, and nothing is ever read or answered.
     Silence,
-    /// They are reset after so many bytes of a request.
+    /// The proxy resets them after this number of bytes of a request.
     ResetAfter(usize),
     /// Requests pass, and the answer never comes: the sender can't know.
     LoseAnswer,
@@ -82,7 +82,7 @@ impl Proxy {
         self.shared.connections.load(SeqCst)
     }
 
-    /// Nothing comes back any more on connections that are open now, as behind a firewall that has forgotten them.
+    /// Nothing comes back on connections that are open now, as behind a firewall that has forgotten them.
     pub(crate) fn freeze(&self) {
         self.shared.frozen.store(self.connections(), SeqCst);
     }

@@ -48,7 +48,7 @@ const CASES: [Case; 11] = [
     ("large", 2, (0, 0.0), (0, &[1 << 52, 1, 1 << 40]), NONE),
 ];
 
-/// All cases with so many times their counts, which began to be counted at `start`.
+/// All cases with `times` times their counts, counted from `start` on.
 fn request(times: u64, start: u64) -> Vec<u8> {
     let side = |(offset, counts): Side| {
         let bucket_counts = counts.iter().map(|count| count * times).collect();

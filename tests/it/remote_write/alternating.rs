@@ -7,7 +7,7 @@ use crate::kit::points::{self, Point};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 use serde_json::{Value, json};
 
-/// A counter of a process that began so many seconds ago, as it stood at `time`.
+/// A counter at `time`, of a process that began `began_s` seconds before `now`.
 fn word(began_s: u64, now: u64, time: u64, value: u64) -> Value {
     json!([{"name": "rw.hits", "sum": {"isMonotonic": true, "aggregationTemporality": 2, "dataPoints": [{
         "startTimeUnixNano": nanos(now - began_s * 1_000), "timeUnixNano": nanos(time), "asInt": value.to_string(),

@@ -182,7 +182,7 @@ fn request(encoder: &mut Encoder, stream: u32, authority: &str, fields: &Fields,
     frames
 }
 
-/// The requests of a client that h2 reads, at most so many: their authorities, their fields and the lengths of their
+/// At most `count` requests of a client, as h2 reads them: their authorities, their fields and the lengths of their
 /// bodies.
 async fn served(bytes: Vec<u8>, sizes: Vec<usize>, count: usize) -> Vec<(String, Fields, usize)> {
     let (mut client, server) = tokio::io::duplex(1 << 20);

@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 8 << 10;
 /// The largest ratio of Huffman code to text: the longest code has 30 bits.
 const SHORTEST_TEXT: usize = 4;
 
-/// h2 decodes Huffman code into a buffer of at most so many times its size.
+/// h2 decodes Huffman code into a buffer of at most this many times its size.
 const HUFFMAN_FACTOR: usize = 2;
 
 /// The entries of the static table end here: RFC 7541, appendix A.
@@ -99,7 +99,7 @@ impl Default for HeaderTable {
 }
 
 impl HeaderTable {
-    /// So many bytes of any kind were read.
+    /// Counts read bytes of any kind.
     pub(super) fn note_read(&mut self, bytes: usize) {
         self.unused = self.unused.saturating_add(bytes);
     }
@@ -110,7 +110,7 @@ impl HeaderTable {
         self.block = 0;
     }
 
-    /// The block has a frame of so many bytes, all of which are read into one buffer.
+    /// Counts a frame of the block. All of its bytes are read into one buffer.
     pub(super) fn note_frame(&mut self, bytes: usize) {
         if bytes > BUFFER_BYTES || self.block > 0 {
             self.block = self.block.saturating_add(bytes);
