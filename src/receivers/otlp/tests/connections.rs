@@ -17,6 +17,14 @@ async fn connect(gateway: &Gateway) -> TcpStream {
     }
 }
 
+/// A call without its body.
+fn call() -> Request<()> {
+    let request = Request::post(EXPORT)
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    request.body(()).unwrap()
+}
+
 #[tokio::test]
 async fn every_signal_has_a_path_of_its_own() {
     let paths = "metrics_url_path: /own/metrics, traces_url_path: /own/traces, logs_url_path: /own/logs";
@@ -57,14 +65,29 @@ async fn a_connection_ends_at_its_age_and_a_running_call_after_the_grace() {
         .await;
         let (mut client, connection) = h2::client::handshake(connect(&gateway).await).await.unwrap();
         let ended = tokio::spawn(connection);
-        let request = Request::post(EXPORT)
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(())
-            .unwrap();
         // Without its end, the call runs until the server gives it up.
-        let _call = client.send_request(request, is_whole).unwrap();
+        let _call = client.send_request(call(), is_whole).unwrap();
         let ended = tokio::time::timeout(SOON, ended).await;
         assert!(ended.is_ok(), "{options}: it stays open");
     }
+}
+
+#[tokio::test]
+async fn a_call_that_runs_at_the_age_of_its_connection_is_answered() {
+    let options = "protocols: {grpc: {endpoint: '127.0.0.1:0', keepalive: {server_parameters: {max_connection_age: 1s}}}}";
+    let gateway = Gateway::start(options).await;
+    let (mut client, connection) = h2::client::handshake(connect(&gateway).await).await.unwrap();
+    tokio::spawn(connection);
+    let (answer, mut body) = client.send_request(call(), false).unwrap();
+    let asked_to_close = async {
+        while std::future::poll_fn(|cx| client.poll_ready(cx)).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let asked = tokio::time::timeout(SOON, asked_to_close).await;
+    assert!(asked.is_ok(), "the server asks the client to close");
+    // An empty message.
+    body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+    let answer = tokio::time::timeout(SOON, answer).await.expect("an answer");
+    assert_eq!(answer.unwrap().status(), StatusCode::OK);
 }
