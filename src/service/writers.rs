@@ -189,7 +189,7 @@ service: {{pipelines: {pipelines}}}"
     }
 
     #[test]
-    fn other_exporters_and_other_labels_are_no_clash() {
+    fn other_exporters_and_other_labels_do_not_clash() {
         let none = (Vec::new(), Vec::new());
         assert_eq!(
             found(&format!("{{{TOTAL}}}"), &two("prometheus/other", "aggregate")),

@@ -203,7 +203,7 @@ fn families(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn senders_are_counted_and_a_retry_is_no_further_request() {
+fn senders_are_counted_and_a_retry_is_not_another_request() {
     let (data, push) = (OtlpSink::start(), OtlpSink::start());
     let (receiver, own) = (free_port(), free_port());
     data.trouble([Trouble::UNAVAILABLE]);

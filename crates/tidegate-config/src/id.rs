@@ -104,7 +104,7 @@ pub enum IdError {
     /// The name has characters that can't be printed, or too many.
     #[error("a name after `/` is made of printable characters, at most {MAX_NAME_CHARS} of them")]
     BadName,
-    /// The signal is none of ours.
+    /// Pipelines do not carry this signal.
     #[error("unknown signal; pipelines carry metrics, traces or logs")]
     UnknownSignal,
 }

@@ -303,7 +303,7 @@ static inline uint64_t tidegate_page_layout_seq(const struct tidegate_page *page
 
 /* Looks for an entry by its name and the text of its labels: key="value" sorted by key, joined by commas,
  * with \, " and line feeds in values written as \\, \" and \n. OK; NOT_FOUND: look again when the layout
- * sequence has changed; BUSY: it is none of the others, but a slot was being written all the time. Takes time
+ * sequence has changed; BUSY: no other slot has it, but one slot was being written all the time. Takes time
  * proportional to the slots in use: keep the handle. */
 static inline enum tidegate_page_result tidegate_page_find(const struct tidegate_page *page,
                                                            const char *name, const char *labels,

@@ -148,7 +148,7 @@ pub enum FindError {
     /// changed.
     #[error("the page has no entry of this name and labels")]
     NotFound,
-    /// It is none of the others, but a slot was being written all the time. Try later.
+    /// No other slot has the entry, but one slot was being written all the time. Try later.
     #[error("a slot is being written")]
     Busy,
 }

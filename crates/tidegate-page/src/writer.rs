@@ -176,7 +176,7 @@ impl Page {
         self.index.clear();
         self.directory_changed();
         self.beat(0);
-        // If another file has been put there, it is none of ours.
+        // Another file at the path is not ours.
         if self.id.is_at(&self.path) {
             std::fs::remove_file(&self.path).map_err(|e| Error::io("remove", &self.path, e))?;
         }

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_shorter_than_it_was_is_no_error() {
+    fn a_file_that_has_become_shorter_is_not_an_error() {
         let file = tempfile::tempfile().unwrap();
         let mut window = FileWindow::new(&file, 1 << 20);
         assert_eq!(window.get(0, 100).unwrap(), None);

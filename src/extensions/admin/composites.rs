@@ -29,7 +29,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A stream on which nothing happens says so.
 const ALIVE: Duration = Duration::from_secs(10);
 
-/// The page below [`COMPOSITES`]; `None`: there is none of this path.
+/// The page below [`COMPOSITES`]; `None`: this path has no page.
 pub(super) async fn page(
     request: &Request,
     shared: &Shared,

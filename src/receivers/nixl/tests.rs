@@ -173,7 +173,7 @@ async fn every_flush_of_a_full_ring_is_drained_before_the_next() {
 }
 
 #[tokio::test]
-async fn files_that_are_no_rings_are_left_alone_and_become_rings_later() {
+async fn files_that_are_not_rings_are_left_alone_and_become_rings_later() {
     let directory = tempfile::tempdir().unwrap();
     let sink = Sink::new();
     let junk = directory.path().join("junk");

@@ -102,7 +102,7 @@ fn options_without_effect_give_a_warning() {
 }
 
 #[test]
-fn gauges_without_a_value_are_no_part_of_a_sum_and_no_series() {
+fn gauges_without_a_value_are_not_in_a_sum_and_not_a_series() {
     let view = "[{selector: {instrument_name: tidegate_held_items}, stream: {attribute_keys: [signal]}}]";
     let (recorder, page) = crate::telemetry::testing::recorder(view);
     let shown = || page.series("tidegate_held_items");

@@ -111,7 +111,7 @@ fn the_sink_takes_http_plain_and_compressed() {
 }
 
 #[test]
-fn the_sink_refuses_what_is_no_otlp() {
+fn the_sink_refuses_bodies_that_are_not_otlp() {
     let sink = OtlpSink::start();
     let statuses = [
         push_http(&sink, b"\xff\xff", "identity").status,

@@ -14,7 +14,7 @@ fn word(began_s: u64, now: u64, time: u64, value: u64) -> Value {
     }]}}])
 }
 
-/// Whether a point is none of the end of a series, whose resource has learnt of its `target_info` since.
+/// Whether a point has a value. A series ends with a point without one, whose resource may lack its `target_info`.
 fn has_value(point: &Point) -> bool {
     !matches!(point.value, points::Value::Sum { value, .. } if value.is_nan())
 }

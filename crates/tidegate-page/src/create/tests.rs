@@ -121,7 +121,7 @@ fn closing_removes_its_own_files_and_no_others() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_no_obstacle() {
+fn files_of_a_killed_writer_do_not_hinder_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     std::fs::write(at("page.new"), "half").unwrap();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_and_what_comes_late_are_no_collision() {
+    fn restarts_and_late_points_are_not_collisions() {
         assert_eq!(
             seen(&[(1, 10), (1, 11), (5, 12), (9, 20), (9, 21)]),
             0,

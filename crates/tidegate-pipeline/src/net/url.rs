@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_said_so() {
+    fn a_text_that_is_not_a_url_gives_an_error() {
         for text in ["localhost:4318", "ftp://a", "", "unix:", "http://"] {
             assert!(parse(text).is_err(), "{text}");
         }

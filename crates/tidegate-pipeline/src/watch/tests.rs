@@ -170,7 +170,7 @@ async fn a_watcher_of_a_quiet_group_costs_one_look_per_tick() {
 }
 
 #[test]
-fn nan_is_no_news_beside_nan() {
+fn nan_after_nan_is_not_a_change() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.say("a", f64::NAN);
     let mut answer = bench.watched.read(unix_now()).answers[0].answer.clone();

@@ -134,7 +134,7 @@ async fn a_long_record_without_room_stays_on_disk_and_is_not_asked_for_at_once()
 }
 
 #[tokio::test]
-async fn a_full_quota_is_no_room_and_comes_back_when_segments_go() {
+async fn a_full_quota_has_no_room_until_segments_go() {
     let directory = tempfile::tempdir().unwrap();
     let (store, ..) = store(&directory, Fsync::Never, 3000);
     let text = "x".repeat(900);

@@ -25,7 +25,7 @@ pub(super) struct ExpectedSources(HashMap<Key, KnownSource>);
 #[derive(Debug)]
 struct KnownSource {
     heard: UnixNanos,
-    standing: SourceHealth,
+    health: SourceHealth,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,26 +49,26 @@ impl ExpectedSources {
     ) -> Option<DataQuality> {
         let fixed = lease.map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
         for known in self.0.values_mut() {
-            if known.standing == SourceHealth::Alive {
-                known.standing = SourceHealth::Ended(now);
+            if known.health == SourceHealth::Alive {
+                known.health = SourceHealth::Ended(now);
             }
         }
         for source in &evaluation.sources {
             let is_due = now.saturating_sub(source.seen) <= fixed.unwrap_or(source.lease);
-            let standing = if is_due {
+            let health = if is_due {
                 SourceHealth::Alive
             } else {
                 SourceHealth::Overdue
             };
             let heard = source.seen;
-            self.0.insert(source.key, KnownSource { heard, standing });
+            self.0.insert(source.key, KnownSource { heard, health });
         }
         self.0.retain(|key, known| {
             if evaluation.failed.contains(key) {
-                (known.standing, known.heard) = (SourceHealth::Failed, now);
+                (known.health, known.heard) = (SourceHealth::Failed, now);
                 return true;
             }
-            match known.standing {
+            match known.health {
                 SourceHealth::Failed => false,
                 SourceHealth::Ended(at) => now.saturating_sub(at) <= APART_NS,
                 SourceHealth::Alive | SourceHealth::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
@@ -78,9 +78,9 @@ impl ExpectedSources {
     }
 
     fn quality(&self) -> Option<DataQuality> {
-        let of = |is: fn(SourceHealth) -> bool| self.0.values().filter(|known| is(known.standing)).count();
-        let reporting = of(|standing| standing == SourceHealth::Alive);
-        let missing = of(|standing| matches!(standing, SourceHealth::Overdue | SourceHealth::Failed));
+        let of = |is: fn(SourceHealth) -> bool| self.0.values().filter(|known| is(known.health)).count();
+        let reporting = of(|health| health == SourceHealth::Alive);
+        let missing = of(|health| matches!(health, SourceHealth::Overdue | SourceHealth::Failed));
         let state = match (reporting, missing) {
             (0, 0) => return None,
             (_, 0) => Freshness::Fresh,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_scrape_is_no_goodbye_and_leaving_discovery_is() {
+    fn a_source_departs_by_leaving_discovery_not_by_a_failed_scrape() {
         let mut scene = Scene(ExpectedSources::default());
         assert_eq!(
             scene.see(0, &[(1, 0), (2, 0)], &[]),

@@ -147,7 +147,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_string_is_refused() {
+    fn bytes_that_are_not_a_string_are_refused() {
         let malformed: [&[u8]; 4] = [b"\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xfc", b"\x00"];
         // 0x00 is "0" and three zero bits, which are not padding.
         for coded in malformed {

@@ -291,7 +291,7 @@ impl Combine {
             "max" => Ok(Self::Max),
             "min" => Ok(Self::Min),
             "avg" => Ok(Self::Avg),
-            _ => Err(wrong(format!("combine: `{word}` is none of sum, max, min, avg"))),
+            _ => Err(wrong(format!("combine: `{word}` is not one of sum, max, min, avg"))),
         }
     }
 }
