@@ -44,8 +44,8 @@ crate::options! {
 
 /// Options of the Collector's exporter that can mean nothing here.
 const OUTPUTS: &WithoutEffect = &[
-    ("use_internal_logger", "what is printed goes to standard error"),
-    ("output_paths", "what is printed goes to standard error"),
+    ("use_internal_logger", "the exporter prints to standard error"),
+    ("output_paths", "the exporter prints to standard error"),
     ("sending_queue", "`debug` has a queue of its own, of 256 batches"),
 ];
 

@@ -14,7 +14,7 @@ fn word(began_s: u64, now: u64, time: u64, value: u64) -> Value {
     }]}}])
 }
 
-/// Whether a point has a value. A series ends with a point without one, whose resource may lack its `target_info`.
+/// Whether a point has a value. The point that ends a series has none, and its resource may be that of a later `target_info`.
 fn has_value(point: &Point) -> bool {
     !matches!(point.value, points::Value::Sum { value, .. } if value.is_nan())
 }
