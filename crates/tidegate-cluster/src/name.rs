@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tidegate_engine::{ProducerId, UnixNanos};
 
-/// The most bytes of a name. Names of Kubernetes nodes have at most so many.
+/// The most bytes of a name, which is the limit for names of Kubernetes nodes.
 pub const MAX_NAME_BYTES: usize = 253;
 
 /// The most bytes of a subject: two names with every byte escaped, and the other tokens.
 const MAX_SUBJECT_BYTES: usize = 2 * 3 * MAX_NAME_BYTES + 64;
 
-/// Why text is no name.
+/// Why a text is not a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// It is empty.
@@ -115,7 +115,7 @@ impl Subject {
         }
     }
 
-    /// The subject that this text stands for; `None`: it is none of this cluster. A subject has one spelling only.
+    /// The subject that this text stands for; `None`: it is not a subject of this cluster. A subject has one spelling only.
     pub fn parse(cluster: &str, text: &str) -> Option<Self> {
         if text.len() > MAX_SUBJECT_BYTES {
             return None;
@@ -157,7 +157,7 @@ fn escaped(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             escaped.push(char::from(byte));
         } else {
-            // Text takes every write.
+            // A write to a string does not fail.
             let _ = write!(escaped, "%{byte:02X}");
         }
     }

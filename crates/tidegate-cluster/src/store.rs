@@ -3,7 +3,7 @@
 //! The store of a cluster: five calls, as values. An engine carries them out and reports the answers as events.
 //!
 //! The store keeps the last message of each subject. It gives each message of a read at least once, in any order. If a
-//! read breaks off, the engine begins it anew.
+//! read breaks off, the engine starts it again.
 
 use std::time::Duration;
 
@@ -93,11 +93,11 @@ pub enum StoreReply {
     Purged,
 }
 
-/// Why a call failed. A call that failed may have had its effect.
+/// Why a call failed. A call that failed may have taken effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The last message of the subject has another sequence. This is it.
-    #[error("another writer was first")]
+    #[error("another writer has changed the record")]
     Conflict(Option<Box<StoredMessage>>),
     /// The message is larger than the store allows.
     #[error("the message is larger than the store allows: raise the limit of the store")]
@@ -107,7 +107,7 @@ pub enum StoreError {
     Unavailable(String),
 }
 
-/// News of the store for the machine that has made the call.
+/// An event of a call, for the state machine that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// A call has ended. Each call ends once, unless it is a read of everything with a connection.

@@ -117,7 +117,7 @@ impl FoldJob {
                     None => reader.note_lost_record(&record.place),
                 }
                 self.conflicts += 1;
-                self.begin_anew(reader)
+                self.find_records(reader)
             }
             (JobCall::Purge(run, through), Ok(StoreReply::Purged)) => {
                 stats.purged += 1;
@@ -128,7 +128,8 @@ impl FoldJob {
         }
     }
 
-    fn begin_anew(&mut self, reader: &PageReader) -> JobState {
+    /// Compares the records with the store again, after a conflict.
+    fn find_records(&mut self, reader: &PageReader) -> JobState {
         match reader.missing_records(&self.producer, self.folds) {
             Ok(records) if self.conflicts < MAX_CONFLICTS => {
                 self.records = records.into();

@@ -9,7 +9,7 @@ use tidegate_engine::UnixNanos;
 
 use crate::{CallId, LeaseRequest, StoreCall, StoreError, StoreMessage, StoreReply, nanos};
 
-/// A replica that has the lease or would like to.
+/// A replica that holds the lease or asks for it.
 #[derive(Debug)]
 pub(super) struct LeaseHolder {
     subject: String,
@@ -63,7 +63,7 @@ impl LeaseHolder {
         Some((id, StoreCall::Lease(request)))
     }
 
-    /// Takes the answer to a call. `false`: it is no call of the lease.
+    /// Takes the answer to a call. `false`: the call is not one of the lease.
     pub(super) fn answer(&mut self, id: CallId, result: &Result<StoreReply, StoreError>) -> bool {
         let Some((_, at)) = self.asked.take_if(|(asked, _)| *asked == id) else {
             return false;

@@ -2,7 +2,7 @@
 
 //! The leader: it folds ended runs, removes their pages, and puts back retained totals that the store has lost.
 //!
-//! Two leaders at a moment do no harm: each record is written by compare-and-set, and pages go only after the records that
+//! Two leaders at a time do no harm: each record is written by compare-and-set, and pages go only after the records that
 //! contain them are stored. So every replica may help: one that does not lead waits twice as long before it does the same.
 
 mod job;
@@ -82,7 +82,7 @@ struct RecordAudit {
     unseen: BTreeSet<RecordPlace>,
 }
 
-/// Folds and puts back, with a reader.
+/// Folds ended runs and restores records, with the state of a reader.
 #[derive(Debug)]
 pub struct ClusterLeader {
     config: LeaderConfig,

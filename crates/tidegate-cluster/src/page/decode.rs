@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A page to reports and windows. The limits are checked before anything is decoded.
+//! Decodes a page into reports and windows. The limits are checked before anything is decoded.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub struct DecodedPage {
 /// Decodes the body of a page.
 ///
 /// # Errors
-/// The body is too large, or no page of this producer.
+/// The body is too large, or it is not a page of this producer.
 pub fn decode_page(
     producer: &ProducerName,
     headers: &PageHeaders,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Values and windows to a page.
+//! Encodes values and windows as a page.
 
 use std::sync::Arc;
 

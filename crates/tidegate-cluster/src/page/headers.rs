@@ -63,7 +63,7 @@ impl PageHeaders {
         rules: 0,
     };
 
-    /// As names and values.
+    /// The headers as names and values.
     pub fn write(&self) -> Vec<(String, String)> {
         let headers = [
             (VERSION, CURRENT.to_owned()),

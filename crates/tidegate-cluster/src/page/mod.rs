@@ -33,10 +33,10 @@ const WINDOW: &str = "window";
 /// The most series of a page.
 pub const MAX_PAGE_SERIES: usize = 256;
 
-/// Why a message is no page or record.
+/// Why a message is not a page or a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
-    /// The subject is none of this cluster.
+    /// The subject is not one of this cluster.
     #[error("the subject is not one of this cluster")]
     Subject,
     /// A header is not there.
@@ -65,7 +65,7 @@ pub enum PageError {
     /// There are too many series.
     #[error("the page has more than {MAX_PAGE_SERIES} series")]
     TooManySeries,
-    /// The body is no OTLP request.
+    /// The body is not an OTLP request.
     #[error("{0}")]
     Otlp(String),
     /// A resource names another producer, or none.
@@ -74,10 +74,10 @@ pub enum PageError {
     /// A merge mode that this version does not know.
     #[error("the merge mode `{0}` is not known: upgrade this gateway")]
     MergeMode(String),
-    /// Deltas have no place in a page.
+    /// A value is a delta. Pages have cumulative values only.
     #[error("a value is a delta: send cumulative values")]
     Delta,
-    /// A window that is no exponential histogram.
+    /// A window is not an exponential histogram of deltas.
     #[error("a window of a composite is not a delta exponential histogram")]
     Window,
     /// A record whose attributes of runs are not valid.

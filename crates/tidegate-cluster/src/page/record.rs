@@ -127,7 +127,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 /// Decodes the body of a record.
 ///
 /// # Errors
-/// The body is too large, or no record of this producer.
+/// The body is too large, or it is not a record of this producer.
 pub fn decode_record(
     producer: &ProducerName,
     body: &Bytes,

@@ -132,7 +132,7 @@ impl PageReader {
     /// A reader that knows nothing yet. `composites` are merged from windows, within `budget`.
     ///
     /// # Errors
-    /// The windows of several producers do not make one of the composites.
+    /// A composite can't be computed from the windows of several producers.
     pub fn new(
         config: ReaderConfig,
         composites: Vec<Declaration>,
@@ -193,7 +193,7 @@ impl PageReader {
         }
     }
 
-    /// Lets go what time has ended: levels, windows, producers. Call it about once a second.
+    /// Removes expired levels, windows and producers. Call it about once a second.
     pub fn tick(&mut self, now: UnixNanos) {
         self.merged.sweep(self.clock.store_time(now));
         self.windows.values_mut().for_each(|windows| windows.expire(now));

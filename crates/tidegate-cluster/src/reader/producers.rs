@@ -26,7 +26,7 @@ pub(super) struct RunEntry {
 }
 
 impl RunEntry {
-    /// Whether all that its pages say is known here.
+    /// Whether the reader has merged everything in its pages.
     pub(super) fn is_whole(&self) -> bool {
         !self.is_refused && self.bad.is_empty()
     }

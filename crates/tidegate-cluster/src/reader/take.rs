@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! How messages come in.
+//! Merges the messages that arrive.
 
 use tidegate_engine::{MergeRefusal, ProducerRun, UnixNanos, clock};
 
@@ -24,7 +24,7 @@ struct PagePlace<'a> {
 }
 
 impl PageReader {
-    /// Takes a message. `is_current` says that the store has it now: the message is no late one.
+    /// Takes a message. `is_current`: the store has the message now, so it is not a late one.
     ///
     /// # Errors
     /// The message is not readable. It is counted.

@@ -119,7 +119,7 @@ fn a_replica_is_ready_when_nothing_pends_and_until_it_is_behind() {
     assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
     assert!(reader.is_ready(NOW + 4 * SECOND));
     assert_eq!(reader.status(NOW + 5 * SECOND).state, ReplicaState::Stale);
-    // The read broke off. It begins anew, and old messages prove nothing.
+    // The read broke off and starts again. Old messages do not show that the replica is up to date.
     let error = crate::StoreError::Unavailable(String::new());
     reader.event(StoreEvent::Done(id, Err(error)), NOW + 6 * SECOND);
     let (id, _) = reader.poll().unwrap();

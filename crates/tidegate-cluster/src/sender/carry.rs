@@ -51,8 +51,8 @@ impl CarriedTotal {
     pub(super) fn take(&mut self, start: UnixNanos, time: UnixNanos, value: &Value) -> CarryOutcome {
         let start = if start == 0 { self.source_start } else { start };
         let weight = weight(value);
-        let begins_anew = start != self.source_start || weight < self.weight;
-        let carried = if begins_anew {
+        let is_reset = start != self.source_start || weight < self.weight;
+        let carried = if is_reset {
             Some(&self.value)
         } else {
             self.carried.as_ref()
@@ -66,7 +66,7 @@ impl CarriedTotal {
         };
         let before = std::mem::replace(&mut self.value, total);
         let is_same = before == self.value;
-        if begins_anew {
+        if is_reset {
             self.carried = Some(before);
         }
         (self.source_start, self.time, self.weight) = (start, time.max(self.time), weight);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_falls_with_its_start_unchanged_begins_anew() {
+    fn a_total_that_falls_with_its_start_unchanged_adds_to_the_old_one() {
         let mut total = CarriedTotal::new(10, 11, Value::Double(5.0));
         assert_eq!(total.take(10, 12, &Value::Double(1.5)), CarryOutcome::Grown);
         assert_eq!(total.value, Value::Double(6.5));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! How a producer claims the number of a run. A clock that was set back gives no old number.
+//! A producer claims the number of a run. The number is higher than all earlier ones, even if the clock was set back.
 
 use bytes::Bytes;
 use tidegate_engine::UnixNanos;
 
 use crate::{CallId, StoreCall, StoreError, StoreMessage, StoreReply};
 
-/// The distance of two runs. The sequences of a run begin with its number, and so many of them are before the next run:
-/// a later run with the same start times has the higher sequences.
+/// The distance of two runs. The sequences of a run begin with its number, and a run has fewer sequences than this. So a
+/// later run with the same start times has the higher sequences.
 const RUN_DISTANCE: u64 = 1 << 36;
 
 /// The bits of the nonce that a number has: 1 ms. A store that lost the last number can't cause two equal ones.
@@ -62,7 +62,7 @@ impl EpochClaim {
         Some((id, StoreCall::CompareAndSet(message, self.sequence)))
     }
 
-    /// Takes the answer to a call. `None`: it is no call of this claim, or the claim goes on.
+    /// Takes the answer to a call. `None`: the call is not one of this claim, or the claim goes on.
     pub(super) fn answer(
         &mut self,
         id: CallId,

@@ -2,8 +2,8 @@
 
 //! The sender of a producer: it publishes the values of a table as pages.
 //!
-//! Pages do not queue. A page that has changed waits until it can go, and then goes with its newest values. So a store that
-//! is away costs freshness, and no memory.
+//! Pages do not queue. A page that has changed waits until it can go, and then goes with its newest values. So an
+//! unavailable store costs freshness, and no memory.
 
 mod bucket;
 mod carry;
@@ -67,7 +67,7 @@ pub struct SenderStats {
     pub late: u64,
     /// Series that had no place because of `max_series`, in all updates.
     pub refused: u64,
-    /// Values that do not suit their merge mode, in all updates.
+    /// Levels and windows of series that have a total, in all updates.
     pub invalid: u64,
     /// Series that are too large for a body.
     pub too_large: u64,
@@ -110,7 +110,7 @@ pub struct PageSender {
     retry_at: UnixNanos,
     /// When the next run may begin to make room.
     next_run: UnixNanos,
-    /// The runs that have ended and have not said so.
+    /// Ended runs whose goodbye is not stored yet.
     byes: VecDeque<UnixNanos>,
     is_stopping: bool,
     stats: SenderStats,
@@ -234,7 +234,7 @@ impl PageSender {
         self.is_stopping = true;
     }
 
-    /// Whether a stopped sender has nothing left to say.
+    /// Whether a stopped sender has nothing left to send.
     pub fn is_finished(&self) -> bool {
         let has_begun = self.epoch > 0 || self.table.len() == 0;
         self.is_stopping && self.byes.is_empty() && has_begun

@@ -35,7 +35,7 @@ pub(super) type PageIndex = usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemOutcome {
     Taken,
-    /// The value is no total, or has no place in a page.
+    /// The value is a level or a window, and its series has a total.
     Invalid,
     /// There are as many series as there may be.
     Full,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The broker: a log of all operations. Its state is what the log says, so a forgotten tail brings back what was before.
+//! The broker: a log of all operations. Its state follows from the log. If it forgets the last operations, it has the
+//! state before them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A simulated broker for tests: virtual time, and faults by a seeded random.
+//! A simulated broker for tests: virtual time, and faults by seeded random numbers.
 
 mod broker;
 mod random;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A random that depends on its seed only.
+//! Random numbers that depend on a seed only.
 
 /// Splitmix64.
 #[derive(Clone, Debug)]
