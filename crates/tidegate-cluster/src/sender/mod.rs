@@ -160,7 +160,7 @@ impl PageSender {
         }
     }
 
-    /// The call that is due. Call it until there is none, after each update, event and wake-up.
+    /// The call that is due. Call it until there is none, after each update and answer, and at least once per interval.
     pub fn poll(&mut self, now: UnixNanos) -> Option<(CallId, StoreCall)> {
         if let Some(claim) = &mut self.claim {
             let subject = Subject::Producer(self.config.producer.clone()).text(&self.config.cluster);
@@ -238,11 +238,6 @@ impl PageSender {
     pub fn is_finished(&self) -> bool {
         let has_begun = self.epoch > 0 || self.table.len() == 0;
         self.is_stopping && self.byes.is_empty() && has_begun
-    }
-
-    /// When to call [`Self::poll`] next, if nothing else happens before.
-    pub fn next_wake(&self) -> UnixNanos {
-        self.next_beat.min(self.next_refresh)
     }
 
     /// The present run; `None` before the first one.
