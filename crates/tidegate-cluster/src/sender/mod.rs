@@ -193,10 +193,7 @@ impl PageSender {
             return;
         };
         match (call, result) {
-            (SentCall::Page(page), Err(StoreError::TooLarge)) => {
-                self.table.note_result(page, true, now);
-                self.split(page, now);
-            }
+            (SentCall::Page(page), Err(StoreError::TooLarge)) => self.split(page, now),
             (SentCall::Page(page), result) => {
                 self.table.note_result(page, result.is_ok(), now);
                 self.count(result.is_ok(), retry_at);

@@ -351,7 +351,8 @@ impl PageTable {
         let Some(large) = self.pages.get_mut(page) else {
             return false;
         };
-        large.waits_since = None;
+        // The page is not stored: pages that wait for it wait for its halves.
+        (large.waits_since, large.is_in_flight) = (None, false);
         let half = large.slots.len() / 2;
         if half == 0 {
             // The series keeps its place, so that it is refused once and not in each update.

@@ -273,6 +273,29 @@ fn a_page_that_is_too_large_becomes_two_and_the_new_one_goes_first() {
 }
 
 #[test]
+fn a_page_that_the_store_refuses_as_too_large_follows_its_halves() {
+    let mut sender = PageSender::new(config());
+    sender.update((0..4).map(|at| total(&format!("series {at}"), 5, 1)), NOW);
+    let (mut refused, mut stored) = (0, Vec::new());
+    while let Some((id, call)) = sender.poll(NOW) {
+        let mut result = Ok(StoreReply::Stored(1));
+        if let StoreCall::Publish(message) = call {
+            let sent = Sent::of(&message);
+            if sent.page > 0 && refused < 2 {
+                refused += 1;
+                result = Err(StoreError::TooLarge);
+            } else if sent.page > 0 {
+                stored.push((sent.page, sent.totals().len()));
+            }
+        }
+        sender.answer(id, result, NOW);
+    }
+    // Page 2 has half of page 1, and page 3 has half of page 2.
+    assert_eq!(stored, [(3, 1), (2, 1), (1, 2)]);
+    assert!(sender.is_settled());
+}
+
+#[test]
 fn a_stopped_sender_says_goodbye_after_its_last_page() {
     let mut sender = PageSender::new(config());
     sender.update([total("a", 5, 1)], NOW);
