@@ -231,10 +231,12 @@ impl PageTable {
     }
 
     fn page_with_room(&mut self, partition: u16) -> PageIndex {
-        let has_room = |page: &SentPage| page.partition == partition && page.slots.len() < MAX_PAGE_SERIES;
-        let newest = self.pages.iter().rposition(|page| page.partition == partition);
-        let newest = newest.filter(|at| self.pages.get(*at).is_some_and(has_room));
-        newest.unwrap_or_else(|| self.add_page(partition))
+        let mut pages = self.pages.iter().enumerate();
+        let newest = pages.rfind(|(_, page)| page.partition == partition);
+        match newest {
+            Some((at, page)) if page.slots.len() < MAX_PAGE_SERIES => at,
+            _ => self.add_page(partition),
+        }
     }
 
     fn add_page(&mut self, partition: u16) -> PageIndex {
