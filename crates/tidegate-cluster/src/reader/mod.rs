@@ -228,7 +228,7 @@ impl PageReader {
             .by_name
             .values()
             .flat_map(|entry| entry.runs.values());
-        let has_gaps = runs.any(|run| run.has_bad_pages() || run.is_refused);
+        let has_gaps = runs.any(|run| !run.is_whole());
         let state = match self.caught_up_at {
             None => ReplicaState::CatchingUp,
             Some(_) if !self.is_ready(now) => ReplicaState::Stale,

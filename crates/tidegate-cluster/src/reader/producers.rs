@@ -31,10 +31,6 @@ impl RunEntry {
         !self.is_refused && self.bad.is_empty()
     }
 
-    pub(super) fn has_bad_pages(&self) -> bool {
-        !self.bad.is_empty()
-    }
-
     pub(super) fn is_alive(&self, now: UnixNanos, lease_ns: u64) -> bool {
         !self.has_ended && now.saturating_sub(self.seen) <= lease_ns
     }
