@@ -6,6 +6,7 @@
 mod act;
 mod producer;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ use tidegate_engine::{MergedLimits, UnixNanos, Value};
 use self::act::{Act, Forgotten, act};
 use self::producer::{Fate, LEVEL, Model, Process, SERIES, value};
 use crate::testing::{Broker, BrokerFaults, ClientId, SeededRandom};
-use crate::{ClusterLeader, ClusterStore, LeaderConfig, PageReader, ReaderConfig, StoreEvent};
+use crate::{
+    ClusterLeader, ClusterStore, LeaderConfig, PageReader, ReaderConfig, ReplicaState, StoreEvent, Subject,
+};
 
 const CLUSTER: &str = "simulated";
 const PARTITIONS: u16 = 2;
@@ -265,7 +268,7 @@ impl World {
         self.broker.has_all(self.replicas[0].client)
     }
 
-    /// The replicas show what the model says, to the bit.
+    /// The replicas show the values of the model, to the bit, and miss no producer.
     fn assert_equal(&mut self) {
         let mut expected: [Option<(UnixNanos, Value)>; SERIES.len()] = Default::default();
         for (at, total) in &self.model {
@@ -273,12 +276,29 @@ impl World {
         }
         let levels = self.processes.iter().filter_map(|process| process.level);
         let level = levels.reduce(|sum, level| sum + level);
+        let producers: BTreeSet<_> = self.processes.iter().map(|process| process.producer).collect();
         for replica in &mut self.replicas {
-            assert!(replica.reader.is_ready(self.now));
+            let status = replica.reader.status(self.now);
+            assert_eq!(status.state, ReplicaState::Fresh, "replica {}", replica.client);
+            assert_eq!(
+                (status.reporting, status.expected),
+                (producers.len(), producers.len())
+            );
             let mut shown = replica.read();
             let shown_level = shown[LEVEL].take().map(|(_, value)| value);
             assert_eq!(shown_level, level.map(Value::Int), "replica {}", replica.client);
             assert_eq!(shown, expected, "replica {}", replica.client);
+        }
+    }
+
+    /// All ended runs are folded: the broker has the pages of living processes only.
+    fn assert_folded(&self) {
+        let processes = self.processes.iter();
+        let living: BTreeSet<_> = processes.filter_map(|process| process.sender.run()).collect();
+        for stored in self.broker.messages() {
+            if let Some(Subject::Page { run, .. }) = Subject::parse(CLUSTER, &stored.message.subject) {
+                assert!(living.contains(&run), "a page of the ended run {run:?}");
+            }
         }
     }
 
@@ -307,6 +327,7 @@ fn simulate(seed: u64, replicas: usize, faults: BrokerFaults, acts: &[Act]) {
     let stored = world.records_stored();
     world.run_for(15 * SECOND);
     world.assert_equal();
+    world.assert_folded();
     assert_eq!(world.records_stored(), stored, "the records are at rest");
 }
 
@@ -337,6 +358,20 @@ fn a_surge_counts_both_runs_and_a_goodbye_folds_one() {
         Act::Wait(200),
     ];
     simulate(1, 2, BrokerFaults::default(), &acts);
+}
+
+#[test]
+fn a_level_goes_when_its_run_ends_or_its_series_expires() {
+    let acts = [
+        Act::Observe(0, LEVEL, 5),
+        Act::Observe(1, LEVEL, 3),
+        Act::Observe(2, LEVEL, 4),
+        Act::Wait(30),
+        Act::End(0, false),
+        Act::Expire(1, LEVEL),
+        Act::Wait(30),
+    ];
+    simulate(2, 2, BrokerFaults::default(), &acts);
 }
 
 #[test]
