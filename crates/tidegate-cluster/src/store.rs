@@ -118,27 +118,8 @@ pub enum StoreEvent {
     Pending(CallId, u64),
 }
 
-/// An engine: NATS, Kafka, or the replicas themselves. A call only begins; its [`StoreEvent`]s come later.
+/// An engine: NATS, Kafka, or the replicas themselves.
 pub trait ClusterStore {
-    /// See [`StoreCall::Publish`].
-    fn publish(&mut self, id: CallId, message: StoreMessage);
-    /// See [`StoreCall::ReadAll`].
-    fn read_all(&mut self, id: CallId, scope: ReadScope);
-    /// See [`StoreCall::CompareAndSet`].
-    fn compare_and_set(&mut self, id: CallId, message: StoreMessage, expected: u64);
-    /// See [`StoreCall::Lease`].
-    fn lease(&mut self, id: CallId, request: LeaseRequest);
-    /// See [`StoreCall::Purge`].
-    fn purge(&mut self, id: CallId, run: RunName, through: u64);
-
-    /// Begins a call.
-    fn start(&mut self, id: CallId, call: StoreCall) {
-        match call {
-            StoreCall::Publish(message) => self.publish(id, message),
-            StoreCall::ReadAll(scope) => self.read_all(id, scope),
-            StoreCall::CompareAndSet(message, expected) => self.compare_and_set(id, message, expected),
-            StoreCall::Lease(request) => self.lease(id, request),
-            StoreCall::Purge(run, through) => self.purge(id, run, through),
-        }
-    }
+    /// Begins a call. Its [`StoreEvent`]s come later.
+    fn start(&mut self, id: CallId, call: StoreCall);
 }

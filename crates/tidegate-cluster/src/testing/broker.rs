@@ -9,8 +9,8 @@ use tidegate_engine::UnixNanos;
 
 use super::SeededRandom;
 use crate::{
-    CallId, ClusterStore, LeaseRequest, ReadScope, RunName, StoreError, StoreEvent, StoreMessage, StoreReply,
-    StoredMessage, Subject, nanos,
+    CallId, ClusterStore, LeaseRequest, ReadScope, RunName, StoreCall, StoreError, StoreEvent, StoreMessage,
+    StoreReply, StoredMessage, Subject, nanos,
 };
 
 /// A client of the broker.
@@ -247,6 +247,13 @@ impl Broker {
         Ok(StoreReply::Stored(self.put(message)))
     }
 
+    fn put_lease(&mut self, request: LeaseRequest) -> Result<StoreReply, StoreError> {
+        let subject = request.message.subject.clone();
+        let reply = self.compare_and_put(request.message, request.expected)?;
+        self.leases.insert(subject, self.now + nanos(request.term));
+        Ok(reply)
+    }
+
     fn read(&mut self, client: ClientId, id: CallId, scope: ReadScope) {
         let is_wanted = |stored: &&StoredMessage| {
             let subject = Subject::parse(&self.cluster, &stored.message.subject);
@@ -279,39 +286,22 @@ pub struct BrokerClient<'a> {
 }
 
 impl ClusterStore for BrokerClient<'_> {
-    fn publish(&mut self, id: CallId, message: StoreMessage) {
-        self.broker.call(self.client, id, |broker| {
-            Ok(StoreReply::Stored(broker.put(message)))
-        });
-    }
-
-    fn read_all(&mut self, id: CallId, scope: ReadScope) {
-        if self.broker.down.contains(&self.client) {
-            return self.broker.fail(self.client, id);
+    fn start(&mut self, id: CallId, call: StoreCall) {
+        let (broker, client) = (&mut *self.broker, self.client);
+        match call {
+            StoreCall::ReadAll(_) if broker.down.contains(&client) => broker.fail(client, id),
+            StoreCall::ReadAll(scope) => broker.read(client, id, scope),
+            StoreCall::Publish(message) => {
+                broker.call(client, id, |broker| Ok(StoreReply::Stored(broker.put(message))));
+            }
+            StoreCall::CompareAndSet(message, expected) => {
+                broker.call(client, id, |broker| broker.compare_and_put(message, expected));
+            }
+            StoreCall::Lease(request) => broker.call(client, id, |broker| broker.put_lease(request)),
+            StoreCall::Purge(run, through) => broker.call(client, id, |broker| {
+                broker.append(LogEntry::Purge(run, through));
+                Ok(StoreReply::Purged)
+            }),
         }
-        self.broker.read(self.client, id, scope);
-    }
-
-    fn compare_and_set(&mut self, id: CallId, message: StoreMessage, expected: u64) {
-        self.broker.call(self.client, id, |broker| {
-            broker.compare_and_put(message, expected)
-        });
-    }
-
-    fn lease(&mut self, id: CallId, request: LeaseRequest) {
-        self.broker.call(self.client, id, |broker| {
-            let subject = request.message.subject.clone();
-            let reply = broker.compare_and_put(request.message, request.expected)?;
-            let end = broker.now + nanos(request.term);
-            broker.leases.insert(subject, end);
-            Ok(reply)
-        });
-    }
-
-    fn purge(&mut self, id: CallId, run: RunName, through: u64) {
-        self.broker.call(self.client, id, |broker| {
-            broker.append(LogEntry::Purge(run, through));
-            Ok(StoreReply::Purged)
-        });
     }
 }
