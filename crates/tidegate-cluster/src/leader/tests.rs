@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Data, MergeMode, Metric, Series, Temporality, Value};
+use tidegate_engine::{MergeMode, Value};
 
 use super::*;
-use crate::testing::Broker;
+use crate::testing::{Broker, COUNTER, series};
 use crate::{ClusterStore, PageHeaders, PageKind, PageWriter, ReaderConfig, StoreMessage};
 
 const SECOND: u64 = 1_000_000_000;
@@ -64,7 +64,8 @@ impl Cluster {
         let producer = ProducerName::new("node").unwrap();
         let mut writer = PageWriter::new(&producer);
         if kind == PageKind::Page {
-            writer.value(&series(), MergeMode::Add, (epoch, epoch + 1), Value::Int(total));
+            let times = (epoch, epoch + 1);
+            writer.value(&series("x", COUNTER), MergeMode::Add, times, Value::Int(total));
         }
         let run = RunName { producer, epoch };
         let headers = PageHeaders {
@@ -108,24 +109,6 @@ impl Cluster {
     fn leading(&self) -> Vec<bool> {
         let leaders = self.replicas.iter();
         leaders.map(|(_, leader)| leader.is_leading(self.now)).collect()
-    }
-}
-
-fn series() -> Series {
-    Series {
-        resource: Arc::default(),
-        scope: Arc::default(),
-        metric: Arc::new(Metric {
-            name: "x".into(),
-            description: "".into(),
-            unit: "".into(),
-            data: Data::Sum {
-                monotonic: true,
-                temporality: Temporality::Cumulative,
-            },
-            metadata: Attributes::default(),
-        }),
-        attributes: Attributes::default(),
     }
 }
 

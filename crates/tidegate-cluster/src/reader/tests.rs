@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use tidegate_engine::{
-    AttributeFilter, Attributes, Data, Function, Grouping, MergeMode, Metric, OnStale, Pattern, Series,
-    SubWindow, Temporality, Value,
-};
+use tidegate_engine::{AttributeFilter, Function, Grouping, MergeMode, OnStale, Pattern, SubWindow, Value};
 
 use super::*;
+use crate::testing::{COUNTER, series};
 use crate::{PageError, PageHeaders, PageKind, PageWriter, StoreMessage, StoredMessage, Subject};
 
 const SECOND: u64 = 1_000_000_000;
@@ -19,24 +17,6 @@ fn run(number: u8, epoch: u64) -> RunName {
     RunName {
         producer: producer(number),
         epoch,
-    }
-}
-
-fn series(name: &str) -> Series {
-    Series {
-        resource: Arc::default(),
-        scope: Arc::default(),
-        metric: Arc::new(Metric {
-            name: name.into(),
-            description: "".into(),
-            unit: "".into(),
-            data: Data::Sum {
-                monotonic: true,
-                temporality: Temporality::Cumulative,
-            },
-            metadata: Attributes::default(),
-        }),
-        attributes: Attributes::default(),
     }
 }
 
@@ -66,7 +46,7 @@ fn message(number: u8, page: u32, kind: PageKind, sequence: u64, writer: PageWri
 
 fn page(number: u8, sequence: u64, value: i64) -> StoredMessage {
     let mut writer = PageWriter::new(&producer(number));
-    writer.value(&series("x"), MergeMode::Add, (5, 6), Value::Int(value));
+    writer.value(&series("x", COUNTER), MergeMode::Add, (5, 6), Value::Int(value));
     message(number, 1, PageKind::Page, sequence, writer)
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Data, MergeMode, Metric, Point, Series, Temporality, Value};
+use tidegate_engine::{Data, MergeMode, Point, Value};
 
 use super::*;
+use crate::testing::{COUNTER, series};
 use crate::{DecodedPage, PageLimits, StoredMessage, decode_page};
 
 const SECOND: u64 = 1_000_000_000;
@@ -26,32 +27,10 @@ fn config() -> SenderConfig {
     }
 }
 
-fn series(name: &str, data: Data) -> Arc<Series> {
-    Arc::new(Series {
-        resource: Arc::default(),
-        scope: Arc::default(),
-        metric: Arc::new(Metric {
-            name: name.into(),
-            description: "".into(),
-            unit: "".into(),
-            data,
-            metadata: Default::default(),
-        }),
-        attributes: Default::default(),
-    })
-}
-
 fn item(name: &str, mode: MergeMode, start: u64, value: impl Into<Value>) -> SentItem {
-    let data = if mode.is_retained() {
-        Data::Sum {
-            monotonic: true,
-            temporality: Temporality::Cumulative,
-        }
-    } else {
-        Data::Gauge
-    };
+    let data = if mode.is_retained() { COUNTER } else { Data::Gauge };
     let point = Point {
-        series: series(name, data),
+        series: Arc::new(series(name, data)),
         start,
         time: start + 1,
         value: value.into(),

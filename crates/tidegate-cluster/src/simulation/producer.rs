@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{Data, Histogram, MergeMode, Metric, Point, Series, Temporality, UnixNanos, Value};
+use tidegate_engine::{Data, Histogram, MergeMode, Point, Temporality, UnixNanos, Value};
 
-use crate::testing::ClientId;
+use crate::testing::{self, ClientId};
 use crate::{PageSender, ProducerName, SenderConfig, SentItem};
 
 /// The names of the series: the last one is a level.
@@ -183,46 +183,23 @@ pub(super) fn value(series: usize, observed: &[u32]) -> Value {
 
 fn item(series: usize, start: UnixNanos, time: UnixNanos, value: Value) -> SentItem {
     let temporality = Temporality::Cumulative;
-    let (mode, data) = match series {
-        2 => (MergeMode::Add, Data::Histogram { temporality }),
-        LEVEL => {
-            let monotonic = false;
-            (
-                MergeMode::Level,
-                Data::Sum {
-                    monotonic,
-                    temporality,
-                },
-            )
-        }
-        _ => {
-            let monotonic = true;
-            (
-                MergeMode::Add,
-                Data::Sum {
-                    monotonic,
-                    temporality,
-                },
-            )
-        }
+    let monotonic = series != LEVEL;
+    let data = match value {
+        Value::Histogram(_) => Data::Histogram { temporality },
+        _ => Data::Sum {
+            monotonic,
+            temporality,
+        },
     };
-    let metric = Metric {
-        name: SERIES[series].into(),
-        description: "".into(),
-        unit: "".into(),
-        data,
-        metadata: Default::default(),
-    };
-    let series = Series {
-        resource: Arc::default(),
-        scope: Arc::default(),
-        metric: Arc::new(metric),
-        attributes: Default::default(),
+    let mode = if monotonic {
+        MergeMode::Add
+    } else {
+        MergeMode::Level
     };
     SentItem::Value(
         mode,
         Point {
-            series: Arc::new(series),
+            series: Arc::new(testing::series(SERIES[series], data)),
             start,
             time,
             value,
