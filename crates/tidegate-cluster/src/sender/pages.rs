@@ -234,7 +234,7 @@ impl PageTable {
         let mut pages = self.pages.iter().enumerate();
         let newest = pages.rfind(|(_, page)| page.partition == partition);
         match newest {
-            Some((at, page)) if page.slots.len() < MAX_PAGE_SERIES => at,
+            Some((at, page)) if (1..MAX_PAGE_SERIES).contains(&page.slots.len()) => at,
             _ => self.add_page(partition),
         }
     }
@@ -259,10 +259,11 @@ impl PageTable {
         pages.into_iter().for_each(|page| self.mark(page, now));
     }
 
-    /// Notes that a page has new content.
+    /// Notes that a page has new content. A page without series never goes: the store may have an older one with series.
     fn mark(&mut self, page: PageIndex, now: UnixNanos) {
         if let Some(marked) = self.pages.get_mut(page)
             && marked.waits_since.is_none()
+            && !marked.slots.is_empty()
         {
             marked.waits_since = Some(now);
             self.queue.push_back(page);
@@ -357,7 +358,7 @@ impl PageTable {
         (large.waits_since, large.is_in_flight) = (None, false);
         let half = large.slots.len() / 2;
         if half == 0 {
-            // The series keeps its place, so that it is refused once and not in each update.
+            // The series keeps its slot, so that it is refused once and not in each update.
             large.slots.clear();
             return false;
         }

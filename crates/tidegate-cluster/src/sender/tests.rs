@@ -275,6 +275,21 @@ fn a_page_that_the_store_refuses_as_too_large_follows_its_halves() {
 }
 
 #[test]
+fn a_series_that_becomes_too_large_keeps_its_last_page() {
+    let mut sender = PageSender::new(config());
+    sender.update([total("a", 5, 1)], NOW);
+    drain(&mut sender, NOW);
+    sender.update([total("a", 5, 2)], NOW + 1);
+    let (id, _) = sender.poll(NOW + 1).unwrap();
+    sender.answer(id, Err(StoreError::TooLarge), NOW + 1);
+    sender.update([total("a", 5, 3), total("b", 5, 1)], NOW + 2);
+    let sent = pages(drain(&mut sender, NOW + 2));
+    let names = sent.iter().map(|sent| (sent.page, sent.totals()[0].0.clone()));
+    assert_eq!(names.collect::<Vec<_>>(), [(2, "b".to_owned())]);
+    assert_eq!(sender.stats(NOW + 2).too_large, 1);
+}
+
+#[test]
 fn a_stopped_sender_says_goodbye_after_its_last_page() {
     let mut sender = PageSender::new(config());
     sender.update([total("a", 5, 1)], NOW);
