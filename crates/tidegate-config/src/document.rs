@@ -202,7 +202,7 @@ where
 }
 
 fn key(field: &'static str) -> OptionNames {
-    OptionNames { field, aliases: &[] }
+    OptionNames::only(field)
 }
 
 /// A list of ids from which the malformed ones are left out after being reported, so that the

@@ -10,7 +10,8 @@
 /// Decoding refuses unknown keys; null stands for the defaults.
 ///
 /// * `= required` instead of a default: the key must be there.
-/// * `#[alias = "old_name"]` after the doc comment: another accepted spelling (repeatable).
+/// * `#[alias = "other_name"]` after the doc comment: another accepted spelling (repeatable).
+/// * `#[deprecated_alias = "old_name"]` after the aliases: a spelling that causes a warning (repeatable).
 /// * A field's type may be another `options!` struct, `Option` of one (absent: `None`; `key:` with
 ///   nothing after it: all defaults), or `Vec` and maps of them.
 /// * `refused = TABLE` after the struct names keys that others know and we don't take, each with the reason.
@@ -66,7 +67,7 @@ macro_rules! options {
 
     // All fields read.
     (@fields [$(#[$meta:meta])* $vis:vis struct $name:ident, [$($refused:expr)?] [$($accepted:expr)*] $($check:path)?] [$($defaults:ident)?] [$({
-        [$($help:literal)*] [$($alias:literal)*]
+        [$($help:literal)*] [$($alias:literal)*] [$($deprecated:literal)*]
         [$fvis:vis] $field:ident [$ty:ty] $how:ident $($default:expr)?
     })*] $(,)*) => {
         $(#[$meta])*
@@ -83,6 +84,7 @@ macro_rules! options {
                     $crate::OptionNames {
                         field: stringify!($field),
                         aliases: &[$($alias),*],
+                        deprecated: &[$($deprecated),*],
                     },
                     &[$($help),*],
                     $crate::options!(@default $($default)?),
@@ -107,6 +109,7 @@ macro_rules! options {
                     $crate::OptionNames {
                         field: stringify!($field),
                         aliases: &[$($alias),*],
+                        deprecated: &[$($deprecated),*],
                     },
                     $(|| $default)?
                 );)*
@@ -134,19 +137,19 @@ macro_rules! options {
 
     // One field.
     (@fields $head:tt $all:tt [$($done:tt)*]
-        $(#[doc = $help:literal])* $(#[alias = $alias:literal])*
+        $(#[doc = $help:literal])* $(#[alias = $alias:literal])* $(#[deprecated_alias = $deprecated:literal])*
         $fvis:vis $field:ident: $ty:ty = required, $($rest:tt)*
     ) => {
         $crate::options! { @fields $head [] [$($done)* {
-            [$($help)*] [$($alias)*] [$fvis] $field [$ty] required
+            [$($help)*] [$($alias)*] [$($deprecated)*] [$fvis] $field [$ty] required
         }] $($rest)* }
     };
     (@fields $head:tt $all:tt [$($done:tt)*]
-        $(#[doc = $help:literal])* $(#[alias = $alias:literal])*
+        $(#[doc = $help:literal])* $(#[alias = $alias:literal])* $(#[deprecated_alias = $deprecated:literal])*
         $fvis:vis $field:ident: $ty:ty = $default:expr, $($rest:tt)*
     ) => {
         $crate::options! { @fields $head $all [$($done)* {
-            [$($help)*] [$($alias)*] [$fvis] $field [$ty] optional $default
+            [$($help)*] [$($alias)*] [$($deprecated)*] [$fvis] $field [$ty] optional $default
         }] $($rest)* }
     };
 
@@ -166,7 +169,8 @@ macro_rules! options {
 /// Declares an enum of words that an option may take.
 ///
 /// Gives the enum (`Clone`, `Copy`, `Debug`, `Eq`, `Hash`), its [decoder](crate::Decode), `as_str()` and `Display`.
-/// Further spellings follow after `|`.
+/// Further spellings follow after `|`. `#[deprecated_alias = "old"]` after the doc comment names a spelling that causes a
+/// warning (repeatable).
 ///
 /// ```
 /// use tidegate_config::{parse_text, Decode, Problems};
@@ -191,13 +195,16 @@ macro_rules! choices {
     (
         $(#[$meta:meta])*
         $vis:vis enum $name:ident {
-            $($(#[$vmeta:meta])* $variant:ident = $word:literal $(| $other:literal)*),+ $(,)?
+            $(
+                $(#[doc = $help:literal])* $(#[deprecated_alias = $deprecated:literal])*
+                $variant:ident = $word:literal $(| $other:literal)*
+            ),+ $(,)?
         }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         $vis enum $name {
-            $($(#[$vmeta])* $variant,)+
+            $($(#[doc = $help])* $variant,)+
         }
 
         impl $name {
@@ -223,7 +230,8 @@ macro_rules! choices {
                 let words = &[
                     $(($word, Self::$variant), $(($other, Self::$variant),)*)+
                 ];
-                $crate::decode_choice(node, cx, words)
+                let deprecated = &[$($(($deprecated, $word, Self::$variant),)*)+];
+                $crate::decode_choice(node, cx, words, deprecated)
             }
 
             fn type_help() -> $crate::TypeHelp {

@@ -70,15 +70,31 @@ pub struct OptionNames {
     pub field: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
+    /// Spellings that cause a warning.
+    pub deprecated: &'static [&'static str],
 }
 
 impl OptionNames {
+    /// A key without other spellings.
+    pub(super) fn only(field: &'static str) -> Self {
+        Self {
+            field,
+            aliases: &[],
+            deprecated: &[],
+        }
+    }
+
     fn key(self) -> &'static str {
         self.field.strip_prefix("r#").unwrap_or(self.field)
     }
 
-    fn all(self) -> impl Iterator<Item = &'static str> {
+    /// The spellings that cause no warning.
+    fn current(self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.key()).chain(self.aliases.iter().copied())
+    }
+
+    fn all(self) -> impl Iterator<Item = &'static str> {
+        self.current().chain(self.deprecated.iter().copied())
     }
 }
 
@@ -123,10 +139,7 @@ impl<'a> Fields<'a> {
                     .error(format!("`{key}` is not supported"));
                 self.refused = true;
             }
-            self.known.push(OptionNames {
-                field: key,
-                aliases: &[],
-            });
+            self.known.push(OptionNames::only(key));
         }
     }
 
@@ -138,10 +151,7 @@ impl<'a> Fields<'a> {
                     .at_key(&entry.value)
                     .warning(format!("accepted without effect: {why}"));
             }
-            self.known.push(OptionNames {
-                field: key,
-                aliases: &[],
-            });
+            self.known.push(OptionNames::only(key));
         }
     }
 
@@ -186,7 +196,7 @@ impl<'a> Fields<'a> {
             .peekable();
         let clean = unknown.peek().is_none() && !self.refused;
         for entry in unknown {
-            let help = (!self.cx.is_full()).then(|| self.help_for(&entry.key, &known));
+            let help = (!self.cx.is_full()).then(|| self.help_for(&entry.key));
             self.cx
                 .at_key(&entry.value)
                 .maybe_help(help)
@@ -195,8 +205,9 @@ impl<'a> Fields<'a> {
         clean.then_some(())
     }
 
-    fn help_for(&self, key: &str, known: &[&'static str]) -> String {
-        if let Some(near) = nearest(key, known.iter().copied()) {
+    fn help_for(&self, key: &str) -> String {
+        let current = self.known.iter().flat_map(|names| names.current());
+        if let Some(near) = nearest(key, current) {
             return format!("did you mean `{near}`?");
         }
         let mut keys: Vec<_> = self.known.iter().map(|names| names.key()).collect();
@@ -217,18 +228,37 @@ impl<'a> Fields<'a> {
                 .at_key(&again.value)
                 .error(format!("the same option as `{}`, which is given too", found.key));
         }
+        if names.deprecated.contains(&found.key.as_str()) {
+            self.cx
+                .at_key(&found.value)
+                .warning(deprecation(&found.key, names.key()));
+        }
         Some(&found.value)
     }
 }
 
-/// Reads one of a fixed set of words. Used by [`choices!`](crate::choices).
+fn deprecation(old: &str, new: &str) -> String {
+    format!("`{old}` is deprecated: write `{new}`")
+}
+
+/// Reads one of a fixed set of words. Each of `deprecated` is an old spelling, the word to write, and its value. Used by
+/// [`choices!`](crate::choices).
 #[doc(hidden)]
-pub fn decode_choice<T: Copy>(node: &Node, cx: &mut Problems, words: &[(&'static str, T)]) -> Option<T> {
+pub fn decode_choice<T: Copy>(
+    node: &Node,
+    cx: &mut Problems,
+    words: &[(&'static str, T)],
+    deprecated: &[(&'static str, &'static str, T)],
+) -> Option<T> {
     let text = node.as_text();
     // As the Collector reads most of them: in upper case too.
     let same = |word: &str| text.is_some_and(|text| text.eq_ignore_ascii_case(word));
     let found = words.iter().find(|(word, _)| same(word));
     if let Some((_, value)) = found {
+        return Some(*value);
+    }
+    if let Some((old, new, value)) = deprecated.iter().find(|(old, ..)| same(old)) {
+        cx.at(node).warning(deprecation(old, new));
         return Some(*value);
     }
     let known: Vec<_> = words

@@ -41,6 +41,7 @@ crate::choices! {
         /// No compression.
         None = "none" | "",
         /// RFC 1952.
+        #[deprecated_alias = "gnu_zip"]
         Gzip = "gzip",
     }
 }
@@ -78,6 +79,7 @@ crate::options! {
         /// The receiver removes events from the ring.
         consume: bool = true,
         /// Largest number of rings.
+        #[deprecated_alias = "ring_limit"]
         max_rings: u16 = 1_000,
         /// Bytes read at once.
         buffer: ByteSize = ByteSize::kib(64),

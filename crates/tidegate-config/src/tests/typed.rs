@@ -108,6 +108,33 @@ fn wrong_values_give_distinct_messages() {
 }
 
 #[test]
+fn a_deprecated_spelling_is_accepted_with_one_warning() {
+    let (value, problems) = decode::<NixlOptions>("{dirs: [a], ring_limit: 7, compression: gnu_zip}");
+    let value = value.expect("options");
+    assert_eq!((value.max_rings, value.compression), (7, Compression::Gzip));
+    let text = problems.to_string();
+    let warnings: Vec<_> = text.lines().filter(|line| line.contains("warning")).collect();
+    assert_eq!(
+        warnings,
+        [
+            "t.yaml:1:13: warning: ring_limit: `ring_limit` is deprecated: write `max_rings`",
+            "t.yaml:1:41: warning: compression: `gnu_zip` is deprecated: write `gzip`",
+        ]
+    );
+}
+
+#[test]
+fn a_mistake_is_answered_with_the_new_spelling() {
+    let (_, problems) = decode::<NixlOptions>("{dirs: [a], ring_limi: 7}");
+    let helps: Vec<_> = problems.sorted().iter().map(|p| p.help.clone()).collect();
+    assert!(!format!("{helps:?}").contains("ring_limit"), "{helps:?}");
+    fails::<Compression>(
+        "gnu_zap",
+        "expected one of none, gzip, found the string \"gnu_zap\"",
+    );
+}
+
+#[test]
 fn one_option_under_two_names_is_an_error() {
     let (_, problems) = decode::<NixlOptions>("{dirs: [a], paths: [b]}");
     let found = problems.sorted().first().map(|p| p.message.clone());
