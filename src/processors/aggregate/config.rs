@@ -110,7 +110,8 @@ crate::choices! {
         /// They get common bounds. No running total is overstated, and totals at common bounds are exact.
         Rebucket = "rebucket",
         /// Each set of bounds gets its own series, with the attribute `tidegate.bounds`.
-        Apart = "apart",
+        #[deprecated_alias = "apart"]
+        Separate = "separate",
     }
 }
 
@@ -274,7 +275,7 @@ impl RuleConfig {
         if !ascending || bounds.iter().any(|bound| !bound.is_finite()) {
             cx.at(at.child("bounds")).error("must be finite and ascending");
         }
-        if self.bounds.is_some() && self.unequal_bounds == UnequalBounds::Apart {
+        if self.bounds.is_some() && self.unequal_bounds == UnequalBounds::Separate {
             cx.at(at.child("unequal_bounds"))
                 .error("can't be combined with `bounds`, which sets the same bounds for all");
         }
@@ -294,7 +295,7 @@ impl RuleConfig {
             instrument: self.instrument.map(InstrumentName::instrument),
             grouping: grouping(self.by.as_deref(), self.without.as_deref()).unwrap_or_default(),
             bounds: self.bounds.as_deref().map(Arc::from),
-            apart: self.unequal_bounds == UnequalBounds::Apart,
+            apart: self.unequal_bounds == UnequalBounds::Separate,
             gauge: self.aggregation.policy(),
             zero: self.zero,
             ..Rule::new(Pattern::parse(&self.r#match.name)?)
@@ -347,5 +348,22 @@ impl InputName {
             Self::ExponentialHistogram => Input::ExponentialHistogram,
             Self::Summary => Input::Summary,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse_text;
+
+    #[test]
+    fn the_old_value_of_unequal_bounds_is_accepted_with_one_warning() {
+        let mut problems = Problems::default();
+        let text = "{match: {name: m}, unequal_bounds: apart}";
+        let node = parse_text("a.yaml", text, &mut problems).unwrap();
+        let rule = RuleConfig::decode(&node, &mut problems).unwrap();
+        assert_eq!(rule.unequal_bounds, UnequalBounds::Separate);
+        let warnings: Vec<_> = problems.sorted().iter().map(|p| p.message.as_str()).collect();
+        assert_eq!(warnings, ["`apart` is deprecated: write `separate`"]);
     }
 }
