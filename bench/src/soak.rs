@@ -91,7 +91,7 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
         pushed.points, pushed.requests, pushed.refused, pushed.lines
     );
     println!(
-        "peer: {} requests taken, {} turned away",
+        "peer: {} requests taken, {} rejected",
         peer.taken(),
         peer.refused()
     );

@@ -177,7 +177,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_plugin_info" ["{plugin}"] "1 for the description of each exporter plugin.";
     Normal Gauge "tidegate_prometheus_series" ["{series}"] "Series that the exporter keeps itself.";
     Normal Gauge "tidegate_prometheus_bytes" ["By"] "Memory of the series that the exporter keeps itself.";
-    Normal Gauge "tidegate_prometheus_left_out_series" ["{series}"] "Series left out of the exposition now, by reason.";
+    Normal Gauge "tidegate_prometheus_omitted_series" ["{series}"] "Series left out of the exposition now, by reason.";
+    Normal Gauge "tidegate_prometheus_left_out_series" ["{series}"] "Renamed to `tidegate_prometheus_omitted_series`; this name goes with the next release.";
     Normal Counter "tidegate_prometheus_conflicting_series_total" ["{series}"] "Series left out of expositions because of a conflict.";
     Normal Counter "tidegate_prometheus_expired_series_total" ["{series}"] "Series that the exporter removed because no points arrived.";
     Normal Counter "tidegate_prometheus_overflowed_streams_total" ["{stream}"] "Streams without a series of their own, by the limit that was reached.";
@@ -197,7 +198,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_shm_folded_processes_total" ["{process}"] "Ended processes whose totals were folded.";
     Normal Counter "tidegate_connections_ended_total" ["{connection}"] "Connections that failed to be accepted or secured, or that the gateway closed for idle peers or for new connections, by reason.";
     Normal Counter "tidegate_connections_turned_away_total" ["{connection}"] "Connections refused because their address has `max_connections_per_peer` connections.";
-    Normal Counter "tidegate_socket_turned_away_total" ["{connection}"] "Connections of processes that a Unix socket does not allow.";
+    Normal Counter "tidegate_socket_rejected_connections_total" ["{connection}"] "Connections of processes that a Unix socket does not allow.";
+    Normal Counter "tidegate_socket_turned_away_total" ["{connection}"] "Renamed to `tidegate_socket_rejected_connections_total`; this name goes with the next release.";
     Normal Gauge "tidegate_storage_bytes" ["By"] "Bytes on disk.";
     Normal Gauge "tidegate_storage_backlog_items" ["{item}"] "Items on disk that wait to be sent.";
     Normal Counter "tidegate_storage_failures_total" ["{failure}"] "Writes that the disk refused.";
@@ -208,6 +210,24 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_webhook_delivered_total" ["{crossing}"] "Crossings of thresholds that were posted.";
     Normal Counter "tidegate_webhook_dropped_total" ["{crossing}"] "Crossings of thresholds that could not be posted.";
 };
+
+/// Renamed metrics: the name that components use, and the old name, which is shown too. Each has a line in the catalogue.
+pub(super) const RENAMED: &[(&str, &str)] = &[
+    (
+        "tidegate_prometheus_omitted_series",
+        "tidegate_prometheus_left_out_series",
+    ),
+    (
+        "tidegate_socket_rejected_connections_total",
+        "tidegate_socket_turned_away_total",
+    ),
+];
+
+/// The old name of the metric with this name, if it has been renamed.
+pub(super) fn old_name(name: &str) -> Option<&'static str> {
+    let renamed = RENAMED.iter().find(|(new, _)| *new == name);
+    renamed.map(|(_, old)| *old)
+}
 
 /// The description of the metric with this name, as components use it.
 pub(super) fn find(name: &str) -> Option<&'static Described> {

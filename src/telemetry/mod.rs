@@ -7,6 +7,7 @@ pub mod config;
 mod graph_metrics;
 mod instruments;
 mod logs;
+mod old_names;
 mod otlp;
 mod process;
 mod push;

@@ -12,6 +12,7 @@ use metrics_util::layers::FanoutBuilder;
 use super::catalogue::{CATALOGUE, Described, MetricKind, find};
 use super::config::{Detail, Listen};
 use super::instruments::Instruments;
+use super::old_names::OldNames;
 use super::views::Views;
 
 /// Passes the metrics of a level, changed by the views.
@@ -35,11 +36,12 @@ pub(super) fn fan_out(
     for push in pushes {
         recorders = recorders.add_recorder(push);
     }
-    Levelled {
+    // Levels and views apply to each name by itself.
+    OldNames(Levelled {
         level,
         views,
         inner: recorders.build(),
-    }
+    })
 }
 
 impl<R> Levelled<R> {

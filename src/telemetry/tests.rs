@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::catalogue::{CATALOGUE, MetricKind, find};
+use super::catalogue::{CATALOGUE, MetricKind, RENAMED, find};
 
 /// Names of metrics in the code: literals that begin as ours do.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
@@ -89,5 +89,15 @@ fn the_catalogue_is_sound() {
             name.starts_with("otelcol_") || is_counter == name.ends_with("_total"),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn a_renamed_metric_is_described_alike_under_both_names() {
+    for (new, old) in RENAMED {
+        let (new, old) = (find(new).unwrap(), find(old).unwrap());
+        assert_eq!((new.kind, new.unit), (old.kind, old.unit), "{}", old.name);
+        assert_eq!(new.level as u8, old.level as u8, "{}", old.name);
+        assert!(old.help.contains(new.name), "{}", old.name);
     }
 }

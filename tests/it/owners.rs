@@ -193,7 +193,7 @@ fn two_live_processes_show_the_first_and_report_the_other() {
             );
             assert_eq!(left_out[0]["reason"], "ambiguous_identity");
             let counted = scene.gateway.own_metric(
-                "tidegate_prometheus_left_out_series",
+                "tidegate_prometheus_omitted_series",
                 &["reason=\"ambiguous_identity\""],
             );
             if round > 2 && counted == 3.0 {

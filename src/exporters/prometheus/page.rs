@@ -357,7 +357,7 @@ impl RenderJob {
     /// Shows how many series are left out now.
     fn show(&self, counts: Counts) {
         for (reason, series) in LeftOut::ALL.into_iter().zip(counts) {
-            metrics::gauge!("tidegate_prometheus_left_out_series", &self.labels(reason)).set(series as f64);
+            metrics::gauge!("tidegate_prometheus_omitted_series", &self.labels(reason)).set(series as f64);
         }
     }
 

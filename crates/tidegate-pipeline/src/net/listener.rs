@@ -128,17 +128,21 @@ impl Listener {
                 if config.allows(peer) {
                     break Ok(stream);
                 }
-                turn_away(file, peer);
+                reject(file, peer);
             },
         }
     }
 }
 
-/// Logs a refused process. The connection closes before a byte of it is read.
-fn turn_away(file: &SocketFile, peer: Option<Credentials>) {
+/// Logs a rejected process. The connection closes before a byte of it is read.
+fn reject(file: &SocketFile, peer: Option<Credentials>) {
     let socket = file.path().display().to_string();
-    tracing::debug!(socket, ?peer, "turned away: not an allowed user or group");
-    metrics::counter!("tidegate_socket_turned_away_total", "socket" => socket).increment(1);
+    tracing::debug!(
+        socket,
+        ?peer,
+        "connection rejected: to allow it, add the uid to `allowed_uids` or the gid to `allowed_gids`"
+    );
+    metrics::counter!("tidegate_socket_rejected_connections_total", "socket" => socket).increment(1);
 }
 
 /// Binds TCP. An empty host means every interface, for IPv4 and IPv6 (as in the Collector).

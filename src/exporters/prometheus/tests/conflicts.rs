@@ -151,7 +151,7 @@ async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
     }
     let labels = "{exporter=\"prometheus\",format=\"text\",reason=\"type_clash\"}";
     let has_line = |line: String| recorded.render().lines().any(|recorded| recorded == line);
-    let shows = |series: u64| has_line(format!("tidegate_prometheus_left_out_series{labels} {series}"));
+    let shows = |series: u64| has_line(format!("tidegate_prometheus_omitted_series{labels} {series}"));
     let found = async {
         while !shows(1) {
             tokio::time::sleep(Duration::from_millis(5)).await;
