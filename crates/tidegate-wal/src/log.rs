@@ -5,6 +5,22 @@
 //! Data has numbers that count up from 1. The oldest segment is deleted once all its data is settled. Notes of settled
 //! data concern the same or older segments, so deleting from the front never brings settled data back. The log never
 //! appends to a file of an earlier run, so a torn tail needs no repair.
+//!
+//! Invariants:
+//!
+//! - `segments` is in the order of the first numbers. `file` is the newest segment's. Without `file`, the next record
+//!   begins a segment.
+//! - Buffered records are for the newest segment. `begin` flushes them before it begins another one. A flush writes all
+//!   of them or none, and leaves no data in the buffer.
+//! - No number is used twice, even if its append fails: the owner may know the number already.
+//! - A note of settled data follows the data. A number that comes before its data stays in the buffer.
+//! - A segment with records goes only from the front. All its data is settled, and a snapshot covers its part of the
+//!   owner's state.
+//! - `bytes` is the part of the quota's use that this log has reported. `weigh` changes both, and the drop gives it
+//!   back.
+//!
+//! Ownership and locks: the log has no lock. Its worker owns it, and others reach it through the store. The lock on the
+//! directory keeps other processes out as long as the log lives. Logs share only the quota, which is one atomic counter.
 
 mod reading;
 

@@ -4,6 +4,21 @@
 //!
 //! A destination reserves capacity on admission, before any component commits to the push. The permit moves
 //! with the batch through the delivery machine, and dropping its last copy releases the capacity.
+//!
+//! Invariants:
+//!
+//! - The use of a queue is the sum of its permits, in both units. The three signals add up to the use in units of the
+//!   sizer. The account of memory holds the bytes too. While a permit is taken or resized, these counters may differ
+//!   for a moment.
+//! - Only `reserve` respects the limits. `force` and `fit` may exceed them, because these batches can't be refused.
+//! - `fit` takes the new size before it releases the old one, so a queue in use never looks idle in between.
+//! - Only permits in use count for the drain rate. A permit that was never used proves nothing about the peer.
+//!
+//! Ownership: a permit owns its part of the capacity. The drop releases the capacity, then answers the sender, then
+//! settles the record on disk. All pieces of a batch share the permit, so this happens when the last piece is settled.
+//!
+//! Locks: the machine drops permits under its lock. So a drop must not lock the machine. The counters are `Relaxed`:
+//! the lock of the machine orders the batches themselves.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +35,7 @@ use crate::component::{PushAnswer, PushOutcome, Reason, Refused, Shared};
 /// The limits of a queue and its use of them: one in units of the sizer, one in bytes.
 ///
 /// Counters are atomic, so that admission takes no lock while the queue is in use. The lock of a drain rate
-/// is held for arithmetic only, and never with another lock.
+/// is held for arithmetic only, and its holder takes no other lock.
 pub struct QueueCapacity {
     sizer: Sizer,
     size: Limiter,

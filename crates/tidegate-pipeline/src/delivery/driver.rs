@@ -2,6 +2,23 @@
 
 //! The driver runs the machine on tokio: it makes attempts, updates ledgers, and moves data between memory and
 //! disk.
+//!
+//! Invariants:
+//!
+//! - The machine learns the end of each attempt. `Flight` reports it when it is dropped, so a panic and a cancelled
+//!   task report too. The machine ignores the end of an attempt that it has given up.
+//! - The thread that polls an action carries it out. A thread that brings a batch or an outcome polls at once. The
+//!   task of `run` does the work that depends on time, and is the only one that drains.
+//! - No batch stays in the machine after the stop. `stop` sets `ended` before it gives up all requests. `queue`
+//!   enqueues before it reads `ended`. So at least one of the two gives up a batch that comes last.
+//!
+//! Ownership: the machine owns the requests and their permits until an action settles or keeps them. An attempt has a
+//! copy of the load and no permit. `RunningParts` owns the tasks of the attempts, and `run` ends them.
+//!
+//! Lock order: the `pass` of the conversion (if a caller has it), `attempts`, the machine, all others. A runtime that
+//! shuts down drops an attempt within `spawn_on`, and the drop locks the machine. So no action is carried out while the
+//! machine is locked. Under its lock the machine drops permits, which take the locks of the queue's drain rates and of
+//! the store. No lock is held across an await.
 
 mod logging;
 mod storage;

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! Registers series: finds their family, interns their labels and inserts them.
+//!
+//! Invariants: a family has at most one record of a text; both are the place of a series. A series that is known is in
+//! the records of its family, among the late series of the pass, or among the conflicts. Late series wait for `finish`,
+//! because one merge costs less than many insertions.
+//!
+//! Ownership: a record and a late series hold one reference to their text and one to their origin. Conflicts hold none.
+//! The cache holds one more to each of its origins and to its last text. `finish` releases these.
+//!
+//! Locks: the caller has the renderer for itself. The order of the other locks is the senders, then a table, because
+//! [`Senders`] reads tables under its own lock. So `glance` releases its table before the senders are asked.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,6 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! The known series by metric name, with their current state.
+//!
+//! Invariants:
+//!
+//! - The key of a series is the number of its source and its place there. A later source gets the number of one that
+//!   has gone. So `update_sources` ends all series of a source that has gone before it adds sources.
+//! - `names` has the key of a series as long as the series is in `entries` and has a name. Code that removes or
+//!   replaces an entry calls `forget_name` and `SeriesEntry::end`. `end` releases names and contests, and keeps the past.
+//! - A series that is shown owns all its names in `shared.owners`, and no other series has one of them.
+//! - `shared.claims` may have keys of series that have gone. `settle` looks each of them up.
+//!
+//! Locks: one lock of `View` guards the whole state. The order is this lock, then the senders, then a table. `Senders`
+//! reads tables under its own lock, so the lock of a table must be free when the senders are asked. Callers list the
+//! tables before they lock the state, because exporters hold locks of their own for that list.
+//!
+//! Ownership: sources refer to tables and composites weakly, so a query keeps no table alive. Entries hold their
+//! series, so the address of a composite's series stays valid as its key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
