@@ -310,6 +310,41 @@ impl Chosen<'_> {
     }
 }
 
+/// The methods of an exporter's options that a vendor's preset may set. A macro, because the options are fields of
+/// different types. Each exporter has its own list of compressions, with gzip and zstd.
+macro_rules! vendor_methods {
+    ($config:ident, $compression:ident) => {
+        impl $config {
+            /// The options that a vendor's preset may set.
+            pub(super) fn chosen(&self) -> $crate::exporters::vendor::Chosen<'_> {
+                $crate::exporters::vendor::Chosen {
+                    vendor: self.vendor,
+                    api_key: self.api_key.as_ref(),
+                    temporality: self.temporality,
+                    max_buckets: self.max_buckets,
+                    metric_names: self.metric_names,
+                }
+            }
+
+            /// The compression of requests: the user's, then the vendor's.
+            pub(super) fn compression(&self) -> $compression {
+                self.compression.unwrap_or(if self.chosen().prefers_zstd() {
+                    $compression::Zstd
+                } else {
+                    $compression::Gzip
+                })
+            }
+
+            /// The delivery options: the user's, then the vendor's.
+            pub(super) fn delivery(&self) -> $crate::delivery::Delivery {
+                self.chosen()
+                    .delivery(&self.sending_queue, &self.retry_on_failure, self.timeout)
+            }
+        }
+    };
+}
+pub(super) use vendor_methods;
+
 impl VendorName {
     fn show_name(self) -> String {
         crate::config::Decode::show(&self)

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::target::Target;
 use crate::config::{Node, Problems, Secret, WithoutEffect};
-use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
-use crate::exporters::vendor::{Chosen, VendorName};
+use crate::delivery::{NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
+use crate::exporters::vendor::{VendorName, vendor_methods};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, Coding, TlsClientConfig};
@@ -155,28 +155,6 @@ impl OtlpExporterConfig {
         let unix = self.endpoint.unix_path().is_some();
         self.endpoint.secure.unwrap_or(!self.tls.insecure && !unix)
     }
-
-    /// The options that a vendor's preset may set.
-    pub(super) fn chosen(&self) -> Chosen<'_> {
-        Chosen {
-            vendor: self.vendor,
-            api_key: self.api_key.as_ref(),
-            temporality: self.temporality,
-            max_buckets: self.max_buckets,
-            metric_names: self.metric_names,
-        }
-    }
-
-    pub(super) fn compression(&self) -> Compression {
-        self.compression.unwrap_or(if self.chosen().prefers_zstd() {
-            Compression::Zstd
-        } else {
-            Compression::Gzip
-        })
-    }
-
-    pub(super) fn delivery(&self) -> Delivery {
-        self.chosen()
-            .delivery(&self.sending_queue, &self.retry_on_failure, self.timeout)
-    }
 }
+
+vendor_methods!(OtlpExporterConfig, Compression);

@@ -11,8 +11,8 @@ use super::body::{Compression, CompressionParams, Encoding};
 use crate::batch::Signal;
 use crate::config::{Node, Problems, Secret, WithoutEffect};
 use crate::delivery::http::PING;
-use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
-use crate::exporters::vendor::{Chosen, VendorName};
+use crate::delivery::{NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
+use crate::exporters::vendor::{VendorName, vendor_methods};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
@@ -134,28 +134,6 @@ impl OtlpHttpExporterConfig {
     pub(super) fn unix_path(&self) -> Option<PathBuf> {
         self.endpoint.as_ref().and_then(Url::unix_path)
     }
-
-    /// The options that a vendor's preset may set.
-    pub(super) fn chosen(&self) -> Chosen<'_> {
-        Chosen {
-            vendor: self.vendor,
-            api_key: self.api_key.as_ref(),
-            temporality: self.temporality,
-            max_buckets: self.max_buckets,
-            metric_names: self.metric_names,
-        }
-    }
-
-    pub(super) fn compression(&self) -> Compression {
-        self.compression.unwrap_or(if self.chosen().prefers_zstd() {
-            Compression::Zstd
-        } else {
-            Compression::Gzip
-        })
-    }
-
-    pub(super) fn delivery(&self) -> Delivery {
-        self.chosen()
-            .delivery(&self.sending_queue, &self.retry_on_failure, self.timeout)
-    }
 }
+
+vendor_methods!(OtlpHttpExporterConfig, Compression);
