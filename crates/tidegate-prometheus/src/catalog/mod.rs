@@ -16,6 +16,7 @@ pub mod testing;
 mod view;
 
 use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
 use tidegate_engine::Key;
@@ -29,3 +30,8 @@ pub use self::view::{
 };
 
 type KeyMap<V> = HashMap<Key, V, RandomState>;
+
+/// Whether a weak reference is one to this table or composite.
+pub(crate) fn refers_to<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
+    std::ptr::eq(known.as_ptr(), Arc::as_ptr(other))
+}

@@ -11,7 +11,7 @@ use tidegate_engine::{
 };
 
 use super::column::Column;
-use crate::catalog::Times;
+use crate::catalog::{Times, refers_to};
 
 /// Tables and composites by number; a number that is free is given to the next one.
 #[derive(Default)]
@@ -83,9 +83,9 @@ impl PageSources {
             .collect();
         for (number, source) in (0u16..).zip(&mut self.0) {
             let is_there = |source: &PageSource| match source {
-                PageSource::Table { table, .. } => tables.iter().any(|other| is(table, other)),
+                PageSource::Table { table, .. } => tables.iter().any(|other| refers_to(table, other)),
                 PageSource::Composite { composite, .. } => {
-                    composites.iter().any(|(_, other)| is(composite, other))
+                    composites.iter().any(|(_, other)| refers_to(composite, other))
                 }
             };
             if source.take_if(|source| !is_there(source)).is_some() {
@@ -94,7 +94,7 @@ impl PageSources {
             }
         }
         for table in tables {
-            let is_known = |source: &PageSource| matches!(source, PageSource::Table { table: known, .. } if is(known, table));
+            let is_known = |source: &PageSource| matches!(source, PageSource::Table { table: known, .. } if refers_to(known, table));
             self.add(is_known, || PageSource::Table {
                 table: Arc::downgrade(table),
                 owner: table.owner().clone(),
@@ -103,7 +103,7 @@ impl PageSources {
             });
         }
         for (table, composite) in &composites {
-            let is_known = |source: &PageSource| matches!(source, PageSource::Composite { composite: known, .. } if is(known, composite));
+            let is_known = |source: &PageSource| matches!(source, PageSource::Composite { composite: known, .. } if refers_to(known, composite));
             self.add(is_known, || PageSource::Composite {
                 composite: Arc::downgrade(composite),
                 owner: table.owner().clone(),
@@ -334,8 +334,4 @@ impl Answers {
             }),
         }
     }
-}
-
-fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
-    std::ptr::eq(known.as_ptr(), Arc::as_ptr(other))
 }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use tidegate_engine::{Composite, Series, Table, UnixNanos};
 use tidegate_promql::{HistoryLimits, Millis, Selection};
 
-use super::super::Newcomers;
+use super::super::{Newcomers, refers_to};
 use super::entry::{Key, SeriesEntry, ViewPass};
 use super::names::{NameIndex, Pairs, hash};
 use super::shared::SharedState;
@@ -172,11 +172,11 @@ impl ViewState {
                 match &source.of {
                     SourceContent::Table { table, .. } => {
                         let mut tables = tables.iter();
-                        tables.any(|other| is(table, &other.table) && has_style(&other.style))
+                        tables.any(|other| refers_to(table, &other.table) && has_style(&other.style))
                     }
                     SourceContent::Composite { composite, .. } => {
                         let mut composites = composites.iter();
-                        composites.any(|(other, style)| is(composite, other) && has_style(style))
+                        composites.any(|(other, style)| refers_to(composite, other) && has_style(style))
                     }
                     SourceContent::Targets(_) => true,
                 }
@@ -190,7 +190,7 @@ impl ViewState {
             }
         }
         for NamedTable { table, style, copied } in tables {
-            let is_known = |of: &SourceContent| matches!(of, SourceContent::Table { table: known, .. } if is(known, table));
+            let is_known = |of: &SourceContent| matches!(of, SourceContent::Table { table: known, .. } if refers_to(known, table));
             let (table, arrivals) = (Arc::downgrade(table), 0);
             self.add_source(is_known, style, copied, || SourceContent::Table {
                 table,
@@ -198,7 +198,7 @@ impl ViewState {
             });
         }
         for (composite, style) in &composites {
-            let is_known = |of: &SourceContent| matches!(of, SourceContent::Composite { composite: known, .. } if is(known, composite));
+            let is_known = |of: &SourceContent| matches!(of, SourceContent::Composite { composite: known, .. } if refers_to(known, composite));
             self.add_source(is_known, style, &[], || SourceContent::Composite {
                 composite: Arc::downgrade(composite),
                 name: style
@@ -298,10 +298,6 @@ impl ViewState {
         forget_name(&mut self.names, &entry, key);
         entry.end(key, now, &mut self.shared);
     }
-}
-
-fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
-    std::ptr::eq(known.as_ptr(), Arc::as_ptr(other))
 }
 
 pub(super) fn forget_name(names: &mut NameIndex, entry: &SeriesEntry, key: Key) {
