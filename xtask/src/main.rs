@@ -84,7 +84,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "rules",
-        about: "check the layers of folders and crates, the names in the source, and the links of documents (a second)",
+        about: "check the layers of folders and crates, the names and licences of the source, and the links of documents (a second)",
         run: rules::rules,
     },
     Command {

@@ -3,10 +3,12 @@
 //! `cargo xtask rules`: rules about the source that neither the compiler nor clippy knows.
 //!
 //! [`layers`] holds the directions of imports, [`words`] the names that are not used. [`types`] limits how many files
-//! declare a type of the same name. [`links`] checks documents.
+//! declare a type of the same name. [`licences`] checks that each source names its licence, and [`links`] checks
+//! documents.
 
 mod crates;
 mod layers;
+mod licences;
 mod links;
 mod source;
 mod tokens;
@@ -34,7 +36,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Checks the layers of folders and crates, the names, and the links of documents. It builds nothing.
+/// Checks the layers of folders and crates, the names, the licences, and the links of documents. It builds nothing.
 pub(crate) fn rules(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("usage: cargo xtask rules".into());
@@ -44,6 +46,7 @@ pub(crate) fn rules(arguments: &[String]) -> Outcome {
     breaches.extend(crates::check()?);
     breaches.extend(words::check(root)?);
     breaches.extend(types::check(root)?);
+    breaches.extend(licences::check(root)?);
     breaches.extend(links::check(root)?);
     for breach in &breaches {
         eprintln!("{breach}");
