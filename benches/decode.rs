@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a scraped page costs on its way to points, once its lines are known and at first:
+//! The cost of decoding a scraped page into points, with lines that are known and with new ones:
 //! `cargo bench --bench decode`.
 
 use std::fmt::Write;

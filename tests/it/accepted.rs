@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Whatever OTLP metrics come, those who read expositions accept what the `prometheus` exporter makes of them.
+//! Readers of expositions accept the pages that the `prometheus` exporter makes of any OTLP metrics.
 //!
 //! More cases than the usual ones: see [`super::kit::cases`].
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What must hold of a gateway that was attacked, and whether it did.
+//! The conditions that an attacked gateway must meet, and whether it met them.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

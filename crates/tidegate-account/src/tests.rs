@@ -242,7 +242,7 @@ fn waiters_get_room_in_turn() {
     });
 }
 
-/// Whatever is promised, comes unasked and is given up, at rest the account is zero.
+/// At rest the account is zero, after any mix of reservations, allocations without one, and reservations given up.
 #[test]
 fn at_rest_the_account_is_zero() {
     check(3, || {

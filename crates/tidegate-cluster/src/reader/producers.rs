@@ -11,7 +11,7 @@ use crate::{ProducerName, RunName};
 /// The most unreadable pages of a run that are remembered. A run with more is never folded here.
 const MAX_BAD_PAGES: usize = 64;
 
-/// What a reader knows of a run whose pages are in the store.
+/// The knowledge of a reader about a run whose pages are in the store.
 #[derive(Debug, Default)]
 pub(super) struct RunEntry {
     /// The highest sequence of its pages.

@@ -13,7 +13,7 @@ use crate::{PageHeaders, ProducerName, RecordDigest, RetainedSeries, StoreMessag
 /// A record: the partition and the producer.
 pub(crate) type RecordPlace = (u16, ProducerName);
 
-/// What is known of a record in the store.
+/// The known state of a record in the store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KnownRecord {
     /// Its sequence; 0: there is none.

@@ -19,7 +19,7 @@ pub(super) struct CarriedTotal {
     source_start: UnixNanos,
     /// The number of observations in the newest value, or the number itself.
     weight: f64,
-    /// What earlier values add.
+    /// The sum of earlier values.
     carried: Option<Value>,
 }
 

@@ -12,7 +12,7 @@ use super::carry::{CarriedTotal, CarryOutcome};
 use crate::page::window_series;
 use crate::{MAX_PAGE_SERIES, PageWriter, ProducerName};
 
-/// What a producer says about a series.
+/// An item of a page: the statement of a producer about a series.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SentItem {
     /// Its value, and how it merges.

@@ -43,7 +43,7 @@ fn total(name: &str, start: u64, value: i64) -> SentItem {
     item(name, MergeMode::Add, start, value)
 }
 
-/// What a sender published: the page, the headers and the content.
+/// A published message: the page, the headers and the content.
 struct Sent {
     page: u32,
     headers: PageHeaders,

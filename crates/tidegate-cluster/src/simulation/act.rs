@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What happens to a simulated cluster.
+//! The events of a simulated cluster.
 
 use proptest::prelude::*;
 

@@ -35,7 +35,7 @@ struct Replica {
     client: ClientId,
     reader: PageReader,
     leader: ClusterLeader,
-    /// What it has shown.
+    /// The values that it has shown.
     shown: [Option<(UnixNanos, Value)>; LEVEL],
 }
 

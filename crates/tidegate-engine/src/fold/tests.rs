@@ -76,7 +76,7 @@ fn check(folded: &Folded, kept: Kept, (count, sum, min, max, last, time): Model)
 }
 
 proptest! {
-    /// Whatever comes, a drain tells of each kind what came since the last one, once.
+    /// A drain reports each value once: for each kind, the values since the last drain.
     #[test]
     fn a_drain_says_what_was_added(
         batches in prop::collection::vec(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a series consists of: the runs, the values in the order in which they add up, and the first of them.
+//! The parts of a series: the runs, the values in the order in which they add up, and the first of them.
 
 use std::sync::Arc;
 

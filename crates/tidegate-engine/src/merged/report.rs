@@ -81,7 +81,7 @@ pub enum ValueForm {
     Summary,
 }
 
-/// What the values of a series have in common.
+/// The merge mode and the form that all values of a series have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReportKind {
     /// How they become one value.

@@ -292,7 +292,7 @@ impl MergedWindows {
     }
 }
 
-/// What all groups have in common at an instant.
+/// The part of a reading that is equal for all groups at an instant.
 struct WindowReading<'a> {
     declaration: &'a Declaration,
     cut: Cut,

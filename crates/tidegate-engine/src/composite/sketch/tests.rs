@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// Whatever else is merged, exact ranks end at the end of their bucket, and nothing is lost.
+/// Exact ranks end at the end of their bucket after any merge, and nothing is lost.
 #[test]
 fn a_quantile_at_the_end_of_a_bucket_is_its_bound() {
     for count in 1..200_u64 {

@@ -74,7 +74,7 @@ fn take_all(merged: &mut Merged, reports: impl IntoIterator<Item = RunReport>) {
     }
 }
 
-/// What is shown: start and value by name.
+/// The shown series: start and value by name.
 fn shown(merged: &mut Merged) -> BTreeMap<String, (u64, Value)> {
     let mut all = BTreeMap::new();
     merged.read(&mut |reading| {

@@ -76,7 +76,7 @@ fn moments(value: &Value) -> (Option<u64>, Option<f64>) {
     }
 }
 
-/// What happens at a replica, or at both.
+/// An event at a replica, or at both.
 #[derive(Clone, Debug)]
 enum Act {
     /// The replica reads a report, perhaps again.

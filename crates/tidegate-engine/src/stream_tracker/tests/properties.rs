@@ -87,7 +87,8 @@ proptest! {
         }
     }
 
-    /// Whatever came before, where the short way says something it says what the long one does, and leaves the same.
+    /// If the short way gives a result, it gives that of the long way, and leaves the same state. It does so after any
+    /// earlier points.
     #[test]
     fn the_short_way_of_a_running_total_is_the_long_one(
         data in prop::sample::select(vec![COUNTER, UP_DOWN, DELTA, Data::Gauge]),

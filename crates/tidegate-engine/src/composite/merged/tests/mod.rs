@@ -84,7 +84,7 @@ impl Observer {
     }
 }
 
-/// What a producer sent.
+/// A page that a producer sent.
 #[derive(Clone)]
 struct Page {
     run: ProducerRun,

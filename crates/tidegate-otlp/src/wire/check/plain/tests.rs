@@ -34,7 +34,7 @@ fn is_seen_alike(bytes: &[u8]) -> bool {
     bytes[0] == TAG && next == behind && looked.is_ok() && !found.in_pieces && found.tally.items() == 0
 }
 
-/// Whatever one byte of it is changed to: lengths and tags are where the short way could go wrong.
+/// The test changes each byte to each value: the short way could misread lengths and tags.
 #[test]
 fn no_byte_makes_a_plain_attribute_of_an_unsound_one() {
     let forwards = attribute("key", "\x01\x0a\x01a").encode_to_vec();
