@@ -2,6 +2,8 @@
 
 //! The harness by itself, in tiny windows: floors between its own load and its own sinks.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::process::Command;
 
 use serde_json::Value;
