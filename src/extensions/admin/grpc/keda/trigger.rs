@@ -291,7 +291,9 @@ impl Combine {
             "max" => Ok(Self::Max),
             "min" => Ok(Self::Min),
             "avg" => Ok(Self::Avg),
-            _ => Err(wrong(format!("combine: `{word}` is not one of sum, max, min, avg"))),
+            _ => Err(wrong(format!(
+                "combine: `{word}` is not one of sum, max, min, avg"
+            ))),
         }
     }
 }
