@@ -353,7 +353,7 @@ mod tests {
         assert!(with(("whenGone", "zero")).contains("neither error nor inactive"));
         assert!(why(&[("signals", "a")]).contains("COMPOSITE/TARGET"));
         assert!(why(&[("threshold", "1")]).contains("`threshold` is not known"));
-        assert!(why(&[("composite", "a"), ("target", "1"), ("combine", "mean")]).contains("none of sum"));
+        assert!(why(&[("composite", "a"), ("target", "1"), ("combine", "mean")]).contains("not one of sum"));
     }
 
     #[test]
