@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod engine;
 mod leader;
 mod name;
 mod page;
@@ -22,6 +23,7 @@ mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use engine::{ClusterEngine, EngineStatus, StoreSession};
 pub use leader::{ClusterLeader, LeaderConfig, LeaderStats};
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};
 pub use page::{

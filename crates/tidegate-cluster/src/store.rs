@@ -116,6 +116,8 @@ pub enum StoreEvent {
     Read(CallId, StoredMessage),
     /// The number of messages that a read has not given yet. An engine with a connection says it once a second.
     Pending(CallId, u64),
+    /// The connection to the store is new. The store may have lost messages.
+    Connected,
 }
 
 /// An engine: NATS, Kafka, or the replicas themselves.

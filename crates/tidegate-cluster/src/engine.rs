@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! An engine connects the state machines of a process to a store.
+
+use tokio::sync::mpsc;
+
+use crate::{ClusterStore, StoreEvent};
+
+/// A connection of one state machine. Numbers of calls are unique within it.
+///
+/// The engine begins each session, and each new connection of it, with [`StoreEvent::Connected`]. It waits while the
+/// channel is full, so a slow reader slows its own reads only.
+pub struct StoreSession {
+    /// Takes the calls of the machine.
+    pub store: Box<dyn ClusterStore + Send>,
+    /// Gives the answers. The channel ends when the engine stops.
+    pub events: mpsc::Receiver<StoreEvent>,
+}
+
+/// The connection of an engine to its store, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineStatus {
+    /// Whether the store is connected now.
+    pub is_connected: bool,
+    /// Connections that were made since the start.
+    pub connections: u64,
+    /// Bytes of bodies that were sent, compressed.
+    pub sent_bytes: u64,
+    /// Bytes of bodies that were received, compressed.
+    pub received_bytes: u64,
+    /// The newest error; `None`: there was none since the last connection.
+    pub last_error: Option<String>,
+}
+
+/// An engine of a process. It has one connection for all sessions.
+pub trait ClusterEngine: Send + Sync {
+    /// Opens a session. It works from the start: calls wait for the first connection, or fail with
+    /// [`StoreError::Unavailable`](crate::StoreError::Unavailable) after a few seconds.
+    fn open(&self) -> StoreSession;
+
+    /// The status.
+    fn status(&self) -> EngineStatus;
+}
