@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! Receivers: components that bring telemetry into the gateway.
+//!
+//! The `prometheus` receiver is the crate `tidegate-scrape`: it is large, and it depends on no other component.
 
 mod globs;
 mod kept;
@@ -8,7 +10,6 @@ pub mod nixl;
 pub mod nixl_mp;
 pub mod nop;
 pub mod otlp;
-pub mod prometheus;
 pub mod prometheusremotewrite;
 pub mod shm;
 pub mod uds;
@@ -22,7 +23,7 @@ pub static FACTORIES: &[&ReceiverFactory] = &[
     &nixl_mp::FACTORY,
     &nop::FACTORY,
     &otlp::FACTORY,
-    &prometheus::FACTORY,
+    &tidegate_scrape::FACTORY,
     &prometheusremotewrite::FACTORY,
     &shm::FACTORY,
     &uds::FACTORY,

@@ -38,6 +38,7 @@ const LEVELS: &[&[&str]] = &[
     ],
     &["tidegate-capi", "tidegate-pipeline", "tidegate-python"],
     &["tidegate-prometheus"],
+    &["tidegate-scrape"],
     &["tidegate"],
     &["tidegate-bench", "xtask"],
 ];

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Options of the `prometheus` receiver. `config` is the scraping part of Prometheus's own configuration.
+
+pub mod discovery;
+pub mod http;
+mod refused;
+pub mod scrape;
+pub mod units;
+
+use std::num::NonZeroUsize;
+
+use scrape::{GlobalConfig, ScrapeConfig};
+use tidegate_config::{ByteSize, Node, Problems};
+
+/// Enough for ten thousand targets that answer at once; targets that don't answer hold a place for `scrape_timeout`.
+const MAX_CONCURRENT_SCRAPES: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
+
+tidegate_config::options! {
+    /// Options of the `prometheus` receiver.
+    pub struct PrometheusReceiverConfig {
+        /// Configuration of Prometheus: `global` and `scrape_configs`.
+        pub config: PrometheusConfig = required,
+        /// Whether all jobs have `extra_scrape_metrics`.
+        #[alias = "report_extra_metrics"]
+        pub report_extra_scrape_metrics: bool = false,
+        /// Most concurrent scrapes. Further ones wait.
+        pub max_concurrent_scrapes: NonZeroUsize = MAX_CONCURRENT_SCRAPES,
+        /// Most bytes of all pages in memory, compressed and decompressed. A scrape that exceeds it fails.
+        pub max_buffered_size: ByteSize = ByteSize::mib(512),
+    }
+    refused = refused::RECEIVER;
+}
+
+tidegate_config::options! {
+    /// The scrape configuration of Prometheus.
+    pub struct PrometheusConfig {
+        /// Defaults of all jobs.
+        pub global: GlobalConfig = GlobalConfig::default(),
+        /// Scrape jobs.
+        pub scrape_configs: Vec<ScrapeConfig> = required,
+    }
+    refused = refused::PROMETHEUS;
+    check = PrometheusConfig::check
+}
+
+impl PrometheusConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let list = at.child("scrape_configs");
+        let nodes = list.as_list().unwrap_or_default();
+        if self.scrape_configs.is_empty() {
+            cx.at(list).error("must have at least one job");
+        }
+        for (index, (job, node)) in self.scrape_configs.iter().zip(nodes).enumerate() {
+            let before = &self.scrape_configs[..index];
+            if before.iter().any(|other| other.job_name == job.job_name) {
+                let message = format!("found multiple scrape configs with job name {:?}", job.job_name);
+                cx.at(node.child("job_name")).error(message);
+            }
+            job.check_with(&self.global, node, cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `prometheus`: scrapes targets like Prometheus, with its own `scrape_configs`.
+//!
+//! The discoveries of a job send the targets to its pool, which keeps a loop for each target. A loop fetches its
+//! page at every tick, decodes it to points outside of the runtime's threads, and pushes one batch. The batch
+//! includes the series about the scrape itself. A refused batch is offered again until the next scrape is due, and
+//! then counted as lost.
+
+mod client;
+pub mod config;
+mod credentials;
+mod discovery;
+mod identity;
+mod job;
+mod labels;
+mod limiter;
+mod metrics;
+mod pool;
+pub mod relabel;
+mod report;
+mod scrape;
+mod target;
+mod ticks;
+mod weight;
+mod work;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::metrics::ScrapeMetrics;
+use client::Client;
+use config::PrometheusReceiverConfig;
+use config::scrape::ScrapeConfig;
+use discovery::Discoveries;
+use job::Job;
+use limiter::ScrapeLimiter;
+use pool::Pool;
+use scrape::Workshop;
+use tidegate_pipeline::batch::Signal;
+use tidegate_pipeline::component::targets::ScrapePool;
+use tidegate_pipeline::component::{
+    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
+    Stability,
+};
+
+/// The factory of `prometheus`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "prometheus",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "scrapes targets as Prometheus does, by its own scrape_configs",
+    config: ConfigType::of::<PrometheusReceiverConfig>(),
+    build: |settings, cx| {
+        Ok(Arc::new(Prometheus::new(
+            &settings.get::<PrometheusReceiverConfig>(),
+            &cx,
+        )?))
+    },
+};
+
+struct Prometheus {
+    base: Context,
+    pools: Mutex<Vec<Pool>>,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+}
+
+impl Prometheus {
+    fn new(config: &PrometheusReceiverConfig, cx: &ReceiverContext) -> Result<Self, ComponentError> {
+        let entry = cx.entry(Signal::Metrics);
+        let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
+        let limiter = Arc::new(ScrapeLimiter::new(
+            config,
+            cx.base.shared.clone(),
+            entry.ceiling(),
+        ));
+        let seed = target::seed();
+        let pool = |job: &ScrapeConfig| {
+            let failed = |error| cx.base.error(format!("job {:?}: {error}", job.job_name));
+            let resolved = Job::new(job, config);
+            let metrics = ScrapeMetrics::new(cx.base.id.clone(), resolved.name.clone(), entry.clone());
+            let shown = Arc::new(ScrapePool::new(resolved.name.clone()));
+            cx.base.shared.scrape_pools.add(shown.clone());
+            let workshop = Workshop {
+                client: Client::new(&resolved.http).map_err(failed)?,
+                job: resolved,
+                metrics: Arc::new(metrics),
+                limiter: limiter.clone(),
+                seed,
+                shown,
+            };
+            let discoveries = Discoveries::new(job).map_err(failed)?;
+            Ok(Pool::new(Arc::new(workshop), discoveries))
+        };
+        let pools: Result<Vec<_>, ComponentError> = config.config.scrape_configs.iter().map(pool).collect();
+        Ok(Self {
+            base: cx.base.clone(),
+            pools: Mutex::new(pools?),
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        })
+    }
+}
+
+impl Receiver for Prometheus {}
+
+#[async_trait]
+impl Lifecycle for Prometheus {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let pools = std::mem::take(&mut *self.pools.lock());
+        for pool in pools {
+            pool.start(&self.stopping, &self.tasks);
+        }
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        self.stopping.cancel();
+        self.tasks.close();
+        if tokio::time::timeout_at(deadline.into(), self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(receiver = &*self.base.id, "scrapes did not end in time");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The metrics and log lines of a scrape job: its targets by state, its scrapes, and its failures by reason.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use tidegate_pipeline::component::{Brief, Entry};
+
+/// At most one line in this time about the same kind of trouble of a job; the counters have it all.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The state of a target.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TargetState {
+    /// The target is not scraped yet.
+    Unknown,
+    /// The last scrape gave something.
+    Up,
+    /// The last scrape failed.
+    Down,
+}
+
+const STATES: [(TargetState, &str); 3] = [
+    (TargetState::Unknown, "unknown"),
+    (TargetState::Up, "up"),
+    (TargetState::Down, "down"),
+];
+
+/// The metrics of a job. Log lines of one kind are rate-limited; the counters have every event.
+pub(super) struct ScrapeMetrics {
+    receiver: Arc<str>,
+    job: Arc<str>,
+    entry: Entry,
+    targets: [AtomicI64; STATES.len()],
+    throttles: Mutex<HashMap<&'static str, LogThrottle>>,
+}
+
+/// Limits log lines of one kind to one per [`LOG_INTERVAL`].
+#[derive(Default)]
+struct LogThrottle {
+    /// The time of the last log line.
+    last: Option<Instant>,
+    /// Lines suppressed since then.
+    suppressed: usize,
+}
+
+impl ScrapeMetrics {
+    pub(super) fn new(receiver: Arc<str>, job: Arc<str>, entry: Entry) -> Self {
+        Self {
+            receiver,
+            job,
+            entry,
+            targets: Default::default(),
+            throttles: Mutex::default(),
+        }
+    }
+
+    /// The entry for the data.
+    pub(super) fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// A target is in a state, or has left one.
+    fn count_target(&self, state: TargetState, change: i64) {
+        let at = state as usize;
+        let (count, (_, name)) = (&self.targets[at], STATES[at]);
+        let now = count.fetch_add(change, Relaxed) + change;
+        self.gauge("tidegate_scrape_targets", name, now);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "no job has 2^52 targets")]
+    fn gauge(&self, metric: &'static str, state: &'static str, value: i64) {
+        metrics::gauge!(metric, "receiver" => self.receiver.clone(), "job" => self.job.clone(), "state" => state)
+            .set(value as f64);
+    }
+
+    /// Sets the number of targets that the rules drop.
+    pub(super) fn targets_dropped(&self, targets: usize) {
+        self.gauge(
+            "tidegate_scrape_targets",
+            "dropped",
+            i64::try_from(targets).unwrap_or(i64::MAX),
+        );
+    }
+
+    /// Sets the number of invalid targets.
+    pub(super) fn targets_invalid(&self, targets: usize) {
+        self.gauge(
+            "tidegate_scrape_targets",
+            "invalid",
+            i64::try_from(targets).unwrap_or(i64::MAX),
+        );
+    }
+
+    /// A scrape has begun.
+    pub(super) fn scrape(&self) {
+        metrics::counter!("tidegate_scrapes_total", "receiver" => self.receiver.clone(), "job" => self.job.clone())
+            .increment(1);
+    }
+
+    /// A scrape gave nothing.
+    pub(super) fn scrape_failed(&self, reason: &'static str, target: &dyn Display, why: &dyn Display) {
+        self.count("tidegate_scrape_failures_total", reason, 1);
+        self.log_throttled(reason, |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            let remedy = remedy(reason);
+            tracing::warn!(receiver, job, %target, reason, suppressed, "scrape failed: {why}{remedy}");
+        });
+    }
+
+    /// Logs a success after scrapes that failed for `lasted`.
+    fn back(&self, target: &dyn Display, lasted: Duration) {
+        self.log_throttled("back", |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::info!(receiver, job, %target, after = %Brief(lasted), suppressed, "the target is back");
+        });
+    }
+
+    /// Points that no pipeline took in time.
+    pub(super) fn lost(&self, points: usize, reason: &'static str, why: &dyn Display) {
+        self.entry.fail(points);
+        self.count("tidegate_scrape_dropped_points_total", reason, points as u64);
+        self.log_throttled(reason, |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::warn!(
+                receiver,
+                job,
+                points,
+                reason,
+                suppressed,
+                "scraped points dropped: {why}"
+            );
+        });
+    }
+
+    /// Parts of a page that can't be kept, while the rest of it is.
+    pub(super) fn left_out(&self, points: usize, reason: &'static str) {
+        if points > 0 {
+            self.entry.fail(points);
+            self.count("tidegate_scrape_dropped_points_total", reason, points as u64);
+        }
+    }
+
+    /// A discovery did not work; its earlier targets stay in force.
+    pub(super) fn discovery_failed(&self, mechanism: &'static str, why: &dyn Display) {
+        self.count("tidegate_scrape_discovery_failures_total", mechanism, 1);
+        self.log_throttled(mechanism, |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::warn!(
+                receiver,
+                job,
+                mechanism,
+                suppressed,
+                "discovery failed; the targets found before stay: {why}"
+            );
+        });
+    }
+
+    /// Logs an invalid target.
+    pub(super) fn bad_target(&self, why: &dyn Display) {
+        self.log_throttled("target", |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::warn!(receiver, job, suppressed, "not a target: {why}");
+        });
+    }
+
+    fn count(&self, metric: &'static str, reason: &'static str, by: u64) {
+        metrics::counter!(metric, "receiver" => self.receiver.clone(), "job" => self.job.clone(), "reason" => reason)
+            .increment(by);
+    }
+
+    /// Logs with `say` unless a line of this kind was logged lately. `say` gets the number of suppressed
+    /// lines, and runs without the lock.
+    fn log_throttled(&self, kind: &'static str, say: impl FnOnce(usize)) {
+        let suppressed = {
+            let mut all = self.throttles.lock();
+            let throttle = all.entry(kind).or_default();
+            if throttle.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
+                throttle.suppressed += 1;
+                return;
+            }
+            throttle.last = Some(Instant::now());
+            std::mem::take(&mut throttle.suppressed)
+        };
+        say(suppressed);
+    }
+}
+
+/// The remedy for a failure, if its cause is the configuration.
+fn remedy(reason: &str) -> &'static str {
+    const REMEDIES: &[(&str, &str)] = &[
+        (
+            "body_size_limit",
+            "; raise `body_size_limit` if the page is expected to be that large",
+        ),
+        ("content_type", "; set its format with `fallback_scrape_protocol`"),
+        ("no_room", "; raise `max_buffered_size`"),
+        (
+            "sample_limit",
+            "; raise `sample_limit`, or drop series by `metric_relabel_configs`",
+        ),
+        (
+            "label_limit",
+            "; raise the limit, or drop labels by `metric_relabel_configs`",
+        ),
+        (
+            "target_limit",
+            "; raise `target_limit`, or drop targets by `relabel_configs`",
+        ),
+        (
+            "timeout",
+            "; raise `scrape_timeout` if the target needs that long",
+        ),
+    ];
+    let found = REMEDIES.iter().find(|(known, _)| *known == reason);
+    found.map_or("", |(_, remedy)| remedy)
+}
+
+/// The health of one target. The target counts in the metrics until this is dropped.
+pub(super) struct TargetHealth {
+    metrics: Arc<ScrapeMetrics>,
+    state: TargetState,
+    /// The time since which its scrapes fail.
+    down_since: Option<Instant>,
+}
+
+impl TargetHealth {
+    /// A target that has not been scraped yet.
+    pub(super) fn new(metrics: Arc<ScrapeMetrics>) -> Self {
+        metrics.count_target(TargetState::Unknown, 1);
+        Self {
+            metrics,
+            state: TargetState::Unknown,
+            down_since: None,
+        }
+    }
+
+    /// A scrape gave something.
+    pub(super) fn up(&mut self, target: &dyn Display) {
+        self.set(TargetState::Up);
+        if let Some(since) = self.down_since.take() {
+            self.metrics.back(target, since.elapsed());
+        }
+    }
+
+    /// A scrape failed.
+    pub(super) fn down(&mut self) {
+        self.set(TargetState::Down);
+        self.down_since.get_or_insert_with(Instant::now);
+    }
+
+    fn set(&mut self, state: TargetState) {
+        if state != self.state {
+            self.metrics.count_target(self.state, -1);
+            self.metrics.count_target(state, 1);
+            self.state = state;
+        }
+    }
+}
+
+impl Drop for TargetHealth {
+    fn drop(&mut self) {
+        self.metrics.count_target(self.state, -1);
+    }
+}
