@@ -68,6 +68,34 @@ impl Lease {
     }
 }
 
+/// Whether a run of a producer still reports. The owner of the state knows the term of its leases.
+#[cfg(feature = "tables")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunLiveness {
+    /// When its newest lease began, or when the run reported its end.
+    pub(crate) touched: UnixNanos,
+    /// Whether the run has reported its end.
+    pub(crate) is_ended: bool,
+}
+
+#[cfg(feature = "tables")]
+impl RunLiveness {
+    /// The run was alive at `seen`.
+    pub(crate) fn touch(&mut self, seen: UnixNanos) {
+        self.touched = self.touched.max(seen);
+    }
+
+    /// The run has reported its end.
+    pub(crate) fn end(&mut self, now: UnixNanos) {
+        self.touch(now);
+        self.is_ended = true;
+    }
+
+    pub(crate) fn is_alive(&self, now: UnixNanos, term_ns: u64) -> bool {
+        !self.is_ended && now.saturating_sub(self.touched) <= term_ns
+    }
+}
+
 /// A duration as nanoseconds, at most `u64::MAX` (584 years).
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

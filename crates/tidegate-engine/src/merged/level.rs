@@ -5,16 +5,14 @@
 use super::item::Item;
 use super::report::MergeMode;
 use super::total::ByProducer;
+use crate::lease::RunLiveness;
 use crate::{Number, UnixNanos, Value};
 
 /// The lease of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunLease {
     pub(super) epoch: UnixNanos,
-    /// When it was last touched, or when the run reported its end.
-    pub(super) touched: UnixNanos,
-    /// Whether the run has reported its end.
-    pub(super) is_ended: bool,
+    pub(super) life: RunLiveness,
     /// Whether it may have levels in some series.
     pub(super) has_levels: bool,
 }
@@ -23,14 +21,13 @@ impl RunLease {
     pub(super) fn new(epoch: UnixNanos) -> Self {
         Self {
             epoch,
-            touched: 0,
-            is_ended: false,
+            life: RunLiveness::default(),
             has_levels: false,
         }
     }
 
     pub(super) fn is_alive(&self, now: UnixNanos, term: u64) -> bool {
-        !self.is_ended && now.saturating_sub(self.touched) <= term
+        self.life.is_alive(now, term)
     }
 }
 

@@ -46,12 +46,12 @@ impl Producers {
     /// No lease was touched after `now`.
     pub(super) fn clamp_leases(&mut self, now: UnixNanos) {
         let leases = self.by_id.values_mut().flat_map(|known| &mut known.leases);
-        leases.for_each(|lease| lease.touched = lease.touched.min(now));
+        leases.for_each(|lease| lease.life.touched = lease.life.touched.min(now));
     }
 
     /// Forgets the runs of producers without series, a `term` after their last touch or end.
     pub(super) fn forget(&mut self, now: UnixNanos, term: u64) {
-        let is_over = |lease: &RunLease| now.saturating_sub(lease.touched) > term;
+        let is_over = |lease: &RunLease| now.saturating_sub(lease.life.touched) > term;
         let without_series = self.by_id.iter().filter(|(_, known)| known.series.is_empty());
         let silent = without_series.filter(|(_, known)| known.leases.iter().any(is_over));
         let silent: Vec<ProducerId> = silent.map(|(id, _)| *id).collect();
@@ -123,7 +123,7 @@ impl Producer {
             None => {
                 let over = self.leases.iter().enumerate();
                 let over = over.filter(|(_, lease)| is_over(lease) && !lease.has_levels);
-                let (at, _) = over.min_by_key(|(_, lease)| lease.touched)?;
+                let (at, _) = over.min_by_key(|(_, lease)| lease.life.touched)?;
                 *self.leases.get_mut(at)? = RunLease::new(epoch);
                 at
             }

@@ -21,9 +21,7 @@ impl Merged {
         seen: UnixNanos,
         now: UnixNanos,
     ) -> Result<(), MergeRefusal> {
-        self.with_lease(producer, epoch, now, |lease| {
-            lease.touched = lease.touched.max(seen.min(now));
-        })
+        self.with_lease(producer, epoch, now, |lease| lease.life.touch(seen.min(now)))
     }
 
     /// Notes that a run has reported its end. Its levels are removed now.
@@ -36,10 +34,7 @@ impl Merged {
         epoch: UnixNanos,
         now: UnixNanos,
     ) -> Result<(), MergeRefusal> {
-        self.with_lease(producer, epoch, now, |lease| {
-            lease.touched = lease.touched.max(now);
-            lease.is_ended = true;
-        })?;
+        self.with_lease(producer, epoch, now, |lease| lease.life.end(now))?;
         self.drop_levels([(producer, epoch)]);
         Ok(())
     }

@@ -288,9 +288,9 @@ impl Merged {
         let mut result = Ok(());
         for (producer, leases) in other.producers.leases() {
             for theirs in leases {
-                let touched = self.with_lease(producer, theirs.epoch, theirs.touched, |mine| {
-                    mine.touched = mine.touched.max(theirs.touched);
-                    mine.is_ended |= theirs.is_ended;
+                let touched = self.with_lease(producer, theirs.epoch, theirs.life.touched, |mine| {
+                    mine.life.touch(theirs.life.touched);
+                    mine.life.is_ended |= theirs.life.is_ended;
                 });
                 result = result.and(touched);
             }
@@ -309,7 +309,7 @@ impl Merged {
                 result = result.and(self.take_run(key, identity, report.clone(), *is_folded));
             }
         }
-        self.drop_levels(self.runs(|lease| lease.is_ended));
+        self.drop_levels(self.runs(|lease| lease.life.is_ended));
         result
     }
 }

@@ -5,21 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ProducerRun;
+use crate::lease::RunLiveness;
 use crate::{ProducerId, UnixNanos};
 
 /// The known runs.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    runs: BTreeMap<ProducerRun, RunStatus>,
+    runs: BTreeMap<ProducerRun, RunLiveness>,
     /// Producers that are expected even if none of their runs is known.
     expected: BTreeSet<ProducerId>,
-}
-
-#[derive(Debug)]
-struct RunStatus {
-    /// When its newest lease began.
-    seen: UnixNanos,
-    has_ended: bool,
 }
 
 /// The producers that are expected and those that report.
@@ -36,38 +30,30 @@ impl Runs {
 
     /// Notes that a lease began. `false`: there are too many runs.
     pub(super) fn beat(&mut self, run: ProducerRun, begun: UnixNanos, max_runs: usize) -> bool {
-        let status = self.status(run, max_runs);
-        if let Some(status) = status {
-            status.seen = status.seen.max(begun);
-            return true;
-        }
-        false
+        let Some(life) = self.known(run, max_runs) else {
+            return false;
+        };
+        life.touch(begun);
+        true
     }
 
     pub(super) fn end(&mut self, run: ProducerRun, now: UnixNanos, max_runs: usize) {
-        if let Some(status) = self.status(run, max_runs) {
-            status.has_ended = true;
-            status.seen = status.seen.max(now);
+        if let Some(life) = self.known(run, max_runs) {
+            life.end(now);
         }
     }
 
-    fn status(&mut self, run: ProducerRun, max_runs: usize) -> Option<&mut RunStatus> {
+    fn known(&mut self, run: ProducerRun, max_runs: usize) -> Option<&mut RunLiveness> {
         if self.runs.len() >= max_runs && !self.runs.contains_key(&run) {
             return None;
         }
-        Some(self.runs.entry(run).or_insert(RunStatus {
-            seen: 0,
-            has_ended: false,
-        }))
+        Some(self.runs.entry(run).or_default())
     }
 
     pub(super) fn census(&self, now: UnixNanos, lease_ns: u64) -> ProducerCensus {
-        let alive = self
-            .runs
-            .iter()
-            .filter(|(_, status)| status.is_alive(now, lease_ns));
+        let alive = self.runs.iter().filter(|(_, life)| life.is_alive(now, lease_ns));
         let reporting = alive.map(|(run, _)| run.producer).collect();
-        let known = self.runs.iter().filter(|(_, status)| !status.has_ended);
+        let known = self.runs.iter().filter(|(_, life)| !life.is_ended);
         let known = known.map(|(run, _)| &run.producer);
         let expected: BTreeSet<_> = known.chain(&self.expected).collect();
         ProducerCensus {
@@ -79,7 +65,7 @@ impl Runs {
     /// The runs that have not ended, of producers that do not report.
     pub(super) fn missing(&self, now: UnixNanos, lease_ns: u64) -> BTreeSet<ProducerRun> {
         let reporting = self.census(now, lease_ns).reporting;
-        let runs = self.runs.iter().filter(|(_, status)| !status.has_ended);
+        let runs = self.runs.iter().filter(|(_, life)| !life.is_ended);
         runs.map(|(run, _)| *run)
             .filter(|run| !reporting.contains(&run.producer))
             .collect()
@@ -88,12 +74,6 @@ impl Runs {
     /// Forgets the runs without a heartbeat in the last `memory_ns`.
     pub(super) fn expire(&mut self, now: UnixNanos, memory_ns: u64) {
         self.runs
-            .retain(|_, status| now.saturating_sub(status.seen) <= memory_ns);
-    }
-}
-
-impl RunStatus {
-    fn is_alive(&self, now: UnixNanos, lease_ns: u64) -> bool {
-        !self.has_ended && now.saturating_sub(self.seen) <= lease_ns
+            .retain(|_, life| now.saturating_sub(life.touched) <= memory_ns);
     }
 }

@@ -146,7 +146,7 @@ fn state(merged: &Merged) -> (Vec<KnownRun>, Vec<String>) {
     for (producer, leases) in merged.producers.leases() {
         let mut leases: Vec<_> = leases
             .iter()
-            .map(|lease| (lease.epoch, lease.touched, lease.is_ended))
+            .map(|lease| (lease.epoch, lease.life.touched, lease.life.is_ended))
             .collect();
         leases.sort_unstable();
         others.push(format!("{producer} {leases:?}"));
