@@ -101,7 +101,8 @@ impl Composite {
     }
 
     /// Takes a sub-window that an earlier run saved. Answers count its values until they leave the window, and
-    /// [`Self::export`] leaves them out: the earlier run has exported them. Returns whether it lies in the window.
+    /// [`Self::export`] leaves them out: the earlier run has exported them. Returns whether it lies in the window and there
+    /// is memory for it. [`Self::without_memory`] counts those that found none.
     pub fn restore(&self, attributes: &Attributes, saved: &SubWindow, now: UnixNanos) -> bool {
         let start = clock::steady(saved.start);
         let is_within = start >= self.cut.begin(now) && start <= now;
@@ -110,9 +111,13 @@ impl Composite {
             return false;
         }
         let is_sketched = self.declaration.is_sketched();
-        self.within(attributes, |group| group.restore(start, saved, is_sketched, now));
-        self.version.fetch_add(1, Relaxed);
-        true
+        let (_, has_room) = self.within(attributes, |group| group.restore(start, saved, is_sketched, now));
+        if has_room {
+            self.version.fetch_add(1, Relaxed);
+        } else {
+            self.room.note_point_without_room(now);
+        }
+        has_room
     }
 }
 

@@ -193,7 +193,7 @@ impl CompositeGroup {
         self.restored.as_deref_mut().into_iter().chain(&mut self.pool)
     }
 
-    /// Adds the observations of an earlier run, which begin at `start` by our clock.
+    /// Adds the observations of an earlier run, which begin at `start` by our clock. `false`: there is no memory for them.
     #[cfg(feature = "tables")]
     pub(super) fn restore(
         &mut self,
@@ -201,17 +201,30 @@ impl CompositeGroup {
         saved: &SubWindow,
         has_sketches: bool,
         now: UnixNanos,
-    ) {
+    ) -> bool {
         let cut = self.cut;
+        let distribution = saved.sketch().filter(|_| has_sketches);
+        let window_bytes = if self.restored.is_some() {
+            0
+        } else {
+            cut.bytes(has_sketches)
+        };
+        // The lists of a sketch may double when they grow.
+        let sketch_bytes = distribution.as_ref().map_or(0, |sketch| 2 * sketch.bytes());
+        let reservation = self.reservation.as_ref();
+        if reservation.is_some_and(|reservation| !reservation.may_grow(window_bytes + sketch_bytes)) {
+            return false;
+        }
         let window = self
             .restored
             .get_or_insert_with(|| Box::new(Window::new(cut, has_sketches)));
         window.add(start, &saved.moments());
-        if let Some(distribution) = saved.sketch() {
+        if let Some(distribution) = distribution {
             window.sketch(start, |sketch| sketch.merge(&distribution));
         }
         self.newest = self.newest.max(clock::steady(saved.end).min(now));
         self.weigh();
+        true
     }
 
     /// Whether one of its series is a level.

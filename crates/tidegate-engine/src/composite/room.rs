@@ -27,7 +27,7 @@ pub(super) struct Room {
     unseen_at: AtomicU64,
     /// Groups that found no memory.
     groups_without: AtomicU64,
-    /// Points of streams that found no memory.
+    /// Points of streams, and saved sub-windows, that found no memory.
     points_without: AtomicU64,
     /// When there was the last one.
     without_at: AtomicU64,
@@ -73,7 +73,7 @@ impl Room {
         self.unseen_at.fetch_max(now, Relaxed);
     }
 
-    /// A point belongs to a stream that found no memory.
+    /// A point belongs to a stream that found no memory, or a saved sub-window found none.
     pub(super) fn note_point_without_room(&self, now: UnixNanos) {
         self.points_without.fetch_add(1, Relaxed);
         self.without_at.fetch_max(now, Relaxed);
@@ -117,7 +117,7 @@ impl Composite {
         self.room.unseen.load(Relaxed)
     }
 
-    /// The number of groups, and of points, that found no memory.
+    /// The number of groups, of points, and of saved sub-windows that found no memory.
     pub fn without_memory(&self) -> u64 {
         let room = &self.room;
         room.groups_without.load(Relaxed) + room.points_without.load(Relaxed)

@@ -295,6 +295,29 @@ fn a_restored_window_gives_its_memory_back_when_it_ends() {
 }
 
 #[test]
+fn a_saved_sub_window_without_memory_is_refused_and_counted() {
+    let saved = sub_window(NOW, &[1.0, 2.0]);
+    for quantiles in [Vec::new(), vec![0.5]] {
+        let declaration = Declaration {
+            quantiles: quantiles.into(),
+            ..declare(Function::Sum)
+        };
+        let bounds = Arc::new(crate::Bounds::default());
+        let budget = Arc::new(Budget::of(bounds.clone()));
+        let composite = Composite::new(declaration).bounded_by(budget.clone());
+        let _feed = composite.feed("x", &group("m"), FeedKind::Observations, NOW);
+        let before = budget.bytes();
+        bounds.set_bytes(before);
+        assert!(!composite.restore(&group("m"), &saved, NOW + SECOND));
+        assert_eq!((budget.bytes(), composite.without_memory()), (before, 1));
+        assert_eq!(composite.read(NOW + SECOND).remove(0).count, 0.0);
+        bounds.set_bytes(usize::MAX);
+        assert!(composite.restore(&group("m"), &saved, NOW + SECOND));
+        assert_eq!(composite.read(NOW + SECOND).remove(0).count, 2.0);
+    }
+}
+
+#[test]
 fn borders_are_by_the_wall_clock_whatever_our_clock_says() {
     crate::clock::set_ahead(3_600_123_456_789);
     let observer = Observer::new(NOW);
