@@ -80,8 +80,11 @@ pub enum SubWindowRefused {
     /// Its numbers contradict each other, or it has no distribution.
     #[error("a producer sends no valid sub-window: declare the same function and quantiles everywhere")]
     Malformed,
-    /// It needs a place beyond the limits.
-    #[error("there is no room for more groups or producers: raise `max_groups` or the memory limit")]
+    /// It needs a place beyond `max_groups` or `max_runs`, its attributes are too long, or memory is short.
+    #[error(
+        "there is no room for a run, a group, its attributes or its values: raise `max_runs`, `max_groups` or the \
+         memory limit, or group `by` fewer or shorter attributes"
+    )]
     Full,
 }
 
