@@ -41,7 +41,7 @@ pub struct CompactedTotal {
     pub parts: Vec<CompactedPart>,
 }
 
-/// The ended runs of a producer in one series. A leader publishes it, and all replicas merge it.
+/// The ended runs of a producer in one series. A replica publishes it, and all replicas merge it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetainedTotal {
     /// The producer.

@@ -98,7 +98,7 @@ impl Merged {
         self.producers.forget(now, term);
     }
 
-    /// The runs whose lease ended at least `age` nanoseconds ago, or that reported their end: a leader may fold them.
+    /// The runs whose lease ended at least `age` nanoseconds ago, or that reported their end: a replica may fold them.
     pub fn lapsed(&self, now: UnixNanos, age: u64) -> Vec<(ProducerId, UnixNanos)> {
         let term = self.limits.lease_ns.saturating_add(age);
         self.runs(|lease| !lease.is_alive(now, term))
@@ -115,7 +115,7 @@ impl Merged {
     /// Folds a run that is over: its totals become part of the retained total of the producer, and its levels go. Of a
     /// run that goes on, it folds the starts that newer ones have replaced. Gives the number of totals folded.
     ///
-    /// Only a leader folds. It looks at all series of the producer.
+    /// Every replica may fold. A replica that does not lead waits longer. This looks at all series of the producer.
     pub fn fold(&mut self, producer: ProducerId, epoch: UnixNanos, is_over: bool) -> usize {
         let kept = self.limits.kept_runs;
         if is_over {

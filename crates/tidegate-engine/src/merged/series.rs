@@ -403,7 +403,7 @@ impl MergedSeries {
         })
     }
 
-    /// The total of a producer that a leader publishes; `None`: none of its runs is folded.
+    /// The total of a producer that a replica publishes; `None`: none of its runs is folded.
     pub(super) fn retained(&self, producer: ProducerId) -> Option<RetainedTotal> {
         let runs = self.runs.get(self.runs_of(producer)).unwrap_or_default();
         let folded = runs.iter().filter(|run| run.is_folded);
