@@ -85,7 +85,7 @@ def test_observations_remember_their_span() -> None:
         counter.labels("x").inc(2)
     with trace.within(TraceContext(TRACE, SPAN, is_sampled=False)):
         latency.observe(5)
-    ids = f'{{trace_id="{TRACE}",span_id="{SPAN}"}}'
+    ids = f'{{span_id="{SPAN}",trace_id="{TRACE}"}}'
     assert exemplars(registry.expose(openmetrics=True)) == [
         ('c_total{l="x"} 2', f"{ids} 2"),
         ('latency_bucket{le="2.0"} 2', f"{ids} 1.5"),
@@ -106,7 +106,7 @@ def test_opentelemetrys_spans_count() -> None:
         assert trace.extract(trace.inject({})) == current
     assert current is not None and current.span_id == f"{ids.span_id:016x}"
     ((_, exemplar),) = exemplars(registry.expose(openmetrics=True))
-    assert exemplar == f'{{trace_id="{ids.trace_id:032x}",span_id="{ids.span_id:016x}"}} 1'
+    assert exemplar == f'{{span_id="{ids.span_id:016x}",trace_id="{ids.trace_id:032x}"}} 1'
 
 
 def test_opentelemetrys_spans_are_part_of_the_trace() -> None:

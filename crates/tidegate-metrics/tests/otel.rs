@@ -313,7 +313,7 @@ fn spans_and_metrics_know_each_other() {
     assert_eq!(exported[0].parent_span_id.to_bytes(), remote.span.span);
     let page = registry.page(Format::OpenMetrics);
     let (trace, span) = (inside.span.trace_hex(), inside.span.span_hex());
-    let exemplar = format!("le=\"0.1\"}} 2 # {{trace_id=\"{trace}\",span_id=\"{span}\"}} 0.0625 ");
+    let exemplar = format!("le=\"0.1\"}} 2 # {{span_id=\"{span}\",trace_id=\"{trace}\"}} 0.0625 ");
     assert!(page.contains(&exemplar), "{page}");
     kit::samples(&page);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A metric has the same text on a page of the gateway and on one of the SDK. Only the ids of exemplars differ in order.
+//! A metric has the same text on a page of the gateway and on one of the SDK.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -23,10 +23,6 @@ const SPAN: SpanRef = SpanRef {
     trace: [0xab; 16],
     span: [0xcd; 8],
 };
-/// The labels of an exemplar on a page of the gateway, which sorts them.
-const IDS: &str = "span_id=\"cdcdcdcdcdcdcdcd\",trace_id=\"abababababababababababababababab\"";
-/// The same labels on a page of the SDK.
-const SDK_IDS: &str = "trace_id=\"abababababababababababababababab\",span_id=\"cdcdcdcdcdcdcdcd\"";
 
 /// The value of an exemplar, and its time in milliseconds.
 type Measured = (f64, u64);
@@ -187,7 +183,7 @@ fn gateway_page(
     table.observe(&point, NOW);
     let mut renderer = Renderer::new(format, Style::default());
     let page = renderer.render(&[table], NOW);
-    String::from_utf8_lossy(&page.body).replace(IDS, SDK_IDS)
+    String::from_utf8_lossy(&page.body).into_owned()
 }
 
 proptest! {

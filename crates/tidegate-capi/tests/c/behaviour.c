@@ -376,7 +376,7 @@ static void a_context_goes_in_and_out(void) {
   OK(tg_counter_add_in(counter, 1, &child));
   char page[4096];
   OK(tg_registry_expose(registry, TG_OPENMETRICS, page, sizeof page, NULL));
-  EXPECT(strstr(page, "# {trace_id=\"0af7651916cd43dd8448eb211c80319c\"") != NULL);
+  EXPECT(strstr(page, ",trace_id=\"0af7651916cd43dd8448eb211c80319c\"} 1") != NULL);
   OK(tg_counter_release(counter));
   OK(tg_registry_release(registry));
   OK(tg_span_fail(span, "no peer"));

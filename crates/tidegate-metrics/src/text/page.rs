@@ -183,9 +183,10 @@ impl Page {
 
     fn end(&mut self, exemplar: Option<&Exemplar>) {
         if let (Format::OpenMetrics, Some(exemplar)) = (self.format, exemplar) {
+            // The gateway sorts labels by name: its pages have the same order.
             let (trace, span) = (exemplar.span.trace_hex(), exemplar.span.span_hex());
             self.text
-                .push_str(&format!(" # {{trace_id=\"{trace}\",span_id=\"{span}\"}} "));
+                .push_str(&format!(" # {{span_id=\"{span}\",trace_id=\"{trace}\"}} "));
             push_f64(&mut self.text, exemplar.value);
             let time = exemplar.time.duration_since(UNIX_EPOCH).unwrap_or_default();
             self.text.push(' ');

@@ -99,7 +99,7 @@ fn openmetrics_has_units_exemplars_and_an_end() {
     for line in [
         "# UNIT latency_seconds seconds\n".to_owned(),
         r#"# HELP latency_seconds A \"help\"\\\nof two lines"#.to_owned(),
-        format!("le=\"0.5\"}} 1 # {{trace_id=\"{trace}\",span_id=\"{span}\"}} 0.25 1700000000.125\n"),
+        format!("le=\"0.5\"}} 1 # {{span_id=\"{span}\",trace_id=\"{trace}\"}} 0.25 1700000000.125\n"),
         "le=\"1.0\"} 1\n".to_owned(),
         "\n# EOF\n".to_owned(),
     ] {
