@@ -84,13 +84,13 @@ fn by_itself(binary: &Path) -> Result<Vec<Row>, BenchError> {
     rows.push(Row::value(
         "reading a composite of 100 groups: p50",
         reads.median(),
-        "us",
+        "µs",
     ));
     rows.push(
         Row::value(
             "reading a composite of 100 groups: p99",
             reads.quantile(0.99),
-            "us",
+            "µs",
         )
         .budget(Budget::AtMost(READ_BUDGET_US)),
     );

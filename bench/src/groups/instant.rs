@@ -102,11 +102,11 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     fill(&subject, SERIES)?;
     let reads = reads(&subject)?;
     rows.extend([
-        Row::value("composite over HTTP, 100k series: p50", reads.median(), "us"),
+        Row::value("composite over HTTP, 100k series: p50", reads.median(), "µs"),
         Row::value(
             "composite over HTTP, 100k series: p99",
             reads.quantile(0.99),
-            "us",
+            "µs",
         ),
     ]);
     let stalls = Stalls::watch()?;

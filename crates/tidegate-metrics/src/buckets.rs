@@ -11,7 +11,7 @@ pub const LATENCY: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
 
-/// Seconds of something fast, such as a transfer in a node: 1 us to 1 s.
+/// Seconds of something fast, such as a transfer in a node: 1 µs to 1 s.
 pub const FAST: &[f64] = &[
     1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.1, 1.0,
 ];
