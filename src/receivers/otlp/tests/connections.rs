@@ -47,28 +47,43 @@ async fn every_signal_has_a_path_of_its_own() {
 async fn a_client_that_never_ends_its_headers_is_cut() {
     let options = "protocols: {http: {endpoint: '127.0.0.1:0', read_header_timeout: 50ms}}";
     let gateway = Gateway::start(options).await;
+    let begun = Instant::now();
     let mut stream = connect(&gateway).await;
     stream.write_all(b"POST /v1/metrics HTTP/1.1\r\n").await.unwrap();
-    let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut Vec::new())).await;
-    assert!(ended.is_ok(), "the default is 60 s");
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await;
+    ended.expect("the default is 60 s").expect("an end");
+    assert!(begun.elapsed() >= Duration::from_millis(50), "it ends early");
+    assert_eq!(String::from_utf8_lossy(&answer), "");
 }
 
 #[tokio::test]
 async fn a_connection_ends_at_its_age_and_a_running_call_after_the_grace() {
-    for (options, is_whole) in [
-        ("max_connection_age: 50ms", true),
-        ("max_connection_age: 50ms, max_connection_age_grace: 50ms", false),
+    for (options, is_whole, least) in [
+        ("max_connection_age: 50ms", true, 50),
+        (
+            "max_connection_age: 50ms, max_connection_age_grace: 50ms",
+            false,
+            100,
+        ),
     ] {
         let gateway = Gateway::start(&format!(
             "protocols: {{grpc: {{endpoint: '127.0.0.1:0', keepalive: {{server_parameters: {{{options}}}}}}}}}"
         ))
         .await;
+        let begun = Instant::now();
         let (mut client, connection) = h2::client::handshake(connect(&gateway).await).await.unwrap();
         let ended = tokio::spawn(connection);
         // Without its end, the call runs until the server gives it up.
-        let _call = client.send_request(call(), is_whole).unwrap();
+        let (answer, _body) = client.send_request(call(), is_whole).unwrap();
         let ended = tokio::time::timeout(SOON, ended).await;
         assert!(ended.is_ok(), "{options}: it stays open");
+        assert!(
+            begun.elapsed() >= Duration::from_millis(least),
+            "{options}: it ends early"
+        );
+        let answer = tokio::time::timeout(SOON, answer).await.expect("an outcome");
+        assert_eq!(answer.is_ok(), is_whole, "{options}: {answer:?}");
     }
 }
 
