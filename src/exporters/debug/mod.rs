@@ -223,7 +223,9 @@ impl Consumer for Debug {
         if items == 0 {
             return;
         }
-        if !self.samplers[signal as usize].lock().prints(Instant::now()) {
+        // A test can pause the clock of tokio.
+        let now = tokio::time::Instant::now().into_std();
+        if !self.samplers[signal as usize].lock().prints(now) {
             return ledger.leave(items);
         }
         let is_shown = self.printer.verbosity != Verbosity::Basic;
@@ -311,9 +313,12 @@ mod tests {
     #[tokio::test]
     async fn batches_that_the_options_leave_out_are_counted_and_not_printed() {
         let (bench, ledger) = started("{sampling_initial: 1, sampling_thereafter: 3}").await;
+        // All come within one second.
+        tokio::time::pause();
         for _ in 0..6 {
             bench.push(points(1));
         }
+        tokio::time::resume();
         // The first, the fourth and no other batch of this second wait to be printed.
         let balance = ledger.balance();
         assert_eq!((balance.left, balance.held()), (4, 2));
