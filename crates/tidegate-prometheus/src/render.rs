@@ -23,6 +23,7 @@ mod protobuf;
 mod records;
 mod registration;
 mod source;
+mod style;
 mod targets;
 mod text;
 mod walk;
@@ -42,13 +43,13 @@ use self::protobuf::ProtobufEncoder;
 use self::records::Record;
 use self::registration::{RegistrationCache, SeriesPosition, SeriesRegistration};
 use self::source::{LookDepth, Open, PageSources, SourceChanges, SourceReader};
+pub use self::style::Style;
+use self::style::encode;
 use self::targets::{Liveness, TargetTable};
 use self::text::TextEncoder;
 use self::walk::Walk;
 use super::catalog::{Contests, Newcomers, Senders};
 use super::format::Format;
-use super::labels::{LabelSources, PrometheusLabels};
-use super::name::{Naming, Spelling};
 
 /// The interval of full passes without page requests, in nanoseconds. Only a full pass finds series that have
 /// ended or that a format can't express.
@@ -60,54 +61,6 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// The family of the further attributes of resources, without the namespace.
 pub(crate) const TARGET_INFO: &str = "target_info";
-
-/// The settings that are equal for every series.
-#[derive(Clone, Debug)]
-pub struct Style {
-    /// The rules for making names.
-    pub naming: Naming,
-    /// The sources of labels.
-    pub labels: LabelSources,
-    /// Write timestamps.
-    pub timestamps: bool,
-    /// Whether to write the start of counters, histograms and summaries, if it is a separate sample (OpenMetrics).
-    pub created: bool,
-}
-
-impl Default for Style {
-    fn default() -> Self {
-        Self {
-            naming: Naming::default(),
-            labels: LabelSources::default(),
-            timestamps: false,
-            created: true,
-        }
-    }
-}
-
-impl Style {
-    /// Labels of `target_info`: the attributes of the resource beyond its identity.
-    pub(crate) fn labels_of_target(
-        &self,
-        resource: &Resource,
-        spelling: Spelling,
-    ) -> Option<PrometheusLabels> {
-        const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
-        let mut labels = PrometheusLabels::new(&self.naming, spelling);
-        let all = resource.attributes.iter();
-        let mut others = all.filter(|(key, _)| !IDENTITY.contains(key)).peekable();
-        others.peek()?;
-        others.for_each(|(key, value)| labels.add(key, value));
-        labels.identify(resource);
-        Some(labels)
-    }
-
-    /// Their text.
-    fn text_of_target(&self, resource: &Resource, spelling: Spelling, format: Format) -> Vec<u8> {
-        let labels = self.labels_of_target(resource, spelling);
-        labels.map(|labels| encode(labels, format)).unwrap_or_default()
-    }
-}
 
 /// An exposition.
 #[derive(Debug)]
@@ -441,14 +394,6 @@ fn write_targets<'a>(
         encoder.begin(name, info);
         targets.for_each(|labels| _ = encoder.number(info, labels, Number::Int(1), ValueTimes::default()));
         encoder.end(info);
-    }
-}
-
-/// The text of labels.
-fn encode(labels: PrometheusLabels, format: Format) -> Vec<u8> {
-    match format {
-        Format::Protobuf => protobuf::labels(&labels.into_pairs()),
-        Format::Text | Format::OpenMetrics => labels.render().into_bytes(),
     }
 }
 

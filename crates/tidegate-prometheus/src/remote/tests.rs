@@ -3,6 +3,7 @@
 //! Points to bytes and back, in both versions.
 
 mod decoder;
+mod resources;
 mod translation;
 mod wire;
 

@@ -12,12 +12,15 @@
 //! Locks: the caller has the renderer for itself. The order of the other locks is the senders, then a table, because
 //! [`Senders`] reads tables under its own lock. So `glance` releases its table before the senders are asked.
 
+mod late;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use tidegate_engine::{Data, Key, Resource, Series, UnixNanos};
 
+use self::late::Late;
 use super::conflict::{Conflicts, Refused, Taken, Why};
 use super::family::Families;
 use super::interner::LabelInterner;
@@ -65,12 +68,6 @@ pub(super) struct RegistrationCache {
     /// Series whose text is older than that of the last one of their family, by family, and since when they were
     /// left out.
     late: HashMap<u32, Vec<Late>, RandomState>,
-}
-
-struct Late {
-    record: Record,
-    new: New,
-    before: Option<Before>,
 }
 
 /// A series was left out before.
@@ -364,51 +361,6 @@ impl SeriesRegistration<'_> {
         text.for_each(|(_, text)| self.interner.release(text));
         self.interner.fit();
         self.has_changed
-    }
-
-    fn merge(&mut self, family: u32, mut late: Vec<Late>) {
-        late.sort_by_key(|late| late.record.text);
-        let mut merged: Vec<Record> = Vec::with_capacity(late.len());
-        let mut late = late.into_iter().peekable();
-        while let Some(first) = late.next() {
-            let text = first.record.text;
-            let mut same = vec![first];
-            while let Some(next) = late.next_if(|next| next.record.text == text) {
-                same.push(next);
-            }
-            merged.extend(self.first_of(family, text, same));
-        }
-        if let Some(family) = self.families.get_mut(family) {
-            family.series.merge(merged);
-        }
-    }
-
-    /// The one of several new series of one text that has the place. The others are left out.
-    fn first_of(&mut self, family: u32, text: u32, same: Vec<Late>) -> Option<Record> {
-        let member = |late: &Late| (late.new.source, late.new.place);
-        let mut owner = same.first().map(member)?;
-        let place = self.place_of(family, text);
-        let others = same.iter().map(member).filter(|other| *other != owner);
-        let others: Vec<SeriesPosition> = others.collect();
-        if !others.is_empty() {
-            for other in others {
-                self.contests.add_contender(place, owner, other);
-            }
-            owner = self.resolve(place).map_or(owner, |outcome| outcome.owner);
-        }
-        let mut found = None;
-        for late in same {
-            if found.is_none() && member(&late) == owner {
-                found = Some(late.record);
-                continue;
-            }
-            self.targets.release(late.record.origin);
-            self.interner.release(late.record.text);
-            if member(&late) != owner {
-                self.lose(late.new, (owner, place), late.before);
-            }
-        }
-        found
     }
 }
 

@@ -21,7 +21,7 @@ use tidegate_engine::{
 };
 
 use super::*;
-use crate::{OPENMETRICS_NAME, ResourceLabels, Strategy as Translation};
+use crate::{LabelSources, Naming, OPENMETRICS_NAME, ResourceLabels, Strategy as Translation};
 
 const COUNTER: Data = Data::Sum {
     monotonic: true,

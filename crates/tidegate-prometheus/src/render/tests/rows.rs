@@ -6,7 +6,6 @@ mod deltas;
 mod openmetrics;
 
 use super::*;
-use crate::Naming;
 
 /// A point of a series, the rest of which is empty.
 fn point(name: &str, unit: &str, data: Data, value: Value) -> Point {

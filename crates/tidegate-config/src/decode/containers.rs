@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Options that hold other options: lists, maps, and values that may be absent.
+
+use std::collections::BTreeMap;
+
+use super::{Decode, TypeHelp, wrong_type};
+use crate::node::Node;
+use crate::problems::Problems;
+use crate::units::Ordered;
+
+/// Null means absent, unless the inner type makes something of null (an options map does:
+/// `grpc:` with nothing after it is a gRPC server with all defaults).
+impl<T: Decode> Decode for Option<T> {
+    const TAKES_NULL: bool = true;
+
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        if node.is_null() && !T::TAKES_NULL {
+            return Some(None);
+        }
+        T::decode(node, cx).map(Some)
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help()
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(|| "unset".to_owned(), T::show)
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    const TAKES_NULL: bool = T::TAKES_NULL;
+
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        T::decode(node, cx).map(Box::new)
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help()
+    }
+
+    fn show(&self) -> String {
+        T::show(self)
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(items) = node.as_list() else {
+            return wrong_type(node, cx);
+        };
+        let decoded: Vec<_> = items.iter().map(|item| T::decode(item, cx)).collect();
+        decoded.into_iter().collect()
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help().of(|name| format!("list of {}", plural(&name)))
+    }
+
+    fn show(&self) -> String {
+        let items: Vec<_> = self.iter().map(T::show).collect();
+        format!("[{}]", items.join(", "))
+    }
+}
+
+/// In key order. [`Ordered`] keeps the written order.
+impl<T: Decode> Decode for BTreeMap<String, T> {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.as_map() {
+            Some(_) => Ordered::decode(node, cx).map(|map| map.0.into_iter().collect()),
+            None => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        Ordered::<T>::type_help()
+    }
+
+    fn show(&self) -> String {
+        show_map(self.iter())
+    }
+}
+
+impl<T: Decode> Decode for Ordered<T> {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(entries) = node.as_map() else {
+            return wrong_type(node, cx);
+        };
+        let decoded: Vec<_> = entries
+            .iter()
+            .map(|entry| Some((entry.key.clone(), decode_value(&entry.value, cx)?)))
+            .collect();
+        decoded.into_iter().collect::<Option<_>>().map(Self)
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help().of(|name| format!("map of {}", plural(&name)))
+    }
+
+    fn show(&self) -> String {
+        show_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+fn decode_value<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
+    let empty = T::of_null().filter(|_| node.is_null() && !node.is_broken());
+    empty.or_else(|| T::decode(node, cx))
+}
+
+fn show_map<'a, T: Decode + 'a>(entries: impl Iterator<Item = (&'a String, &'a T)>) -> String {
+    let entries: Vec<_> = entries
+        .map(|(key, value)| format!("{key}: {}", value.show()))
+        .collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// `string (secret)` -> `strings (secret)`, `list of maps` stays.
+fn plural(name: &str) -> String {
+    let (head, tail) = name.split_at(name.find([' ', ',']).unwrap_or(name.len()));
+    match head {
+        "non-negative" | "positive" | "any" => name.replace("integer", "integers"),
+        "list" | "map" => format!("{head}s{tail}"),
+        "boolean" => "booleans".to_owned(),
+        _ => format!("{head}s{tail}"),
+    }
+}
