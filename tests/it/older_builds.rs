@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tidegate_page::{Reader, State};
 
 /// The commits of these builds, and the number of example configurations of each.
-const BUILDS: [(&str, usize); 1] = [("bf1e2a2", 12)];
+const BUILDS: [(&str, usize); 2] = [("4cf1c1e", 12), ("bf1e2a2", 12)];
 
 /// The start time of all streams, as `fixtures/make.py` has it: before any gateway started.
 const BEGIN: u64 = 1_700_000_000_000_000_000;
