@@ -114,8 +114,8 @@ impl tg_kind {
             Kind::UpDownCounter => Self::TG_UP_DOWN_COUNTER,
             Kind::Gauge(_) => Self::TG_GAUGE,
             Kind::ExponentialHistogram { .. } => Self::TG_EXPONENTIAL_HISTOGRAM,
-            // The fixed buckets are what is left.
-            _ => Self::TG_HISTOGRAM,
+            // The SDK shows a summary as a histogram without bounds.
+            Kind::Histogram { .. } | Kind::Summary => Self::TG_HISTOGRAM,
         };
         kind as u32
     }

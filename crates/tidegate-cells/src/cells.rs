@@ -14,7 +14,7 @@ use crate::exponential;
 use crate::family::Series;
 use crate::file::now_ns;
 use crate::layout::header;
-use crate::spec::Kind;
+use crate::spec::{Kind, value_words};
 use crate::value::Value;
 
 /// The common part of all cells.
@@ -36,7 +36,7 @@ impl<A> Cell<A> {
         let mut value = series.inner.slot.clone();
         if series.is_overflow() {
             // Its last word counts look-ups.
-            value = value.first(series.spec().kind.words());
+            value = value.first(value_words(&series.spec().kind));
         }
         let guard = series.store.guard.clone();
         let bounds = match &series.spec().kind {
@@ -141,8 +141,8 @@ pub(crate) fn carry_over(kind: &Kind, words: &[AtomicU64], old: impl Fn(usize) -
             add_f(1);
         }
     }
-    if words.len() > kind.words() {
-        add(kind.words()); // look-ups of the overflow series
+    if words.len() > value_words(kind) {
+        add(value_words(kind)); // look-ups of the overflow series
     }
 }
 

@@ -9,7 +9,7 @@ use crate::layout::{
     Identity, MAX_ATTRIBUTES, MAX_BOUNDS, MAX_HELP, MAX_LABEL_VALUE, MAX_LABELS, MAX_NAME, MAX_PAYLOAD,
     RECORD_HEAD,
 };
-use crate::spec::{FamilySpec, GAUGE_MODES, Kind};
+use crate::spec::{FamilySpec, GaugeMode, Kind};
 
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -271,7 +271,7 @@ impl<'a> Cursor<'a> {
             1 => Kind::Counter,
             2 => Kind::FloatCounter,
             3 => Kind::UpDownCounter,
-            4 => Kind::Gauge(*GAUGE_MODES.get(usize::from(self.u8()?))?),
+            4 => Kind::Gauge(*GaugeMode::ALL.get(usize::from(self.u8()?))?),
             5 => {
                 let count = self.count(MAX_BOUNDS)?;
                 let bounds = (0..count).map(|_| self.array().map(f64::from_le_bytes));

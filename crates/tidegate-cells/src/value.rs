@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_model::ExponentialHistogram;
 
 use crate::exponential::{self, BUCKETS, MIN_SCALE};
-use crate::spec::{FamilySpec, GaugeMode, Kind};
+use crate::spec::{FamilySpec, GaugeMode, Kind, value_words};
 
 /// The result of one read: families in the order in which they were first seen.
 #[derive(Clone, Debug, Default)]
@@ -136,7 +136,7 @@ impl Value {
             Value::FloatCounter(value) => write(0, value.to_bits()),
             Value::Gauge { value, set_ns } => {
                 write(0, value.to_bits());
-                if kind.words() > 1 {
+                if value_words(kind) > 1 {
                     write(1, *set_ns);
                 }
             }

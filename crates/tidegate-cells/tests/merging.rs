@@ -13,19 +13,6 @@ use common::{reader, scan};
 use proptest::prelude::*;
 use tidegate_cells::{FamilySpec, GaugeMode, Identity, Kind, Options, Snapshot, Store, Value};
 
-const MODES: [GaugeMode; 10] = [
-    GaugeMode::All,
-    GaugeMode::LiveAll,
-    GaugeMode::Sum,
-    GaugeMode::LiveSum,
-    GaugeMode::Max,
-    GaugeMode::LiveMax,
-    GaugeMode::Min,
-    GaugeMode::LiveMin,
-    GaugeMode::MostRecent,
-    GaugeMode::LiveMostRecent,
-];
-
 #[derive(Clone, Debug)]
 struct Writer {
     alive: bool,
@@ -57,7 +44,7 @@ fn record(store: &Store, values: &[(u8, i16)]) {
         let label = series.to_string();
         let labels = [label.as_str()];
         let family = |name: &str, kind| store.family(&FamilySpec::new(name, kind).labels(["n"])).unwrap();
-        for mode in MODES {
+        for mode in GaugeMode::ALL {
             family(&name(mode), Kind::Gauge(mode))
                 .with(&labels)
                 .float()
@@ -158,7 +145,7 @@ fn check(snapshot: &Snapshot, all: &[(Identity, Writer)]) {
             .iter()
             .filter_map(|(identity, writer)| Some((*identity, writer.alive, f64::from(*of(writer).last()?))))
             .collect();
-        for mode in MODES {
+        for mode in GaugeMode::ALL {
             if mode.is_per_process() {
                 check_per_process(snapshot, mode, &label, &set, all);
                 continue;

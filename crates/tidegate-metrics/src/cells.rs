@@ -45,6 +45,7 @@ impl Cells {
                 Kind::UpDownCounter => make::<UpDownCounter>(spec, family),
                 Kind::Gauge(_) => make::<Gauge>(spec, family),
                 Kind::Histogram { .. } | Kind::ExponentialHistogram { .. } => make::<Histogram>(spec, family),
+                Kind::Summary => return Err(RegisterError::Summary(spec.name.clone())),
             })
         })
     }
@@ -64,18 +65,7 @@ fn cell_spec(spec: &FamilySpec) -> cells::FamilySpec {
         name: spec.name.clone(),
         help: spec.help.clone(),
         unit: spec.unit.clone(),
-        kind: match &spec.kind {
-            Kind::Counter => cells::Kind::Counter,
-            Kind::FloatCounter => cells::Kind::FloatCounter,
-            Kind::UpDownCounter => cells::Kind::UpDownCounter,
-            Kind::Gauge(mode) => cells::Kind::Gauge(*mode),
-            Kind::Histogram { bounds } => cells::Kind::Histogram {
-                bounds: bounds.clone(),
-            },
-            Kind::ExponentialHistogram { max_scale } => cells::Kind::ExponentialHistogram {
-                max_scale: *max_scale,
-            },
-        },
+        kind: spec.kind.clone(),
         labels,
     }
 }
@@ -222,25 +212,16 @@ fn family(family: &cells::FamilyValues) -> FamilyValues {
     }
 }
 
-fn kind(kind: &cells::Kind) -> Kind {
+fn kind(kind: &Kind) -> Kind {
     match kind {
-        cells::Kind::Counter => Kind::Counter,
-        cells::Kind::FloatCounter => Kind::FloatCounter,
-        cells::Kind::UpDownCounter => Kind::UpDownCounter,
-        cells::Kind::Gauge(mode) => Kind::Gauge(*mode),
-        cells::Kind::Histogram { bounds } => Kind::Histogram {
-            bounds: bounds.clone(),
-        },
-        cells::Kind::ExponentialHistogram { max_scale } => Kind::ExponentialHistogram {
-            max_scale: *max_scale,
-        },
-        cells::Kind::Summary => Kind::Histogram {
+        Kind::Summary => Kind::Histogram {
             bounds: Arc::default(),
         },
+        other => other.clone(),
     }
 }
 
-fn value(kind: &cells::Kind, value: &cells::Value) -> Value {
+fn value(kind: &Kind, value: &cells::Value) -> Value {
     match value {
         cells::Value::Counter(value) => Value::Counter(*value),
         cells::Value::FloatCounter(value) => Value::FloatCounter(*value),
@@ -248,7 +229,7 @@ fn value(kind: &cells::Kind, value: &cells::Value) -> Value {
         cells::Value::Gauge { value, .. } => Value::Gauge(*value),
         cells::Value::Histogram { .. } => {
             let bounds = match kind {
-                cells::Kind::Histogram { bounds } => bounds.clone(),
+                Kind::Histogram { bounds } => bounds.clone(),
                 _ => Arc::default(),
             };
             Value::Histogram(histogram(bounds, value.clone()))

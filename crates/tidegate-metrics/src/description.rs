@@ -4,11 +4,9 @@
 
 use std::sync::Arc;
 
-use tidegate_model::kind::Instrument;
+pub use tidegate_model::{GaugeMode, Kind};
 
 use crate::{RegisterError, buckets};
-
-pub use tidegate_cells::GaugeMode;
 
 /// The finest resolution of an exponential histogram: buckets a power of two, as a power of two.
 pub const MAX_SCALE: i8 = 20;
@@ -110,70 +108,6 @@ impl Description {
     }
 }
 
-/// The kind of instrument of a family. `tidegate_cells::Kind` does not serve here: it has summaries, which the SDK does not
-/// record, and other names than the bindings show.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// Whole numbers that only grow.
-    Counter,
-    /// Numbers that only grow.
-    FloatCounter,
-    /// A whole number that grows and falls by what is added.
-    UpDownCounter,
-    /// A number that is set.
-    Gauge(GaugeMode),
-    /// Values counted by fixed buckets.
-    Histogram {
-        /// Upper bounds of the buckets, rising; one more bucket is beyond the last.
-        bounds: Arc<[f64]>,
-    },
-    /// Values counted by buckets whose bounds are powers of a base that fits the values.
-    ExponentialHistogram {
-        /// Resolution that it starts with.
-        max_scale: i8,
-    },
-}
-
-impl Kind {
-    /// The name of the kind.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::FloatCounter => "float_counter",
-            Self::UpDownCounter => "up_down_counter",
-            Self::Gauge(_) => "gauge",
-            Self::Histogram { .. } => "histogram",
-            Self::ExponentialHistogram { .. } => "exponential_histogram",
-        }
-    }
-
-    /// The instrument without its details.
-    pub(crate) fn instrument(&self) -> Instrument {
-        match self {
-            Self::Counter | Self::FloatCounter => Instrument::Counter,
-            Self::UpDownCounter => Instrument::UpDownCounter,
-            Self::Gauge(_) => Instrument::Gauge,
-            Self::Histogram { .. } | Self::ExponentialHistogram { .. } => Instrument::Histogram,
-        }
-    }
-
-    /// Whether values only grow.
-    pub fn is_monotonic(&self) -> bool {
-        self.instrument() == Instrument::Counter
-    }
-
-    /// Whether a value says how much there is, and not how much came.
-    pub fn is_level(&self) -> bool {
-        matches!(self, Self::UpDownCounter | Self::Gauge(_))
-    }
-
-    /// Whether values are counted by buckets.
-    pub fn is_histogram(&self) -> bool {
-        self.instrument() == Instrument::Histogram
-    }
-}
-
 /// A family as a registry is asked for it: the description and both kinds of labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FamilySpec {
@@ -223,6 +157,7 @@ impl FamilySpec {
             Kind::Histogram { bounds } if !buckets::are_valid(bounds) => {
                 Err(RegisterError::BadBounds(self.name.clone()))
             }
+            Kind::Summary => Err(RegisterError::Summary(self.name.clone())),
             _ => Ok(()),
         }
     }
@@ -296,5 +231,11 @@ mod tests {
             check("a", bounds, &[], &[]),
             Err(RegisterError::BadBounds("a".into()))
         );
+    }
+
+    #[test]
+    fn the_sdk_records_no_summaries() {
+        let refused = Err(RegisterError::Summary("a".into()));
+        assert_eq!(check("a", Kind::Summary, &[], &[]), refused);
     }
 }

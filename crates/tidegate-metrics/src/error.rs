@@ -40,6 +40,9 @@ pub enum RegisterError {
     /// Bounds that no histogram can have.
     #[error("metric `{0}`: bounds of a histogram must be finite and ascending")]
     BadBounds(String),
+    /// The SDK records no summaries.
+    #[error("metric `{0}`: the SDK records no summaries: use a histogram")]
+    Summary(String),
     /// There are no buckets of this name.
     #[error("unknown buckets `{0}`")]
     UnknownBuckets(String),

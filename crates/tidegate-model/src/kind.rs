@@ -2,7 +2,9 @@
 
 //! Kinds of metrics: of an instrument, of OTLP's data, and of a family of Prometheus; and how they convert.
 //!
-//! Wire formats and interfaces of plugins have kinds of their own, with their own numbers.
+//! Wire formats and interfaces of plugins have kinds of their own, with their own numbers. They convert to these.
+
+use std::sync::Arc;
 
 /// The relation between values of successive points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,7 +81,8 @@ impl Data {
     }
 }
 
-/// The instrument of an event: the meaning of a value before any aggregation.
+/// The instrument of an event: the meaning of a value before any aggregation. [`Kind`] does not serve here: an event has no
+/// buckets and no merge yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Instrument {
     /// Adds a non-negative amount.
@@ -100,6 +103,141 @@ impl Instrument {
             Self::Gauge if unit == "1" => Some("ratio"),
             Self::Gauge | Self::UpDownCounter | Self::Histogram => None,
         }
+    }
+}
+
+/// The merge of a gauge of several processes, as in `prometheus_client`. The `Live` modes leave out a dead process.
+///
+/// The numbers are those of files of cells.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum GaugeMode {
+    /// Each process keeps its own series, with a label `pid`.
+    #[default]
+    All = 0,
+    /// [`All`](Self::All) of the processes that live.
+    LiveAll = 1,
+    /// The sum.
+    Sum = 2,
+    /// The sum over the processes that live.
+    LiveSum = 3,
+    /// The largest.
+    Max = 4,
+    /// The largest of the processes that live.
+    LiveMax = 5,
+    /// The smallest.
+    Min = 6,
+    /// The smallest of the processes that live.
+    LiveMin = 7,
+    /// The one set last.
+    MostRecent = 8,
+    /// The one set last by a process that lives.
+    LiveMostRecent = 9,
+}
+
+impl GaugeMode {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::All,
+        Self::LiveAll,
+        Self::Sum,
+        Self::LiveSum,
+        Self::Max,
+        Self::LiveMax,
+        Self::Min,
+        Self::LiveMin,
+        Self::MostRecent,
+        Self::LiveMostRecent,
+    ];
+
+    /// Whether a dead process counts no more.
+    pub fn is_live(self) -> bool {
+        use GaugeMode::{LiveAll, LiveMax, LiveMin, LiveMostRecent, LiveSum};
+        matches!(self, LiveAll | LiveSum | LiveMax | LiveMin | LiveMostRecent)
+    }
+
+    /// Whether every process keeps its own series.
+    pub fn is_per_process(self) -> bool {
+        matches!(self, Self::All | Self::LiveAll)
+    }
+
+    /// Whether the time of the last `set` is kept.
+    pub fn is_most_recent(self) -> bool {
+        matches!(self, Self::MostRecent | Self::LiveMostRecent)
+    }
+}
+
+/// The kind of instrument of a family that programs record: an [`Instrument`] with its number type, merge and buckets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A `u64` that grows.
+    Counter,
+    /// An `f64` that grows.
+    FloatCounter,
+    /// An `i64` that goes up and down. The sum includes the parts of dead processes.
+    UpDownCounter,
+    /// An `f64` that is set or added to.
+    Gauge(GaugeMode),
+    /// Counts by upper bounds (inclusive; the last bucket, +Inf, is not listed), and a sum.
+    Histogram {
+        /// Ascending, finite.
+        bounds: Arc<[f64]>,
+    },
+    /// Counts by powers of 2^(2^-scale), and a sum. A side has at most 160 buckets: the scale falls if more are needed.
+    ExponentialHistogram {
+        /// Scale it starts with, -10 to 20.
+        max_scale: i8,
+    },
+    /// A count and a sum. The SDK reads summaries of other writers, and records none.
+    Summary,
+}
+
+impl Kind {
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::FloatCounter => "float_counter",
+            Self::UpDownCounter => "up_down_counter",
+            Self::Gauge(_) => "gauge",
+            Self::Histogram { .. } => "histogram",
+            Self::ExponentialHistogram { .. } => "exponential_histogram",
+            Self::Summary => "summary",
+        }
+    }
+
+    /// The instrument without its details. A summary has observations, as a histogram has.
+    pub const fn instrument(&self) -> Instrument {
+        match self {
+            Self::Counter | Self::FloatCounter => Instrument::Counter,
+            Self::UpDownCounter => Instrument::UpDownCounter,
+            Self::Gauge(_) => Instrument::Gauge,
+            Self::Histogram { .. } | Self::ExponentialHistogram { .. } | Self::Summary => {
+                Instrument::Histogram
+            }
+        }
+    }
+
+    /// The merge of a gauge.
+    pub const fn gauge_mode(&self) -> Option<GaugeMode> {
+        match self {
+            Self::Gauge(mode) => Some(*mode),
+            _ => None,
+        }
+    }
+
+    /// Whether values only grow.
+    pub fn is_monotonic(&self) -> bool {
+        self.instrument() == Instrument::Counter
+    }
+
+    /// Whether a value says how much there is, and not how much came.
+    pub fn is_level(&self) -> bool {
+        matches!(self, Self::UpDownCounter | Self::Gauge(_))
+    }
+
+    /// Whether values are observations: counted by buckets, or in a summary.
+    pub fn is_histogram(&self) -> bool {
+        self.instrument() == Instrument::Histogram
     }
 }
 
@@ -215,6 +353,12 @@ impl MetricType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gauge_mode_is_at_its_number() {
+        let numbers = GaugeMode::ALL.map(|mode| mode as usize);
+        assert_eq!(numbers, std::array::from_fn(|at| at));
+    }
 
     #[test]
     fn a_type_is_found_by_its_name_and_by_its_number() {

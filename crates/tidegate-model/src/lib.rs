@@ -16,6 +16,6 @@ pub mod number;
 pub mod value;
 pub mod varint;
 
-pub use kind::{Data, Instrument, MetricType, Temporality};
+pub use kind::{Data, GaugeMode, Instrument, Kind, MetricType, Temporality};
 pub use number::Number;
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};

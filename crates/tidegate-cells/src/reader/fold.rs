@@ -24,7 +24,7 @@ use crate::layout::{
     HEADER_SIZE, Identity, MAX_SEGMENT_SIZE, MAX_SEGMENTS, Role, SEGMENT_SIZE, SegmentKind, header,
 };
 use crate::record::{self, Record, SeriesRole};
-use crate::spec::{FamilySpec, GaugeMode};
+use crate::spec::{FamilySpec, GaugeMode, value_words};
 use crate::value::Value;
 
 const LOCK: &str = ".lock";
@@ -275,12 +275,12 @@ impl Retained {
         for series in &self.series {
             let kind = &self.families[series.family].kind;
             let overflow = usize::from(series.role == SeriesRole::Overflow);
-            let start = room(&mut values, kind.words() + overflow);
+            let start = room(&mut values, value_words(kind) + overflow);
             series
                 .value
                 .encode(kind, |word, value| values[start + word] = value);
             if overflow == 1 {
-                values[start + kind.words()] = series.uses;
+                values[start + value_words(kind)] = series.uses;
             }
             record::put(
                 &mut records,

@@ -13,7 +13,7 @@ use crate::arena::{Arena, Place};
 use crate::family::{FamilyInner, SeriesInner};
 use crate::layout::header;
 use crate::record::{self, Record, SeriesRole};
-use crate::spec::FamilySpec;
+use crate::spec::{FamilySpec, value_alignment, value_words};
 
 /// The time for which the slot of an ended series stays unused: longer than any reader takes from the records to the
 /// values.
@@ -27,8 +27,8 @@ impl StoreInner {
     ) -> io::Result<Arc<FamilyInner>> {
         let Locked { files, state } = locked;
         let file = files.get(self.file);
-        let words = spec.kind.words() + 1;
-        let place = state.arena.allocate(file, words, spec.kind.align())?;
+        let words = value_words(&spec.kind) + 1;
+        let place = state.arena.allocate(file, words, value_alignment(&spec.kind))?;
         let number = state.families.len();
         let spec = Arc::new(spec.clone());
         let inner = FamilyInner::new(spec.clone(), number, self.options.max_series, place);
@@ -69,7 +69,9 @@ impl StoreInner {
         reuse(state);
         let file = files.get(self.file);
         let kind = &family.spec.kind;
-        let Place { word, slot } = state.arena.allocate(file, kind.words(), kind.align())?;
+        let Place { word, slot } = state
+            .arena
+            .allocate(file, value_words(kind), value_alignment(kind))?;
         let series = Arc::new(SeriesInner::new(hash, values, word, slot));
         series.init(kind);
         let mut records = Vec::new();
@@ -78,7 +80,7 @@ impl StoreInner {
             &series.record(family.number as u32, SeriesRole::Normal),
         );
         if let Err(error) = self.append(file, &mut state.arena, &records) {
-            state.arena.release(word, kind.words());
+            state.arena.release(word, value_words(kind));
             return Err(error);
         }
         let all = &mut state.families[family.number].series;
@@ -123,7 +125,7 @@ fn reuse(state: &mut StoreState) {
             return;
         };
         match Arc::try_unwrap(series) {
-            Ok(series) => state.arena.release(series.word, family.spec.kind.words()),
+            Ok(series) => state.arena.release(series.word, value_words(&family.spec.kind)),
             Err(series) => {
                 state.ended.push_back(Ended { family, series, at });
                 return;

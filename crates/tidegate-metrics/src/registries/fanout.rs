@@ -69,6 +69,7 @@ impl MetricsRegistry for Fanout {
             Kind::UpDownCounter => self.fan::<UpDownCounter>(spec),
             Kind::Gauge(_) => self.fan::<Gauge>(spec),
             Kind::Histogram { .. } | Kind::ExponentialHistogram { .. } => self.fan::<Histogram>(spec),
+            Kind::Summary => Err(RegisterError::Summary(spec.name.clone())),
         })
     }
 

@@ -110,12 +110,16 @@ impl Foreign {
         })
     }
 
-    fn pass<H: Passed>(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
+    /// Registers a family there and here. `kind` is its [`ForeignSpec::kind`].
+    fn pass<H: Passed>(&self, spec: &FamilySpec, kind: u32) -> Result<AnyFamily, RegisterError> {
         let family = typed::<H>(self.here.register(spec)?)?;
-        let number = self.table.register(spec).map_err(|code| RegisterError::Foreign {
-            name: spec.name.clone(),
-            code,
-        })?;
+        let number = self
+            .table
+            .register(spec, kind)
+            .map_err(|code| RegisterError::Foreign {
+                name: spec.name.clone(),
+                code,
+            })?;
         let maker = Passing {
             table: self.table.clone(),
             number,
@@ -129,11 +133,13 @@ impl Foreign {
 impl MetricsRegistry for Foreign {
     fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
         self.catalog.get_or_make(spec, || match spec.kind {
-            Kind::Counter => self.pass::<Counter>(spec),
-            Kind::FloatCounter => self.pass::<FloatCounter>(spec),
-            Kind::UpDownCounter => self.pass::<UpDownCounter>(spec),
-            Kind::Gauge(_) => self.pass::<Gauge>(spec),
-            Kind::Histogram { .. } | Kind::ExponentialHistogram { .. } => self.pass::<Histogram>(spec),
+            Kind::Counter => self.pass::<Counter>(spec, 0),
+            Kind::FloatCounter => self.pass::<FloatCounter>(spec, 1),
+            Kind::UpDownCounter => self.pass::<UpDownCounter>(spec, 2),
+            Kind::Gauge(_) => self.pass::<Gauge>(spec, 3),
+            Kind::Histogram { .. } => self.pass::<Histogram>(spec, 4),
+            Kind::ExponentialHistogram { .. } => self.pass::<Histogram>(spec, 5),
+            Kind::Summary => Err(RegisterError::Summary(spec.name.clone())),
         })
     }
 
@@ -194,7 +200,7 @@ impl Table {
         Some(Self(own))
     }
 
-    fn register(&self, spec: &FamilySpec) -> Result<u64, i32> {
+    fn register(&self, spec: &FamilySpec, kind: u32) -> Result<u64, i32> {
         let labels: Vec<ForeignText> = spec.label_names().map(text).collect();
         let bounds: &[f64] = match &spec.kind {
             Kind::Histogram { bounds } => bounds,
@@ -202,14 +208,7 @@ impl Table {
         };
         let foreign = ForeignSpec {
             size: size_of::<ForeignSpec>(),
-            kind: match spec.kind {
-                Kind::Counter => 0,
-                Kind::FloatCounter => 1,
-                Kind::UpDownCounter => 2,
-                Kind::Gauge(_) => 3,
-                Kind::Histogram { .. } => 4,
-                Kind::ExponentialHistogram { .. } => 5,
-            },
+            kind,
             name: text(&spec.name),
             help: text(&spec.help),
             unit: text(&spec.unit),

@@ -21,7 +21,7 @@ impl Null {
 
 impl MetricsRegistry for Null {
     fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
-        self.0.get_or_make(spec, || Ok(null_family(spec.clone())))
+        self.0.get_or_make(spec, || null_family(spec.clone()))
     }
 
     fn gather(&self) -> Vec<FamilyValues> {
@@ -29,8 +29,8 @@ impl MetricsRegistry for Null {
     }
 }
 
-fn null_family(spec: FamilySpec) -> AnyFamily {
-    match spec.kind {
+fn null_family(spec: FamilySpec) -> Result<AnyFamily, RegisterError> {
+    Ok(match spec.kind {
         Kind::Counter => AnyFamily::Counter(Family::new(spec, MakeNull)),
         Kind::FloatCounter => AnyFamily::FloatCounter(Family::new(spec, MakeNull)),
         Kind::UpDownCounter => AnyFamily::UpDownCounter(Family::new(spec, MakeNull)),
@@ -38,5 +38,6 @@ fn null_family(spec: FamilySpec) -> AnyFamily {
         Kind::Histogram { .. } | Kind::ExponentialHistogram { .. } => {
             AnyFamily::Histogram(Family::new(spec, MakeNull))
         }
-    }
+        Kind::Summary => return Err(RegisterError::Summary(spec.name)),
+    })
 }

@@ -11,6 +11,7 @@ use super::{ReadError, Source, SourceSeries};
 use crate::family::overflow_labels;
 use crate::layout::{MAX_PAYLOAD, Reject, Role, SegmentKind};
 use crate::record::{self, Record, SeriesRole};
+use crate::spec::value_words;
 use crate::value::Labels;
 
 /// Bytes of records that are read at one go. The longest record is shorter.
@@ -196,7 +197,7 @@ impl Source {
         if values.len() != expected || of_retained && self.header.role != Role::Retained {
             return None;
         }
-        let words = spec.kind.words() + usize::from(overflow);
+        let words = value_words(&spec.kind) + usize::from(overflow);
         let (start, end) = (
             slot.checked_mul(8)?,
             slot.checked_add(words as u64)?.checked_mul(8)?,

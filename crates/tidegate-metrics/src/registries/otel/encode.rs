@@ -88,7 +88,7 @@ fn data(family: &FamilyValues, temporality: Temporality, times: Times, total: Ti
         Kind::Gauge(_) => metric::Data::Gauge(otlp::Gauge {
             data_points: numbers(Times { start: 0, ..times }),
         }),
-        Kind::Histogram { .. } => metric::Data::Histogram(otlp::Histogram {
+        Kind::Histogram { .. } | Kind::Summary => metric::Data::Histogram(otlp::Histogram {
             data_points: family
                 .series
                 .iter()
