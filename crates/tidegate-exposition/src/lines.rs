@@ -120,9 +120,53 @@ pub fn push_seconds(text: &mut impl TextSink, millis: u64) {
     }
 }
 
-/// The sum that a page shows. OpenMetrics has a sum only if it can't fall. Without a sum it has no count either.
+/// A line of a histogram with explicit bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HistogramLine {
+    /// A bucket.
+    Bucket {
+        /// The place of its bound among those of the histogram; of the last bucket, the number of bounds.
+        at: usize,
+        /// The bound of the bucket before.
+        above: f64,
+        /// Its bound; of the last bucket, `+Inf`.
+        bound: f64,
+        /// The observations up to its bound.
+        count: u64,
+    },
+    /// The sum of all observations.
+    Sum(f64),
+    /// The number of all observations.
+    Count(u64),
+}
+
+/// Shows the lines of a histogram in the order of a page. OpenMetrics has a sum only if it can't fall. Without a sum it
+/// has no count either.
 #[inline]
-pub fn shown_sum(histogram: &Histogram, is_openmetrics: bool) -> Option<f64> {
+pub fn histogram_lines(histogram: &Histogram, is_openmetrics: bool, mut each: impl FnMut(HistogramLine)) {
+    let mut above = f64::NEG_INFINITY;
+    let mut bucket = |at, bound, count| {
+        each(HistogramLine::Bucket {
+            at,
+            above,
+            bound,
+            count,
+        });
+        above = bound;
+    };
+    let count = histogram.running(&mut bucket);
+    bucket(histogram.bounds.len(), f64::INFINITY, count);
+    let sum = shown_sum(histogram, is_openmetrics);
+    if let Some(sum) = sum {
+        each(HistogramLine::Sum(sum));
+    }
+    if sum.is_some() || !is_openmetrics {
+        each(HistogramLine::Count(count));
+    }
+}
+
+#[inline]
+fn shown_sum(histogram: &Histogram, is_openmetrics: bool) -> Option<f64> {
     histogram.sum.filter(|sum| {
         let is_rising = *sum >= 0.0 && histogram.bounds.first().is_none_or(|bound| *bound >= 0.0);
         !is_openmetrics || is_rising
@@ -183,6 +227,38 @@ mod tests {
             push_bound(&mut text, bound, false);
             push_bound(&mut openmetrics, bound, true);
             assert_eq!((&text[1..], &openmetrics[1..]), (plain, float));
+        }
+    }
+
+    #[test]
+    fn lines_of_a_histogram_end_with_its_sum_and_count() {
+        use HistogramLine::{Bucket, Count, Sum};
+        let lines = |sum: Option<f64>, is_openmetrics: bool| {
+            let mut lines = Vec::new();
+            let histogram = Histogram {
+                sum,
+                count: 3,
+                counts: vec![1, 2],
+                ..Histogram::empty([0.5].into())
+            };
+            histogram_lines(&histogram, is_openmetrics, |line| lines.push(line));
+            lines
+        };
+        let bucket = |at, above, bound, count| Bucket {
+            at,
+            above,
+            bound,
+            count,
+        };
+        let buckets = [
+            bucket(0, f64::NEG_INFINITY, 0.5, 1),
+            bucket(1, 0.5, f64::INFINITY, 3),
+        ];
+        let ends = |ends: &[HistogramLine]| [&buckets[..], ends].concat();
+        assert_eq!(lines(Some(2.0), true), ends(&[Sum(2.0), Count(3)]));
+        assert_eq!(lines(None, false), ends(&[Count(3)]));
+        for fallen in [None, Some(-2.0)] {
+            assert_eq!(lines(fallen, true), buckets);
         }
     }
 

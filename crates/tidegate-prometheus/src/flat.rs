@@ -4,6 +4,7 @@
 //! more label.
 
 use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary, Value};
+use tidegate_exposition::lines::{HistogramLine, histogram_lines};
 
 use super::labels::PrometheusLabels;
 use super::render::Style;
@@ -63,13 +64,11 @@ pub fn numbers(value: &Value, each: Each<'_>) {
 pub type Each<'a> = &'a mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64);
 
 fn explicit(histogram: &Histogram, each: Each<'_>) {
-    let mut bucket = |bound: f64, count: u64| each("_bucket", Some(("le", bound)), count as f64);
-    let count = histogram.running(|_, bound, count| bucket(bound, count));
-    bucket(f64::INFINITY, count);
-    if let Some(sum) = histogram.sum {
-        each("_sum", None, sum);
-    }
-    each("_count", None, count as f64);
+    histogram_lines(histogram, false, |line| match line {
+        HistogramLine::Bucket { bound, count, .. } => each("_bucket", Some(("le", bound)), count as f64),
+        HistogramLine::Sum(sum) => each("_sum", None, sum),
+        HistogramLine::Count(count) => each("_count", None, count as f64),
+    });
 }
 
 fn summary(summary: &Summary, each: Each<'_>) {

@@ -5,7 +5,9 @@
 use std::collections::HashSet;
 use std::time::UNIX_EPOCH;
 
-use tidegate_exposition::lines::{FamilyHead, push_bound, push_quoted, push_seconds, shown_sum};
+use tidegate_exposition::lines::{
+    FamilyHead, HistogramLine, histogram_lines, push_bound, push_quoted, push_seconds,
+};
 use tidegate_exposition::unit::unit_of_family;
 use tidegate_exposition::write::{push_f64, push_i64, push_u64};
 use tidegate_model::Histogram;
@@ -131,32 +133,27 @@ impl Page {
     }
 
     fn histogram(&mut self, name: &str, series: &SeriesValues, histogram: &Histogram) {
-        let mut below = f64::NEG_INFINITY;
-        let count = histogram.running(|_, bound, count| {
-            self.bucket(name, series, (below, bound), count);
-            below = bound;
-        });
-        self.bucket(name, series, (below, f64::INFINITY), count);
         let open = self.format == Format::OpenMetrics;
-        let sum = shown_sum(histogram, open);
-        if let Some(sum) = sum {
-            self.start(name, "_sum", &series.labels, None);
-            push_f64(&mut self.text, sum);
-            self.end(None);
-        }
-        if sum.is_some() || !open {
-            self.start(name, "_count", &series.labels, None);
-            push_u64(&mut self.text, count);
-            self.end(None);
-        }
-    }
-
-    /// Appends the line of the bucket of values above `below` and up to `bound`.
-    fn bucket(&mut self, name: &str, series: &SeriesValues, (below, bound): (f64, f64), count: u64) {
-        self.start(name, "_bucket", &series.labels, Some(bound));
-        push_u64(&mut self.text, count);
-        let within = |exemplar: &&Exemplar| exemplar.value > below && exemplar.value <= bound;
-        self.end(series.exemplars.iter().find(within));
+        histogram_lines(histogram, open, |line| match line {
+            HistogramLine::Bucket {
+                above, bound, count, ..
+            } => {
+                self.start(name, "_bucket", &series.labels, Some(bound));
+                push_u64(&mut self.text, count);
+                let within = |exemplar: &&Exemplar| exemplar.value > above && exemplar.value <= bound;
+                self.end(series.exemplars.iter().find(within));
+            }
+            HistogramLine::Sum(sum) => {
+                self.start(name, "_sum", &series.labels, None);
+                push_f64(&mut self.text, sum);
+                self.end(None);
+            }
+            HistogramLine::Count(count) => {
+                self.start(name, "_count", &series.labels, None);
+                push_u64(&mut self.text, count);
+                self.end(None);
+            }
+        });
     }
 
     /// Name and labels, and the space before the value.

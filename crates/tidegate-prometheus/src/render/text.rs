@@ -3,7 +3,7 @@
 //! The text formats: one line a sample.
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
-use tidegate_exposition::lines::{FamilyHead, push_bound, push_seconds, shown_sum};
+use tidegate_exposition::lines::{FamilyHead, HistogramLine, histogram_lines, push_bound, push_seconds};
 
 use super::Style;
 use super::bounds::Bounds;
@@ -170,20 +170,19 @@ impl<'a> TextEncoder<'a> {
             (true, false) => "{le=\"",
             _ => ",le=\"",
         });
-        let mut below = f64::NEG_INFINITY;
-        let count = histogram.running(|at, bound, count| {
-            let exemplar = exemplar::within(&snapshot.exemplars, below, bound);
-            self.bucket(at, count, snapshot.times.time, exemplar);
-            below = bound;
+        histogram_lines(histogram, self.is_openmetrics(), |line| match line {
+            HistogramLine::Bucket {
+                at,
+                above,
+                bound,
+                count,
+            } => {
+                let exemplar = exemplar::within(&snapshot.exemplars, above, bound);
+                self.bucket(at, count, snapshot.times.time, exemplar);
+            }
+            HistogramLine::Sum(sum) => self.sum(family, labels, sum, snapshot.times),
+            HistogramLine::Count(count) => self.count(family, labels, count, snapshot.times),
         });
-        let exemplar = exemplar::within(&snapshot.exemplars, below, f64::INFINITY);
-        self.bucket(usize::MAX, count, snapshot.times.time, exemplar);
-        let sum = shown_sum(histogram, self.is_openmetrics());
-        self.sum(family, labels, sum, snapshot.times);
-        // OpenMetrics has no count without a sum.
-        if sum.is_some() || !self.is_openmetrics() {
-            self.count(family, labels, count, snapshot.times);
-        }
         self.created(labels, snapshot.times);
     }
 
@@ -196,12 +195,10 @@ impl<'a> TextEncoder<'a> {
         self.tail(time, exemplar);
     }
 
-    fn sum(&mut self, family: &PageFamily, labels: &[u8], sum: Option<f64>, times: ValueTimes) {
-        if let Some(sum) = sum {
-            self.head(family, "_sum", labels);
-            push_f64(&mut self.page, sum);
-            self.tail(times.time, None);
-        }
+    fn sum(&mut self, family: &PageFamily, labels: &[u8], sum: f64, times: ValueTimes) {
+        self.head(family, "_sum", labels);
+        push_f64(&mut self.page, sum);
+        self.tail(times.time, None);
     }
 
     fn count(&mut self, family: &PageFamily, labels: &[u8], count: u64, times: ValueTimes) {
@@ -227,8 +224,9 @@ impl<'a> TextEncoder<'a> {
             push_f64(&mut self.page, value);
             self.tail(times.time, None);
         }
-        let can_be_said = |sum: &f64| !is_openmetrics || *sum >= 0.0;
-        self.sum(family, labels, Some(summary.sum).filter(can_be_said), times);
+        if !is_openmetrics || summary.sum >= 0.0 {
+            self.sum(family, labels, summary.sum, times);
+        }
         self.count(family, labels, summary.count, times);
         self.created(labels, times);
     }
