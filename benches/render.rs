@@ -63,7 +63,7 @@ fn value(data: Data, number: usize) -> Value {
     }
 }
 
-/// A table of so many series: agents with a resource each, all metrics of an agent one after the other.
+/// A table of `count` series: agents with a resource each, all metrics of an agent one after the other.
 fn table(count: usize, rule: Rule) -> Arc<Table> {
     let limits = Limits {
         series: count + 2,
@@ -96,7 +96,7 @@ fn table(count: usize, rule: Rule) -> Arc<Table> {
     Arc::new(table)
 }
 
-/// A scrape after one value has changed: the page is written anew.
+/// A scrape after one value has changed: the page is rendered again.
 fn scrape(renderer: &mut Renderer, tables: &[Arc<Table>], time: &mut u64) -> usize {
     *time += 1;
     let point = Point {

@@ -18,7 +18,7 @@ use tidegate_requests::{attribute, int};
 use tokio::runtime::Builder;
 
 const TIME: u64 = 1_700_000_000_000_000_000;
-/// A request of an inference engine's SDK: so many counters and a tenth as many histograms, each of eight points.
+/// A request of an inference engine's SDK: this number of counters and a tenth as many histograms, each of eight points.
 const COUNTERS: usize = 100;
 const POINTS: usize = 8;
 

@@ -40,7 +40,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Any failure of a measurement. It is printed for the user, and not handled.
 type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long a soak lasts unless told.
+/// The default duration of a soak.
 const SOAK_MINUTES: f64 = 10.0;
 
 fn main() -> ExitCode {

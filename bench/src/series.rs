@@ -30,7 +30,7 @@ pub(crate) struct SeriesRequest {
     values: Vec<usize>,
 }
 
-/// Requests that have each of so many series once. They begin with `bench.`, count from `start` and have two
+/// Requests that have each of `series` series once. They begin with `bench.`, count from `start` and have two
 /// attributes.
 pub(crate) fn requests(series: usize) -> Vec<SeriesRequest> {
     let start = now_ns();

@@ -73,13 +73,13 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
     let looks = thread::scope(|scope| {
         let agents = scope.spawn(|| Agents::new(directory.path())?.run(over));
         let pushes = scope.spawn(|| Pushes::new(otlp, directory.path().join(".statsd.sock")).run(over));
-        let looks = look_until(&gateway, end)?;
+        let looks = check_until(&gateway, end)?;
         let written = agents.join().map_err(|_| "the agents panicked")??;
         let pushed = pushes.join().map_err(|_| "the pushing client panicked")??;
         Ok::<_, BenchError>((looks, written, pushed))
     })?;
     let (looks, written, pushed) = looks;
-    settle(&gateway, &peer, written.requests, pushed.points)?;
+    wait_for_delivery(&gateway, &peer, written.requests, pushed.points)?;
     let growth = growth(&looks);
     println!("ran {} s", time.as_secs());
     println!(
@@ -110,7 +110,7 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
 }
 
 /// Resident memory at every look, in MiB; every scrape must be answered, and no counter may fall.
-fn look_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, BenchError> {
+fn check_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, BenchError> {
     let mut memory = Vec::new();
     let mut counted = 0.0;
     let mut scraper = gateway.scraper()?;
@@ -127,7 +127,7 @@ fn look_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, BenchError> {
 }
 
 /// Waits until everything has arrived.
-fn settle(gateway: &Gateway, peer: &Peer, requests: u64, points: u64) -> Result<(), BenchError> {
+fn wait_for_delivery(gateway: &Gateway, peer: &Peer, requests: u64, points: u64) -> Result<(), BenchError> {
     peer.stay_up();
     let deadline = Instant::now() + DRAIN;
     let mut scraper = gateway.scraper()?;

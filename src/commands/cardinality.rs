@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, table};
-use crate::say;
+use crate::print_line;
 
 /// Arguments of `tidegate cardinality`.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ async fn ask(args: &CardinalityArgs, client: Client) -> Result<(), Failure> {
     let limit = args.top.to_string();
     let all = client.data("/api/v1/status/tsdb", &[("limit", &*limit)]).await?;
     if args.json {
-        say!("{all}");
+        print_line!("{all}");
         return Ok(());
     }
     let (series, bytes) = (
@@ -55,9 +55,9 @@ async fn ask(args: &CardinalityArgs, client: Client) -> Result<(), Failure> {
     } else {
         format!("{:.0} KiB", bytes / 1024.0)
     };
-    say!("{series} series, about {size}");
+    print_line!("{series} series, about {size}");
     if all["labelsCounted"] == false {
-        say!("the gateway is short of memory: labels are not counted");
+        print_line!("the gateway is short of memory: labels are not counted");
     }
     for (what, count, key) in LISTS {
         let entries = all[key].as_array().map_or(&[][..], Vec::as_slice);
@@ -69,7 +69,7 @@ async fn ask(args: &CardinalityArgs, client: Client) -> Result<(), Failure> {
             vec![name.to_owned(), entry["value"].to_string()]
         };
         let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-        say!("\n{}", table(&[what, count], &rows).trim_end());
+        print_line!("\n{}", table(&[what, count], &rows).trim_end());
     }
     Ok(())
 }

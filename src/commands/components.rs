@@ -6,7 +6,7 @@ use super::Failure;
 use crate::batch::Signal;
 use crate::component::{ConfigType, Factory, Stability};
 use crate::config::{Class, OptionDoc};
-use crate::say;
+use crate::print_line;
 use crate::{connectors, exporters, extensions, processors, receivers};
 
 /// Arguments of `components`.
@@ -113,7 +113,7 @@ pub fn run(args: &ComponentsArgs) -> Result<(), Failure> {
         let wanted = |about: &&About| about.class == class && kind.is_none_or(|kind| about.kind == kind);
         let mut wanted = components.iter().filter(wanted).peekable();
         if only_kind.is_none() || wanted.peek().is_some() {
-            say!("{}:", class.section());
+            print_line!("{}:", class.section());
         }
         wanted.for_each(|about| print(about, with_options));
     }
@@ -130,27 +130,27 @@ fn class_of(word: &str) -> Result<Class, Failure> {
 }
 
 fn print(about: &About, with_options: bool) {
-    say!("  - name: {}", about.kind);
+    print_line!("  - name: {}", about.kind);
     if !about.aliases.is_empty() {
-        say!("    aliases: [{}]", about.aliases.join(", "));
+        print_line!("    aliases: [{}]", about.aliases.join(", "));
     }
-    say!("    description: {}", about.help);
+    print_line!("    description: {}", about.help);
     if !about.signals.is_empty() {
         let signals: Vec<_> = about
             .signals
             .iter()
             .map(|(signal, stability)| format!("{signal}: {}", stability.name()))
             .collect();
-        say!("    stability: {{{}}}", signals.join(", "));
+        print_line!("    stability: {{{}}}", signals.join(", "));
     }
     if with_options {
-        say!("    options:");
+        print_line!("    options:");
         let options = (about.config.docs)();
         print_options(&options, 6);
         let vendors = exporters::vendor::describe(&options);
         if !vendors.is_empty() {
-            say!("    vendors:");
-            vendors.iter().for_each(|vendor| say!("      {vendor}"));
+            print_line!("    vendors:");
+            vendors.iter().for_each(|vendor| print_line!("      {vendor}"));
         }
     }
 }
@@ -158,7 +158,7 @@ fn print(about: &About, with_options: bool) {
 fn print_options(options: &[OptionDoc], indent: usize) {
     for option in options {
         let default = option.default.as_deref().unwrap_or("required");
-        say!(
+        print_line!(
             "{:indent$}{}: # {}; {}; {}",
             "",
             option.name,

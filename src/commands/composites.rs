@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, labels, number, sparkline, table};
-use crate::say;
+use crate::print_line;
 
 /// Arguments of `tidegate composites`.
 #[derive(Debug, clap::Args)]
@@ -121,11 +121,11 @@ fn sets(answer: &Value) -> &[Value] {
 async fn list(client: Client, json: bool) -> Result<(), Failure> {
     let answer = client.get(PATH, &[]).await?;
     if json {
-        say!("{answer}");
+        print_line!("{answer}");
         return Ok(());
     }
     let rows: Vec<Vec<String>> = sets(&answer).iter().map(row).collect();
-    say!("{}", table(&HEAD, &rows).trim_end());
+    print_line!("{}", table(&HEAD, &rows).trim_end());
     print_errors(sets(&answer));
     Ok(())
 }
@@ -134,17 +134,17 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
     let form: Vec<_> = labels.iter().map(|label| ("label", &**label)).collect();
     let answer = client.get(&format!("{PATH}/{name}"), &form).await?;
     if json {
-        say!("{answer}");
+        print_line!("{answer}");
         return Ok(());
     }
     let rows: Vec<Vec<String>> = sets(&answer).iter().map(row).collect();
-    say!("{}", table(&HEAD, &rows).trim_end());
+    print_line!("{}", table(&HEAD, &rows).trim_end());
     for set in sets(&answer) {
         let quantiles = set["quantiles"].as_object().into_iter().flatten();
         let quantiles: Vec<String> = quantiles
             .map(|(rank, value)| format!("q{rank} {}", number(value)))
             .collect();
-        say!(
+        print_line!(
             "{}: {}{} over {}, sum {}, last {}{}{}",
             client::labels(&set["labels"]),
             set["function"].as_str().unwrap_or_default(),
@@ -165,7 +165,7 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
 /// Why values are missing, once each.
 fn print_errors(sets: &[Value]) {
     let errors: BTreeSet<&str> = sets.iter().filter_map(|set| set["error"].as_str()).collect();
-    errors.iter().for_each(|error| say!("error: {error}"));
+    errors.iter().for_each(|error| print_line!("error: {error}"));
 }
 
 async fn watch(
@@ -226,13 +226,13 @@ impl Screen {
                 let [threshold, state] =
                     ["threshold", "state"].map(|key| data[key].as_str().unwrap_or_default());
                 let value = number(&data["shown"]["value"]);
-                say!(
+                print_line!(
                     "{threshold} {state}: {value} {}",
                     labels(&data["shown"]["labels"])
                 );
                 self.lines = 0;
             }
-            _ => say!("{name}: {data}"),
+            _ => print_line!("{name}: {data}"),
         }
         true
     }
@@ -250,7 +250,7 @@ impl Screen {
         }
         if !self.is_terminal {
             for set in sets(changed) {
-                say!("{}", row(set).join("  "));
+                print_line!("{}", row(set).join("  "));
             }
             return;
         }

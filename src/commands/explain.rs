@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, labels, number, table};
-use crate::say;
+use crate::print_line;
 
 /// Arguments of `tidegate explain`.
 #[derive(Debug, clap::Args)]
@@ -38,9 +38,9 @@ async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
     let Some(series_asked) = &args.series else {
         let notices = client.data(NOTICES, &[]).await?;
         if args.json {
-            say!("{notices}");
+            print_line!("{notices}");
         } else if print_notices(&notices) == 0 {
-            say!("no notices");
+            print_line!("no notices");
         }
         return Ok(());
     };
@@ -48,7 +48,7 @@ async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
     let form = [("match[]", &**series_asked), ("limit", &*limit)];
     let all = client.data("/api/v1/explain", &form).await?;
     if args.json {
-        say!("{all}");
+        print_line!("{all}");
         return Ok(());
     }
     print_notices(&client.data(NOTICES, &[]).await?);
@@ -61,12 +61,12 @@ async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
     }
     for (at, one) in found.iter().enumerate() {
         if at > 0 {
-            say!("");
+            print_line!("");
         }
         let name = one["metric"]["__name__"].as_str().unwrap_or_default();
-        say!("{name}{}", labels(&one["metric"]));
+        print_line!("{name}{}", labels(&one["metric"]));
         if one["hidden"] == true {
-            say!("  hidden    by another series of the same name and labels");
+            print_line!("  hidden    by another series of the same name and labels");
         }
         if one["composite"].is_object() {
             composite(&one["composite"]);
@@ -84,7 +84,7 @@ fn print_notices(all: &Value) -> usize {
         let notices = notices.as_array().into_iter().flatten();
         notices.map(move |notice| (component, notice.as_str().unwrap_or_default()))
     });
-    all.inspect(|(component, notice)| say!("notice    {component}: {notice}"))
+    all.inspect(|(component, notice)| print_line!("notice    {component}: {notice}"))
         .count()
 }
 
@@ -94,19 +94,19 @@ fn composite(set: &Value) {
         Some(across) => format!(", {across} across the sources"),
         None => String::new(),
     };
-    say!(
+    print_line!(
         "  value     {} ({} over {}{across})",
         number(&set["value"]),
         text("function"),
         text("window")
     );
-    say!("  state     {}, {}", text("state"), reporting(&set["sources"]));
+    print_line!("  state     {}, {}", text("state"), reporting(&set["sources"]));
     for key in ["error", "collision"] {
         if let Some(why) = set[key].as_str() {
-            say!("  {key:<9} {why}");
+            print_line!("  {key:<9} {why}");
         }
     }
-    say!("  made by   composite `{}`", text("name"));
+    print_line!("  made by   composite `{}`", text("name"));
 }
 
 fn reporting(all: &Value) -> String {
@@ -145,20 +145,20 @@ fn series(one: &Value) {
     } else {
         "a distribution".to_owned()
     };
-    say!("  value     {}", value.trim_end());
-    say!("  state     {}, {}", text("state"), reporting(&one["sources"]));
-    say!("  heard     {}", age(&one["age_ms"]));
+    print_line!("  value     {}", value.trim_end());
+    print_line!("  state     {}, {}", text("state"), reporting(&one["sources"]));
+    print_line!("  heard     {}", age(&one["age_ms"]));
     if one["counts_since"].is_number() {
-        say!("  counts    since {}", time(&one["counts_since"]));
+        print_line!("  counts    since {}", time(&one["counts_since"]));
     }
     let rule = match one["rule"].as_u64() {
         Some(rule) => format!(", rule {}", rule + 1),
         None => String::new(),
     };
-    say!("  made by   {}{rule}", text("owner"));
+    print_line!("  made by   {}{rule}", text("owner"));
     let feeders = one["fed_by"].as_array().map_or(&[][..], Vec::as_slice);
     if feeders.is_empty() {
-        say!("  fed by    no source now: its sources have left, and their counts stay");
+        print_line!("  fed by    no source now: its sources have left, and their counts stay");
         return;
     }
     let rows = feeders.iter().map(|feeder| {
@@ -172,8 +172,8 @@ fn series(one: &Value) {
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    say!("  fed by    {}", sources(&one["fed_by_total"]));
+    print_line!("  fed by    {}", sources(&one["fed_by_total"]));
     for line in table(&["SOURCE", "STATE", "HEARD", "BEGAN", "LAST VALUE"], &rows).lines() {
-        say!("    {line}");
+        print_line!("    {line}");
     }
 }

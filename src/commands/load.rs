@@ -80,7 +80,7 @@ fn load_with(loader: Loader<'_>, feature_gates: &[String]) -> Result<Loaded, Fai
     let mut problems = loaded.problems;
     if !feature_gates.is_empty() {
         let message = "accepted without effect: tidegate has no feature gates";
-        problems.place(None, "--feature-gates").warning(message);
+        problems.at_span(None, "--feature-gates").warning(message);
     }
     let document = loaded.document;
     let plan = document
@@ -116,7 +116,7 @@ impl Loaded {
     /// Prints what components said when they could not be built, each at its place in the file.
     pub fn build_failed(&mut self, errors: Vec<BuildError>) -> Failure {
         for error in errors {
-            let (place, message) = self.place(error);
+            let (place, message) = self.locate(error);
             place.error(message);
         }
         eprint!("{}", self.problems);
@@ -126,16 +126,16 @@ impl Loaded {
     /// Notes what is worth saying of components that could be built.
     pub fn build_warned(&mut self, warnings: Vec<BuildError>) {
         for warning in warnings {
-            let (place, message) = self.place(warning);
+            let (place, message) = self.locate(warning);
             place.warning(message);
         }
     }
 
-    fn place(&mut self, error: BuildError) -> (At<'_>, String) {
+    fn locate(&mut self, error: BuildError) -> (At<'_>, String) {
         let BuildError { class, id, error } = error;
-        let span = self.plan.place(class, &id);
+        let span = self.plan.span_of(class, &id);
         let path = format!("{}::{id}", class.section());
-        (self.problems.place(span, path), error.message)
+        (self.problems.at_span(span, path), error.message)
     }
 }
 

@@ -137,7 +137,7 @@ impl Failure {
 
 /// Prints a line to standard output; a reader that has gone away (`| head`) is not an error.
 #[macro_export]
-macro_rules! say {
+macro_rules! print_line {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
         let _ = writeln!(std::io::stdout().lock(), $($arg)*);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, labels, number, sparkline};
-use crate::say;
+use crate::print_line;
 
 /// Arguments of `tidegate query`.
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ async fn ask(args: &QueryArgs, client: Client) -> Result<(), Failure> {
     };
     let is_empty = data["result"].as_array().is_some_and(Vec::is_empty);
     if args.json {
-        say!("{data}");
+        print_line!("{data}");
     } else if is_empty {
         let why = if is_warned {
             "no result"
@@ -100,10 +100,10 @@ fn print(data: &Value) {
                 let name = series["metric"]["__name__"].as_str().unwrap_or_default();
                 let name = format!("{name}{}", labels(&series["metric"]));
                 let name = if name.is_empty() { "{}" } else { &*name };
-                say!("{name}  {}", value_text(series));
+                print_line!("{name}  {}", value_text(series));
             }
         }
-        _ => say!("{}", result[1].as_str().unwrap_or_default()),
+        _ => print_line!("{}", result[1].as_str().unwrap_or_default()),
     }
 }
 

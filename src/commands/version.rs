@@ -4,17 +4,17 @@
 
 use super::Failure;
 use crate::built::{COMMIT, DATE, VERSION};
-use crate::say;
+use crate::print_line;
 
 /// Prints version, commit, target and the NIXL formats it reads.
 ///
 /// # Errors
 /// None: failed writes to standard output are not reported.
 pub fn run() -> Result<(), Failure> {
-    say!("tidegate {VERSION}");
-    say!("commit: {COMMIT}, {DATE}");
-    say!("target: {}-{}", std::env::consts::ARCH, std::env::consts::OS);
-    say!(
+    print_line!("tidegate {VERSION}");
+    print_line!("commit: {COMMIT}, {DATE}");
+    print_line!("target: {}-{}", std::env::consts::ARCH, std::env::consts::OS);
+    print_line!(
         "profile: {}",
         if cfg!(debug_assertions) {
             "debug"
@@ -22,6 +22,6 @@ pub fn run() -> Result<(), Failure> {
             "release"
         }
     );
-    say!("nixl rings: 1, 2a, 2b, 3, 4, 5 (proposed); multi-process stores: schema 1");
+    print_line!("nixl rings: 1, 2a, 2b, 3, 4, 5 (proposed); multi-process stores: schema 1");
     Ok(())
 }

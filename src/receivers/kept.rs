@@ -69,9 +69,9 @@ impl Kept {
     }
 
     /// Sets the bytes in use, and releases the reservation above them.
-    pub(super) fn settle(&mut self, bytes: usize) {
+    pub(super) fn set_used(&mut self, bytes: usize) {
         self.used = bytes;
-        self.held.settle(bytes);
+        self.held.keep(bytes);
     }
 }
 
@@ -112,20 +112,20 @@ mod tests {
         assert!(kept.take(300, now) && kept.take(300, now));
         assert!(!kept.take(300, now), "600 of them take 750 already");
         assert!(!memory.is_short(Ceiling::Soft), "others still have memory");
-        kept.settle(500);
+        kept.set_used(500);
         assert_eq!(memory.reserved_bytes(), 500);
         assert!(!kept.take(1, now), "not so soon");
         assert!(kept.take_in_any_case(1));
-        kept.settle(500);
+        kept.set_used(500);
         let later = now + RETRY;
         assert!(kept.take(300, later));
         // Bytes reserved only for a while can be reserved again.
         kept.count(500);
         assert!(kept.take(300, later));
         assert_eq!(memory.reserved_bytes(), 800);
-        kept.settle(2000);
+        kept.set_used(2000);
         assert_eq!(memory.reserved_bytes(), 2000, "what is known is kept");
-        kept.settle(0);
+        kept.set_used(0);
         assert_eq!(memory.reserved_bytes(), 0);
     }
 }

@@ -93,7 +93,7 @@ impl Watch {
         self.next_scan = now + interval.min(self.scan_interval);
         let directories = self.directories();
         self.follow(&directories);
-        self.look_for_missing();
+        self.find_missing();
         Some(
             directories
                 .iter()
@@ -116,7 +116,7 @@ impl Watch {
     }
 
     /// Finds missing directories, names them in a notice, and logs those that exist now.
-    fn look_for_missing(&mut self) {
+    fn find_missing(&mut self) {
         for (pattern, is_missing) in self.globs.iter().zip(&mut self.missing) {
             let mut paths = glob::glob(pattern).into_iter().flatten().flatten();
             let is_there = paths.any(|path| path.is_dir());

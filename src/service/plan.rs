@@ -81,7 +81,7 @@ impl Plan {
             pipelines: document.service.pipelines.iter().map(pipeline_plan).collect(),
             telemetry: telemetry?,
             drain_timeout: document.service.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
-            places: places(document),
+            places: spans(document),
         };
         plan.check_signals(document, cx);
         plan.check_shown(document, cx);
@@ -107,7 +107,7 @@ impl Plan {
     }
 
     /// The place of a component's definition.
-    pub fn place(&self, class: Class, id: &ComponentId) -> Option<Span> {
+    pub fn span_of(&self, class: Class, id: &ComponentId) -> Option<Span> {
         self.places.get(&(class, id.clone())).copied()
     }
 
@@ -217,7 +217,7 @@ fn pipeline_plan(pipeline: &crate::config::Pipeline) -> PipelinePlan {
     }
 }
 
-fn places(document: &Document) -> HashMap<(Class, ComponentId), Span> {
+fn spans(document: &Document) -> HashMap<(Class, ComponentId), Span> {
     let place = |c: &Component| {
         (
             (c.class, c.id.clone()),

@@ -194,7 +194,7 @@ fn values_after_a_clock_step_are_right_again_or_not_fresh() {
     (0..3).for_each(|_| drop(scene.push()));
     scene.recover("before");
     assert_eq!(scene.refused, 0);
-    // A day ahead: refused, told, counted; it leaves nothing behind.
+    // A day ahead: refused, reported, counted; it leaves nothing behind.
     scene.offset = 24 * HOUR;
     let (rejected, why) = scene.push();
     assert_eq!(rejected, 2);

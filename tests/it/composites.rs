@@ -56,7 +56,7 @@ impl Scene {
         self.sockets.path().join(name)
     }
 
-    fn say(&self, line: &str) {
+    fn send(&self, line: &str) {
         let socket = UnixDatagram::unbound().expect("a socket");
         socket
             .send_to(line.as_bytes(), self.path("statsd.sock"))
@@ -86,7 +86,7 @@ impl Scene {
 #[test]
 fn commands_ask_what_a_gateway_holds() {
     let scene = start();
-    scene.say("queue:7|g|#model:m");
+    scene.send("queue:7|g|#model:m");
     let shown = wait_for(SOON, "the value", || {
         let shown = scene.text(&["composites"]);
         shown.contains("depth{model=\"m\"}").then_some(shown)
@@ -176,13 +176,13 @@ fn the_admin_pages_require_authentication() {
 #[test]
 fn a_process_of_the_node_reads_composites_out_of_shared_memory() {
     let scene = start();
-    scene.say("queue:7|g|#model:m");
+    scene.send("queue:7|g|#model:m");
     let path = scene.path("page");
     let reader = tidegate_page::Reader::open(&path).expect("a page");
     let handle = wait_for(SOON, "the slot", || reader.find("depth", "model=\"m\"").ok());
     let read = wait_for(SOON, "a value", || reader.read(&handle).ok());
     assert_eq!((read.value, read.state), (Some(7.0), tidegate_page::State::Fresh));
-    scene.say("queue:9|g|#model:m");
+    scene.send("queue:9|g|#model:m");
     wait_for(SOON, "the next value", || {
         reader.read(&handle).ok().filter(|read| read.value == Some(9.0))
     });

@@ -120,7 +120,7 @@ impl Hop {
     }
 
     /// Waits until nothing is held any more.
-    fn settle(&self) -> ItemCounts {
+    fn wait_for_idle(&self) -> ItemCounts {
         wait_until(SOON, "nothing is held", || self.item_counts().held == 0);
         self.item_counts()
     }
@@ -222,7 +222,7 @@ fn conserves(case: &Case, queue: &Queue<'_>) {
         proxy.set(Fault::None);
     }
     let sent = requests * POINTS;
-    let counts = hop.settle();
+    let counts = hop.wait_for_idle();
     assert_eq!(counts.entered, sent, "{what}");
     assert_eq!(counts.delivered + counts.dropped, sent, "{what}: {counts:?}");
     let arrived = arrived(&sink);
@@ -296,7 +296,7 @@ fn batches_for_an_unresolved_name_wait_until_the_stop_or_beyond_on_disk() {
             ..PLAIN
         },
     );
-    let counts = hop.settle();
+    let counts = hop.wait_for_idle();
     assert_eq!((counts.restored, counts.delivered), (50, 50));
     assert_eq!(arrived(&sink), (0..50).collect());
     hop.gateway.stop();

@@ -97,7 +97,7 @@ service:
         all.into_iter().flat_map(of).collect()
     }
 
-    fn says(&self, expected: &(&str, &str)) -> bool {
+    fn lists(&self, expected: &(&str, &str)) -> bool {
         self.listed()
             .iter()
             .any(|(component, text)| component.starts_with(expected.0) && text.contains(expected.1))
@@ -120,7 +120,7 @@ fn what_matches_nothing_is_named_once_and_until_it_does() {
     let mut scene = Scene::start();
     scene.push("queue", "pod");
     wait_until(SOON, "all notices", || {
-        EXPECTED.iter().all(|expected| scene.says(expected))
+        EXPECTED.iter().all(|expected| scene.lists(expected))
     });
     assert_eq!(scene.listed().len(), EXPECTED.len(), "{:?}", scene.listed());
     for series in [&["queue"][..], &[]] {

@@ -152,7 +152,7 @@ impl Odd {
     }
 
     /// The notes of an exporter's plugin.
-    fn said(&self, id: &str) -> String {
+    fn notes(&self, id: &str) -> String {
         fs::read_to_string(self.plugin.path().join(id)).unwrap_or_default()
     }
 
@@ -223,7 +223,7 @@ fn every_answer_leads_to_what_it_says() {
             && odd.sent("once") == 5.0
             && odd.dropped("unknown", "rejected") == 5.0
     });
-    assert_eq!(odd.said("once"), "export 5\nexport 5\n");
+    assert_eq!(odd.notes("once"), "export 5\nexport 5\n");
     let said = odd.gateway.stop();
     assert!(
         said.contains("two are odd") && said.contains("not for me"),
@@ -262,10 +262,10 @@ fn a_batch_that_always_crashes_the_plugin_is_dropped_before_the_next_try() {
     wait_until(SOON, "it is given up", || {
         odd.dropped("crashing", "rejected") == 3.0
     });
-    assert_eq!(odd.said("crashing"), "export 3\n".repeat(3));
+    assert_eq!(odd.notes("crashing"), "export 3\n".repeat(3));
     odd.push(4);
     wait_until(SOON, "the next is tried", || {
-        odd.said("crashing").contains("export 4")
+        odd.notes("crashing").contains("export 4")
     });
     odd.gateway.stop();
 }
@@ -288,7 +288,7 @@ fn a_plugin_that_hangs_is_stuck_for_all_to_see_and_can_come_back() {
     });
     odd.push(1);
     wait_until(SOON, "the other one works", || odd.sent("well") == 4.0);
-    assert_eq!(odd.said("hanging"), "export 3\n", "no other call");
+    assert_eq!(odd.notes("hanging"), "export 3\n", "no other call");
     odd.go("hanging");
     wait_until(SOON, "both batches are through", || odd.sent("hanging") == 4.0);
     assert_eq!(stuck(), 0.0);
@@ -326,9 +326,9 @@ fn what_a_plugin_holds_is_flushed_now_and_then_and_at_the_end() {
         let never = format!("fine;, flush_interval: 0s, isolation: {isolation}");
         let odd = Odd::start(&[("often", &often), ("never", &never)]);
         odd.push(2);
-        wait_until(SOON, "it is flushed", || odd.said("often").contains("flush 1\n"));
+        wait_until(SOON, "it is flushed", || odd.notes("often").contains("flush 1\n"));
         wait_until(SOON, "the other has it", || odd.sent("never") == 2.0);
-        assert_eq!(odd.said("never"), "export 2\n");
+        assert_eq!(odd.notes("never"), "export 2\n");
         let Odd { gateway, plugin, .. } = odd;
         gateway.stop();
         let said = fs::read_to_string(plugin.path().join("never")).expect("it noted");
@@ -350,7 +350,7 @@ fn the_process_of_a_plugin_does_not_outlive_a_gateway_that_is_killed() {
         all.join(" ").split_whitespace().flat_map(str::parse).collect()
     };
     odd.push(1);
-    wait_until(SOON, "it hangs", || odd.said("hanging") == "export 1\n");
+    wait_until(SOON, "it hangs", || odd.notes("hanging") == "export 1\n");
     let hosts = children(pid);
     assert_eq!(hosts.len(), 1);
     odd.gateway.kill();

@@ -159,7 +159,7 @@ service:
     }
 
     /// A worker reports its count, `seconds` after the last report of any worker.
-    fn say(&mut self, worker: &mut Worker, counted: u64, seconds: u64) {
+    fn report(&mut self, worker: &mut Worker, counted: u64, seconds: u64) {
         worker.counted = counted;
         self.turn += seconds;
         let body = worker.body(EPOCH + self.turn * SECOND);
@@ -211,10 +211,10 @@ fn processes_of_one_start_time_are_counted_as_indistinct() {
     // Every fall counts as a restart: the total is too high, and the gateway says so.
     let mut total = 0;
     for count in 1..=8 {
-        scene.say(&mut one, count, 1);
+        scene.report(&mut one, count, 1);
         total += count;
         scene.shows(total, count);
-        scene.say(&mut two, 100 + count, 1);
+        scene.report(&mut two, 100 + count, 1);
         total += 100;
         scene.shows(total, 100 + count);
     }
@@ -235,15 +235,15 @@ fn a_process_that_was_forgotten_adds_what_it_gains_and_is_counted() {
         start: EPOCH + later,
         counted: 0,
     });
-    scene.say(&mut one, 5, 1);
-    scene.say(&mut two, 3, 1);
+    scene.report(&mut one, 5, 1);
+    scene.report(&mut two, 3, 1);
     scene.shows(8, 3);
     // Two hours later a third begins: the first has been silent for too long to be remembered.
-    scene.say(&mut three, 2, 2 * 3600);
+    scene.report(&mut three, 2, 2 * 3600);
     scene.shows(10, 2);
-    scene.say(&mut one, 9, 1);
+    scene.report(&mut one, 9, 1);
     scene.shows(10, 9);
-    scene.say(&mut one, 12, 1);
+    scene.report(&mut one, 12, 1);
     scene.shows(13, 12);
     scene.counts(ADDED, "forgotten");
     let log = scene.gateway.stop();

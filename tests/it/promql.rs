@@ -3,16 +3,16 @@
 //! The query language against a real Prometheus that was sent the same samples: values, warnings, infos, and errors with
 //! their places.
 
-#[path = "promql/answer.rs"]
-mod answer;
 #[path = "promql/recording.rs"]
 mod recording;
+#[path = "promql/result.rs"]
+mod result;
 #[path = "promql/write.rs"]
 mod write;
 
 use super::kit::{Prometheus, Release, http};
-use answer::{Answer, differ};
 use recording::{BASE, in_memory, recording};
+use result::{Answer, differ};
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use tidegate_promql::{Millis, Options, Query, QuerySeries, Work};
@@ -59,7 +59,7 @@ fn seconds(time: Millis) -> String {
 }
 
 /// The answers of both to a query.
-struct Said {
+struct AnswerPair {
     query: String,
     ours: Answer,
     theirs: Answer,
@@ -67,7 +67,7 @@ struct Said {
     seen: (usize, u64),
 }
 
-impl Said {
+impl AnswerPair {
     fn new(query: String, (ours, work): (Answer, Work), theirs: &Json) -> Self {
         let of_theirs = &theirs["data"]["stats"]["samples"]["totalQueryableSamples"];
         Self {
@@ -92,19 +92,19 @@ impl Said {
     }
 }
 
-fn at_instant(server: &Prometheus, recorded: &Vec<QuerySeries>, query: &str, time: Millis) -> Said {
+fn at_instant(server: &Prometheus, recorded: &Vec<QuerySeries>, query: &str, time: Millis) -> AnswerPair {
     let ours = Query::parse(query).and_then(|query| query.instant_with(recorded, time, &Options::default()));
     let work = ours.as_ref().map(|(_, notes)| notes.work).unwrap_or_default();
     let asked = [("query", query), ("time", &*seconds(time)), ("stats", "all")];
     let theirs = server.api("/api/v1/query", &asked);
-    Said::new(
+    AnswerPair::new(
         format!("{query} at {time}"),
         (Answer::of_instant(ours), work),
         &theirs,
     )
 }
 
-fn in_steps(server: &Prometheus, recorded: &Vec<QuerySeries>, query: &str) -> Said {
+fn in_steps(server: &Prometheus, recorded: &Vec<QuerySeries>, query: &str) -> AnswerPair {
     let (start, end, step) = (BASE + 613_600, BASE + 1_170_000, 37_000);
     let ours = Query::parse(query)
         .and_then(|query| query.range_with(recorded, (start, end, step), &Options::default()));
@@ -117,7 +117,7 @@ fn in_steps(server: &Prometheus, recorded: &Vec<QuerySeries>, query: &str) -> Sa
         ("stats", "all"),
     ];
     let theirs = server.api("/api/v1/query_range", &asked);
-    Said::new(
+    AnswerPair::new(
         format!("{query} in steps"),
         (Answer::of_range(ours), work),
         &theirs,
@@ -181,7 +181,7 @@ fn queries_have_the_answers_that_a_real_prometheus_gives() {
         differences.extend(tree(&server, query));
         // A native histogram weighs more or less than in Prometheus.
         if !is_of_histograms(&recorded, query) {
-            differences.extend(instants.iter().chain([&steps]).filter_map(Said::miscount));
+            differences.extend(instants.iter().chain([&steps]).filter_map(AnswerPair::miscount));
         }
     }
     none_of(&differences);

@@ -139,8 +139,8 @@ fn every_kind_comes_back_as_it_was_sent() {
                 .clone()
         };
         assert_eq!(
-            as_prometheus_says(&of(&sent)),
-            as_prometheus_says(&of(&points)),
+            as_prometheus_stores(&of(&sent)),
+            as_prometheus_stores(&of(&points)),
             "{name}"
         );
     }
@@ -195,7 +195,7 @@ fn hits(start: u64, seconds: u64, value: Option<i64>) -> ExportMetricsServiceReq
 
 /// The parts that must be the same: all that Prometheus can store. It can't store the unit of a name without one, least
 /// and greatest values, whole numbers, sums that may fall and nanoseconds; the time is that of the scrape.
-fn as_prometheus_says(point: &Point) -> String {
+fn as_prometheus_stores(point: &Point) -> String {
     let series = &point.series;
     let value = match &point.value {
         Value::Int(number) => Value::Double(*number as f64),

@@ -32,7 +32,7 @@ struct Case {
 type Series = BTreeMap<String, String>;
 
 /// The values of a series with their times, where the page says when.
-type Said = BTreeMap<Series, Vec<(Option<i64>, f64)>>;
+type TimedValues = BTreeMap<Series, Vec<(Option<i64>, f64)>>;
 
 /// The cases of a list, with the time filled in.
 fn listed(format: Format, list: &str, now: i64) -> Vec<Case> {
@@ -80,11 +80,11 @@ fn page(line: &str, now: i64) -> Vec<u8> {
 }
 
 /// The result of our parser and the rules of a scrape for a page; `None` if the page fails.
-fn ours(case: &Case) -> Option<Said> {
+fn ours(case: &Case) -> Option<TimedValues> {
     /// Times that a server stores, in milliseconds around now.
     const OLDEST: i64 = 30 * 60_000;
     const NEWEST: i64 = 10 * 60_000;
-    let mut said = Said::new();
+    let mut said = TimedValues::new();
     let mut labels = Labels::default();
     let mut kind = MetricType::Unknown;
     if case.page.is_empty() {
@@ -159,7 +159,7 @@ fn bound(kind: MetricType, name: &str, value: &str) -> String {
 }
 
 /// The samples that a server has stored of each target; `None` if its scrape failed.
-fn theirs(release: Release, cases: &[Case]) -> Vec<Option<Said>> {
+fn theirs(release: Release, cases: &[Case]) -> Vec<Option<TimedValues>> {
     let pages = Pages::start();
     for (at, case) in cases.iter().enumerate() {
         let content_type = match case.format {
@@ -194,7 +194,7 @@ fn theirs(release: Release, cases: &[Case]) -> Vec<Option<Said>> {
         let is_known = |target: &serde_json::Value| target["health"] != "unknown";
         (targets.len() == cases.len() && targets.iter().all(is_known)).then_some(())
     });
-    let mut said: Vec<Option<Said>> = vec![None; cases.len()];
+    let mut said: Vec<Option<TimedValues>> = vec![None; cases.len()];
     let case_of = |labels: &serde_json::Value| {
         labels["case"]
             .as_str()
@@ -202,7 +202,7 @@ fn theirs(release: Release, cases: &[Case]) -> Vec<Option<Said>> {
     };
     for target in prometheus.targets().as_array().expect("a list") {
         if target["health"] == "up" {
-            said[case_of(&target["labels"]).expect("a case")] = Some(Said::new());
+            said[case_of(&target["labels"]).expect("a case")] = Some(TimedValues::new());
         }
     }
     for series in prometheus.samples("{job=\"pages\"}", "1h") {
@@ -245,7 +245,7 @@ fn theirs(release: Release, cases: &[Case]) -> Vec<Option<Said>> {
 }
 
 /// Whether what a server has stored is what we say. It may have scraped the page more than once.
-fn agree(ours: Option<&Said>, theirs: Option<&Said>) -> bool {
+fn agree(ours: Option<&TimedValues>, theirs: Option<&TimedValues>) -> bool {
     let (Some(ours), Some(theirs)) = (ours, theirs) else {
         return ours.is_none() && theirs.is_none();
     };

@@ -47,7 +47,7 @@ fn count(value: u64) -> EventBatch {
 }
 
 /// Sends one batch of events on a connection of its own and waits for the answer.
-fn tell(socket: &Path, batch: &EventBatch) -> Option<EventAck> {
+fn send_events(socket: &Path, batch: &EventBatch) -> Option<EventAck> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
     stream.write_all(&batch.encode_length_delimited_to_vec()).ok()?;
@@ -144,7 +144,7 @@ fn totals_are_those_of_all_that_was_acknowledged_through_sixty_kills() {
             scope.spawn(|| {
                 while !killed.load(SeqCst) {
                     events_sent.fetch_add(7, SeqCst);
-                    if tell(&socket, &count(7)).is_some_and(|answer| answer.accepted == 1) {
+                    if send_events(&socket, &count(7)).is_some_and(|answer| answer.accepted == 1) {
                         events_taken.fetch_add(7, SeqCst);
                     }
                 }

@@ -33,7 +33,7 @@ pub(crate) fn bench(groups: &[String]) -> Outcome {
     process::stream(harness.args(groups))
 }
 
-/// A thousand simulated sources first, then the gateway under everything at once for so many minutes.
+/// A thousand simulated sources first, then the gateway under everything at once for this number of minutes.
 pub(crate) fn soak(minutes: &[String]) -> Outcome {
     let sources = [
         "test",

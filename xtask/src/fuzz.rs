@@ -26,7 +26,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("plugin_frames", "tests/data"),
     ("remote_write", "tests/data"),
 ];
-/// How long each target runs unless told.
+/// The default duration of each target.
 const SECONDS: u32 = 60;
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// The flags that cargo-fuzz passes: coverage counters for libFuzzer, and the sanitizer, which stable has but hides.

@@ -15,7 +15,7 @@ pub(crate) struct Package {
     pub(crate) description: String,
     /// Below the root of the repository.
     pub(crate) manifest: String,
-    /// The crates of the repository that it depends on. Dependencies of tests are free, so they are left out.
+    /// The crates of the repository that it depends on. Dependencies of tests are free, so they are omitted.
     pub(crate) uses: BTreeSet<String>,
 }
 

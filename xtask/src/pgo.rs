@@ -25,8 +25,8 @@ const LOAD: [&str; 8] = [
 
 /// Builds `target/pgo/tidegate`.
 pub(crate) fn pgo(_: &[String]) -> Outcome {
-    let host = said_by_rustc("host-tuple")?;
-    let tool = Path::new(&said_by_rustc("sysroot")?).join(format!("lib/rustlib/{host}/bin/llvm-profdata"));
+    let host = rustc_output("host-tuple")?;
+    let tool = Path::new(&rustc_output("sysroot")?).join(format!("lib/rustlib/{host}/bin/llvm-profdata"));
     if !tool.exists() {
         return Err("no llvm-profdata: `rustup component add llvm-tools` brings it".to_owned());
     }
@@ -50,7 +50,7 @@ pub(crate) fn pgo(_: &[String]) -> Outcome {
 }
 
 /// The output of `rustc --print`.
-fn said_by_rustc(what: &str) -> Result<String, String> {
+fn rustc_output(what: &str) -> Result<String, String> {
     let (said, ended) = process::printed(process::by_hand("rustc").args(["--print", what]))?;
     ended.map(|()| said.trim().to_owned())
 }

@@ -258,7 +258,7 @@ impl AttackedGateway {
         self.pick(Duration::from_secs(30), Duration::from_secs(3))
     }
 
-    /// Does something again and again on so many threads, as long as an attack lasts and at least once; `act` gets
+    /// Does something repeatedly on `threads` threads, as long as an attack lasts and at least once; `act` gets
     /// the number of its thread and of its calls so far.
     pub(super) fn crowd(&self, threads: usize, act: impl Fn(usize, usize) + Sync) {
         let end = Instant::now() + self.time();

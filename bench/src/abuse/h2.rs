@@ -81,7 +81,7 @@ pub(super) fn silent_post(stream: u32, path: &str, content_type: &str, fields: &
     bytes
 }
 
-/// A field of a head with a value of so many bytes, at least 127.
+/// A field of a head with a value of `bytes` bytes, at least 127.
 pub(super) fn long_field(bytes: usize) -> Vec<u8> {
     // A literal that is not kept. The length goes on behind its first seven bits.
     let mut field = b"\x00\x06x-long\x7f".to_vec();
@@ -120,7 +120,7 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// The head of a frame that promises so many bytes.
+/// The head of a frame that promises `length` bytes.
 pub(super) fn head(length: u32, kind: u8, flags: u8, stream: u32) -> Vec<u8> {
     let mut bytes = length.to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);

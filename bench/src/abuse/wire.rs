@@ -54,7 +54,7 @@ pub(super) fn post(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// The head of a request by POST that promises so many bytes; `headers` are lines that end with CR LF.
+/// The head of a request by POST that promises `length` bytes; `headers` are lines that end with CR LF.
 pub(super) fn head(path: &str, headers: &str, length: usize) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}content-length: {length}\r\n\r\n")
         .into_bytes()
@@ -161,7 +161,7 @@ pub(super) struct Harm {
 pub(super) struct Tally(Mutex<Harm>);
 
 impl Tally {
-    /// Notes the answer to a request of OTLP with so many points.
+    /// Notes the answer to a request of OTLP with `points` points.
     pub(super) fn note(&self, answer: Result<HttpAnswer, BenchError>, points: u64) {
         let mut harm = self.0.lock();
         match answer {
@@ -182,7 +182,7 @@ impl Tally {
         }
     }
 
-    /// Notes that some of so many points were taken, or none.
+    /// Notes that some of `points` points were taken, or none.
     pub(super) fn doubt(&self, points: u64) {
         self.0.lock().uncertain += points;
     }

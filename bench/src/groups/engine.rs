@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! The aggregation engine by itself: what an event and a point of a known series cost, what a series and a sample of the
-//! past take; and, of a gateway that holds so many series, how long a query takes.
+//! past take; and, of a gateway that holds many series, how long a query takes.
 
 mod beside;
 mod queries;
@@ -106,7 +106,7 @@ fn by_itself(binary: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// The memory of a series, in a process that did nothing else, with so many series that the allocator's own room does
+/// The memory of a series, in a process that did nothing else, with enough series that the allocator's own room does
 /// not matter.
 fn bytes_of(kind: &str) -> Result<f64, BenchError> {
     const SERIES: &str = "1000000";

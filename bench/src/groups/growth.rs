@@ -32,7 +32,7 @@ const TURN: usize = 1_024;
 const WINDOW: Duration = Duration::from_millis(700);
 const WINDOWS: usize = 3;
 const ENGINE_RUNS: usize = 7;
-/// With so many series an event may cost this.
+/// The number of series at which an event may cost this.
 const EVENTS_AT: usize = 100_000;
 const EVENT_NS: f64 = 25.0;
 /// The limit of the cost of a point with a million series, relative to a thousand.
@@ -209,7 +209,7 @@ fn feed(requests: &mut [SeriesRequest], senders: &mut [Scraper], value: u64) -> 
     })
 }
 
-/// Series that so many agents make, and what an event of theirs costs.
+/// Series that `count` agents make, and what an event of theirs costs.
 fn events(binary: &Path, count: usize) -> Result<(usize, Samples), BenchError> {
     let directory = agents::directory()?;
     let rings = agents::rings(directory.path(), "rank_", count, Layout::V4, CAPACITY)?;

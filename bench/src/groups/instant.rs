@@ -25,7 +25,7 @@ use crate::stats::Samples;
 const EVENTS: usize = 10_000;
 /// Load beside the probe: its name, what eight agents flush every 10 ms each, and the budget of p99.
 const LOADS: [(&str, usize, f64); 2] = [("idle", 0, 20.0), ("100k events/s", 125, 50.0)];
-/// Series beside the composite that is read, in requests of so many points.
+/// Series beside the composite that is read, in requests of this number of points.
 const SERIES: usize = 100_000;
 const REQUEST_POINTS: usize = 10_000;
 const READS: usize = 10_000;
@@ -150,7 +150,7 @@ fn number(answer: &str) -> Result<f64, BenchError> {
     Ok(text.ok_or("an answer without a number")?.parse()?)
 }
 
-/// Pushes points of so many series.
+/// Pushes points of `series` series.
 pub(super) fn fill(subject: &QueriedGateway, series: usize) -> Result<(), BenchError> {
     let points = series.min(REQUEST_POINTS);
     for source in 0..series / points {

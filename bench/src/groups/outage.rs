@@ -77,7 +77,7 @@ struct OutageMeasurement {
 async fn measure(binary: &Path, beside: Option<&str>) -> Result<OutageMeasurement, BenchError> {
     let (sink, port) = (OtlpSink::start().await?, free_port()?);
     let process = start(binary, port, sink.port, beside)?;
-    let load = Load::paced(port, POINTS, A_SECOND).await?;
+    let load = Load::at_rate(port, POINTS, A_SECOND).await?;
     tokio::time::sleep(WARM_UP).await;
     sink.take_ages_ms();
     let before = sink.points();

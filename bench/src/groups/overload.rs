@@ -48,7 +48,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     for subject in &subjects::all(binary) {
         match super::runtime()?.block_on(measure(subject)) {
             Ok(measured) => rows.extend(measured.rows(subject)),
-            Err(error) if subject.is_peer => println!("  left out, {}: {error}", subject.name),
+            Err(error) if subject.is_peer => println!("  omitted, {}: {error}", subject.name),
             Err(error) => return Err(error),
         }
     }
@@ -161,10 +161,10 @@ async fn measure(subject: &OverloadSubject) -> Result<OverloadMeasurement, Bench
     if passed == 0.0 {
         return Err(format!("nothing passes {}: {burst:?}", subject.name).into());
     }
-    sink.pace(Some(passed * OFFERED * TAKEN));
+    sink.set_rate(Some(passed * OFFERED * TAKEN));
     let crowd = Crowd::start(running.otlp, SHAPE, Some(passed / POINTS as f64 * OFFERED)).await?;
     tokio::time::sleep(STALL[usize::from(subject.is_peer)]).await;
-    sink.pace(None);
+    sink.set_rate(None);
     let recovered = Instant::now();
     tokio::time::sleep(RECOVERY).await;
     let paced = crowd.finish().await;

@@ -205,11 +205,11 @@ service:
             otlp,
             directory,
         };
-        subject.settle()?;
+        subject.wait_until_idle()?;
         Ok(subject)
     }
 
-    fn settle(&self) -> Result<(), BenchError> {
+    fn wait_until_idle(&self) -> Result<(), BenchError> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let before = self.gateway.process().cpu()?;

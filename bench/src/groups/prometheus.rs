@@ -116,7 +116,7 @@ pub(super) fn run(_: &Path) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// The memory of a series with its text, in a process that did nothing else, with so many series that the allocator's
+/// The memory of a series with its text, in a process that did nothing else, with enough series that the allocator's
 /// own room does not matter.
 fn bytes_of(format: &str) -> Result<f64, BenchError> {
     let output = Command::new(std::env::current_exe()?)

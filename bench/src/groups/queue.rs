@@ -95,7 +95,7 @@ async fn pass(binary: &Path, queue: &str) -> Result<Passed, BenchError> {
 /// The speed at which a gateway accepts data while the destination is stopped, and at which it reads the data back.
 async fn spill(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let (sink, port) = (SlowSink::start().await?, free_port()?);
-    sink.pace(Some(STANDS_STILL));
+    sink.set_rate(Some(STANDS_STILL));
     let process = start(binary, port, sink.port, SPILL)?;
     let shape = CrowdShape {
         connections: 1,
@@ -107,7 +107,7 @@ async fn spill(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let answers = crowd.finish().await;
     let taken = answers.accepted * POINTS as u64;
     let memory = process.memory_mib()?.1;
-    sink.pace(None);
+    sink.set_rate(None);
     let before = sink.points();
     // Retries wait for their time first.
     let mut seen = Vec::new();

@@ -69,7 +69,7 @@ fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, 
     ])
 }
 
-/// Keeps rings of this capacity full, so many events at a time, for a few windows.
+/// Keeps rings of this capacity full, `turn` events at a time, for a few windows.
 pub(super) fn saturate(
     gateway: &Gateway,
     rings: Vec<Writer>,

@@ -16,7 +16,7 @@ pub(super) struct Figure<T> {
     pub(super) against: Option<(&'static str, Option<Budget>)>,
 }
 
-/// Measures all `ways` in each of so many rounds; rows of their figures.
+/// Measures all `ways` in each of `rounds` rounds; rows of their figures.
 pub(super) fn rows<W: Copy, T>(
     rounds: usize,
     ways: &[(&str, W)],

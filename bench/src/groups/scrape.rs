@@ -28,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Seconds of a window, and windows without and with scrapes.
 const WINDOW: u32 = 8;
 const WINDOWS: usize = 3;
-/// A series that the Collector shows takes at least so many times what one of ours does.
+/// A series that the Collector shows takes at least this multiple of what one of ours takes.
 const COLLECTOR_TAKES: f64 = 10.0;
 
 pub(super) fn run(tidegate: &Path) -> Result<Vec<Row>, BenchError> {
@@ -48,12 +48,12 @@ pub(super) fn run(tidegate: &Path) -> Result<Vec<Row>, BenchError> {
                 let mut ours = ours.iter();
                 rows.extend(measured.rows(ours.find(|one| one.subject.fed == peer.fed)));
             }
-            Err(error) => println!("  left out, {}: {error}", peer.name),
+            Err(error) => println!("  omitted, {}: {error}", peer.name),
         }
     }
     missing.dedup();
     if !missing.is_empty() {
-        println!("  not on PATH, left out: {}", missing.join(", "));
+        println!("  not on PATH, omitted: {}", missing.join(", "));
     }
     Ok(rows)
 }

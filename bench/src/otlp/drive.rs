@@ -59,7 +59,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) acknowledged: u64,
-    /// Answers that told us to come back; each such request was sent again.
+    /// Answers that asked for a retry; each such request was sent again.
     pub(crate) refused: u64,
     pub(crate) failed: u64,
 }
@@ -140,9 +140,9 @@ impl Driver {
         while lanes.join_next().await.is_some() {}
     }
 
-    /// Sends so many requests a second, each when it is due, however many are unanswered; they are stamped with the
+    /// Sends requests at this rate, each when it is due, however many are unanswered; they are stamped with the
     /// time at which they were due. Returns when all have been answered, with how late each was sent, in ms.
-    pub(crate) async fn pace(&self, a_second: f64, time: Duration) -> Result<Vec<f64>, BenchError> {
+    pub(crate) async fn send_at_rate(&self, a_second: f64, time: Duration) -> Result<Vec<f64>, BenchError> {
         let shared = &self.0;
         let (begun, begun_ns) = (Instant::now(), now_ns());
         let (mut under_way, mut late) = (JoinSet::new(), Vec::new());
@@ -287,7 +287,10 @@ mod tests {
                     ..Plan::default()
                 };
                 let driver = Driver::connect(sink.port, plan).await.unwrap();
-                driver.pace(500.0, Duration::from_millis(100)).await.unwrap();
+                driver
+                    .send_at_rate(500.0, Duration::from_millis(100))
+                    .await
+                    .unwrap();
                 let expected = Totals {
                     acknowledged: 50,
                     ..Totals::default()
@@ -310,7 +313,7 @@ mod tests {
             },
         );
         let driver = driver.await.unwrap();
-        let pacing = driver.pace(1_000.0, Duration::from_millis(60));
+        let pacing = driver.send_at_rate(1_000.0, Duration::from_millis(60));
         let stall = async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             // Neither sends nor receives meanwhile.

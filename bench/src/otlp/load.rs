@@ -25,19 +25,19 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Sends requests of so many points as fast as they are taken, `in_flight` at a time.
+    /// Sends requests of `points` points as fast as they are taken, `in_flight` at a time.
     pub(crate) async fn full(port: u16, points: usize, in_flight: usize) -> Result<Self, BenchError> {
         let driver = Self::connect(port, points, in_flight).await?;
         let sending = driver.clone();
         Ok(Self::of(driver, async move { sending.saturate(ALWAYS).await }))
     }
 
-    /// Sends so many requests a second, stamped with the time when each was due.
-    pub(crate) async fn paced(port: u16, points: usize, a_second: u32) -> Result<Self, BenchError> {
+    /// Sends `a_second` requests a second, stamped with the time when each was due.
+    pub(crate) async fn at_rate(port: u16, points: usize, a_second: u32) -> Result<Self, BenchError> {
         let driver = Self::connect(port, points, 1).await?;
         let sending = driver.clone();
         Ok(Self::of(driver, async move {
-            if let Err(error) = sending.pace(f64::from(a_second), ALWAYS).await {
+            if let Err(error) = sending.send_at_rate(f64::from(a_second), ALWAYS).await {
                 eprintln!("the load ended: {error}");
             }
         }))

@@ -22,7 +22,7 @@ pub(crate) use sink::OtlpSink;
 /// Where HTTP takes metrics.
 pub(crate) const PATH: &str = "/v1/metrics";
 
-/// HTTP/2 frames of so many bytes are asked for, unless told; the protocol's own are of 16 KiB.
+/// The default size of HTTP/2 frames to ask for, in bytes; the protocol's own default is 16 KiB.
 pub(crate) const FRAME: u32 = 1 << 20;
 
 /// Window of a stream and of a connection: wide enough that no sender waits for them.

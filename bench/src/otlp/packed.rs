@@ -16,7 +16,7 @@ pub(crate) enum Compression {
     Zstd,
 }
 
-/// No request of ours is larger, and no subject joins so many of them.
+/// No request of ours is larger, and no subject joins this number of them.
 const LARGEST: usize = 64 << 20;
 
 impl Compression {

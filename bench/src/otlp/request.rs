@@ -169,7 +169,7 @@ impl RequestShape {
 }
 
 /// Where the stamp of a request is.
-fn place(request: &[u8]) -> Option<usize> {
+fn stamp_offset(request: &[u8]) -> Option<usize> {
     let begin = request.get(..STAMPED).unwrap_or(request);
     begin
         .windows(DIGITS)
@@ -179,7 +179,7 @@ fn place(request: &[u8]) -> Option<usize> {
 /// A copy of a request with another stamp.
 pub(crate) fn stamped(request: &[u8], stamp: u64) -> Bytes {
     let mut copy = BytesMut::from(request);
-    if let Some(place) = place(request) {
+    if let Some(place) = stamp_offset(request) {
         copy[place..place + DIGITS].copy_from_slice(format!("{stamp:0DIGITS$}").as_bytes());
     }
     copy.freeze()

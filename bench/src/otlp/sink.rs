@@ -55,7 +55,7 @@ impl OtlpSink {
         Self::serve(Protocol::Grpc, FRAME).await
     }
 
-    /// Over gRPC asks for HTTP/2 frames of at most so many bytes.
+    /// Over gRPC asks for HTTP/2 frames of at most this number of bytes.
     pub(crate) async fn serve(protocol: Protocol, frame: u32) -> Result<Self, BenchError> {
         Self::listen(0, protocol, frame).await
     }

@@ -28,7 +28,7 @@ const AGENTS: usize = 8;
 const CAPACITY: u64 = 4_096;
 /// Transfers that an agent flushes at most at a tick.
 const MAX_FLUSH: usize = 200;
-/// An agent restarts, or goes and another comes, once in so many ticks.
+/// An agent restarts, or goes and another comes, once in this number of ticks.
 const CHURN: u32 = 50;
 /// Before a ring is reset or removed its agent rests, as one that ends does: its flushed events are drained by then.
 const REST: Duration = Duration::from_millis(500);

@@ -67,7 +67,7 @@ impl Counters {
         }
     }
 
-    /// The process was measured: it uses so many bytes. Of the bytes of reservations, only those that were there before
+    /// The process was measured: it uses `bytes` bytes. Of the bytes of reservations, only those that were there before
     /// and after can be among them. Bytes that fill reservations meanwhile count twice until the next measurement.
     pub fn note(&self, begun: Begun, bytes: usize) {
         self.measurement.write(bytes, begun.filled.min(self.filled()));
@@ -78,7 +78,7 @@ impl Counters {
         self.used_with(self.reserved())
     }
 
-    /// The bytes in use if so many bytes in all were reserved.
+    /// The bytes in use if `reserved` bytes in all were reserved.
     pub fn used_with(&self, reserved: usize) -> usize {
         let (measured, then) = self.measurement.read();
         match reserved.checked_sub(then) {
@@ -92,7 +92,7 @@ impl Counters {
         }
     }
 
-    /// Reserves so many bytes, if then no more than `limit` is used.
+    /// Reserves `bytes` bytes, if then no more than `limit` is used.
     #[must_use]
     pub fn reserve(&self, bytes: usize, limit: usize) -> bool {
         let grown = |reserved: usize| {
@@ -102,7 +102,7 @@ impl Counters {
         self.reserved.fetch_update(AcqRel, Acquire, grown).is_ok()
     }
 
-    /// Reserves so many bytes whether there is room or not.
+    /// Reserves `bytes` bytes whether there is room or not.
     pub fn promise(&self, bytes: usize) {
         self.reserved.fetch_add(bytes, AcqRel);
     }
@@ -147,7 +147,7 @@ impl Counters {
     }
 }
 
-/// The memory that so many bytes make resident. It is a quarter more: the allocator rounds up, and connections have
+/// The memory that `bytes` bytes make resident. It is a quarter more: the allocator rounds up, and connections have
 /// windows.
 pub fn resident(bytes: usize) -> usize {
     bytes.saturating_add(bytes / 4)

@@ -43,7 +43,7 @@ impl Model {
         let begun = self.counters.begin();
         let bytes = OWN + self.allocated.load(Acquire);
         self.counters.note(begun, bytes);
-        self.tell(self.counters.has_waiting());
+        self.notify(self.counters.has_waiting());
     }
 
     fn reserve(&self, bytes: usize) -> bool {
@@ -58,14 +58,14 @@ impl Model {
 
     fn free(&self, bytes: usize) {
         self.allocated.fetch_sub(bytes, AcqRel);
-        self.tell(self.counters.give_back(bytes, bytes));
+        self.notify(self.counters.give_back(bytes, bytes));
     }
 
     fn give_up(&self, bytes: usize) {
-        self.tell(self.counters.give_back(bytes, 0));
+        self.notify(self.counters.give_back(bytes, 0));
     }
 
-    fn tell(&self, has_waiters: bool) {
+    fn notify(&self, has_waiters: bool) {
         if has_waiters {
             *self.woken.lock().unwrap() += 1;
             self.wake.notify_all();
@@ -257,7 +257,7 @@ fn at_rest_the_account_is_zero() {
             // A third of it comes, the rest is given up.
             model.fill(10);
             model.allocated.fetch_sub(10, AcqRel);
-            model.tell(model.counters.give_back(30, 10));
+            model.notify(model.counters.give_back(30, 10));
         }
         unasked.join().unwrap();
         assert!(model.is_at_rest());

@@ -77,7 +77,7 @@
 // Bytes of a traceparent with its NUL.
 #define TG_TRACEPARENT_SIZE 56
 
-// Room for a tracestate with its NUL: a longer one is left out, as the specification allows.
+// Room for a tracestate with its NUL: a longer one is omitted, as the specification allows.
 #define TG_TRACESTATE_SIZE 513
 
 // The result of a call. tg_error_text() describes an error in words.
@@ -297,7 +297,7 @@ typedef struct tg_composite tg_composite;
 // A whole number that only grows. Several threads may use one at once, as all instruments.
 typedef struct tg_counter tg_counter;
 
-// The instruments of one name, told apart by the values of their labels. Several threads may use one at once.
+// The instruments of one name, distinguished by the values of their labels. Several threads may use one at once.
 typedef struct tg_family tg_family;
 
 // A number that only grows.
@@ -832,7 +832,7 @@ enum tg_status tg_registry_push_failures(const struct tg_registry *registry,
                                          uint64_t *failed_pushes,
                                          uint64_t *rejected_points);
 
-// A family of instruments of this tg_kind with these constant labels, told apart by the labels of these names. To
+// A family of instruments of this tg_kind with these constant labels, distinguished by the labels of these names. To
 // register the same again gives the same series.
 enum tg_status tg_family_new(const struct tg_registry *registry,
                              uint32_t kind,
@@ -1046,7 +1046,7 @@ enum tg_status tg_composite_release(const struct tg_composite *composite);
 // How many snapshots there are: at least one.
 enum tg_status tg_snapshots_count(const struct tg_snapshots *snapshots, size_t *count);
 
-// One of the snapshots, from 0 on; it lives as long as they. TG_NONE: there are not so many.
+// One of the snapshots, from 0 on; it lives as long as they. TG_NONE: the index is beyond the last.
 enum tg_status tg_snapshots_at(const struct tg_snapshots *snapshots, size_t at, const struct tg_snapshot **snapshot);
 
 // One owner more.
@@ -1096,7 +1096,7 @@ enum tg_status tg_describe(struct tg_any of, struct tg_metrics **metrics);
 // How many metrics there are.
 enum tg_status tg_metrics_count(const struct tg_metrics *metrics, size_t *count);
 
-// One of the metrics, from 0 on. TG_NONE: there are not so many.
+// One of the metrics, from 0 on. TG_NONE: the index is beyond the last.
 enum tg_status tg_metrics_at(const struct tg_metrics *metrics, size_t at, const struct tg_metric **metric);
 
 // One owner more.

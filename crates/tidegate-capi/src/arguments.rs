@@ -132,7 +132,7 @@ pub(crate) unsafe fn growing<T: Growing>(given: *const T, what: &str) -> Result<
 ///
 /// # Safety
 /// `place` is NULL or may be written to.
-pub(crate) unsafe fn place<'a, T>(place: *mut T, nothing: T, what: &str) -> Result<&'a mut T, Failure> {
+pub(crate) unsafe fn output<'a, T>(place: *mut T, nothing: T, what: &str) -> Result<&'a mut T, Failure> {
     if place.is_null() {
         return Err(Failure::null(what));
     }
@@ -162,7 +162,7 @@ pub(crate) unsafe fn give<T>(
     make: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise.
-    let to = unsafe { place(to, std::ptr::null_mut(), "the place for the handle") }?;
+    let to = unsafe { output(to, std::ptr::null_mut(), "the place for the handle") }?;
     *to = Arc::into_raw(Arc::new(make()?)).cast_mut();
     Ok(())
 }

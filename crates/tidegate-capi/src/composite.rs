@@ -11,7 +11,7 @@ use tidegate_metrics::{Across, Composite, Function, Snapshot, State, composite};
 use crate::answers::{Arena, or_nan, to_nanos};
 use crate::any::tg_any;
 use crate::arguments::{
-    Growing, array, borrow, give, growing, labels, nanos, place, release, retain, text, texts, tg_label,
+    Growing, array, borrow, give, growing, labels, nanos, output, release, retain, text, texts, tg_label,
 };
 use crate::local::Local;
 use crate::status::{Failure, guard, tg_status};
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn tg_composite_value(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let value = unsafe { place(value, f64::NAN, "value") }?;
+        let value = unsafe { output(value, f64::NAN, "value") }?;
         let found = unsafe { group(composite, labels, label_count) }?.value;
         *value = found.ok_or_else(|| Failure::none("there is no value in the window"))?;
         Ok(())
@@ -395,13 +395,13 @@ pub unsafe extern "C" fn tg_composite_release(composite: *const tg_composite) ->
 pub unsafe extern "C" fn tg_snapshots_count(snapshots: *const tg_snapshots, count: *mut usize) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let count = unsafe { place(count, 0, "count") }?;
+        let count = unsafe { output(count, 0, "count") }?;
         *count = unsafe { borrow(snapshots, "snapshots") }?.snapshots.len();
         Ok(())
     })
 }
 
-/// One of the snapshots, from 0 on; it lives as long as they. TG_NONE: there are not so many.
+/// One of the snapshots, from 0 on; it lives as long as they. TG_NONE: the index is beyond the last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_snapshots_at(
     snapshots: *const tg_snapshots,
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn tg_snapshots_at(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let snapshot = unsafe { place(snapshot, std::ptr::null(), "snapshot") }?;
+        let snapshot = unsafe { output(snapshot, std::ptr::null(), "snapshot") }?;
         let found = unsafe { borrow(snapshots, "snapshots") }?.snapshots.get(at);
         *snapshot = found.ok_or_else(|| Failure::none("the index exceeds the number of snapshots"))?;
         Ok(())

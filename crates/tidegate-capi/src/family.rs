@@ -121,7 +121,7 @@ impl tg_kind {
     }
 }
 
-/// The instruments of one name, told apart by the values of their labels. Several threads may use one at once.
+/// The instruments of one name, distinguished by the values of their labels. Several threads may use one at once.
 pub struct tg_family(AnyFamily);
 
 impl tg_family {
@@ -182,7 +182,7 @@ pub(crate) unsafe fn single<H: Instrument>(
     Ok(register::<H>(registry.scope(), &description, &constant, &[])?.with(&[]))
 }
 
-/// A family of instruments of this tg_kind with these constant labels, told apart by the labels of these names. To
+/// A family of instruments of this tg_kind with these constant labels, distinguished by the labels of these names. To
 /// register the same again gives the same series.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_family_new(

@@ -10,7 +10,7 @@ use tidegate_metrics::{FamilyValues, MetricsRegistry, SeriesValues, Value};
 
 use crate::answers::Arena;
 use crate::any::tg_any;
-use crate::arguments::{borrow, give, place, release, retain, tg_label};
+use crate::arguments::{borrow, give, output, release, retain, tg_label};
 use crate::family::tg_kind;
 use crate::registry::tg_registry;
 use crate::status::{Failure, guard, tg_status};
@@ -177,13 +177,13 @@ pub unsafe extern "C" fn tg_describe(of: tg_any, metrics: *mut *mut tg_metrics) 
 pub unsafe extern "C" fn tg_metrics_count(metrics: *const tg_metrics, count: *mut usize) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let count = unsafe { place(count, 0, "count") }?;
+        let count = unsafe { output(count, 0, "count") }?;
         *count = unsafe { borrow(metrics, "metrics") }?.metrics.len();
         Ok(())
     })
 }
 
-/// One of the metrics, from 0 on. TG_NONE: there are not so many.
+/// One of the metrics, from 0 on. TG_NONE: the index is beyond the last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_metrics_at(
     metrics: *const tg_metrics,
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn tg_metrics_at(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let metric = unsafe { place(metric, std::ptr::null(), "metric") }?;
+        let metric = unsafe { output(metric, std::ptr::null(), "metric") }?;
         let found = unsafe { borrow(metrics, "metrics") }?.metrics.get(at);
         *metric = found.ok_or_else(|| Failure::none("the index exceeds the number of metrics"))?;
         Ok(())

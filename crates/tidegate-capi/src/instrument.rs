@@ -8,7 +8,7 @@
 
 use tidegate_metrics::{Counter, FloatCounter, Gauge, Histogram, UpDownCounter};
 
-use crate::arguments::{borrow, give, place, release, retain, tg_label};
+use crate::arguments::{borrow, give, output, release, retain, tg_label};
 use crate::family::{single, tg_description};
 use crate::registry::tg_registry;
 use crate::status::{Failure, guard, tg_status};
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn tg_counter_add_in(
 pub unsafe extern "C" fn tg_counter_get(counter: *const tg_counter, value: *mut u64) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let value = unsafe { place(value, Default::default(), "value") }?;
+        let value = unsafe { output(value, Default::default(), "value") }?;
         *value = unsafe { borrow(counter, "counter") }?.0.get();
         Ok(())
     })
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn tg_float_counter_get(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let value = unsafe { place(value, Default::default(), "value") }?;
+        let value = unsafe { output(value, Default::default(), "value") }?;
         *value = unsafe { borrow(counter, "counter") }?.0.get();
         Ok(())
     })
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn tg_up_down_counter_get(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let value = unsafe { place(value, Default::default(), "value") }?;
+        let value = unsafe { output(value, Default::default(), "value") }?;
         *value = unsafe { borrow(counter, "counter") }?.0.get();
         Ok(())
     })
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn tg_gauge_add(gauge: *const tg_gauge, amount: f64) -> tg
 pub unsafe extern "C" fn tg_gauge_get(gauge: *const tg_gauge, value: *mut f64) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let value = unsafe { place(value, Default::default(), "value") }?;
+        let value = unsafe { output(value, Default::default(), "value") }?;
         *value = unsafe { borrow(gauge, "gauge") }?.0.get();
         Ok(())
     })
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn tg_histogram_get(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let (count, sum) = unsafe { (place(count, 0, "count")?, place(sum, 0.0, "sum")?) };
+        let (count, sum) = unsafe { (output(count, 0, "count")?, output(sum, 0.0, "sum")?) };
         (*count, *sum) = unsafe { borrow(histogram, "histogram") }?.0.count_and_sum();
         Ok(())
     })

@@ -8,7 +8,7 @@ use std::ffi::c_char;
 
 use tidegate_metrics::{Otel, OtelBuilder, Protocol, Temporality};
 
-use crate::arguments::{Growing, borrow, give, growing, labels, nanos, optional_text, place, tg_label};
+use crate::arguments::{Growing, borrow, give, growing, labels, nanos, optional_text, output, tg_label};
 use crate::registry::tg_registry;
 use crate::status::{Failure, guard, tg_status};
 
@@ -133,8 +133,8 @@ pub unsafe extern "C" fn tg_registry_push_failures(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let failed = unsafe { place(failed_pushes, 0, "failed_pushes") }?;
-        let rejected = unsafe { place(rejected_points, 0, "rejected_points") }?;
+        let failed = unsafe { output(failed_pushes, 0, "failed_pushes") }?;
+        let rejected = unsafe { output(rejected_points, 0, "rejected_points") }?;
         let otel = unsafe { borrow(registry, "registry") }?.otel.as_ref();
         let otel = otel.ok_or_else(|| Failure::invalid("the registry does not push"))?;
         (*failed, *rejected) = (otel.failed_pushes(), otel.rejected_points());

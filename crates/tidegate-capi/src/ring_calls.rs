@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tidegate_ring::{DEFAULT_MAX_EVENTS, Mode, Options, inspect};
 
-use crate::arguments::{borrow, give, place, release, retain, text};
+use crate::arguments::{borrow, give, output, release, retain, text};
 use crate::ring::{
     NO_INFO, NOTHING, tg_ring, tg_ring_batch, tg_ring_found_fn, tg_ring_info, tg_ring_kind, tg_ring_mode,
     tg_ring_stats,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn tg_ring_find(
 pub unsafe extern "C" fn tg_ring_read(ring: *const tg_ring, batch: *mut tg_ring_batch) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let batch = unsafe { place(batch, NOTHING, "batch") }?;
+        let batch = unsafe { output(batch, NOTHING, "batch") }?;
         *batch = unsafe { borrow(ring, "ring") }?.lock().read()?;
         Ok(())
     })
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn tg_ring_kind_of(
             status: nothing,
         };
         // SAFETY: the contract of the header, here and below.
-        let kind = unsafe { place(kind, none, "kind") }?;
+        let kind = unsafe { output(kind, none, "kind") }?;
         *kind = unsafe { borrow(ring, "ring") }?.lock().kind(number)?;
         Ok(())
     })
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn tg_ring_kind_of(
 pub unsafe extern "C" fn tg_ring_get_stats(ring: *const tg_ring, stats: *mut tg_ring_stats) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let to = unsafe { place(stats, tg_ring_stats::default(), "stats") }?;
+        let to = unsafe { output(stats, tg_ring_stats::default(), "stats") }?;
         let stats = unsafe { borrow(ring, "ring") }?.lock().reader.stats();
         *to = tg_ring_stats {
             events: stats.events,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tg_ring_get_stats(ring: *const tg_ring, stats: *mut tg_
 pub unsafe extern "C" fn tg_ring_get_info(ring: *const tg_ring, info: *mut tg_ring_info) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let to = unsafe { place(info, NO_INFO, "info") }?;
+        let to = unsafe { output(info, NO_INFO, "info") }?;
         let state = unsafe { borrow(ring, "ring") }?.lock();
         let mode = match state.reader.mode() {
             Mode::Consume => tg_ring_mode::TG_RING_CONSUME,

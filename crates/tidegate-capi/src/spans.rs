@@ -14,7 +14,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::arguments::{
-    Growing, borrow, give, growing, labels, nanos, optional_text, place, release, retain, text, tg_label,
+    Growing, borrow, give, growing, labels, nanos, optional_text, output, release, retain, text, tg_label,
 };
 use crate::status::{Failure, guard, tg_status};
 use crate::trace::tg_trace_context;
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn tg_span_fail(span: *const tg_span, reason: *const c_cha
 pub unsafe extern "C" fn tg_span_context(span: *const tg_span, context: *mut tg_trace_context) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let to = unsafe { place(context, tg_trace_context::NONE, "context") }?;
+        let to = unsafe { output(context, tg_trace_context::NONE, "context") }?;
         let found = TraceContext::of_span(&unsafe { borrow(span, "span") }?.0);
         *to = tg_trace_context::of(&found.ok_or_else(|| Failure::none("it is of no trace"))?);
         Ok(())

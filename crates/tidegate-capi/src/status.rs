@@ -82,7 +82,7 @@ impl Failure {
 
     /// Keeps the text for anyone who asks on this thread.
     #[cold]
-    fn tell(self) -> tg_status {
+    fn store(self) -> tg_status {
         // No caller can ask after the thread has ended.
         let _ = ERROR.try_with(|error| *error.borrow_mut() = terminated(&self.text));
         self.status
@@ -105,7 +105,7 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> tg_status {
     // Locks protect the state of a call that unwound, and calls take them whether or not they are poisoned.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => TG_OK,
-        Ok(Err(failure)) => failure.tell(),
+        Ok(Err(failure)) => failure.store(),
         Err(panic) => unwound(panic),
     }
 }
@@ -119,7 +119,7 @@ fn unwound(panic: Box<dyn Any + Send>) -> tg_status {
     let failure = Failure::new(TG_INTERNAL, format!("a fault of tidegate: {text}"));
     // The value of a panic may panic when it is dropped.
     std::mem::forget(panic);
-    failure.tell()
+    failure.store()
 }
 
 impl From<RegisterError> for Failure {
@@ -252,7 +252,7 @@ pub extern "C" fn tg_misused() -> u64 {
 mod tests {
     use super::*;
 
-    fn said() -> String {
+    fn error_text() -> String {
         // SAFETY: it is a text of this thread, which fails no call until it is copied.
         let text = unsafe { CStr::from_ptr(tg_error_text()) };
         text.to_string_lossy().into_owned()
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn nothing_unwinds_out_of_a_call() {
         assert_eq!(guard(|| panic!("number {}", 7)), TG_INTERNAL);
-        assert_eq!(said(), "a fault of tidegate: number 7");
+        assert_eq!(error_text(), "a fault of tidegate: number 7");
         struct Loud;
         impl Drop for Loud {
             fn drop(&mut self) {
@@ -270,14 +270,14 @@ mod tests {
         }
         assert_eq!(guard(|| std::panic::panic_any(Loud)), TG_INTERNAL);
         assert_eq!(guard(|| Ok(())), TG_OK);
-        assert_eq!(said(), "a fault of tidegate: no text");
+        assert_eq!(error_text(), "a fault of tidegate: no text");
     }
 
     #[test]
     fn what_failed_is_said_to_the_thread_that_called() {
         assert_eq!(guard(|| Err(Failure::none("a\0b"))), TG_NONE);
-        assert_eq!(said(), "a\u{fffd}b");
-        let elsewhere = std::thread::spawn(said).join().expect("no panic");
+        assert_eq!(error_text(), "a\u{fffd}b");
+        let elsewhere = std::thread::spawn(error_text).join().expect("no panic");
         assert_eq!(elsewhere, "");
     }
 

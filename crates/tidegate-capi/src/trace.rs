@@ -8,13 +8,13 @@ use std::ffi::c_char;
 
 use tidegate_metrics::{SpanRef, TraceContext};
 
-use crate::arguments::{borrow, optional_text, place, text};
+use crate::arguments::{borrow, optional_text, output, text};
 use crate::status::{Failure, guard, tg_status};
 
 /// Bytes of a traceparent with its NUL.
 pub const TG_TRACEPARENT_SIZE: usize = 56;
 
-/// Room for a tracestate with its NUL: a longer one is left out, as the specification allows.
+/// Room for a tracestate with its NUL: a longer one is omitted, as the specification allows.
 pub const TG_TRACESTATE_SIZE: usize = 513;
 
 /// Which span a request belongs to (W3C Trace Context, level 1).
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn tg_trace_context_parse(
 ) -> tg_status {
     guard(|| {
         // SAFETY: the contract of the header, here and below.
-        let to = unsafe { place(context, tg_trace_context::NONE, "context") }?;
+        let to = unsafe { output(context, tg_trace_context::NONE, "context") }?;
         let parent = unsafe { text(traceparent, "traceparent") }?;
         let state = unsafe { optional_text(tracestate, "tracestate") }?;
         let header = |name: &str| match name {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Being told: callbacks on a thread of their own, and waiting.
+//! Notifications: callbacks on a thread of their own, and waiting.
 
 #![allow(unsafe_code)]
 

@@ -9,7 +9,7 @@ const SOURCES: [&str; 18] = [
     "src/status.rs",
     "src/arguments.rs",
     "src/registry.rs",
-    "src/places.rs",
+    "src/registry_names.rs",
     "src/otel.rs",
     "../tidegate-metrics/src/registries/foreign.rs",
     "src/family.rs",

@@ -42,7 +42,7 @@ pub(crate) struct Arena {
 
 /// A place for a value.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CellPosition {
     /// Offset in the file, in words.
     pub(crate) word: u64,
     pub(crate) slot: Slot,
@@ -73,9 +73,14 @@ impl Arena {
     }
 
     /// Room for `words` at a multiple of `align`. All zero.
-    pub(crate) fn allocate(&mut self, file: Option<&File>, words: usize, align: u64) -> io::Result<Place> {
+    pub(crate) fn allocate(
+        &mut self,
+        file: Option<&File>,
+        words: usize,
+        align: u64,
+    ) -> io::Result<CellPosition> {
         if let Some(word) = self.free.get_mut(&words).and_then(Vec::pop) {
-            let place = self.place(word, words)?;
+            let place = self.position(word, words)?;
             place
                 .slot
                 .words()
@@ -90,7 +95,7 @@ impl Arena {
             (word, end) = self.next;
         }
         self.next = (word + len, end);
-        self.place(word, words)
+        self.position(word, words)
     }
 
     /// Frees a slot that is no longer used, for another value.
@@ -98,7 +103,7 @@ impl Arena {
         self.free.entry(words).or_default().push(word);
     }
 
-    fn place(&self, word: u64, words: usize) -> io::Result<Place> {
+    fn position(&self, word: u64, words: usize) -> io::Result<CellPosition> {
         let segment = self
             .segments
             .partition_point(|segment| segment.offset <= word * 8);
@@ -108,7 +113,7 @@ impl Arena {
             segment.region.as_ref()?.slot(start, words)
         });
         let slot = slot.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(Place { word, slot })
+        Ok(CellPosition { word, slot })
     }
 
     /// Appends records and makes them count. Readers see all of them or none.

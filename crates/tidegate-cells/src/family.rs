@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tidegate_shm::Slot;
 
-use crate::arena::Place;
+use crate::arena::CellPosition;
 use crate::exponential;
 use crate::layout::{MAX_LABEL_VALUE, header};
 use crate::record::{Record, SeriesRole};
@@ -140,7 +140,12 @@ impl Family {
 }
 
 impl FamilyInner {
-    pub(crate) fn new(spec: Arc<FamilySpec>, number: usize, max_series: usize, overflow: Place) -> Self {
+    pub(crate) fn new(
+        spec: Arc<FamilySpec>,
+        number: usize,
+        max_series: usize,
+        overflow: CellPosition,
+    ) -> Self {
         let overflow = SeriesInner::new(0, &[], overflow.word, overflow.slot);
         overflow.init(&spec.kind);
         FamilyInner {

@@ -14,11 +14,11 @@ use crate::file::Open;
 /// The files of this process' stores, each with the lock that says that the process lives.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    places: Vec<FilePlace>,
+    places: Vec<FileSlot>,
 }
 
 #[derive(Debug, Default)]
-struct FilePlace {
+struct FileSlot {
     taken: bool,
     open: Option<Open>,
 }
@@ -51,18 +51,18 @@ pub(crate) fn install() -> io::Result<()> {
 
 impl Files {
     /// A place without a file.
-    pub(crate) fn take_place(&mut self) -> FileId {
+    pub(crate) fn take_slot(&mut self) -> FileId {
         let free = self.places.iter().position(|place| !place.taken);
         let at = free.unwrap_or(self.places.len());
         if free.is_none() {
-            self.places.push(FilePlace::default());
+            self.places.push(FileSlot::default());
         }
         self.places[at].taken = true;
         FileId(at)
     }
 
-    pub(crate) fn leave_place(&mut self, id: FileId) {
-        self.places[id.0] = FilePlace::default();
+    pub(crate) fn free_slot(&mut self, id: FileId) {
+        self.places[id.0] = FileSlot::default();
     }
 
     pub(crate) fn get(&self, id: FileId) -> Option<&File> {

@@ -34,6 +34,7 @@ compile_error!("cells are little-endian, and reserving their memory needs Linux"
 
 mod arena;
 mod cells;
+mod default_directory;
 mod error;
 mod exponential;
 mod family;
@@ -42,7 +43,6 @@ mod fork;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
 pub mod layout;
-mod place;
 mod reader;
 mod record;
 mod spec;
@@ -51,11 +51,11 @@ mod table;
 mod value;
 
 pub use cells::{CounterCell, ExponentialCell, FloatCell, HistogramCell, SummaryCell, UpDownCell};
+pub use default_directory::{DIRECTORY_VARIABLE, default_directory};
 pub use error::{Error, SpecError};
 pub use exponential::bucket_of;
 pub use family::{Family, Series};
 pub use layout::{Identity, Reject};
-pub use place::{DIRECTORY_VARIABLE, default_directory};
 pub use reader::{
     Changes, Directory, Folded, Follower, Limits, Problem, Process, Room, Scan, SharedDirectory,
 };

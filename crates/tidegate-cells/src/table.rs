@@ -14,7 +14,7 @@ use crate::family::SeriesInner;
 const FIRST_SIZE: usize = 8;
 
 #[derive(Debug)]
-struct Places {
+struct SeriesTable {
     places: Box<[OnceLock<Arc<SeriesInner>>]>,
     /// The number of filled entries; changed under the lock of stores.
     used: AtomicUsize,
@@ -22,14 +22,14 @@ struct Places {
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    places: ArcSwap<Places>,
+    places: ArcSwap<SeriesTable>,
     hasher: foldhash::fast::RandomState,
 }
 
 impl Table {
     pub(crate) fn new() -> Self {
         Table {
-            places: ArcSwap::from_pointee(Places::new(FIRST_SIZE)),
+            places: ArcSwap::from_pointee(SeriesTable::new(FIRST_SIZE)),
             hasher: foldhash::fast::RandomState::default(),
         }
     }
@@ -60,7 +60,7 @@ impl Table {
             places.put(series);
             return;
         }
-        let larger = Places::new(((live.len() + 1) * 4).next_power_of_two().max(FIRST_SIZE));
+        let larger = SeriesTable::new(((live.len() + 1) * 4).next_power_of_two().max(FIRST_SIZE));
         live.iter()
             .cloned()
             .chain([series])
@@ -69,9 +69,9 @@ impl Table {
     }
 }
 
-impl Places {
+impl SeriesTable {
     fn new(size: usize) -> Self {
-        Places {
+        SeriesTable {
             places: (0..size).map(|_| OnceLock::new()).collect(),
             used: AtomicUsize::new(0),
         }

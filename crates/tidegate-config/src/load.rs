@@ -125,7 +125,7 @@ impl<'a> Loader<'a> {
         };
         if self.inputs.is_empty() {
             let message = "at least one --config must be given";
-            problems.place(None, "").error(message);
+            problems.at_span(None, "").error(message);
             return None;
         }
         let before = problems.error_count();
@@ -136,7 +136,7 @@ impl<'a> Loader<'a> {
         }
         if root.is_none() && problems.error_count() == before {
             let message = "empty configuration";
-            problems.place(None, "").error(message);
+            problems.at_span(None, "").error(message);
         }
         for argument in &self.sets {
             if let Some(node) = read_set(argument, problems) {
@@ -144,9 +144,9 @@ impl<'a> Loader<'a> {
             }
         }
         let mut root = root?;
-        root.place(Path::default());
+        root.set_paths(Path::default());
         substitute(&mut root, env, problems);
-        root.place(Path::default());
+        root.set_paths(Path::default());
         Some(root)
     }
 
@@ -173,14 +173,14 @@ impl Input {
             Input::Text { name, text } => (name.clone(), text.clone()),
             Input::File(path) => (path.display().to_string(), read_config(path, problems)?),
             Input::Failed(why) => {
-                problems.place(None, "").error(why);
+                problems.at_span(None, "").error(why);
                 return None;
             }
             Input::Variable(name) => match env(name) {
                 Some(text) => (format!("env:{name}"), text),
                 None => {
                     let message = format!("--config env:{name}: the variable is not set");
-                    problems.place(None, "").error(message);
+                    problems.at_span(None, "").error(message);
                     return None;
                 }
             },
@@ -233,7 +233,7 @@ fn read_config(path: &FilePath, problems: &mut Problems) -> Option<String> {
         Ok(text) => Some(text),
         Err(error) => {
             let message = format!("can't read {}: {error}", path.display());
-            problems.place(None, "").error(message);
+            problems.at_span(None, "").error(message);
             None
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn read_set(argument: &str, problems: &mut Problems) -> Option<Node> 
     let all = problems.sources.span(file, 0..argument.len());
     let Some(equals) = argument.find('=') else {
         problems
-            .place(Some(all), "")
+            .at_span(Some(all), "")
             .help("write key=value, such as --set exporters.prometheus.endpoint=0.0.0.0:9464")
             .error("missing equal sign");
         return None;
@@ -51,7 +51,7 @@ pub(super) fn read_set(argument: &str, problems: &mut Problems) -> Option<Node> 
     }
     if keys.len() >= MAX_DEPTH || keys.iter().any(|(_, key)| key.is_empty()) {
         let message = format!("a key is empty, or there are more than {MAX_DEPTH}");
-        problems.place(Some(all), "").error(message);
+        problems.at_span(Some(all), "").error(message);
         return None;
     }
     let before = problems.error_count();

@@ -259,17 +259,17 @@ impl Node {
     }
 
     /// Writes the paths of a finished tree.
-    pub(super) fn place(&mut self, path: Path) {
+    pub(super) fn set_paths(&mut self, path: Path) {
         match &mut self.value {
             NodeValue::Scalar(_) => {}
             NodeValue::List(items) => {
                 for (i, item) in items.iter_mut().enumerate() {
-                    item.place(path.index(i));
+                    item.set_paths(path.index(i));
                 }
             }
             NodeValue::Map(entries) => {
                 for entry in entries {
-                    entry.value.place(path.key(&entry.key));
+                    entry.value.set_paths(path.key(&entry.key));
                 }
             }
         }
@@ -310,7 +310,7 @@ impl Path {
         self.step(Name::Index(index))
     }
 
-    /// The keys from the innermost to the outermost; list positions are left out.
+    /// The keys from the innermost to the outermost; list positions are omitted.
     pub fn keys_upwards(&self) -> impl Iterator<Item = &str> {
         self.steps_upwards().filter_map(|step| match &step.name {
             Name::Key(key) => Some(key.as_str()),

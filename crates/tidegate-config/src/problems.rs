@@ -86,17 +86,17 @@ impl Problems {
     pub fn at(&mut self, node: &Node) -> At<'_> {
         let is_text = node.scalar().is_some_and(|scalar| !scalar.text.is_empty());
         let key = node.key_span().filter(|_| !is_text);
-        self.place(Some(key.unwrap_or(node.span())), node.path().to_string())
+        self.at_span(Some(key.unwrap_or(node.span())), node.path().to_string())
     }
 
     /// Points at the key that names a value (at the value itself in a list).
     pub fn at_key(&mut self, node: &Node) -> At<'_> {
         let span = node.key_span().unwrap_or(node.span());
-        self.place(Some(span), node.path().to_string())
+        self.at_span(Some(span), node.path().to_string())
     }
 
     /// Points at any place under any path; both may be absent.
-    pub fn place(&mut self, span: Option<Span>, path: impl Into<String>) -> At<'_> {
+    pub fn at_span(&mut self, span: Option<Span>, path: impl Into<String>) -> At<'_> {
         At {
             cx: self,
             span,

@@ -116,7 +116,7 @@ impl Expander<'_> {
         value.path = node.path.clone();
         *node = value;
         if raw.is_some_and(|raw| raw.contains('$')) {
-            node.place(node.path.clone());
+            node.set_paths(node.path.clone());
             self.node(node, depth, nesting + 1);
         }
     }
@@ -244,7 +244,7 @@ impl Expander<'_> {
             }
             _ => node.span,
         };
-        self.problems.place(Some(span), node.path.to_string())
+        self.problems.at_span(Some(span), node.path.to_string())
     }
 }
 

@@ -29,7 +29,7 @@ const BAD_TAG: &str = "a YAML tag that does not fit here";
 pub fn parse_text(name: &str, text: &str, problems: &mut Problems) -> Option<Node> {
     let file = problems.sources.add(name, text);
     let mut root = parse(file, 0..text.len(), problems)?;
-    root.place(super::Path::default());
+    root.set_paths(super::Path::default());
     Some(root)
 }
 
@@ -282,7 +282,7 @@ impl<'a> Builder<'a, '_> {
             entries.insert(entry);
             return;
         };
-        self.problems.place(entry.value.key_span, "").error(format!(
+        self.problems.at_span(entry.value.key_span, "").error(format!(
             "duplicate key {}, first given at line {}, column {}",
             quoted(&entry.key),
             first.line,
@@ -301,7 +301,7 @@ impl<'a> Builder<'a, '_> {
                 NodeValue::Map(more) => more.into_iter().for_each(|entry| entries.inherit(entry)),
                 _ => self
                     .problems
-                    .place(Some(span), "")
+                    .at_span(Some(span), "")
                     .error("`<<` merges maps; this is none"),
             }
         }
@@ -337,7 +337,7 @@ impl<'a> Builder<'a, '_> {
         }
         let span = self.span(at);
         self.problems
-            .place(Some(span), "")
+            .at_span(Some(span), "")
             .maybe_help(help.map(str::to_owned))
             .error(message);
     }

@@ -133,11 +133,11 @@ impl Folds {
     }
 
     fn whole_of(&mut self, kind: usize) -> Option<&mut Whole> {
-        let place = self.place_of_whole(kind)?;
+        let place = self.whole_index(kind)?;
         self.whole.get_mut(place)
     }
 
-    fn place_of_whole(&mut self, kind: usize) -> Option<usize> {
+    fn whole_index(&mut self, kind: usize) -> Option<usize> {
         let fold = self.briefs.get_mut(kind)?;
         if fold.stamp != ELSEWHERE {
             self.whole.push(Whole {
@@ -237,7 +237,7 @@ impl Folds {
 
     /// Notes a value of a kind of which more is kept, or whose sum has become too large for a word.
     fn note(&mut self, kind: u16, value: u64, stamp: u64) {
-        if let Some(place) = self.place_of_whole(kind.into()) {
+        if let Some(place) = self.whole_index(kind.into()) {
             self.later.push(Later { place, value, stamp });
         }
     }

@@ -11,7 +11,7 @@ pub enum Freshness {
     Idle,
     /// No source is alive.
     Stale,
-    /// A source is not alive, a live source has left out a series, data was lost upstream within the window,
+    /// A source is not alive, a live source has omitted a series, data was lost upstream within the window,
     /// or live series collide. The value is of the data that is there.
     Partial,
     /// No source was ever seen, or every source has left.
@@ -31,7 +31,7 @@ impl Freshness {
     }
 
     /// Whether the value is unfit for a decision.
-    pub fn says_nothing(self) -> bool {
+    pub fn is_unusable(self) -> bool {
         matches!(self, Self::Stale | Self::Absent)
     }
 

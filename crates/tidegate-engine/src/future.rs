@@ -49,7 +49,7 @@ impl Future {
 
     /// Applies the policy to events. Gives the remaining events and the number of removed ones; `None`: all events stay
     /// unchanged. `concerns` selects the kinds that matter.
-    pub(crate) fn settle(&self, events: &Events, concerns: impl Fn(u16) -> bool) -> Option<(Events, usize)> {
+    pub(crate) fn apply(&self, events: &Events, concerns: impl Fn(u16) -> bool) -> Option<(Events, usize)> {
         let times = events.times.as_deref()?;
         let latest = self.latest(events.observed);
         // Two operations an event, which the compiler does for several at once. The highest bit is set where a time is later

@@ -22,7 +22,7 @@ use crate::{
     Series, Temporality, TimestampAnomaly, UnixNanos, Value, clock,
 };
 
-pub use positions::FrozenPlaces;
+pub use positions::FrozenPositions;
 
 /// The limits of a converter: streams, expiry, and the policy for future points.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +157,7 @@ impl Converter {
             kind.is_some_and(|kind| kind.instrument != Instrument::Gauge)
         };
         match self.wanted {
-            Temporality::Cumulative => self.limits.future.settle(events, becomes_delta),
+            Temporality::Cumulative => self.limits.future.apply(events, becomes_delta),
             _ => None,
         }
     }

@@ -124,7 +124,7 @@ impl Source {
     }
 
     /// Counts a little, and says so.
-    fn say(&mut self, now: u64, random: &mut Random, counted: &mut Counted) -> [Point; 3] {
+    fn report(&mut self, now: u64, random: &mut Random, counted: &mut Counted) -> [Point; 3] {
         let (time, until) = (now + self.ahead - SKEW, now + self.steady - SKEW);
         let (more, delta, wait) = (
             random.below(50) as i64,
@@ -214,7 +214,7 @@ fn run(points: usize, seed: u64) {
                 }
                 continue;
             }
-            for point in source.say(now, &mut random, &mut counted[source.zone]) {
+            for point in source.report(now, &mut random, &mut counted[source.zone]) {
                 sent += 1;
                 let copies = 1 + u64::from(random.is_one_in(TWICE));
                 for _ in 0..copies {

@@ -86,7 +86,7 @@ pub(crate) fn unescape(text: &str, is_quoted: bool, into: &mut String) {
 /// Where the text formats differ within braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// Blanks between tokens; commas may be left out.
+    /// Blanks between tokens; commas may be omitted.
     Text,
     /// Neither, and no line feed in a value.
     OpenMetrics,

@@ -36,7 +36,7 @@ const CLIENT: &str = "Prometheus client";
 const FACADE: &str = "metrics";
 const OTEL: &str = "OpenTelemetry";
 
-/// Something to be measured: a row and a column, and so many calls of it.
+/// Something to be measured: a row and a column, and the number of its calls.
 struct Case {
     operation: &'static str,
     library: &'static str,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Families: the series of one name, told apart by the values of their labels.
+//! Families: the series of one name, distinguished by the values of their labels.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -46,7 +46,7 @@ pub enum Made<H> {
     Shared(H),
 }
 
-/// The series of one name, told apart by the values of their labels.
+/// The series of one name, distinguished by the values of their labels.
 ///
 /// [`with`](Self::with) finds a series that was used before without allocating, behind a lock that its readers share
 /// and that is taken alone only to put a new series in. Keep the handle where the label values stay the same.

@@ -2,8 +2,8 @@
 
 //! `/metrics`, `/health` and `/live` over HTTP, on a thread of their own.
 
-mod answer;
 mod health;
+mod response;
 
 use std::convert::Infallible;
 use std::io;
@@ -52,7 +52,7 @@ pub fn serve_http(registry: Arc<dyn MetricsRegistry>, address: impl ToSocketAddr
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let health = Health::default();
-    let site = Arc::new(answer::Site {
+    let site = Arc::new(response::Site {
         registry,
         health: health.clone(),
     });
@@ -100,7 +100,7 @@ impl Drop for HttpServer {
     }
 }
 
-async fn serve(listener: TcpListener, site: Arc<answer::Site>) -> io::Result<Infallible> {
+async fn serve(listener: TcpListener, site: Arc<response::Site>) -> io::Result<Infallible> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {

@@ -76,7 +76,7 @@ pub trait MetricsRegistry: Send + Sync {
         Ok(self.counter_family(description, labels, &[])?.with(&[]))
     }
 
-    /// Counters with these labels, told apart by `by`.
+    /// Counters with these labels, distinguished by `by`.
     ///
     /// # Errors
     /// See [`register`](Self::register).
@@ -101,7 +101,7 @@ pub trait MetricsRegistry: Send + Sync {
         Ok(self.float_counter_family(description, labels, &[])?.with(&[]))
     }
 
-    /// Fractional counters with these labels, told apart by `by`.
+    /// Fractional counters with these labels, distinguished by `by`.
     ///
     /// # Errors
     /// See [`register`](Self::register).
@@ -126,7 +126,7 @@ pub trait MetricsRegistry: Send + Sync {
         Ok(self.up_down_counter_family(description, labels, &[])?.with(&[]))
     }
 
-    /// Up-down counters with these labels, told apart by `by`.
+    /// Up-down counters with these labels, distinguished by `by`.
     ///
     /// # Errors
     /// See [`register`](Self::register).
@@ -147,7 +147,7 @@ pub trait MetricsRegistry: Send + Sync {
         Ok(self.gauge_family(description, labels, &[])?.with(&[]))
     }
 
-    /// Gauges with these labels, told apart by `by`.
+    /// Gauges with these labels, distinguished by `by`.
     ///
     /// # Errors
     /// See [`register`](Self::register).
@@ -180,7 +180,7 @@ pub trait MetricsRegistry: Send + Sync {
         self.histogram(&description.clone().exponential(), labels)
     }
 
-    /// Histograms with these labels, told apart by `by`.
+    /// Histograms with these labels, distinguished by `by`.
     ///
     /// # Errors
     /// See [`register`](Self::register).
@@ -252,7 +252,7 @@ pub trait MetricsRegistry: Send + Sync {
         self.histogram(&described, labels)
     }
 
-    /// Counters told apart by the labels `by`; as [`create_counter`](Self::create_counter).
+    /// Counters distinguished by the labels `by`; as [`create_counter`](Self::create_counter).
     ///
     /// # Errors
     /// See [`register`](Self::register).
@@ -266,7 +266,7 @@ pub trait MetricsRegistry: Send + Sync {
         self.counter_family(&Description::new(name, description), labels, by)
     }
 
-    /// Gauges told apart by the labels `by`; as [`create_counter`](Self::create_counter).
+    /// Gauges distinguished by the labels `by`; as [`create_counter`](Self::create_counter).
     ///
     /// # Errors
     /// See [`register`](Self::register).

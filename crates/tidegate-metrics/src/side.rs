@@ -108,7 +108,7 @@ impl Side {
 
     /// Shows a value.
     #[inline]
-    pub(crate) fn see(&self, value: f64) {
+    pub(crate) fn observe(&self, value: f64) {
         if self.is_watched() {
             lower(&self.min, value);
             raise(&self.max, value);
@@ -197,16 +197,16 @@ mod tests {
     #[test]
     fn extremes_are_of_what_came_since_the_last_look_while_watched() {
         let side = side(false);
-        side.see(5.0);
+        side.observe(5.0);
         assert_eq!(side.take_range(), None);
         side.watch();
         [3.0, -1.0, f64::NAN, 2.0]
             .iter()
-            .for_each(|value| side.see(*value));
+            .for_each(|value| side.observe(*value));
         assert_eq!(side.take_range(), Some((-1.0, 3.0)));
         assert_eq!(side.take_range(), None);
         side.unwatch();
-        side.see(5.0);
+        side.observe(5.0);
         assert_eq!(side.take_range(), None);
     }
 

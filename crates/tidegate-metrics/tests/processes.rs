@@ -56,7 +56,7 @@ impl Process {
         }
     }
 
-    fn tell(&mut self) {
+    fn notify(&mut self) {
         self.told.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
@@ -73,7 +73,7 @@ impl Process {
     }
 }
 
-fn say(word: &str) {
+fn print(word: &str) {
     let mut out = std::io::stdout();
     out.write_all(format!("{word}\n").as_bytes()).unwrap();
     out.flush().unwrap();
@@ -162,7 +162,7 @@ fn processes_that_record_at_once_are_added_up() {
     if let Some((_, path)) = role() {
         let registry = Shm::create(&path, &[]).unwrap();
         let worker = worker(&registry);
-        say("ready");
+        print("ready");
         wait_for_byte();
         worker.work(TIMES);
         return;
@@ -174,7 +174,7 @@ fn processes_that_record_at_once_are_added_up() {
         .map(|_| Process::start(TEST, "work", directory.path()))
         .collect();
     others.iter_mut().for_each(|other| other.wait_for("ready"));
-    others.iter_mut().for_each(Process::tell);
+    others.iter_mut().for_each(Process::notify);
     let mut before = 0.0;
     for _ in 0..50 {
         let now = value(&registry, "requests").as_f64();
@@ -229,10 +229,10 @@ fn a_parent_that_is_killed_is_folded_and_its_child_goes_on() {
         fork(|| {
             worker.work(5);
             worker.inflight.set(2.0);
-            say("child");
+            print("child");
             while wait_for_byte() {
                 worker.work(100);
-                say("more");
+                print("more");
             }
         });
         loop {
@@ -265,7 +265,7 @@ fn a_parent_that_is_killed_is_folded_and_its_child_goes_on() {
         name.to_string_lossy().ends_with(".cells")
     });
     assert_eq!(files.count(), 3, "ours, the child's and what is retained");
-    parent.tell();
+    parent.notify();
     parent.wait_for("more");
     assert_eq!(total(&registry), 115.0);
     parent.end();

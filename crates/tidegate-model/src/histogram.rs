@@ -19,7 +19,7 @@ impl Histogram {
         }
     }
 
-    /// Whether the buckets fit the bounds (or were left out) and their counts add up.
+    /// Whether the buckets fit the bounds (or were omitted) and their counts add up.
     pub fn is_sound(&self) -> bool {
         let increasing = self
             .bounds

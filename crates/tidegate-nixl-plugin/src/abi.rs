@@ -37,7 +37,7 @@ compile_error!("every architecture passes the address of a returned unique_ptr i
 /// The version of the interface that NIXL 1.1 to 1.5 ask for; others refuse the plugin.
 const API_VERSION: u32 = 2;
 
-/// Of an agent's name we take so many bytes.
+/// The most bytes of an agent's name that are kept.
 const MAX_NAME: usize = 1024;
 
 /// The longest event that a host hands over.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::abi::Exporter;
 use crate::families::{Cells, Loss};
-use crate::process::{self, NoCells, say};
+use crate::process::{self, NoCells, print_line};
 
 /// How long an agent without cells waits before it tries again to get some.
 pub(crate) const RETRY: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Exporter for Agent {
             Some(cells) => cells.lost(Loss::Panic, failed),
             None => {
                 let lost = self.lost.load(Relaxed) + failed;
-                say(format_args!(
+                print_line(format_args!(
                     "agent {:?} has ended; its {lost} events were lost",
                     self.name
                 ));
@@ -97,7 +97,7 @@ impl Agent {
 fn complain(why: &NoCells) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
-        say(format_args!("{why}; events are lost until that is mended"));
+        print_line(format_args!("{why}; events are lost until that is mended"));
     }
 }
 

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use abi::{Plugin, Shared};
 use agent::Agent;
-use process::say;
+use process::print_line;
 
 static PLUGIN: Shared = Shared::new::<Agent>(&PLUGIN);
 
@@ -43,7 +43,7 @@ pub extern "C" fn nixl_telemetry_plugin_init() -> *mut Plugin {
     panic::set_hook(Box::new(|panic| {
         static SAID: AtomicBool = AtomicBool::new(false);
         if !SAID.swap(true, Relaxed) {
-            say(format_args!(
+            print_line(format_args!(
                 "a bug, please report it: {panic}; such events are counted as lost"
             ));
         }

@@ -64,7 +64,7 @@ fn lock() -> Option<MutexGuard<'static, Option<Store>>> {
 
 /// Prints a line for the operator of the agent, unless its standard error is full or closed. Not by the standard
 /// library, whose lock may be one that a fork left behind.
-pub(crate) fn say(line: fmt::Arguments<'_>) {
+pub(crate) fn print_line(line: fmt::Arguments<'_>) {
     let line = format!("tidegate's NIXL exporter: {line}\n");
     let stderr = rustix::stdio::stderr();
     let mut polled = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];

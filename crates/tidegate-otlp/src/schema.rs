@@ -100,7 +100,7 @@ pub(crate) enum Type {
     Bool,
     /// Base64 in JSON.
     Bytes,
-    /// Hexadecimal in JSON; so many bytes, or none.
+    /// Hexadecimal in JSON; this number of bytes, or none.
     Id(usize),
     Double,
     /// Varint, a decimal string in JSON.

@@ -98,7 +98,7 @@ impl Page {
             // Slots freed only now serve the entries that were refused.
             done.refused_full = 0;
             for entry in entries {
-                match self.place(entry) {
+                match self.assign_slot(entry) {
                     Some(Ok(())) => done.written += 1,
                     Some(Err(SetError::Full { .. })) => done.refused_full += 1,
                     _ => {}
@@ -192,7 +192,7 @@ impl Page {
     }
 
     /// Gives a slot to an entry that has none. `None`: it has one.
-    fn place(&mut self, entry: &Entry<'_>) -> Option<Result<(), SetError>> {
+    fn assign_slot(&mut self, entry: &Entry<'_>) -> Option<Result<(), SetError>> {
         if let Err(e) = entry.check() {
             return Some(Err(e));
         }

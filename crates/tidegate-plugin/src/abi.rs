@@ -165,7 +165,7 @@ pub struct Answer {
     pub lost_items: u64,
     /// The description of the error.
     pub message: *mut c_char,
-    /// Room for so many bytes.
+    /// Room for this number of bytes.
     pub message_capacity: usize,
     /// So many are used.
     pub message_length: usize,

@@ -36,13 +36,13 @@
 
 #[allow(unsafe_code)]
 pub mod abi;
-mod answer;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod plugin;
+mod response;
 
-pub use answer::Answer;
 pub use plugin::{Batch, Event, EventKind, EventValue, Events, Exporter, Instrument, Setup, Signal, Takes};
+pub use response::Answer;
 
 /// The examples of the guide are compiled.
 #[cfg(doctest)]

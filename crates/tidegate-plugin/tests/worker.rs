@@ -38,7 +38,7 @@ fn log(directory: &TempDir) -> std::path::PathBuf {
     directory.path().join("log")
 }
 
-fn said(directory: &TempDir) -> String {
+fn log_text(directory: &TempDir) -> String {
     std::fs::read_to_string(log(directory)).unwrap_or_default()
 }
 
@@ -108,7 +108,7 @@ async fn a_call_that_overruns_leaves_the_instance_stuck_until_it_returns() {
     until("it returns", || !worker.is_stuck()).await;
     assert_eq!(worker.export(opaque(3)).await, Ok(Answer::Ok));
     assert_eq!(
-        said(&directory),
+        log_text(&directory),
         "export 1\nexport 3\n",
         "the second was never called"
     );
@@ -144,7 +144,7 @@ async fn an_instance_is_flushed_and_destroyed_at_the_end() {
         };
         assert_eq!(worker.export(opaque(4)).await, Ok(Answer::Ok));
         worker.close(Instant::now() + SOON).await.unwrap();
-        assert_eq!(said(&directory), "export 4\nflush 1\ndestroy 1\n");
+        assert_eq!(log_text(&directory), "export 4\nflush 1\ndestroy 1\n");
         assert_eq!(worker.export(opaque(5)).await, Err(Trouble::Closed));
     }
 }
@@ -241,7 +241,7 @@ async fn a_process_whose_call_overruns_is_killed() {
         reply = worker.export(opaque(2)).await;
     }
     assert_eq!(reply, Ok(Answer::Ok));
-    assert_eq!(said(&directory), "export 1\nexport 2\n");
+    assert_eq!(log_text(&directory), "export 1\nexport 2\n");
 }
 
 #[tokio::test]

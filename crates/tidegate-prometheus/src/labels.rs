@@ -20,7 +20,7 @@ pub struct LabelSources {
     pub resource: ResourceLabels,
     /// Leave `otel_scope_*` out.
     pub without_scope: bool,
-    /// Whether `otel_scope_schema_url` is left out, as the Collector does.
+    /// Whether `otel_scope_schema_url` is omitted, as the Collector does.
     pub without_schema_url: bool,
 }
 

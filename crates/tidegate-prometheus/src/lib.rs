@@ -26,6 +26,6 @@ pub use escaping::Escaping;
 pub use format::{Format, OPENMETRICS_NAME};
 pub use labels::{LabelSources, ResourceLabels};
 pub use name::{Naming, Strategy};
-pub use render::{Conflict, Counts, Difference, LeftOut, Page, Renderer, Style};
+pub use render::{Conflict, Counts, Difference, OmissionReason, Page, Renderer, Style};
 use tidegate_exposition::unit;
 pub use tidegate_exposition::write as number;

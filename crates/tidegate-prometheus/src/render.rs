@@ -35,14 +35,14 @@ use bytes::Bytes;
 use tidegate_engine::{Number, Resource, SlotId, Table, UnixNanos};
 
 use self::conflict::Conflicts;
-pub use self::conflict::{Conflict, Counts, Difference, LeftOut};
+pub use self::conflict::{Conflict, Counts, Difference, OmissionReason};
 use self::encoder::{Encoder, SampleSnapshot, ValueTimes};
 use self::family::{Families, PageFamily};
 use self::interner::LabelInterner;
 use self::protobuf::ProtobufEncoder;
 use self::records::Record;
 use self::registration::{RegistrationCache, SeriesPosition, SeriesRegistration};
-use self::source::{LookDepth, Open, PageSources, SourceChanges, SourceReader};
+use self::source::{Open, PageSources, ReadDepth, SourceChanges, SourceReader};
 pub use self::style::Style;
 use self::style::encode;
 use self::targets::{Liveness, TargetTable};
@@ -134,7 +134,7 @@ impl Renderer {
 
     /// The current exposition of these tables. It is the previous page if nothing has changed.
     pub fn render(&mut self, tables: &[Arc<Table>], now: UnixNanos) -> Arc<Page> {
-        self.look(tables, now, LookDepth::Values);
+        self.read_sources(tables, now, ReadDepth::Values);
         if let Some(last) = self.last.upgrade()
             && last.version == self.version
         {
@@ -159,7 +159,7 @@ impl Renderer {
     pub fn register_series(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         let walked_at = *self.walked_at.get_or_insert(now);
         if now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
-            self.look(tables, now, LookDepth::Changes);
+            self.read_sources(tables, now, ReadDepth::Changes);
         } else {
             self.check(tables, now);
         }
@@ -168,11 +168,11 @@ impl Renderer {
     /// Finds out what would be on a page of this moment, and what not, without keeping one.
     pub fn check(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
         self.walked_at = Some(now);
-        self.look(tables, now, LookDepth::Values);
+        self.read_sources(tables, now, ReadDepth::Values);
         if self.walked_version != self.version {
             self.write(Vec::new(), now, Use::Drop);
             // Removes ended series.
-            self.look(tables, now, LookDepth::Changes);
+            self.read_sources(tables, now, ReadDepth::Changes);
         }
     }
 
@@ -186,12 +186,12 @@ impl Renderer {
     pub fn counts(&self) -> Counts {
         let mut counts = self.conflicts.counts();
         let omitted = self.families.iter().map(|(_, family)| family.omitted.series);
-        counts[LeftOut::UnrepresentableValue as usize] += omitted.map(u64::from).sum::<u64>();
+        counts[OmissionReason::UnrepresentableValue as usize] += omitted.map(u64::from).sum::<u64>();
         counts
     }
 
     /// The currently omitted series: those without a place, and those whose last value the format can't express.
-    pub fn left_out(&self) -> Vec<Conflict> {
+    pub fn conflicts(&self) -> Vec<Conflict> {
         let families = self.families.iter().map(|(_, family)| family);
         let omitted = families
             .filter(|family| family.omitted.series > 0)
@@ -209,8 +209,8 @@ impl Renderer {
         self.families.differences().cloned().collect()
     }
 
-    fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: LookDepth) {
-        let changes = self.sources.look(tables, now, look);
+    fn read_sources(&mut self, tables: &[Arc<Table>], now: UnixNanos, depth: ReadDepth) {
+        let changes = self.sources.read(tables, now, depth);
         self.record_senders(&changes, now);
         self.senders.tick(now);
         let has_changed = changes.has_changed || self.conflicts.is_to_try();
@@ -236,13 +236,13 @@ impl Renderer {
         }
     }
 
-    /// Registers new series, and series left out that may have a place by now. Returns whether a place has
+    /// Registers new series, and omitted series that may have a place by now. Returns whether a place has
     /// another owner.
     fn apply_changes(&mut self, changes: SourceChanges, now: UnixNanos) -> bool {
         if !changes.gone.is_empty() {
             self.forget_sources(&changes.gone);
         }
-        self.contests.begin_look();
+        self.contests.begin_pass();
         let again = self.conflicts.take_some();
         let sources = self.sources.open();
         let mut registration = SeriesRegistration {
@@ -292,7 +292,7 @@ impl Renderer {
         self.tidy();
     }
 
-    /// After series have ended: names and room are given up, and series that were left out are tried again.
+    /// After series have ended: names and room are given up, and series that were omitted are tried again.
     fn tidy(&mut self) {
         self.families.close_empty();
         let (sources, targets) = (&self.sources, &self.targets);
@@ -362,7 +362,7 @@ impl Renderer {
             let more = family.omitted.take_more();
             if more > 0 {
                 let owner = sources.owner(family.omitted.source);
-                conflicts.tell(&family.omitted(*format, owner), more);
+                conflicts.add(&family.omitted(*format, owner), more);
             }
             if then == Use::Drop {
                 encoder.page().clear();

@@ -34,7 +34,7 @@ fn grouped(node: &Aggregate, rows: &Rows) -> Grouped {
     let mut groups = Groups::new(keep);
     let places = rows.labels.iter();
     let places = places
-        .map(|labels| groups.place(labels, rows.is_nameless))
+        .map(|labels| groups.group_index(labels, rows.is_nameless))
         .collect();
     Grouped {
         places,
@@ -317,7 +317,7 @@ fn count_values(label: &str, rows: &Rows, groups: &Grouped) -> Result<Rows, Quer
             Cell::Histogram(histogram) => histogram.to_string(),
         };
         let labels = groups.labels[groups.places[row]].with(label, &shown);
-        let place = places.place(&labels, false);
+        let place = places.group_index(&labels, false);
         if place == made.len() {
             made.push(labels);
         }

@@ -167,7 +167,7 @@ impl Operation<'_> {
         let swapped = matching.group == GroupModifier::Right;
         let (many, one) = if swapped { (right, left) } else { (left, right) };
         let mut groups = Groups::new(keep(matching));
-        let places = |groups: &mut Groups<'_>, labels: &Labels| groups.place(labels, one.is_nameless);
+        let places = |groups: &mut Groups<'_>, labels: &Labels| groups.group_index(labels, one.is_nameless);
         let ones: Vec<usize> = one
             .labels
             .iter()
@@ -207,7 +207,7 @@ impl Operation<'_> {
                 let Some(others) = one.cell(other, step) else {
                     continue;
                 };
-                let place = made.place((row, other), || self.labels(many.shown(row), one, other));
+                let place = made.group_index((row, other), || self.labels(many.shown(row), one, other));
                 let taken = match matching.group {
                     GroupModifier::None => &mut matched[group],
                     _ => &mut made.taken[place],
@@ -272,7 +272,7 @@ impl Joined {
         }
     }
 
-    fn place(&mut self, (row, other): (usize, usize), labels: impl FnOnce() -> Labels) -> usize {
+    fn group_index(&mut self, (row, other): (usize, usize), labels: impl FnOnce() -> Labels) -> usize {
         let (known, place) = self.known[row];
         if known == other {
             return place;
@@ -336,7 +336,7 @@ impl<'a> Presence<'a> {
         let mut groups = Groups::new(keep);
         let labels = rows.labels.iter();
         let places: Vec<usize> = labels
-            .map(|labels| groups.place(labels, rows.is_nameless))
+            .map(|labels| groups.group_index(labels, rows.is_nameless))
             .collect();
         let mut present = vec![false; groups.labels.len() * rows.steps];
         for (row, step, _) in rows.cells() {

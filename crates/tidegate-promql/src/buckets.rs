@@ -89,7 +89,7 @@ fn classic(rows: &Rows, notes: (&Notebook, QuerySpan)) -> Vec<Classic> {
             continue;
         };
         let of = labels.nameless().filter(|name| name != LE);
-        let place = groups.place(&of, false);
+        let place = groups.group_index(&of, false);
         if place == all.len() {
             all.push(Classic {
                 labels: of,
@@ -157,12 +157,12 @@ fn join(
 ) -> Result<Rows, QueryError> {
     let mut groups = Groups::new(Keep::All);
     for labels in &made.labels {
-        groups.place(labels, true);
+        groups.group_index(labels, true);
     }
     let natives = natives.nameless()?;
     let classics = made.len();
     for row in 0..natives.len() {
-        let place = groups.place(&natives.labels[row], true);
+        let place = groups.group_index(&natives.labels[row], true);
         if place == made.len() {
             made.push(natives.labels[row].nameless());
         }

@@ -178,7 +178,7 @@ impl Eval {
                 rows.pop();
             }
         }
-        self.see(seen);
+        self.count_samples(seen);
         if matches!(name, "rate" | "increase") {
             self.note_gauges(&rows, range);
         }
@@ -246,7 +246,7 @@ impl Eval {
             }
             self.spend(spans.len())?;
         }
-        self.see(seen);
+        self.count_samples(seen);
         Ok(absent(&there, expr))
     }
 }

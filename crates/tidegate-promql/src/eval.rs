@@ -49,7 +49,7 @@ pub(super) fn instant(
         Some(ranges) => {
             let series = ranges.into_series(at);
             if matches!(expr.bare(), Expr::Range(_)) {
-                eval.see(series.iter().map(QuerySeries::weight).sum());
+                eval.count_samples(series.iter().map(QuerySeries::weight).sum());
             }
             Instant::Matrix(series)
         }
@@ -204,7 +204,7 @@ impl Eval {
     }
 
     /// Notes that selectors saw `samples` more samples.
-    pub(super) fn see(&self, samples: usize) {
+    pub(super) fn count_samples(&self, samples: usize) {
         self.seen.set(self.seen.get() + samples);
     }
 
@@ -240,12 +240,12 @@ impl Eval {
         if unlooked < LOOK_EVERY {
             Ok(())
         } else {
-            self.look()
+            self.check()
         }
     }
 
     /// Checks whether the caller still waits for the answer.
-    pub(super) fn look(&self) -> Result<(), QueryError> {
+    pub(super) fn check(&self) -> Result<(), QueryError> {
         self.unlooked.set(0);
         self.patience.check()
     }
@@ -316,7 +316,7 @@ impl Eval {
             }
             self.go_on(1 + times.len())?;
         }
-        self.see(seen);
+        self.count_samples(seen);
         Ok(rows)
     }
 

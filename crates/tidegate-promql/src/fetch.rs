@@ -69,7 +69,7 @@ impl Eval {
             patience: self.patience().clone(),
         })?;
         // The search may have taken long even if it found little.
-        self.look()?;
+        self.check()?;
         self.spend(series.iter().map(QuerySeries::weight).sum())?;
         self.fetched.insert(std::ptr::from_ref(vs), series);
         Ok(())

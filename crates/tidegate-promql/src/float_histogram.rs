@@ -314,7 +314,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Whether the counter started anew between `before` and this.
+    /// Whether the counter restarted between `before` and this.
     pub(super) fn is_reset(&self, before: &Self) -> bool {
         if self.count < before.count
             || self.schema > before.schema

@@ -197,7 +197,7 @@ impl Rows {
         let mut groups = Groups::new(Keep::All);
         let labels = self.labels.iter();
         let places: Vec<usize> = labels
-            .map(|labels| groups.place(labels, self.is_nameless))
+            .map(|labels| groups.group_index(labels, self.is_nameless))
             .collect();
         if groups.labels.len() == self.len() {
             return Ok(self);
@@ -301,7 +301,7 @@ impl<'a> Groups<'a> {
     }
 
     /// The group of such labels, made if need be.
-    pub(super) fn place(&mut self, labels: &Labels, is_nameless: bool) -> usize {
+    pub(super) fn group_index(&mut self, labels: &Labels, is_nameless: bool) -> usize {
         if let Some(group) = self.find(labels, is_nameless) {
             return group;
         }

@@ -259,7 +259,7 @@ impl Names {
     #[inline]
     pub(crate) fn resolve(&mut self, name: &NameKey, category: i32) -> u16 {
         let words = words(name);
-        let last = &self.last[place(words)];
+        let last = &self.last[slot_of(words)];
         if is_same(last.words, words) {
             last.kind
         } else {
@@ -275,7 +275,7 @@ impl Names {
             None => self.admit(name, category),
         };
         let words = words(slot_name);
-        self.last[place(words)] = LastName { words, kind };
+        self.last[slot_of(words)] = LastName { words, kind };
         kind
     }
 
@@ -325,7 +325,7 @@ fn is_same([a, b, c, d]: NameWords, [e, f, g, h]: NameWords) -> bool {
 }
 
 /// Where [`Names`] keeps a name at hand. No two of the known names share a place, nor any with the empty one.
-fn place([a, b, c, d]: NameWords) -> usize {
+fn slot_of([a, b, c, d]: NameWords) -> usize {
     let mixed = a ^ b.rotate_left(17) ^ c.rotate_left(34) ^ d.rotate_left(51);
     (mixed.wrapping_mul(SCATTER) >> (u64::BITS - PLACES.ilog2())) as usize
 }

@@ -158,7 +158,7 @@ impl Writer {
 
     /// Events staged or published and not yet consumed.
     pub fn unread(&mut self) -> u64 {
-        self.look_at_read_pos();
+        self.load_read_pos();
         self.ring.distance(self.read_pos, self.write_pos)
     }
 
@@ -176,7 +176,7 @@ impl Writer {
     fn claim(&mut self) -> Option<usize> {
         let next = self.ring.advance(self.write_pos, 1);
         if next == self.read_pos {
-            self.look_at_read_pos();
+            self.load_read_pos();
             if next == self.read_pos {
                 self.dropped += 1;
                 return None;
@@ -187,7 +187,7 @@ impl Writer {
         Some(offset as usize) // within the mapping, so within the address space
     }
 
-    fn look_at_read_pos(&mut self) {
+    fn load_read_pos(&mut self) {
         let at = self.ring.layout.fields().read_pos;
         self.read_pos = self.mapping.load_u64(at, Ordering::Acquire);
     }

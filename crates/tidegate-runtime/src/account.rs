@@ -192,7 +192,7 @@ impl Account {
     #[cfg(any(test, feature = "testing"))]
     pub fn note(&self, measured: usize) {
         self.take_measure(self.counters.begin(), measured);
-        self.tell_the_waiting();
+        self.wake_waiters();
     }
 
     /// Measures the process.
@@ -212,7 +212,7 @@ impl Account {
         let used = self.used_bytes();
         self.of_a_table.set_tight(used > self.limit_under(Ceiling::Soft));
         if used < before {
-            self.tell_the_waiting();
+            self.wake_waiters();
         }
     }
 
@@ -286,7 +286,7 @@ impl Account {
     }
 
     /// Each of them looks once whether there is room now, one after the other.
-    fn tell_the_waiting(&self) {
+    fn wake_waiters(&self) {
         if self.counters.has_waiting() {
             self.wake();
         }

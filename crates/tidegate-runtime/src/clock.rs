@@ -13,7 +13,7 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 pub fn unix_now() -> UnixNanos {
     let now = clock::now();
     if clock::steps() != TOLD.load(Relaxed) {
-        tell();
+        report_step();
     }
     now
 }
@@ -24,7 +24,7 @@ pub fn wall_now() -> UnixNanos {
 }
 
 #[cold]
-fn tell() {
+fn report_step() {
     let steps = clock::steps();
     if TOLD.swap(steps, Relaxed) != steps {
         metrics::counter!("tidegate_clock_steps_total").absolute(steps);

@@ -53,9 +53,9 @@ impl RetainedMemory {
     /// Sets the bytes in use. Returns false if this target has grown, and all targets of the receiver together
     /// exceed half of the memory limit.
     #[must_use]
-    pub(super) fn settle(&mut self, bytes: usize) -> bool {
+    pub(super) fn set_used(&mut self, bytes: usize) -> bool {
         let before = self.held.bytes();
-        self.held.settle(bytes);
+        self.held.keep(bytes);
         let kept = &self.limiter.kept_bytes;
         kept.fetch_add(bytes, Relaxed);
         let all = kept.fetch_sub(before, Relaxed) - before;
@@ -95,7 +95,7 @@ impl PageReservation {
 
     /// Ends the reservation for growth, because the body is complete.
     pub(super) fn has_arrived(&mut self) {
-        self.held.settle(self.bytes);
+        self.held.keep(self.bytes);
     }
 
     fn grow(&mut self, bytes: usize) -> Result<(), FetchError> {
@@ -127,7 +127,7 @@ impl PageReservation {
     /// Reduces the reservation to the points of the page.
     pub(super) fn into_points(mut self, bytes: usize) -> Held {
         let mut held = self.held.take();
-        held.settle(bytes);
+        held.keep(bytes);
         held
     }
 

@@ -172,7 +172,7 @@ impl Scraper {
         if *orders.borrow() == (Order::Leave { replaced: false }) {
             let deadline = tokio::time::Instant::now() + self.target.interval;
             let done = self.work(move |work| work.end(ended)).await;
-            self.settle(done, deadline, stopping).await;
+            self.retry_pending(done, deadline, stopping).await;
         }
         true
     }
@@ -238,7 +238,7 @@ impl Scraper {
             }
             None => self.health.down(),
         }
-        self.settle(done, next, stopping).await;
+        self.retry_pending(done, next, stopping).await;
     }
 
     /// Runs work in proportion to a page on a background thread.
@@ -267,7 +267,12 @@ impl Scraper {
     }
 
     /// Offers again until `next` what no pipeline took.
-    async fn settle(&mut self, done: Option<Done>, next: tokio::time::Instant, stopping: &CancellationToken) {
+    async fn retry_pending(
+        &mut self,
+        done: Option<Done>,
+        next: tokio::time::Instant,
+        stopping: &CancellationToken,
+    ) {
         let metrics = self.workshop.metrics.clone();
         let Some(done) = done else { return };
         let mut pending = done.pending;

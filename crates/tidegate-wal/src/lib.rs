@@ -10,7 +10,6 @@
 
 pub mod log;
 mod pending_fsync;
-mod pieces;
 pub mod record;
 mod recovery;
 mod rescue;
@@ -23,6 +22,7 @@ mod syncer;
 mod tests;
 mod window;
 mod worker;
+mod write_batch;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -34,11 +34,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::pending_fsync::PendingFsync;
-use super::pieces::Pieces;
 use super::record::{self, Epoch, Head, RecordKind};
 use super::recovery::{Recovered, Replay, lock, recover};
 use super::segment::Segment;
 use super::segment_pool::SegmentPool;
+use super::write_batch::WriteBatch;
 use super::{Fsync, Purpose, Quota, Rules, Saving, State, segment_pool, snapshot};
 use reading::LogCursor;
 pub use reading::ReadBack;
@@ -78,7 +78,7 @@ struct NewestSnapshot {
 /// Records that are not written yet.
 #[derive(Debug, Default)]
 struct Buffer {
-    pieces: Pieces,
+    pieces: WriteBatch,
     data: Vec<(Head, bool)>,
     settled: Vec<u64>,
 }
@@ -194,7 +194,7 @@ impl Log {
     }
 
     /// Notes that data is no longer needed, or will not be needed once it is appended.
-    pub fn settle(&mut self, seq: u64) {
+    pub fn release(&mut self, seq: u64) {
         self.buffer.settled.push(seq);
     }
 
@@ -215,7 +215,7 @@ impl Log {
             self.pool.clear();
         }
         for seq in settled {
-            self.settle_now(seq);
+            self.release_now(seq);
         }
         self.reclaim();
         self.weigh();
@@ -365,11 +365,11 @@ impl Log {
         }
     }
 
-    fn settle_now(&mut self, seq: u64) {
+    fn release_now(&mut self, seq: u64) {
         let at = self.segments.partition_point(|segment| segment.first <= seq);
         let segment = at.checked_sub(1).and_then(|at| self.segments.get_mut(at));
         if let Some(segment) = segment {
-            segment.settle(seq);
+            segment.release(seq);
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Recovered {
 
 impl Recovered {
     /// Counts and logs the damage to the stored data of a component.
-    pub fn tell_damage(&self, component: &str) {
+    pub fn report_damage(&self, component: &str) {
         let Self {
             lost_records,
             damaged_bytes,

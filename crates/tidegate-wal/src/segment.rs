@@ -178,7 +178,7 @@ impl Segment {
         (self.first..self.first + self.count).contains(&seq)
     }
 
-    pub(super) fn settle(&mut self, seq: u64) {
+    pub(super) fn release(&mut self, seq: u64) {
         if self.holds(seq) && !self.settled.has(seq - self.first) {
             self.settled.add(seq - self.first);
             self.open -= 1;
@@ -291,7 +291,7 @@ impl Segment {
             Search::Found(next) => next,
             Search::Missing => self.len,
             Search::GivenUp => {
-                tell_given_up(&self.path, self.len.saturating_sub(offset));
+                log_abandoned_search(&self.path, self.len.saturating_sub(offset));
                 self.len
             }
         };
@@ -302,7 +302,7 @@ impl Segment {
     pub(super) fn give_up_unread(&mut self) -> (u64, [u64; TAGS]) {
         let lost = (self.first..self.first + self.count).filter(|seq| self.is_wanted(*seq));
         let lost: Vec<_> = lost.collect();
-        lost.iter().for_each(|seq| self.settle(*seq));
+        lost.iter().for_each(|seq| self.release(*seq));
         (lost.len() as u64, std::mem::take(&mut self.unread))
     }
 }
@@ -312,7 +312,7 @@ pub(super) fn most_records(bytes: u64) -> u64 {
     bytes / RECORD_HEAD as u64
 }
 
-fn tell_given_up(path: &Path, bytes: u64) {
+fn log_abandoned_search(path: &Path, bytes: u64) {
     tracing::warn!(
         path = %path.display(),
         bytes,

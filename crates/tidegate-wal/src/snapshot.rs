@@ -227,13 +227,13 @@ pub(super) struct Underway {
 }
 
 /// Reports the outcome, even after a panic.
-struct Telling<F: Fn()> {
+struct OutcomeReporter<F: Fn()> {
     outcome: Option<io::Result<u64>>,
     to: SyncSender<io::Result<u64>>,
     ended: F,
 }
 
-impl<F: Fn()> Drop for Telling<F> {
+impl<F: Fn()> Drop for OutcomeReporter<F> {
     fn drop(&mut self) {
         let panicked = || Err(io::Error::other("making a snapshot panicked (a bug)"));
         // The channel has room for one; a caller that does not wait does not need it.
@@ -257,7 +257,7 @@ impl Underway {
         let is_waited_for = waited_for.clone();
         let work = move || {
             lower_priority();
-            let mut telling = Telling {
+            let mut telling = OutcomeReporter {
                 outcome: None,
                 to,
                 ended,

@@ -101,7 +101,7 @@ pub struct Completions {
     pub items: u64,
 }
 
-/// A log, its thread and its post.
+/// A log, its thread and its inbox.
 #[derive(Debug)]
 pub struct Store {
     inner: Arc<StoreInner>,
@@ -113,7 +113,7 @@ pub struct Store {
 pub(super) struct StoreInner {
     pub(super) owner: Arc<str>,
     pub(super) fsync: Fsync,
-    post: Mutex<Post>,
+    inbox: Mutex<Inbox>,
     pub(super) come: Condvar,
     /// Notified when there are completions.
     pub(super) notify: Arc<Notify>,
@@ -122,7 +122,7 @@ pub(super) struct StoreInner {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Post {
+pub(super) struct Inbox {
     pub(super) appends: Vec<(u64, Append)>,
     pub(super) waiting_bytes: u64,
     pub(super) next_seq: u64,
@@ -169,9 +169,9 @@ impl Store {
         let inner = Arc::new(StoreInner {
             owner,
             fsync: rules.fsync,
-            post: Mutex::new(Post {
+            inbox: Mutex::new(Inbox {
                 next_seq: log.next_seq(),
-                ..Post::default()
+                ..Inbox::default()
             }),
             come: Condvar::new(),
             notify,
@@ -207,12 +207,12 @@ impl Store {
         if !self.quota.could_hold(bytes) || bytes > super::record::MAX_PAYLOAD as u64 {
             return Err(NeverFits);
         }
-        let post = self.inner.post();
+        let inbox = self.inner.inbox();
         // After the end, no thread would write it.
-        let failing = post.closing || post.failed_until.is_some_and(|until| Instant::now() < until);
+        let failing = inbox.closing || inbox.failed_until.is_some_and(|until| Instant::now() < until);
         // One that is larger than all that may wait goes alone.
-        let crowded = post.waiting_bytes > 0 && post.waiting_bytes + bytes > MAX_WAITING_BYTES;
-        drop(post);
+        let crowded = inbox.waiting_bytes > 0 && inbox.waiting_bytes + bytes > MAX_WAITING_BYTES;
+        drop(inbox);
         if failing || crowded {
             Ok(None)
         } else {
@@ -222,45 +222,45 @@ impl Store {
 
     /// Takes data to append. Gives its number.
     pub fn append(&self, append: Append) -> u64 {
-        let mut post = self.inner.post();
-        let seq = post.next_seq;
-        post.next_seq += 1;
-        post.waiting_bytes += append.bytes();
+        let mut inbox = self.inner.inbox();
+        let seq = inbox.next_seq;
+        inbox.next_seq += 1;
+        inbox.waiting_bytes += append.bytes();
         if append.purpose == Purpose::Unread {
             self.inner.backlog.fetch_add(append.items as u64, Relaxed);
         }
-        post.appends.push((seq, append));
-        drop(post);
+        inbox.appends.push((seq, append));
+        drop(inbox);
         self.inner.come.notify_one();
         seq
     }
 
     /// Notes that this data is no longer needed.
-    pub fn settle(&self, seq: u64) {
-        self.inner.post().settled.push(seq);
+    pub fn release(&self, seq: u64) {
+        self.inner.inbox().settled.push(seq);
         self.inner.come.notify_one();
     }
 
     /// Whether the owner may ask for the next data in the log.
     pub fn can_ask(&self) -> bool {
-        self.inner.post().can_ask()
+        self.inner.inbox().can_ask()
     }
 
     /// Asks for the next data in the log. The completions have the answer, with the `room` for it. Without `room`, no
     /// account counts the data.
     pub fn ask(&self, room: Option<ReadRoom>) {
-        let mut post = self.inner.post();
-        if post.can_ask() {
-            post.reading = Reading::Asked;
-            post.room = room;
-            drop(post);
+        let mut inbox = self.inner.inbox();
+        if inbox.can_ask() {
+            inbox.reading = Reading::Asked;
+            inbox.room = room;
+            drop(inbox);
             self.inner.come.notify_one();
         }
     }
 
     /// The number of the next data to be appended.
     pub fn next_seq(&self) -> u64 {
-        self.inner.post().next_seq
+        self.inner.inbox().next_seq
     }
 
     /// Items on disk (or on their way) that are not in memory.
@@ -271,12 +271,12 @@ impl Store {
     /// Takes the results of the thread. A caller that keeps an order puts them in place before it calls
     /// [`Self::taken`]: until then all later data goes after them.
     pub fn collect(&self) -> Completions {
-        let mut post = self.inner.post();
-        if post.reading == Reading::Answered {
-            post.reading = Reading::Idle;
+        let mut inbox = self.inner.inbox();
+        if inbox.reading == Reading::Answered {
+            inbox.reading = Reading::Idle;
         }
-        let mut completions = std::mem::take(&mut post.completions);
-        drop(post);
+        let mut completions = std::mem::take(&mut inbox.completions);
+        drop(inbox);
         let stored = completions
             .read
             .stored
@@ -296,7 +296,7 @@ impl Store {
 
     /// Writes all waiting data and ends the thread. Data that could not be written is in the completions.
     pub fn close(&self) {
-        self.inner.post().closing = true;
+        self.inner.inbox().closing = true;
         self.inner.come.notify_one();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread
@@ -320,7 +320,7 @@ impl Drop for Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeverFits;
 
-impl Post {
+impl Inbox {
     fn can_ask(&self) -> bool {
         let rests = self.unread_until.is_some_and(|until| Instant::now() < until);
         self.reading == Reading::Idle && !rests
@@ -328,7 +328,7 @@ impl Post {
 }
 
 impl StoreInner {
-    pub(super) fn post(&self) -> MutexGuard<'_, Post> {
-        self.post.lock()
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock()
     }
 }

@@ -54,14 +54,14 @@ impl Worker {
                 read,
                 closing,
             } = self.wait(snapshot.is_some());
-            settled.into_iter().for_each(|seq| self.log.settle(seq));
+            settled.into_iter().for_each(|seq| self.log.release(seq));
             let mut written = self.write(appends);
             self.end_snapshot(closing);
             if closing {
                 drop(snapshot);
                 let last = self.save();
                 // No caller appends any more, but one may have just now.
-                let rest = std::mem::take(&mut self.inner.post().appends);
+                let rest = std::mem::take(&mut self.inner.inbox().appends);
                 written &= self.write(rest);
                 self.begin_snapshot(last.filter(|_| written));
                 self.end_snapshot(true);
@@ -81,32 +81,32 @@ impl Worker {
 
     /// Waits for work. With `at_once` it returns immediately, even without work.
     fn wait(&mut self, at_once: bool) -> Work {
-        let mut post = self.inner.post();
+        let mut inbox = self.inner.inbox();
         loop {
             let due = self
                 .sync_at
                 .map(|at| at.saturating_duration_since(Instant::now()));
-            let asked = post.reading == Reading::Asked;
-            let ended = post.snapshot_ended;
+            let asked = inbox.reading == Reading::Asked;
+            let ended = inbox.snapshot_ended;
             let idle =
-                post.appends.is_empty() && post.settled.is_empty() && !asked && !post.closing && !ended;
+                inbox.appends.is_empty() && inbox.settled.is_empty() && !asked && !inbox.closing && !ended;
             if at_once || !idle || due == Some(Duration::ZERO) {
-                post.waiting_bytes = 0;
+                inbox.waiting_bytes = 0;
                 if asked {
-                    post.reading = Reading::Underway;
+                    inbox.reading = Reading::Underway;
                 }
                 return Work {
-                    appends: std::mem::take(&mut post.appends),
-                    settled: std::mem::take(&mut post.settled),
+                    appends: std::mem::take(&mut inbox.appends),
+                    settled: std::mem::take(&mut inbox.settled),
                     read: asked,
-                    closing: post.closing,
+                    closing: inbox.closing,
                 };
             }
             let come = &self.inner.come;
             match due {
-                None => come.wait(&mut post),
+                None => come.wait(&mut inbox),
                 Some(due) => {
-                    come.wait_for(&mut post, due);
+                    come.wait_for(&mut inbox, due);
                 }
             }
         }
@@ -119,7 +119,7 @@ impl Worker {
         let state = self.state.as_ref()?;
         let saving = state.save(&mut || {
             if state.joins() == Joins::BeforeAppend {
-                seq = self.inner.post().next_seq - 1;
+                seq = self.inner.inbox().next_seq - 1;
             }
         });
         Some((seq, saving))
@@ -130,7 +130,7 @@ impl Worker {
         let Some((seq, saving)) = saved else { return };
         let inner = self.inner.clone();
         let ended = move || {
-            inner.post().snapshot_ended = true;
+            inner.inbox().snapshot_ended = true;
             inner.come.notify_one();
         };
         match Underway::start(
@@ -147,7 +147,7 @@ impl Worker {
 
     /// Takes note of a snapshot that is written; waits for the one under way if `wait`.
     fn end_snapshot(&mut self, wait: bool) {
-        let ended = std::mem::take(&mut self.inner.post().snapshot_ended);
+        let ended = std::mem::take(&mut self.inner.inbox().snapshot_ended);
         let Some(underway) = self.snapshot.take_if(|_| ended || wait) else {
             return;
         };
@@ -200,7 +200,7 @@ impl Worker {
         }
         let why = result.err().map(|error| error.to_string());
         // Before the answers: a sender that comes again at once is refused.
-        self.inner.post().failed_until = why.as_ref().map(|_| Instant::now() + RETRY);
+        self.inner.inbox().failed_until = why.as_ref().map(|_| Instant::now() + RETRY);
         let mut failed = Vec::new();
         for mut append in appends {
             append.share = None;
@@ -212,13 +212,13 @@ impl Worker {
             }
         }
         if !failed.is_empty() {
-            self.inner.post().completions.failed.append(&mut failed);
+            self.inner.inbox().completions.failed.append(&mut failed);
             self.inner.notify.notify_one();
         }
     }
 
     fn read(&mut self) {
-        let mut room = self.inner.post().room.take();
+        let mut room = self.inner.inbox().room.take();
         let mut has_room = |read, more| room.as_mut().is_none_or(|room| room.grow(read, more));
         let read = self.log.read_within(READ_BYTES, &mut has_room);
         // Neither a disk that fails nor memory that is short is asked again at once.
@@ -234,11 +234,11 @@ impl Worker {
         if back.lost_records > 0 {
             self.lost(back.lost_records);
         }
-        let mut post = self.inner.post();
-        (post.reading, post.unread_until) = (Reading::Answered, unread_until);
-        post.completions.read = back;
-        post.completions.room = room;
-        drop(post);
+        let mut inbox = self.inner.inbox();
+        (inbox.reading, inbox.unread_until) = (Reading::Answered, unread_until);
+        inbox.completions.read = back;
+        inbox.completions.room = room;
+        drop(inbox);
         self.inner.notify.notify_one();
     }
 

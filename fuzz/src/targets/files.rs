@@ -15,7 +15,7 @@ use tidegate_wal::record::{self, Epoch, Head, RecordKind};
 use tidegate_wal::{Fsync, Log, Purpose, Quota, Rules};
 
 thread_local! {
-    /// A file that is written anew for each input.
+    /// A file that is rewritten for each input.
     static FILE: RefCell<(TempDir, PathBuf)> = RefCell::new({
         let directory = TempDir::new_in("/dev/shm").expect("a directory in memory");
         let path = directory.path().join("nixl.1.1.0.mmap");

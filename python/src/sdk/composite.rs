@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Composites: what instruments say over a window, asked for or told when it changes.
+//! Composites: what instruments say over a window, read on demand or notified on changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -193,7 +193,7 @@ impl Subscription {
 
 #[pymethods]
 impl Watcher {
-    /// All groups, once they say something that was not taken yet; None if that takes longer than so many seconds.
+    /// All groups, once they say something that was not taken yet; None if that takes longer than `at_most` seconds.
     fn wait(&self, py: Python<'_>, at_most: f64) -> PyResult<Option<Vec<GroupSnapshot>>> {
         let at_most = seconds(at_most)?;
         let news = py.detach(|| {

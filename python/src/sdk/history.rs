@@ -81,7 +81,7 @@ impl Recorder {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self) {
+    fn record(&self) {
         let values = self.flat();
         self.past().take(values, now());
     }
@@ -89,7 +89,7 @@ impl Recorder {
 
 fn run(recorder: &Weak<Recorder>, every: Duration) {
     while let Some(recorder) = recorder.upgrade() {
-        recorder.look();
+        recorder.record();
         drop(recorder);
         thread::sleep(every);
     }

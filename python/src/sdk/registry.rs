@@ -20,7 +20,7 @@ use super::trace::{Span, TraceContext};
 use super::{LabelPairs, borrowed, failed};
 use crate::store::raise;
 
-/// Samples for queries are taken so often, and kept so long, unless told otherwise.
+/// Samples for queries are taken so often, and kept so long, by default.
 const EVERY: f64 = 0.5;
 const KEEP: f64 = 300.0;
 

@@ -17,7 +17,7 @@ use super::load::load_from;
 use super::run::{Signals, runtime, serve};
 use crate::component::Shared;
 use crate::config::Loader;
-use crate::say;
+use crate::print_line;
 
 /// The configuration that runs; also an example to start from.
 const CONFIG: &str = include_str!("../../../config/quickstart.yaml");
@@ -97,13 +97,13 @@ const LISTENS: [Listens; 6] = [
 pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
     let rings = Rings::make()?;
     let mut loader = Loader::default().text("quickstart.yaml", CONFIG);
-    say!(
+    print_line!(
         "tidegate quickstart: a simulated 8-rank NIXL node writes its rings to {}",
         rings.directory.display()
     );
     for listens in &LISTENS {
         let address = format!("127.0.0.1:{}", free_port(listens.port)?);
-        say!("  {:<20} http://{address}{}", listens.what, listens.path);
+        print_line!("  {:<20} http://{address}{}", listens.what, listens.path);
         loader = loader.set(format!("{}={address}", listens.option));
     }
     let directory = rings.directory.display().to_string();
@@ -129,7 +129,7 @@ async fn show_until_over(shared: &Shared, seconds: Option<f64>, signals: &mut Si
         () = over => {}
         () = draw(shared) => {}
     }
-    say!("\nstopping");
+    print_line!("\nstopping");
 }
 
 async fn draw(shared: &Shared) {
@@ -146,7 +146,7 @@ async fn draw(shared: &Shared) {
             print!("\x1b[{lines}A\x1b[J");
         }
         lines = table.lines().count();
-        say!("{}", table.trim_end());
+        print_line!("{}", table.trim_end());
     }
 }
 

@@ -8,7 +8,7 @@ use tidegate_ring::{Batch, KINDS, KNOWN_KINDS, MpStore, Options, Poll, Reader, i
 
 use super::tail::{LineFormat, print};
 use crate::commands::Failure;
-use crate::say;
+use crate::print_line;
 
 /// Arguments of `ring inspect`.
 #[derive(Debug, clap::Args)]
@@ -40,19 +40,19 @@ pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
 fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
     let found = inspect(&args.file)?;
     let header = &found.header;
-    say!(
+    print_line!(
         "file:             {} ({} bytes, uid {})",
         args.file.display(),
         found.file_size,
         found.owner_uid
     );
-    say!(
+    print_line!(
         "version:          {} (expected_version {})",
         header.version,
         header.expected_version
     );
-    say!("capacity:         {} (mask {:#x})", header.capacity, header.mask);
-    say!(
+    print_line!("capacity:         {} (mask {:#x})", header.capacity, header.mask);
+    print_line!(
         "positions:        write {} read {}",
         header.write_pos,
         header.read_pos
@@ -60,7 +60,7 @@ fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
     let ring = found
         .verdict
         .map_err(|reject| Failure::Message(format!("not a ring: {reject}")))?;
-    say!(
+    print_line!(
         "layout:           {} ({} bytes an event)",
         ring.layout.label(),
         ring.layout.event_size()
@@ -71,7 +71,7 @@ fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
     } else {
         ""
     };
-    say!("waiting:          {waiting} of {}{full}", ring.capacity - 1);
+    print_line!("waiting:          {waiting} of {}{full}", ring.capacity - 1);
     let mut reader = Reader::open(
         &args.file,
         Options {
@@ -99,19 +99,19 @@ fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
 fn show_store(path: &Path) -> Result<(), Failure> {
     let store = MpStore::open(path)?;
     let (identity, totals) = (store.identity(), store.snapshot()?);
-    say!("file:             {} (uid {})", path.display(), store.owner_uid());
-    say!(
+    print_line!("file:             {} (uid {})", path.display(), store.owner_uid());
+    print_line!(
         "agent:            {} (instance {}, pid {})",
         identity.agent_name,
         identity.instance,
         identity.pid
     );
-    say!("hostname:         {}", identity.hostname);
-    say!(
+    print_line!("hostname:         {}", identity.hostname);
+    print_line!(
         "local rank:       {}",
         identity.local_rank.as_deref().unwrap_or("-")
     );
-    say!("alive:            {}", store.alive()?);
+    print_line!("alive:            {}", store.alive()?);
     for (index, kind) in (0u16..).zip(KINDS.iter().take(KNOWN_KINDS)) {
         let at = usize::from(index);
         let (Some(total), Some(last)) = (totals.counters.get(at), totals.gauges.get(at)) else {
@@ -126,7 +126,7 @@ fn show_store(path: &Path) -> Result<(), Failure> {
         let count = count
             .map(|histogram| format!(", {} observations", histogram.count()))
             .unwrap_or_default();
-        say!("{:<32} {total}{last}{count}", kind.name);
+        print_line!("{:<32} {total}{last}{count}", kind.name);
     }
     Ok(())
 }

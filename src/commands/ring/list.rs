@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tidegate_ring::{MpStore, inspect};
 
 use crate::commands::Failure;
-use crate::say;
+use crate::print_line;
 
 /// Arguments of `ring ls`.
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub(super) struct ListArgs {
 
 /// Lists every regular file, with the reason if it is not a ring.
 pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
-    say!(
+    print_line!(
         "{:<8} {:>9} {:>9} {:>6} {:>6}  FILE",
         "KIND",
         "CAPACITY",
@@ -30,7 +30,7 @@ pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
     );
     for path in &args.paths {
         for file in files(path)? {
-            say!("{}", line(&file));
+            print_line!("{}", line(&file));
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use tidegate_ring::{Batch, Names, Options, Poll, Reader};
 
 use super::until_interrupted;
 use crate::commands::Failure;
-use crate::say;
+use crate::print_line;
 
 /// How often an empty ring is looked at.
 const POLL: Duration = Duration::from_millis(10);
@@ -87,7 +87,7 @@ pub(super) fn run(args: &TailArgs) -> Result<(), Failure> {
         }
     }
     if matches!(format, LineFormat::Nixl) {
-        say!("\nTotal events read: {read}");
+        print_line!("\nTotal events read: {read}");
     }
     Ok(())
 }
@@ -95,12 +95,12 @@ pub(super) fn run(args: &TailArgs) -> Result<(), Failure> {
 fn announce(reader: &Reader, format: LineFormat) {
     if matches!(format, LineFormat::Nixl) {
         let ring = reader.geometry();
-        say!(
+        print_line!(
             "Telemetry buffer {} (version: {})",
             reader.path().display(),
             ring.layout.version()
         );
-        say!("Buffer capacity: {} events", ring.capacity);
+        print_line!("Buffer capacity: {} events", ring.capacity);
     }
 }
 
@@ -112,20 +112,20 @@ pub(super) fn print(batch: &Batch, names: &Names, format: LineFormat) {
         let (name, category) = (names.name(*kind), names.category(*kind));
         match format {
             LineFormat::Nixl => {
-                say!("\n=== NIXL Telemetry Event ===");
+                print_line!("\n=== NIXL Telemetry Event ===");
                 if let Some(time) = time {
-                    say!("Timestamp: {time}\nCategory: {category}");
+                    print_line!("Timestamp: {time}\nCategory: {category}");
                 }
-                say!("Event name: {name}\nValue: {value}\n===========================");
+                print_line!("Event name: {name}\nValue: {value}\n===========================");
             }
-            LineFormat::Json => say!(
+            LineFormat::Json => print_line!(
                 "{}",
                 json!({"timestamp_us": time, "category": category.name(), "event_name": name, "value": value,
                     "status": names.status(*kind)})
             ),
             LineFormat::Line => {
                 let time = time.map(|time| format!("{time} ")).unwrap_or_default();
-                say!("  {time}{:<12} {name} = {value}", category.name());
+                print_line!("  {time}{:<12} {name} = {value}", category.name());
             }
         }
     }

@@ -67,7 +67,7 @@ impl Drop for Queued {
 }
 
 /// The printed text of a batch below its first line.
-enum Made {
+enum PrintedText {
     Nothing,
     Points(Vec<Point>),
     /// JSON, of which each item is a line.
@@ -129,7 +129,7 @@ impl Printer {
     /// Prints a batch to what `open` opens once all is made.
     pub(super) fn print<W: Write>(&self, mut queued: Queued, open: impl FnOnce() -> W) {
         let made = match &queued.batch {
-            None => Ok(Made::Nothing),
+            None => Ok(PrintedText::Nothing),
             Some(batch) => self.make(batch, &mut queued.held),
         };
         match made {
@@ -150,11 +150,11 @@ impl Printer {
     }
 
     /// Makes what is printed of a batch, once there is room for it.
-    fn make(&self, batch: &Batch, held: &mut Held) -> Result<Made, Unmade> {
+    fn make(&self, batch: &Batch, held: &mut Held) -> Result<PrintedText, Unmade> {
         let encoded = match &batch.payload {
             Payload::Encoded(encoded) => encoded.clone(),
             Payload::Events(_) | Payload::Points(_) => {
-                let made = ExportRequest::new(batch.clone()).made_bytes();
+                let made = ExportRequest::new(batch.clone()).message_bytes();
                 held.try_grow_quietly(made.saturating_add(batch.bytes()))?;
                 batch.payload.encode()
             }
@@ -162,16 +162,16 @@ impl Printer {
         held.try_grow_quietly(text_bytes(&encoded))?;
         let json = || json::to_json(&encoded).map_err(|error| Unmade::Invalid(error.to_string()));
         match (self.verbosity, encoded.signal) {
-            (Verbosity::Basic, _) => Ok(Made::Nothing),
+            (Verbosity::Basic, _) => Ok(PrintedText::Nothing),
             (Verbosity::Normal, Signal::Metrics) => convert::points(&encoded)
-                .map(Made::Points)
+                .map(PrintedText::Points)
                 .map_err(|error| Unmade::Invalid(error.to_string())),
-            (Verbosity::Normal, _) => json().map(Made::Items),
-            (Verbosity::Detailed, _) => json().map(Made::Tree),
+            (Verbosity::Normal, _) => json().map(PrintedText::Items),
+            (Verbosity::Detailed, _) => json().map(PrintedText::Tree),
         }
     }
 
-    fn write(&self, queued: &Queued, made: &Made, to: impl Write) -> io::Result<()> {
+    fn write(&self, queued: &Queued, made: &PrintedText, to: impl Write) -> io::Result<()> {
         // A small batch is one write, so that lines of several components don't mix.
         const BUFFER_BYTES: usize = 16 << 10;
         let mut to = BufWriter::with_capacity(BUFFER_BYTES, to);
@@ -182,10 +182,10 @@ impl Printer {
         }
         writeln!(to, "{}: {} {}", self.id, queued.items, queued.signal.items())?;
         match made {
-            Made::Nothing => {}
-            Made::Points(points) => layout::points(points, &mut to)?,
-            Made::Items(json) => layout::items(json, &mut to)?,
-            Made::Tree(json) => layout::tree(json, &mut to)?,
+            PrintedText::Nothing => {}
+            PrintedText::Points(points) => layout::points(points, &mut to)?,
+            PrintedText::Items(json) => layout::items(json, &mut to)?,
+            PrintedText::Tree(json) => layout::tree(json, &mut to)?,
         }
         to.flush()
     }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::batch::Signal;
 use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Shared, Stability};
-use crate::delivery::{Attempt, Destination, ExportRequest, Loss, Making, Outcome};
+use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, Loss, Outcome};
 use config::{FileExporterConfig, FileFormat};
 use log::Log;
 
@@ -95,10 +95,10 @@ impl Attempt for FileWriter {
             Ok(weighed) => weighed,
             Err(why) => return Outcome::retry(why),
         };
-        let making = Making::room(&self.shared, bytes).await;
+        let permit = EncodingPermit::reserve(&self.shared, bytes).await;
         let written = self.with(move |file| {
             let encoded = encode::encode(&config, &export).map_err(|why| Outcome::Permanent { why })?;
-            let _held = making.made();
+            let _held = permit.finish();
             let Some(log) = file else {
                 return Err(Outcome::permanent("the file is not open"));
             };

@@ -14,8 +14,8 @@ use tonic::{Code, Status};
 
 use super::channel::Sender;
 use crate::component::{Held, Shared};
-use crate::delivery::answer::{ExportResponse, MAX_ANSWER_BYTES, of_status};
-use crate::delivery::{Making, Outcome, RetryConfig};
+use crate::delivery::response::{ExportResponse, MAX_ANSWER_BYTES, of_status};
+use crate::delivery::{EncodingPermit, Outcome, RetryConfig};
 use crate::net::compression::unpack_now;
 use crate::net::grpc::{GRPC_ENCODING, Prefix};
 use crate::net::{Coding, DecompressError, decompress};
@@ -139,7 +139,7 @@ async fn read(body: &mut RecvStream, held: &mut Held) -> Result<Result<Bytes, St
         } else {
             answer = BytesMut::new();
         }
-        held.settle(answer.len());
+        held.keep(answer.len());
     }
     Ok(if length <= MAX_BYTES {
         Ok(answer.freeze())
@@ -211,7 +211,7 @@ async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Byte
         Err(error) => return Err(error.to_string()),
     }
     // During growth, the old and the new buffer exist side by side.
-    let room = Making::room(shared, 2 * MAX_ANSWER_BYTES).await;
+    let room = EncodingPermit::reserve(shared, 2 * MAX_ANSWER_BYTES).await;
     // In the places for what is sent: other attempts wait for this room, so it must not wait for receivers.
     let unpack = move || unpack_now(coding, message, MAX_ANSWER_BYTES, &mut Held::new(Arc::default()));
     let (plain, room) = room.make(unpack).await?;

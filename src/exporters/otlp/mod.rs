@@ -25,8 +25,8 @@ use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels, Shared,
     Stability,
 };
-use crate::delivery::answer::quote;
-use crate::delivery::{Attempt, Destination, ExportRequest, Making, Outcome, RetryConfig};
+use crate::delivery::response::quote;
+use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
 use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::measured::Measured;
@@ -147,13 +147,13 @@ impl OtlpClient {
     /// credentials now.
     async fn ready(&self, export: ExportRequest) -> Result<Ready, Outcome> {
         let bytes = match self.compression {
-            None => export.made_bytes(),
+            None => export.message_bytes(),
             Some(_) => export.joined_bytes(),
         };
-        let making = Making::room(&self.shared, bytes).await;
+        let permit = EncodingPermit::reserve(&self.shared, bytes).await;
         let compression = self.compression;
         let make = move || (message(compression, export.encoded()), export);
-        let ((message, export), held) = making.make(make).await.map_err(Outcome::permanent)?;
+        let ((message, export), held) = permit.make(make).await.map_err(Outcome::permanent)?;
         let message = message?;
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;

@@ -9,7 +9,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::FACTORY;
 use crate::component::Reason;
-use crate::delivery::answer::ExportResponse;
+use crate::delivery::response::ExportResponse;
 use crate::delivery::testing::{Log, balance_when};
 use crate::exporters::testing::{
     Bench, Body, Sink, answer, grpc_answer, grpc_failure, grpc_ok, grpc_success, names_mistakes, points,
@@ -113,7 +113,7 @@ async fn a_request_with_status_0_is_delivered_whatever_its_answer_says() {
 }
 
 /// The text of one field in the first such line.
-fn said(log: &Log, message: &str, field: &str) -> String {
+fn field_text(log: &Log, message: &str, field: &str) -> String {
     let lines = log.lines(message);
     let first = lines.first().map(|(_, fields)| fields[field].as_str());
     first.flatten().unwrap_or_default().to_owned()
@@ -146,12 +146,12 @@ async fn an_answer_that_unpacks_to_too_much_is_logged_and_its_status_decides() {
     assert_eq!(sink.seen().len(), 2, "without a status it is tried again");
     bench.stop().await;
     let too_large = "the decompressed body is larger than 1048577 bytes";
-    let retried = said(&log, "sending failed, will retry", "error");
+    let retried = field_text(&log, "sending failed, will retry", "error");
     assert!(
         retried.contains("no gRPC status") && retried.contains(too_large),
         "{retried}"
     );
-    let noted = said(&log, "delivered, with a remark", "note");
+    let noted = field_text(&log, "delivered, with a remark", "note");
     assert!(noted.contains(too_large), "{noted}");
     assert_eq!(bench.shared.memory.reserved_bytes(), 0);
 }
@@ -174,7 +174,7 @@ async fn a_head_that_is_too_long_is_not_read_and_its_request_is_tried_again() {
     assert_eq!((balance.left, balance.dropped_total()), (3, 0));
     assert_eq!(sink.seen().len(), LENGTHS.len() + 1);
     bench.stop().await;
-    let line = said(&log, "sending failed, will retry", "error");
+    let line = field_text(&log, "sending failed, will retry", "error");
     assert!(line.contains("its head is longer than 64 KiB"), "{line}");
 }
 

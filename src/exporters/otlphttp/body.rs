@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::batch::{Encoded, json};
 use crate::config::{Node, Problems};
 use crate::delivery::Outcome;
-use crate::delivery::answer::{ExportResponse, PartialSuccess};
 use crate::delivery::http::Pieces;
+use crate::delivery::response::{ExportResponse, PartialSuccess};
 use crate::net::{self, Coding};
 
 crate::choices! {

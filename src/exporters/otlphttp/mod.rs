@@ -18,9 +18,9 @@ use crate::batch::Signal;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, PeerLabels, Shared, Stability,
 };
-use crate::delivery::answer::{address, of_http, quote};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions, Pieces};
-use crate::delivery::{Attempt, Destination, ExportRequest, Making, Outcome, RetryConfig};
+use crate::delivery::response::{address, of_http, quote};
+use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
 use crate::net::url::Url;
 use crate::net::{BodyError, headers};
 use body::{Compression, Encoding};
@@ -105,14 +105,14 @@ impl OtlpHttpClient {
     async fn body(&self, export: ExportRequest) -> Result<(Pieces, ExportRequest, Held), Outcome> {
         let (encoding, compression, level) = (self.encoding, self.compression, self.level);
         let weigh: fn(&ExportRequest) -> usize = match (encoding, compression) {
-            (Encoding::Proto, Compression::None) => ExportRequest::made_bytes,
+            (Encoding::Proto, Compression::None) => ExportRequest::message_bytes,
             (Encoding::Proto, _) => ExportRequest::joined_bytes,
             (Encoding::Json, _) => ExportRequest::json_bytes,
         };
         let (export, bytes) = export.weighed(weigh).await.map_err(Outcome::permanent)?;
-        let making = Making::room(&self.shared, bytes).await;
+        let permit = EncodingPermit::reserve(&self.shared, bytes).await;
         let make = move || (encoding.body(export.encoded(), compression, level), export);
-        let ((body, export), held) = making.make(make).await.map_err(Outcome::permanent)?;
+        let ((body, export), held) = permit.make(make).await.map_err(Outcome::permanent)?;
         let body = body.map_err(Outcome::permanent)?;
         Ok((body, export, held))
     }

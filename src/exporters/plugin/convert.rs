@@ -85,7 +85,7 @@ fn joined(mut parts: Vec<Bytes>) -> Bytes {
     whole.freeze()
 }
 
-/// Events keep their columns. The schema has only the kinds that occur. Events of unknown kinds are left out.
+/// Events keep their columns. The schema has only the kinds that occur. Events of unknown kinds are dropped.
 fn of_events(events: &tidegate_engine::Events) -> Events {
     let mut kinds = Kinds::new(events.schema.kinds.len());
     let (mut kind, mut kept) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
@@ -94,7 +94,7 @@ fn of_events(events: &tidegate_engine::Events) -> Events {
         let Some(described) = described.filter(|_| at < events.values.len()) else {
             continue;
         };
-        kind.push(kinds.place(*number, || of_kind(described)));
+        kind.push(kinds.renumber(*number, || of_kind(described)));
         kept.push(at);
     }
     let source = &events.source;
@@ -143,7 +143,7 @@ impl Kinds {
     }
 
     /// The new number of a kind; there are never more than old ones, which fit.
-    fn place(&mut self, number: u16, kind: impl FnOnce() -> EventKind) -> u16 {
+    fn renumber(&mut self, number: u16, kind: impl FnOnce() -> EventKind) -> u16 {
         let next = self.kinds.len() as u16;
         match self.places.get_mut(usize::from(number)) {
             Some(Some(place)) => *place,

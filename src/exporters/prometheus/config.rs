@@ -46,7 +46,7 @@ crate::options! {
         pub resource_constant_labels: ResourceConstantLabels = ResourceConstantLabels::default(),
         /// Old form of `resource_constant_labels`, for all resource attributes.
         pub resource_to_telemetry_conversion: ResourceConversion = ResourceConversion::default(),
-        /// Whether the labels `otel_scope_*` are left out.
+        /// Whether the labels `otel_scope_*` are omitted.
         pub without_scope_info: bool = false,
         /// Whether series have the label `otel_scope_schema_url`. The Collector has no such label.
         pub scope_schema_url: bool = true,
@@ -98,7 +98,7 @@ crate::options! {
     pub struct ResourceConversion {
         /// Whether every resource attribute becomes a label of every series.
         pub enabled: bool = false,
-        /// Whether `service.name`, `service.namespace` and `service.instance.id` are left out. They are also the
+        /// Whether `service.name`, `service.namespace` and `service.instance.id` are omitted. They are also the
         /// labels `job` and `instance`.
         pub exclude_service_attributes: bool = false,
     }
@@ -244,7 +244,7 @@ mod tests {
         settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}")).get()
     }
 
-    fn said(more: &str) -> String {
+    fn problems_of(more: &str) -> String {
         let mut cx = Problems::default();
         let text = format!("{{endpoint: '127.0.0.1:0', {more}}}");
         let node = parse_text("a.yaml", &text, &mut cx).unwrap();
@@ -275,7 +275,7 @@ mod tests {
             config("translation_strategy: NoTranslation, add_metric_suffixes: false").strategy(),
             Strategy::Nothing
         );
-        let said = |more| said(more);
+        let said = |more| problems_of(more);
         assert!(said("add_metric_suffixes: false").contains("UnderscoreEscapingWithoutSuffixes"));
         let both = said("translation_strategy: NoTranslation, add_metric_suffixes: true");
         assert!(

@@ -78,7 +78,7 @@ crate::options! {
         pub resource_to_telemetry_conversion: ResourceConversion = ResourceConversion::default(),
         /// The series `target_info`.
         pub target_info: TargetInfo = TargetInfo::default(),
-        /// Whether the labels `otel_scope_*` are left out.
+        /// Whether the labels `otel_scope_*` are omitted.
         pub disable_scope_info: bool = false,
         /// Whether series have the label `otel_scope_schema_url`. The Collector has no such label.
         pub scope_schema_url: bool = true,
@@ -111,7 +111,7 @@ crate::options! {
     pub(super) struct ResourceConversion {
         /// Whether every resource attribute becomes a label of every series.
         pub enabled: bool = false,
-        /// Whether `service.name`, `service.namespace` and `service.instance.id` are left out. They are also the
+        /// Whether `service.name`, `service.namespace` and `service.instance.id` are omitted. They are also the
         /// labels `job` and `instance`.
         pub exclude_service_attributes: bool = false,
     }

@@ -5,9 +5,9 @@
 //! Requests go in parallel, but the samples of a series stay in order. The queue hands out one batch at a time,
 //! and its series are assigned to shards that share none (`docs/decisions/0015-concurrent-requests-share-no-series.md`).
 
-mod answer;
 mod config;
 mod progress;
+mod response;
 #[cfg(test)]
 mod tests;
 
@@ -28,18 +28,18 @@ use crate::component::collisions::Alternating;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, Reason, Shared, Stability,
 };
-use crate::delivery::answer::{address, quote};
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
+use crate::delivery::response::{address, quote};
 use crate::delivery::{
-    Attempt, Destination, ExportRequest, Left, Making, Outcome, Parts, RetryConfig, apart,
+    Attempt, Destination, EncodingPermit, ExportRequest, Left, Outcome, Parts, RetryConfig, apart,
 };
 use crate::net::headers;
 use crate::prom::remote::translate::Translator;
 use crate::prom::remote::{VERSION_HEADER, Version, count_evicted, write};
-use answer::{Sent, WriteOutcome};
 use config::RemoteWriteExporterConfig;
 use progress::{Chunk, Progress};
+use response::{Sent, WriteOutcome};
 
 /// The factory of `prometheusremotewrite`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -208,7 +208,7 @@ impl SharedWriter {
         };
         let outcome = match answer {
             Ok(answer) => {
-                let outcome = answer::outcome(&answer, version, dialect, &Sent::of(chunk));
+                let outcome = response::outcome(&answer, version, dialect, &Sent::of(chunk));
                 let outcome = if self.retry.has_http(answer.status) {
                     outcome.tried_again()
                 } else {
@@ -234,15 +234,15 @@ impl SharedWriter {
     /// The body of a chunk, and the room that it takes.
     async fn body(&self, version: Version, chunk: &Arc<Chunk>) -> Result<(Bytes, Held), String> {
         // The size of the request, twice: uncompressed and compressed.
-        let making = Making::room(&self.shared, 2 * chunk.bytes()).await;
+        let permit = EncodingPermit::reserve(&self.shared, 2 * chunk.bytes()).await;
         let (chunk, metadata) = (chunk.clone(), self.metadata);
         let make = move || {
             let request = write::encode(version, chunk.series(), metadata);
             write::compress(&request).map_err(|error| format!("compressing: {error}"))
         };
-        let (body, mut held) = making.make(make).await?;
+        let (body, mut held) = permit.make(make).await?;
         let body = Bytes::from(body?);
-        held.settle(body.len());
+        held.keep(body.len());
         Ok((body, held))
     }
 }
@@ -265,14 +265,14 @@ impl RemoteWriter {
         let inner = self.0.clone();
         let batches = export.batches().to_vec();
         let (export, bytes) = export.clone().weighed(ExportRequest::decoded_bytes).await?;
-        let making = Making::room(&inner.shared, bytes).await;
+        let permit = EncodingPermit::reserve(&inner.shared, bytes).await;
         let translate = move || {
             let translation = inner.translator.translate(&batches);
             for metric in &translation.colliding {
                 inner.alternating.note(metric);
             }
             count_evicted("exporter", &inner.id, translation.evicted);
-            Progress::new(translation, inner.shards, inner.max_bytes, making)
+            Progress::new(translation, inner.shards, inner.max_bytes, permit)
         };
         let progress = Arc::new(apart(export.items() > INLINE_ITEMS, translate).await?);
         export.attempt_state().set(progress.clone());

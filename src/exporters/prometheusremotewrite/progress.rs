@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::component::{Held, Reason};
-use crate::delivery::{Loss, Making};
+use crate::delivery::{EncodingPermit, Loss};
 use crate::prom::remote::series::{Group, Series};
 use crate::prom::remote::translate::Translation;
 
@@ -85,7 +85,12 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Everything is still to be written. Groups stay in the order they are in within their shard.
-    pub(super) fn new(translation: Translation, shards: usize, max_bytes: usize, making: Making) -> Self {
+    pub(super) fn new(
+        translation: Translation,
+        shards: usize,
+        max_bytes: usize,
+        permit: EncodingPermit,
+    ) -> Self {
         let bytes = translation.groups.iter().map(Group::bytes).sum::<usize>();
         let mut dealt: Vec<Vec<Group>> = vec![Vec::new(); shards.max(1)];
         let shards = dealt.len() as u64;
@@ -101,7 +106,7 @@ impl Progress {
             shards: dealt.into_iter().map(chunked).collect(),
             denied: Mutex::default(),
             // Lists have room to grow; labels are shared with what is known of the series.
-            _held: making.settle(2 * bytes),
+            _held: permit.finish_with(2 * bytes),
             losses: Mutex::new(
                 losses
                     .map(|(reason, items, why)| Loss { items, reason, why })

@@ -27,8 +27,8 @@ pub(super) use self::numbers::{NoNumbers, Partial};
 pub(super) use self::routes::takes;
 use self::routes::{Cost, Route};
 use super::composites::{self, COMPOSITES};
-use super::lanes::{Lanes, NotComputed, QueryKind};
 use super::memory::{QueryMemory, SAMPLE_BYTES};
+use super::queues::{NotComputed, QueryKind, QueryQueues};
 use super::{QueryConfig, explain};
 use crate::component::shared::Phase;
 use crate::component::{Ceiling, Shared};
@@ -36,7 +36,7 @@ use crate::net::pages::{self, Answer, Request};
 use crate::prom::catalog::View;
 use crate::watch::Watched;
 
-/// The most series or samples of an instant query in the light lane. Larger ones go to the heavy lane.
+/// The most series or samples of an instant query in the light queue. Larger ones go to the heavy queue.
 const MAX_LIGHT: usize = 100_000;
 
 /// The kind of error of a query that took longer than it may.
@@ -53,7 +53,7 @@ pub(super) struct Api {
     shared: Arc<Shared>,
     view: Arc<View>,
     limits: QueryConfig,
-    lanes: Lanes,
+    queues: QueryQueues,
     /// The memory of heavy queries.
     memory: QueryMemory,
     /// Cancelled when the gateway stops: streams end.
@@ -128,7 +128,7 @@ impl ApiFailure {
 /// The content of a page.
 enum PageContent {
     /// Data, and what is to be said beside them.
-    Data(Said),
+    Data(AnnotatedData),
     /// Text for a scraper.
     Text(Vec<u8>),
     /// An empty answer, which is not an error.
@@ -137,7 +137,7 @@ enum PageContent {
 
 /// Data with warnings and notes.
 #[derive(Default)]
-struct Said {
+struct AnnotatedData {
     /// JSON.
     data: Vec<u8>,
     warnings: Vec<String>,
@@ -146,14 +146,14 @@ struct Said {
 
 impl From<Value> for PageContent {
     fn from(data: Value) -> Self {
-        Self::Data(Said {
+        Self::Data(AnnotatedData {
             data: data.to_string().into_bytes(),
-            ..Said::default()
+            ..AnnotatedData::default()
         })
     }
 }
 
-impl Said {
+impl AnnotatedData {
     /// Says that a list is shorter than what was found.
     fn truncated(&mut self) {
         self.warnings.push("results truncated due to limit".to_owned());
@@ -201,7 +201,7 @@ impl Api {
             memory: QueryMemory::of(shared.memory.clone()),
             shared,
             view,
-            lanes: Lanes::of(component, limits.timeout),
+            queues: QueryQueues::of(component, limits.timeout),
             limits,
             stopping,
             started: SystemTime::now(),
@@ -213,9 +213,9 @@ impl Api {
         &self.shared
     }
 
-    /// The lanes that compute queries.
-    pub(super) fn lanes(&self) -> &Lanes {
-        &self.lanes
+    /// The queues that compute queries.
+    pub(super) fn queues(&self) -> &QueryQueues {
+        &self.queues
     }
 
     /// Cancelled when the gateway stops.
@@ -247,7 +247,7 @@ impl Api {
                 ),
             },
             path if path.starts_with(COMPOSITES) => {
-                let page = composites::page(&request, &self.shared, &self.lanes, &self.stopping).await;
+                let page = composites::page(&request, &self.shared, &self.queues, &self.stopping).await;
                 page.unwrap_or_else(nothing)
             }
             _ => self.prometheus(request).await,
@@ -263,7 +263,7 @@ impl Api {
         let kind = route.kind(&request);
         let is_refusable = kind == QueryKind::Heavy && route.cost != Cost::Diagnosis;
         if is_refusable && self.shared.memory.is_over(Ceiling::Soft) {
-            return pages::busy(&self.lanes.refused(NotComputed::Memory).to_string());
+            return pages::busy(&self.queues.refused(NotComputed::Memory).to_string());
         }
         let (api, client, patience) = (self.clone(), request.client, request.patience.clone());
         let computed = async move {
@@ -271,13 +271,13 @@ impl Api {
                 QueryKind::Heavy => usize::MAX,
                 QueryKind::Light | QueryKind::Scaler | QueryKind::Stream => MAX_LIGHT,
             };
-            let (light, lanes) = (api.clone(), &api.lanes);
+            let (light, queues) = (api.clone(), &api.queues);
             let request = Arc::new(request);
             let asked = request.clone();
             let work = move || light.page(route, &asked, most);
-            match lanes.compute(kind, client, patience, work).await? {
+            match queues.compute(kind, client, patience, work).await? {
                 Some(page) => Ok(page),
-                None if api.shared.memory.is_over(Ceiling::Soft) => Err(lanes.refused(NotComputed::Memory)),
+                None if api.shared.memory.is_over(Ceiling::Soft) => Err(queues.refused(NotComputed::Memory)),
                 None => {
                     let heavy = api.clone();
                     // The patience of the first attempt has ended with it.
@@ -287,7 +287,7 @@ impl Api {
                         ..(*request).clone()
                     };
                     let work = move || heavy.page(route, &again, usize::MAX);
-                    let page = lanes.compute(QueryKind::Heavy, client, patience, work).await?;
+                    let page = queues.compute(QueryKind::Heavy, client, patience, work).await?;
                     page.ok_or(NotComputed::Bug)
                 }
             }
@@ -316,10 +316,10 @@ impl Api {
     /// for each request, on the side of the client.
     fn refusal(&self, failure: &ApiFailure) -> Answer {
         if failure.kind == MEMORY {
-            return pages::busy(&self.lanes.refused(NotComputed::Memory).to_string());
+            return pages::busy(&self.queues.refused(NotComputed::Memory).to_string());
         }
         if failure.is_timeout() {
-            self.lanes.refused(NotComputed::Timeout);
+            self.queues.refused(NotComputed::Timeout);
         }
         pages::error(failure.status, failure.kind, &failure.why)
     }
@@ -392,7 +392,7 @@ impl Api {
             }
             let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
             if composite.declaration().on_stale == OnStale::Error
-                && answers.iter().all(|answer| answer.state.says_nothing())
+                && answers.iter().all(|answer| answer.state.is_unusable())
             {
                 return Err(ApiFailure {
                     status: StatusCode::UNPROCESSABLE_ENTITY,

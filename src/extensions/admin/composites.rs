@@ -11,7 +11,7 @@ use tidegate_engine::{Direction, Threshold};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::lanes::{Lanes, QueryKind};
+use super::queues::{QueryKind, QueryQueues};
 use crate::component::{Shared, unix_now};
 use crate::config::nearest;
 use crate::net::pages::{self, Answer, Event, Request};
@@ -33,13 +33,13 @@ const ALIVE: Duration = Duration::from_secs(10);
 pub(super) async fn page(
     request: &Request,
     shared: &Shared,
-    lanes: &Lanes,
+    queues: &QueryQueues,
     stopping: &CancellationToken,
 ) -> Option<Answer> {
     let composites = &*shared.composites.list();
     let rest = match request.path.strip_prefix(COMPOSITES)? {
         "" | "/" => {
-            return Some(label_sets(composites, Filter::default(), request, lanes).await);
+            return Some(label_sets(composites, Filter::default(), request, queues).await);
         }
         rest => rest.strip_prefix('/')?,
     };
@@ -61,9 +61,9 @@ pub(super) async fn page(
         ));
     }
     let answered = if is_watch {
-        watch(request, named, shared, lanes, stopping)
+        watch(request, named, shared, queues, stopping)
     } else {
-        one(request, &named, lanes, stopping).await
+        one(request, &named, queues, stopping).await
     };
     Some(answered.unwrap_or_else(|why| pages::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
 }
@@ -76,8 +76,13 @@ pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
     pages::json(StatusCode::NOT_FOUND, &body)
 }
 
-/// The current values of composites. The light lane writes them, because there may be thousands of groups.
-async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Request, lanes: &Lanes) -> Answer {
+/// The current values of composites. The light queue writes them, because there may be thousands of groups.
+async fn label_sets(
+    composites: &[Arc<Watched>],
+    wants: Filter,
+    request: &Request,
+    queues: &QueryQueues,
+) -> Answer {
     refresh(composites).await;
     let composites = composites.to_vec();
     let write = move || {
@@ -97,7 +102,7 @@ async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Reques
         body.push(b']');
         pages::bytes("application/json", body.into())
     };
-    let written = lanes.compute_in_time(QueryKind::Light, request.client, write);
+    let written = queues.compute_in_time(QueryKind::Light, request.client, write);
     match written.await {
         Ok(answer) => answer,
         Err(why) => pages::busy(&why.to_string()),
@@ -122,14 +127,14 @@ fn number(request: &Request, name: &str) -> Result<Option<f64>, String> {
 async fn one(
     request: &Request,
     named: &[Arc<Watched>],
-    lanes: &Lanes,
+    queues: &QueryQueues,
     stopping: &CancellationToken,
 ) -> Result<Answer, String> {
     let wants = Filter::parse(request.all("label"))?;
     if let Some(wait) = duration(request, "wait")? {
         let seq = request.get("seq").unwrap_or("0");
         let seq = seq.parse().map_err(|_| format!("seq: `{seq}` is not a number"))?;
-        let _place = match lanes.watch(request.client) {
+        let _place = match queues.watch(request.client) {
             Ok(place) => place,
             Err(why) => return Ok(pages::busy(&why.to_string())),
         };
@@ -144,7 +149,7 @@ async fn one(
             () = stopping.cancelled() => {}
         }
     }
-    Ok(label_sets(named, wants, request, lanes).await)
+    Ok(label_sets(named, wants, request, queues).await)
 }
 
 /// The threshold that a watcher names: `above` or `below`, `clear`, `min_interval`.
@@ -170,13 +175,13 @@ fn watch(
     request: &Request,
     named: Vec<Arc<Watched>>,
     shared: &Shared,
-    lanes: &Lanes,
+    queues: &QueryQueues,
     stopping: &CancellationToken,
 ) -> Result<Answer, String> {
     let wants = Filter::parse(request.all("label"))?;
     let min_interval = duration(request, "min_interval")?;
     let threshold = threshold(request, min_interval)?;
-    let place = match lanes.watch(request.client) {
+    let place = match queues.watch(request.client) {
         Ok(place) => place,
         Err(why) => return Ok(pages::busy(&why.to_string())),
     };
@@ -190,15 +195,15 @@ fn watch(
         let (place, to, stopping) = (place.clone(), to.clone(), stopping.clone());
         tokio::spawn(async move {
             let _until_it_ends = place;
-            tell(watched, follow, to, stopping).await;
+            publish(watched, follow, to, stopping).await;
         });
     }
     Ok(pages::events(events))
 }
 
-async fn tell(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, stopping: CancellationToken) {
+async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, stopping: CancellationToken) {
     // The stream has ended already, or ends with this task.
-    let _ = tell_all(&watched, &mut follow, &to, &stopping).await;
+    let _ = publish_all(&watched, &mut follow, &to, &stopping).await;
 }
 
 /// The last message to a reader whose stream ends.
@@ -212,7 +217,7 @@ fn last_word(why: Ended) -> Option<Event> {
     }
 }
 
-async fn tell_all(
+async fn publish_all(
     watched: &Watched,
     follow: &mut Follow,
     to: &Backlog<Event>,
@@ -226,7 +231,7 @@ async fn tell_all(
             ended = to.ended() => return Err(ended),
             () = stopping.cancelled() => return Ok(()),
         };
-        let place = to.place(event.as_ref().map_or(0, WatchEvent::weight)).await?;
+        let place = to.reserve(event.as_ref().map_or(0, WatchEvent::weight)).await?;
         let event = match event {
             Some(WatchEvent::Changed(groups)) => {
                 let sets: Value = groups
@@ -244,6 +249,6 @@ async fn tell_all(
             None => Event::Alive,
         };
         let bytes = event.bytes();
-        to.tell(place, event, bytes);
+        to.send(place, event, bytes);
     }
 }

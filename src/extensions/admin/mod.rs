@@ -11,8 +11,8 @@ mod api;
 mod composites;
 mod explain;
 mod grpc;
-mod lanes;
 mod memory;
+mod queues;
 mod sampler;
 
 use std::num::NonZeroUsize;

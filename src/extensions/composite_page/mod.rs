@@ -33,7 +33,7 @@ crate::options! {
         pub path: PathBuf = required,
         /// Permission bits of the file. Only the gateway may write it.
         pub mode: FileMode = FileMode(0o644),
-        /// Most groups of composites, 1 to 65536. Further groups are left out of the page and counted.
+        /// Most groups of composites, 1 to 65536. Further groups are omitted from the page and counted.
         pub capacity: u32 = 1024,
         /// Interval of updates, at least 1ms.
         pub interval: Duration = Duration::from_millis(10),

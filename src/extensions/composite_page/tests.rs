@@ -39,8 +39,8 @@ async fn the_page_follows_the_composites_and_ends_with_the_gateway() {
         extension.base.shared.composites.add(bench.watched.clone());
     }
     extension.start().await.unwrap();
-    depth.say("m", 4.0);
-    other.say("m", 1.0);
+    depth.observe("m", 4.0);
+    other.observe("m", 1.0);
     let reader = tidegate_page::Reader::open(&path).unwrap();
     let handle = until(|| reader.find("queue_depth", "model=\"m\"").ok()).await;
     let read = until(|| reader.read(&handle).ok()).await;
@@ -49,7 +49,7 @@ async fn the_page_follows_the_composites_and_ends_with_the_gateway() {
         (Some(4.0), tidegate_page::State::Fresh, 1)
     );
     assert_eq!(read.quantiles().len(), 1);
-    depth.say("m", 5.0);
+    depth.observe("m", 5.0);
     until(|| reader.read(&handle).ok().filter(|read| read.value == Some(5.0))).await;
     assert!(reader.find("usage", "model=\"m\"").is_err(), "not asked for");
     assert!(reader.is_alive(unix_now(), PATIENCE));

@@ -64,7 +64,7 @@ impl Absorber {
                 let mut session = self.table.session(now);
                 let passes = |point: &Point| {
                     let outcome = session.observe(point);
-                    ledger.settle(outcome, &point.series.metric.name, flow)
+                    ledger.count_outcome(outcome, &point.series.metric.name, flow)
                 };
                 points_that(points, passes)
             }
@@ -76,7 +76,7 @@ impl Absorber {
         ledger.absorb(absorbed.absorbed);
         ledger.drop_items(Reason::Invalid, absorbed.invalid);
         ledger.drop_items(Reason::Limit, absorbed.limited);
-        ledger.settle_future(absorbed.future, flow);
+        ledger.drop_future(absorbed.future, flow);
         absorbed.unmatched.map(Payload::from)
     }
 
@@ -142,7 +142,7 @@ impl PointVisitor for Taking<'_> {
         let outcome = self
             .session
             .observe_as(point.key, point.sample, &mut || (point.series)());
-        let passes = self.ledger.settle(outcome, point.name, self.flow);
+        let passes = self.ledger.count_outcome(outcome, point.name, self.flow);
         self.taken += usize::from(!passes);
         passes
     }

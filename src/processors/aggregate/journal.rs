@@ -81,7 +81,7 @@ impl Journal {
         let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
-        recovered.tell_damage(&self.owner);
+        recovered.report_damage(&self.owner);
         let series = self.state.absorber.table.len();
         info!(component = &*self.owner, series, "the state is restored");
         // The journal starts only once.

@@ -70,7 +70,7 @@ crate::options! {
         /// Attributes that a point must have. Each value is exact, a glob, or `regex:...`.
         pub attributes: Ordered<String> = Ordered::default(),
         /// Most groups. Further groups, and those without memory, share one with `otel.metric.overflow=true`.
-        /// With `expr` they are left out, and the others are `partial`.
+        /// With `expr` they are omitted, and the others are `partial`.
         pub max_groups: usize = 2000,
         /// Value of a group that is stale or absent.
         pub on_stale: OnStaleChoice = OnStaleChoice::Error,

@@ -154,7 +154,7 @@ impl Computing {
             .ok_or("an expression needs the `admin` extension, which computes it")?;
         let evaluation = evaluator.0.evaluate(&self.query, now)?;
         let mut sources = self.sources.lock();
-        let of_series = sources.see(&evaluation, self.lease, now);
+        let of_series = sources.update(&evaluation, self.lease, now);
         drop(sources);
         let (of_composites, collision) = self.composites(&shared, &*evaluator.0, now);
         let attributes = |labels: Labels| -> Attributes {

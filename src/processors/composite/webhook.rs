@@ -19,7 +19,7 @@ use crate::component::{
     Account, ComponentError, Consumer, Context, ExporterContext, Flow, Held, Ledger, Lifecycle, Reason,
 };
 use crate::config::{Node, Problems};
-use crate::delivery::answer::{MAX_ANSWER_BYTES, address, of_http, quote};
+use crate::delivery::response::{MAX_ANSWER_BYTES, address, of_http, quote};
 use crate::delivery::{
     Attempt, Delivery, Destination, ExportRequest, Outcome, QueueConfig, RetryConfig, Shape, Speaks,
     TemporalityChoice,

@@ -80,7 +80,7 @@ impl Drain {
         loop {
             let now = Instant::now();
             self.scan(now);
-            self.look(now, |ring, now| ring.due <= now);
+            self.poll(now, |ring, now| ring.due <= now);
             let next = self.rings.values().map(|ring| ring.due).min();
             let wait = next.map_or(self.poll_interval, |due| {
                 due.saturating_duration_since(Instant::now())
@@ -89,14 +89,14 @@ impl Drain {
                 break;
             }
         }
-        self.look(Instant::now(), |_, _| true);
+        self.poll(Instant::now(), |_, _| true);
     }
 
-    fn look(&mut self, now: Instant, due: impl Fn(&Ring, Instant) -> bool) {
+    fn poll(&mut self, now: Instant, due: impl Fn(&Ring, Instant) -> bool) {
         let (columns, context) = (&mut self.columns, &self.context);
         self.rings
-            .retain(|_, ring| !due(ring, now) || ring.look(columns, context, now) == PollOutcome::Stays);
-        self.kept.settle(bytes(&self.rings, &self.refusals));
+            .retain(|_, ring| !due(ring, now) || ring.poll(columns, context, now) == PollOutcome::Stays);
+        self.kept.set_used(bytes(&self.rings, &self.refusals));
     }
 
     fn scan(&mut self, now: Instant) {
@@ -195,7 +195,7 @@ mod tests {
             let mut look = |drain: &mut Drain| {
                 now += Duration::from_secs(2);
                 drain.scan(now);
-                drain.look(now, |_, _| true);
+                drain.poll(now, |_, _| true);
             };
             let path = |number: usize| directory.path().join(format!("rank_{number}"));
             let ring = |number| Writer::create(path(number), Layout::V4, 8).unwrap();

@@ -12,7 +12,7 @@ pub mod config;
 mod drain;
 mod kinds;
 mod metrics;
-mod pace;
+mod poll_interval;
 mod ring;
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use tidegate_ring::{Batch as Columns, Error, KINDS, Mode, Options, Poll, Reader,
 
 use super::kinds::{Kinds, Selection};
 use super::metrics::{Names, RingMetrics};
-use super::pace::Pace;
+use super::poll_interval::PollInterval;
 use crate::batch::Batch;
 use crate::component::{Entry, unix_now};
 
@@ -50,7 +50,7 @@ pub(super) struct Ring {
     agent: Arc<str>,
     source: Arc<Source>,
     kinds: Kinds,
-    pace: Pace,
+    pace: PollInterval,
     metrics: RingMetrics,
     next_lock: Instant,
     /// The time of the next poll.
@@ -96,7 +96,7 @@ impl Ring {
         Ok(Self {
             source: Arc::new(source(&agent, &context.hostname)),
             kinds: Kinds::new(),
-            pace: Pace::new(poll),
+            pace: PollInterval::new(poll),
             next_lock: now + LOCK_RETRY,
             due: now,
             reader,
@@ -106,7 +106,7 @@ impl Ring {
     }
 
     /// Drains the ring and determines the next poll.
-    pub(super) fn look(
+    pub(super) fn poll(
         &mut self,
         columns: &mut Columns,
         context: &DrainContext,

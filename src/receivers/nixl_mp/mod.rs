@@ -112,18 +112,18 @@ impl Stores {
                     .set(&self.base.path, self.watch.missing());
                 self.adopt(files, now);
             }
-            self.look(now);
+            self.poll(now);
             if !pause.wait(self.config.poll_interval) {
                 break;
             }
         }
-        self.look(Instant::now());
+        self.poll(Instant::now());
     }
 
-    fn look(&mut self, now: Instant) {
+    fn poll(&mut self, now: Instant) {
         let (entry, liveness, refused) = (&self.entry, self.config.liveness_interval, &mut self.refused);
         self.stores
-            .retain(|path, store| match store.look(entry, now, liveness) {
+            .retain(|path, store| match store.poll(entry, now, liveness) {
                 ReadOutcome::Stays => true,
                 ReadOutcome::Ended(reason) => {
                     tracing::info!(store = %path.display(), reason, "store closed");
@@ -132,7 +132,7 @@ impl Stores {
                 }
             });
         let bytes = self.bytes();
-        self.kept.settle(bytes);
+        self.kept.set_used(bytes);
     }
 
     /// The memory of all files, in bytes.

@@ -63,7 +63,7 @@ impl Store {
     }
 
     /// Sends the changes. If nothing changes, it checks every `liveness` whether the agent lives.
-    pub(super) fn look(&mut self, entry: &Entry, now: Instant, liveness: Duration) -> ReadOutcome {
+    pub(super) fn poll(&mut self, entry: &Entry, now: Instant, liveness: Duration) -> ReadOutcome {
         if now < self.due {
             return ReadOutcome::Stays;
         }

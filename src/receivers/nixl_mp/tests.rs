@@ -130,7 +130,7 @@ fn stores_without_room_wait_and_those_that_are_open_are_read() {
             now += Duration::from_secs(2);
             let files = stores.watch.scan(now).unwrap();
             stores.adopt(files, now);
-            stores.look(now);
+            stores.poll(now);
         };
         let create = |pid| {
             let identity = StoreIdentity {

@@ -249,7 +249,7 @@ impl Checker {
         };
         match wire::weigh(self.signal, request, self.max_elements, |_| false) {
             Err(CheckError::NoRoom(_)) => {
-                held.settle(body.len());
+                held.keep(body.len());
                 Err(body)
             }
             Err(CheckError::Wire(error)) => Ok(Err(Failure::invalid_at(&error.path, error.to_string()))),
@@ -282,7 +282,7 @@ impl Checker {
             Unread::NoRoom(bytes) => no_room_for(held, bytes),
         })?;
         drop(body);
-        held.settle(read.len());
+        held.keep(read.len());
         Ok(read)
     }
 }

@@ -154,7 +154,7 @@ async fn read_message(
     match (end, whole.as_slice().first()) {
         (Some(end), Some(flag @ (0 | 1))) if whole.len() == end => {
             let is_compressed = *flag == 1;
-            held.settle(end);
+            held.keep(end);
             Ok((is_compressed, whole.freeze().slice(Prefix::BYTES..)))
         }
         (Some(end), Some(0 | 1)) => Err(misframed(format!(

@@ -2,10 +2,10 @@
 
 //! `prometheusremotewrite`: accepts Prometheus remote write, 1.0 and 2.0, selected by the content type.
 
-mod answer;
 pub mod config;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
+mod response;
 #[cfg(test)]
 mod tests;
 
@@ -36,8 +36,8 @@ use crate::net::{
 use crate::prom::remote::decoder::{DecodedRequest, RemoteWriteDecoder};
 use crate::prom::remote::read::ReadError;
 use crate::prom::remote::{Version, count_evicted};
-use answer::{Refusal, Written};
 use config::RemoteWriteReceiverConfig;
+use response::{Refusal, Written};
 
 /// The factory of `prometheusremotewrite`.
 pub static FACTORY: ReceiverFactory = Factory {

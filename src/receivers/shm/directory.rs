@@ -111,7 +111,7 @@ impl Cells {
     }
 
     /// Sends what has changed. It accepts new series of the files as far as there is room.
-    pub(super) fn look(&mut self, entry: &Entry, now: Instant, kept: &mut Kept) {
+    pub(super) fn poll(&mut self, entry: &Entry, now: Instant, kept: &mut Kept) {
         if self.retry.is_some_and(|at| now < at) {
             return;
         }
@@ -231,7 +231,7 @@ impl Cells {
             )?;
             for place in some {
                 self.due.remove(&place);
-                self.settle(place);
+                self.mark_sent(place);
             }
         }
         Ok(())
@@ -248,7 +248,7 @@ impl Cells {
         Some((spec, &all.get(series)?.value))
     }
 
-    fn settle(&mut self, (family, series): (usize, usize)) {
+    fn mark_sent(&mut self, (family, series): (usize, usize)) {
         let cell = self.found(family, series).map(|(_, cell)| cell.clone());
         let known = self.known.get_mut(family).and_then(|all| all.get_mut(series));
         known.into_iter().for_each(|known| known.sent = cell.clone());

@@ -114,16 +114,16 @@ impl Directories {
     fn run(&mut self, pause: &Pause) {
         loop {
             let start = Instant::now();
-            self.look(start);
+            self.poll(start);
             let rest = self.config.poll_interval.max(start.elapsed() * REST);
             if !pause.wait(rest) {
                 break;
             }
         }
-        self.look(Instant::now());
+        self.poll(Instant::now());
     }
 
-    fn look(&mut self, now: Instant) {
+    fn poll(&mut self, now: Instant) {
         let is_due = self
             .listed
             .is_none_or(|listed| now.duration_since(listed) >= self.config.scan_interval);
@@ -135,10 +135,10 @@ impl Directories {
             self.list(now);
         }
         for cells in self.open.values_mut() {
-            cells.look(&self.entry, now, &mut self.kept);
+            cells.poll(&self.entry, now, &mut self.kept);
         }
         let bytes = self.bytes();
-        self.kept.settle(bytes);
+        self.kept.set_used(bytes);
         if is_due {
             self.fold();
             self.record_metrics();

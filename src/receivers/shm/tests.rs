@@ -228,7 +228,7 @@ fn files_and_series_without_room_wait_and_known_ones_are_read() {
         let mut now = Instant::now();
         let mut look = |directories: &mut Directories| {
             now += Duration::from_secs(2);
-            directories.look(now);
+            directories.poll(now);
         };
         look(&mut directories);
         let empty = memory.reserved_bytes();
@@ -291,7 +291,7 @@ fn a_large_file_leaves_room_to_others_and_is_counted() {
         (0..3000).for_each(|number| count(&large, &format!("large {number}"), 1));
         let others = [store(directory.path()), store(directory.path())];
         others.iter().for_each(|other| count(other, "a", 1));
-        directories.look(Instant::now());
+        directories.poll(Instant::now());
         assert_eq!(of_model(&sink, "a"), Some(Value::Int(2)));
         assert_eq!(of_model(&sink, "large 0"), Some(Value::Int(1)));
         assert_eq!(of_model(&sink, "large 2999"), None);
@@ -300,7 +300,7 @@ fn a_large_file_leaves_room_to_others_and_is_counted() {
         assert_eq!(of_memory.map(|(_, count)| *count), Some(1.0));
         // The receiver goes on reading the series that it knows.
         count(&large, "large 0", 1);
-        directories.look(Instant::now() + Duration::from_secs(2));
+        directories.poll(Instant::now() + Duration::from_secs(2));
         assert_eq!(of_model(&sink, "large 0"), Some(Value::Int(2)));
     });
 }

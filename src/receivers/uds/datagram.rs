@@ -52,7 +52,7 @@ pub(super) struct Task {
 impl Task {
     /// Binds the socket and begins to read.
     pub(super) fn start(config: &DatagramConfig, sink: Arc<EventSink>) -> Result<Self, ListenError> {
-        let (socket, file) = SocketFile::place(&config.path, &config.file(), SocketType::DGRAM, |path| {
+        let (socket, file) = SocketFile::create(&config.path, &config.file(), SocketType::DGRAM, |path| {
             let socket = StdDatagram::bind(path)?;
             socket.set_nonblocking(true)?;
             set_socket_passcred(&socket, config.wants_credentials())?;

@@ -121,7 +121,7 @@ impl Kinds {
     /// Forgets all spellings and releases the map's memory.
     fn forget_spellings(&mut self) {
         self.by_spelling = HashMap::new();
-        self.spellings_held.settle(0);
+        self.spellings_held.keep(0);
     }
 
     /// Sets or changes a gauge and gives its value.

@@ -170,7 +170,7 @@ impl Serving {
                 slot,
             } = self.decode(frame).await?;
             let taken = self.take(batch, slot).await;
-            self.declared.settle(self.session.bytes());
+            self.declared.keep(self.session.bytes());
             taken?;
             drop(decoding);
             stopping
@@ -184,7 +184,7 @@ impl Serving {
 
     /// Decodes a message after a reservation of its decoded form.
     async fn decode(&mut self, frame: Bytes) -> Result<Decoded, StreamError> {
-        let slot = place_if(frame.len() > INLINE_MAX_BYTES).await?;
+        let slot = slot_if(frame.len() > INLINE_MAX_BYTES).await?;
         let weigh = move || (weigh(&frame), frame);
         let ((weighed, frame), slot) = work(slot, weigh).await?;
         let weighed = weighed.map_err(StreamError::NoMessage)?;
@@ -194,14 +194,14 @@ impl Serving {
         let room = self.room_for(&weighed, slot).await;
         let (mut decoding, mut slot) = room.map_err(|why| undecoded(why, &frame))?;
         if slot.is_none() {
-            slot = place_if(weighed.declared > INLINE_MAX_DECLARED).await?;
+            slot = slot_if(weighed.declared > INLINE_MAX_DECLARED).await?;
         }
         let (batch, slot) = work(slot, move || EventBatch::decode(frame)).await?;
         let batch = batch?;
         if decoding.bytes() > 0 {
             // Most numbers take less than their maximum.
             let takes = weighed.decoded_declared + columns(&batch);
-            decoding.settle(decoding.bytes().min(takes));
+            decoding.keep(decoding.bytes().min(takes));
         }
         Ok(Decoded {
             batch,
@@ -234,7 +234,7 @@ impl Serving {
         mut slot: Option<Slot>,
     ) -> Result<(Result<Taken, SessionError>, Option<Slot>), StreamError> {
         if slot.is_none() {
-            slot = place_if(batch.events.len() > LIGHT_EVENTS).await?;
+            slot = slot_if(batch.events.len() > LIGHT_EVENTS).await?;
         }
         let now = unix_now();
         if slot.is_none() {
@@ -361,7 +361,7 @@ fn undecoded(why: StreamError, message: &[u8]) -> StreamError {
 }
 
 /// A place for long work. Connections are limited in number, so they wait as long as it takes.
-async fn place_if(is_long: bool) -> Result<Option<Slot>, StreamError> {
+async fn slot_if(is_long: bool) -> Result<Option<Slot>, StreamError> {
     if is_long {
         Ok(Some(Slot::get_in_any_case().await.map_err(io::Error::other)?))
     } else {
@@ -398,7 +398,7 @@ async fn make_room_in(
             Err(StreamError::Stopping) => return Err(StreamError::StoppedWaiting),
             room => room?,
         }
-        return place_if(is_long).await;
+        return slot_if(is_long).await;
     }
     Ok(slot)
 }

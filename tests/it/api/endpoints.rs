@@ -205,7 +205,7 @@ const ASKED: &[(Comparison, &str, &str)] = &[
     (Kind, "POST", "/-/healthy"),
 ];
 
-/// Where the two may differ, and why. Beside these, `otel_scope_*` labels are left out of the comparison: OTLP has scopes,
+/// Where the two may differ, and why. Beside these, `otel_scope_*` labels are omitted from the comparison: OTLP has scopes,
 /// Prometheus does not.
 const ALLOWED: &[(&str, &str)] = &[
     (

@@ -69,7 +69,7 @@ service:
     ];
     let (code, why) = keda.is_active(&more).expect_err("something else is asked for");
     assert_eq!(code, Code::FailedPrecondition, "{why}");
-    let (code, why) = keda.metric(&DEPTH).expect_err("unless told otherwise");
+    let (code, why) = keda.metric(&DEPTH).expect_err("an error by default");
     assert_eq!(code, Code::FailedPrecondition, "{why}");
     gateway.stop();
 }

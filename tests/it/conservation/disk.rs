@@ -26,7 +26,7 @@ fn damage_costs_the_damaged_records_and_a_torn_end_unacknowledged_ones() {
     let sink = OtlpSink::start();
     let mut hop = start(&sink.endpoint(), storage.path(), &queue);
     hop.gateway.wait_for_log("part of the stored data is damaged");
-    let counts = hop.settle();
+    let counts = hop.wait_for_idle();
     assert_eq!(
         (counts.restored, counts.delivered),
         (180, 180),
@@ -104,7 +104,7 @@ service:
     assert!(refused > 20, "256 KiB have no end");
     assert_eq!(hop.gateway.health().expect("it lives").status, 200);
     proxy.set(Fault::None);
-    hop.settle();
+    hop.wait_for_idle();
     let arrived = arrived(&sink);
     let missing: Vec<_> = taken.difference(&arrived).collect();
     assert!(missing.is_empty(), "acknowledged and lost: {missing:?}");

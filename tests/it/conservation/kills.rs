@@ -66,7 +66,7 @@ fn what_was_acknowledged_survives_two_hundred_kills() {
         next += 3_000_000;
     }
     let hop = start(&sink.endpoint(), storage.path(), &queue);
-    hop.settle();
+    hop.wait_for_idle();
     let arrived = arrived(&sink);
     let missing: Vec<_> = acknowledged.difference(&arrived).collect();
     println!("{} acknowledged, {} arrived", acknowledged.len(), arrived.len());

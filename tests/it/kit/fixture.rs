@@ -104,7 +104,7 @@ fn metric(name: &str, unit: &str, data: Data) -> Metric {
     }
 }
 
-fn place(value: &str) -> Vec<KeyValue> {
+fn route_attributes(value: &str) -> Vec<KeyValue> {
     vec![pair("http.route", text(value))]
 }
 
@@ -118,8 +118,13 @@ fn number(attributes: Vec<KeyValue>, value: number_data_point::Value, now: u64) 
 }
 
 fn gauge(values: &[(&str, f64)], now: u64) -> Data {
-    let point =
-        |(name, value): &(&str, f64)| number(place(name), number_data_point::Value::AsDouble(*value), now);
+    let point = |(name, value): &(&str, f64)| {
+        number(
+            route_attributes(name),
+            number_data_point::Value::AsDouble(*value),
+            now,
+        )
+    };
     Data::Gauge(Gauge {
         data_points: values.iter().map(point).collect(),
     })
@@ -129,7 +134,7 @@ fn counter(value: number_data_point::Value, now: u64) -> Data {
     let point = NumberDataPoint {
         start_time_unix_nano: start(now),
         exemplars: vec![exemplar(3.0, now)],
-        ..number(place("/a"), value, now)
+        ..number(route_attributes("/a"), value, now)
     };
     Data::Sum(Sum {
         data_points: vec![point],
@@ -149,7 +154,7 @@ fn queue(now: u64) -> Data {
 fn histogram(now: u64) -> Data {
     Data::Histogram(Histogram {
         data_points: vec![HistogramDataPoint {
-            attributes: place("/a"),
+            attributes: route_attributes("/a"),
             start_time_unix_nano: start(now),
             time_unix_nano: now,
             count: 10,
@@ -173,7 +178,7 @@ fn exponential(now: u64) -> Data {
     };
     Data::ExponentialHistogram(ExponentialHistogram {
         data_points: vec![ExponentialHistogramDataPoint {
-            attributes: place("/a"),
+            attributes: route_attributes("/a"),
             start_time_unix_nano: start(now),
             time_unix_nano: now,
             count: 12,
@@ -193,7 +198,7 @@ fn summary(now: u64) -> Data {
     let quantile = |(quantile, value)| ValueAtQuantile { quantile, value };
     Data::Summary(Summary {
         data_points: vec![SummaryDataPoint {
-            attributes: place("/a"),
+            attributes: route_attributes("/a"),
             start_time_unix_nano: start(now),
             time_unix_nano: now,
             count: 7,

@@ -45,13 +45,13 @@ impl GoSink {
 
     /// The counts so far.
     pub(crate) fn counts(&mut self) -> Counts {
-        self.process.tell("counts");
+        self.process.write_line("counts");
         serde_json::from_str(&self.answer()).expect("counts as JSON")
     }
 
     /// From now on every answer is a partial success that rejects `items` items.
     pub(crate) fn reject(&mut self, items: u64) {
-        self.process.tell(&format!("reject {items}"));
+        self.process.write_line(&format!("reject {items}"));
         // Commands are obeyed in order: once this one is answered, the first one holds.
         self.counts();
     }

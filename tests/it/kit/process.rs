@@ -82,7 +82,7 @@ impl Process {
     }
 
     /// Writes a line to its standard input.
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub(crate) fn write_line(&mut self, line: &str) {
         let stdin = self.child.stdin.as_mut().expect("it is piped");
         writeln!(stdin, "{line}").unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }

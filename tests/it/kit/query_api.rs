@@ -31,7 +31,7 @@ impl QueryApi {
         self.port
     }
 
-    /// An instant query's vector (or scalar, as one sample without labels); native histograms are left out.
+    /// An instant query's vector (or scalar, as one sample without labels); native histograms are omitted.
     ///
     /// # Panics
     /// If the server refuses the expression.

@@ -64,7 +64,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Listens on a free port and answers 404 until told otherwise.
+    /// Listens on a free port and answers 404 until an answer is set.
     pub(crate) fn start() -> Self {
         Self::start_on(0)
     }

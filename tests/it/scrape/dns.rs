@@ -15,7 +15,7 @@ const NO_SUCH_NAME: u8 = 3;
 
 /// The answer of a server for one name: a code, and its records as type and data.
 #[derive(Clone, Default)]
-struct Said {
+struct DnsAnswer {
     code: u8,
     records: Vec<(u16, Vec<u8>)>,
     /// Over UDP only that there is more.
@@ -25,7 +25,7 @@ struct Said {
 /// A server of one name on one port of UDP and TCP, in threads that end with the process.
 struct Dns {
     port: u16,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<DnsAnswer>>,
 }
 
 impl Dns {
@@ -37,7 +37,7 @@ impl Dns {
             }
         };
         let port = udp.local_addr().expect("an address").port();
-        let said = Arc::<Mutex<Said>>::default();
+        let said = Arc::<Mutex<DnsAnswer>>::default();
         let over_udp = said.clone();
         std::thread::spawn(move || {
             let mut question = [0; 512];
@@ -65,13 +65,13 @@ impl Dns {
     }
 
     /// From now on this is what it says.
-    fn say(&self, code: u8, cut: bool, records: Vec<(u16, Vec<u8>)>) {
-        *self.said.lock().expect("no panic inside") = Said { code, records, cut };
+    fn set_answer(&self, code: u8, cut: bool, records: Vec<(u16, Vec<u8>)>) {
+        *self.said.lock().expect("no panic inside") = DnsAnswer { code, records, cut };
     }
 }
 
 /// RFC 1035: the question again, and the records of its type, whose names point back to it.
-fn answer(question: &[u8], said: &Said, cut: bool) -> Vec<u8> {
+fn answer(question: &[u8], said: &DnsAnswer, cut: bool) -> Vec<u8> {
     let name = question[12..]
         .iter()
         .position(|byte| *byte == 0)
@@ -117,8 +117,8 @@ fn targets_come_and_go_by_what_dns_answers() {
     let targets = ["x 1\n", "x 2\n", "x 3\n"].map(Target::showing);
     let [one, two, host] = &targets;
     let (services, hosts, sink) = (Dns::start(), Dns::start(), OtlpSink::start());
-    services.say(0, false, vec![service(one.port()), service(two.port())]);
-    hosts.say(0, true, vec![(A, vec![127, 0, 0, 1])]);
+    services.set_answer(0, false, vec![service(one.port()), service(two.port())]);
+    hosts.set_answer(0, true, vec![(A, vec![127, 0, 0, 1])]);
     let gateway = into_sink(
         &format!(
             "  - job_name: app
@@ -164,7 +164,7 @@ fn targets_come_and_go_by_what_dns_answers() {
     let up = || gateway.own_metric("tidegate_scrape_targets", &["state=\"up\""]);
     wait_until(SOON, "three targets", || up() == 3.0);
     // A server that does not know says nothing about its targets. One that says that the name does not exist does.
-    services.say(SERVER_FAILURE, false, Vec::new());
+    services.set_answer(SERVER_FAILURE, false, Vec::new());
     let failures = || gateway.own_metric("tidegate_scrape_discovery_failures_total", &["reason=\"dns\""]);
     wait_until(SOON, "failures are counted", || failures() >= 2.0);
     let asked = one.asked();
@@ -172,9 +172,9 @@ fn targets_come_and_go_by_what_dns_answers() {
         one.asked() > asked + 2
     });
     assert_eq!(up(), 3.0);
-    hosts.say(NO_SUCH_NAME, false, Vec::new());
+    hosts.set_answer(NO_SUCH_NAME, false, Vec::new());
     wait_until(SOON, "the host is gone", || up() == 2.0);
-    services.say(0, false, vec![service(two.port())]);
+    services.set_answer(0, false, vec![service(two.port())]);
     wait_until(SOON, "a service is gone", || up() == 1.0);
     let (gone, stays) = (one.asked() + host.asked(), two.asked());
     wait_until(SOON, "the other one is still scraped", || two.asked() > stays + 2);

@@ -79,7 +79,7 @@ impl Layout {
             layout.connect(from, to);
         }
         let columns = layout.ordered(top + 1);
-        layout.place(&columns);
+        layout.position_nodes(&columns);
         layout
     }
 
@@ -178,7 +178,7 @@ impl Layout {
     }
 
     /// Chooses the height of the picture and the place of each node, from right to left.
-    fn place(&mut self, columns: &[Vec<usize>]) {
+    fn position_nodes(&mut self, columns: &[Vec<usize>]) {
         let needed = columns.iter().map(|column| self.needed_height(column));
         let room = needed.max().unwrap_or(0);
         self.height = room + 2 * MARGIN;

@@ -88,7 +88,7 @@ pub(super) fn kept_late(field: &AttackedGateway) -> Result<Harm, BenchError> {
         for (mut stream, left) in held {
             let (rest, tally) = (&rest, &tally);
             scope.spawn(move || {
-                // Those that were turned away have an answer to be read.
+                // Refused requests have an answer to be read.
                 let _ = stream.write_all(&rest[..left]);
                 if let Ok(answer) = receive(&mut BufReader::new(stream)) {
                     tally.note(Ok(answer), 0);
@@ -106,7 +106,7 @@ fn begun(field: &AttackedGateway, bytes: &[u8]) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// A request of so many points.
+/// A request of `points` points.
 fn usual(points: usize) -> Vec<u8> {
     let points: Vec<u8> = (0..points)
         .flat_map(|number| point(now(), "number", &number.to_string()))

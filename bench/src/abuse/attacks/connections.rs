@@ -39,7 +39,7 @@ pub(super) fn address(number: usize) -> u8 {
     2 + (number % ADDRESSES) as u8
 }
 
-/// Opens so many connections that send this first, those that the gateway lets in.
+/// Opens `count` connections that send this first. Returns those that the gateway accepts.
 pub(super) fn opened(port: u16, count: usize, from: impl Fn(usize) -> u8, first: &[u8]) -> Vec<TcpStream> {
     let open = |number| -> Option<TcpStream> {
         let mut stream = connected(from(number), port, PATIENCE).ok()?;

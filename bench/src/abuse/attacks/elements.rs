@@ -26,14 +26,14 @@ const LABELS: u64 = 1;
 const WRITTEN_EXEMPLARS: u64 = 3;
 const WRITTEN_HISTOGRAMS: u64 = 4;
 
-/// A request with a point that has so many empty parts.
+/// A request with a point that has `count` empty parts.
 fn hollow(number: u64, count: usize) -> Vec<u8> {
     let parts = part(number, []).repeat(count);
     let point = [fixed(3, super::now()), fixed(6, 1), parts].concat();
     request("abuse.elements", &gauge(&part(1, point)))
 }
 
-/// A request with a histogram of so many empty buckets.
+/// A request with a histogram of `count` empty buckets.
 fn bucketed(count: usize) -> Vec<u8> {
     let buckets = part(BUCKETS, vec![0; 8 * (count + 1)]);
     let bounds: Vec<u8> = (0..count)
@@ -43,7 +43,7 @@ fn bucketed(count: usize) -> Vec<u8> {
     request("abuse.buckets", &part(HISTOGRAM, part(1, point)))
 }
 
-/// A request with a point of so many empty attributes, in zstd.
+/// A request with a point of `count` empty attributes, in zstd.
 pub(super) fn bomb(count: usize) -> Result<Bytes, BenchError> {
     Compression::Zstd.pack(hollow(ATTRIBUTES, count).into())
 }
@@ -132,7 +132,7 @@ fn writes(field: &AttackedGateway, headers: &str, bodies: &[Vec<u8>]) -> Result<
     Ok(harm)
 }
 
-/// A series of a remote write that has so many parts of no content, and a sample.
+/// A series of a remote write that has `count` parts of no content, and a sample.
 fn hollow_series(number: u64, content: &[u8], count: usize) -> Vec<u8> {
     let rest = [
         part(number, content).repeat(count),
@@ -216,7 +216,7 @@ pub(super) fn symbols(field: &AttackedGateway) -> Result<Harm, BenchError> {
     Ok(tally.finish())
 }
 
-/// A request whose resource comes in two pieces, with so many metrics of no content.
+/// A request whose resource comes in two pieces, with `metrics` metrics of no content.
 fn in_pieces(metrics: usize) -> Vec<u8> {
     let scope = part(2, part(2, []).repeat(metrics));
     part(1, [part(1, []), part(1, []), scope].concat())

@@ -180,7 +180,7 @@ pub(super) fn line(field: &AttackedGateway) -> Result<Harm, BenchError> {
     })
 }
 
-/// A page of so many gauges in delimited protobuf, told apart by a label of a few bytes.
+/// A page of `series` gauges in delimited protobuf, distinguished by a label of a few bytes.
 fn tiny(series: u64) -> Vec<u8> {
     const METRIC: u64 = 4;
     const GAUGE: u64 = 2;

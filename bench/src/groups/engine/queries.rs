@@ -14,7 +14,7 @@ use crate::stats::Samples;
 /// The most times that a query is asked.
 const QUERIES: usize = 200;
 
-/// How long queries take of a gateway that holds so many series.
+/// How long queries take of a gateway with `series` series.
 pub(super) fn queries(binary: &Path, series: usize) -> Result<Vec<Row>, BenchError> {
     let subject = instant::start(binary)?;
     instant::fill(&subject, series)?;

@@ -196,7 +196,7 @@ impl<'a> Contender<'a> {
         match step {
             LoadPhase::WarmUp(time) => self.warm_up(job, time).await,
             LoadPhase::Saturate(window) => self.saturate(window).await,
-            LoadPhase::Pace(window) => self.pace(window).await,
+            LoadPhase::Pace(window) => self.send_at_half_rate(window).await,
         }
     }
 
@@ -261,11 +261,11 @@ impl<'a> Contender<'a> {
     }
 
     /// A window at half the rate that it takes.
-    async fn pace(&mut self, window: Duration) -> Result<(), BenchError> {
+    async fn send_at_half_rate(&mut self, window: Duration) -> Result<(), BenchError> {
         let rates = Samples::new(self.measured.windows.iter().map(|window| window.rate));
         self.sink.take_ages_ms();
         let a_second = rates.median() / 2.0 / self.kept as f64;
-        let late = Samples::new(self.driver.pace(a_second, window).await?);
+        let late = Samples::new(self.driver.send_at_rate(a_second, window).await?);
         self.drain().await;
         self.measured.paced_peak_mib = Some(self.started.process.memory_mib()?.1);
         let ages = self.sink.take_ages_ms();

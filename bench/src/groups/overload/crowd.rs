@@ -83,7 +83,7 @@ pub(in crate::groups) struct Crowd {
 }
 
 impl Crowd {
-    /// Sends to this port, as fast as it is taken or so many requests a second.
+    /// Sends to this port, as fast as it is taken or at this rate in requests a second.
     pub(in crate::groups) async fn start(
         port: u16,
         shape: CrowdShape,
@@ -155,7 +155,7 @@ async fn connect(port: u16) -> Result<Grpc<Channel>, BenchError> {
 async fn hand_out(tickets: Arc<Semaphore>, a_second: f64, room: usize, stop: CancellationToken) {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(TICK);
-    let mut pace = Pace { a_second, handed: 0 };
+    let mut pace = PermitRate { a_second, handed: 0 };
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -167,12 +167,12 @@ async fn hand_out(tickets: Arc<Semaphore>, a_second: f64, room: usize, stop: Can
 }
 
 /// How many permits are due.
-struct Pace {
+struct PermitRate {
     a_second: f64,
     handed: usize,
 }
 
-impl Pace {
+impl PermitRate {
     /// The pushes due after a time, at most `free`: pushes that no sender was free for are not made up for later.
     fn portion(&mut self, elapsed: Duration, free: usize) -> usize {
         let due = (elapsed.as_secs_f64() * self.a_second) as usize;
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_is_due_comes_at_the_rate_and_is_not_saved_up() {
-        let mut pace = Pace {
+        let mut pace = PermitRate {
             a_second: 100.0,
             handed: 0,
         };

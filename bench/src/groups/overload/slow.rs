@@ -72,8 +72,8 @@ impl SlowSink {
         Ok(Self { port, turns, stop })
     }
 
-    /// Takes so many points a second from now on; `None`: as they come.
-    pub(in crate::groups) fn pace(&self, a_second: Option<f64>) {
+    /// Takes points at this rate from now on; `None`: as they come.
+    pub(in crate::groups) fn set_rate(&self, a_second: Option<f64>) {
         let gap = a_second.map_or(0.0, |rate| 1.0 / rate);
         let next = Instant::now();
         *self.turns.schedule() = Schedule { gap, next };

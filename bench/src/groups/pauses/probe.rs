@@ -16,10 +16,10 @@ use crate::stalls::come_first;
 
 /// Between two probes.
 const GAP: Duration = Duration::from_millis(1);
-/// They come in turns from so many senders, each with a connection of its own: a sender has one request on its way at a
+/// They come in turns from this number of senders, each with a connection of its own: a sender has one request on its way at a
 /// time, so with one of them every probe would wait for all before it, and none would show what a request waits.
 const SENDERS: u32 = 64;
-/// One in so many is of a series that was never seen.
+/// One in this number is of a series that was never seen.
 const NEW: u32 = 8;
 /// Names of probes: one of their own, so that they are not part of the measured data.
 const METRIC: usize = 1 << 20;

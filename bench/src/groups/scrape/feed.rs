@@ -25,7 +25,7 @@ const METRICS_A_REQUEST: usize = 10;
 /// Points began so long before they are pushed.
 const AGE_NS: u64 = 3_600_000_000_000;
 
-/// The value of a counter after so many feeds.
+/// The value of a counter after `feeds` feeds.
 fn value(metric: usize, agent: usize, feeds: u64) -> u64 {
     (metric * agent) as u64 + feeds
 }

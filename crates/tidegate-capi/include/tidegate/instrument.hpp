@@ -139,7 +139,7 @@ public:
   }
 };
 
-/** The instruments of one name, told apart by the values of their labels. */
+/** The instruments of one name, distinguished by the values of their labels. */
 template <class I> class Family : public detail::Handle<tg_family, tg_family_retain, tg_family_release> {
 public:
   using Handle::Handle;

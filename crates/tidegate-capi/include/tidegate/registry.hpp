@@ -155,7 +155,7 @@ public:
     check(tg_exponential_histogram_new(raw_, &description, own.data(), own.size(), &raw));
     return Histogram(raw);
   }
-  /** A family of `I`, told apart by the labels of these names. */
+  /** A family of `I`, distinguished by the labels of these names. */
   template <class I>
   Family<I> family(const Description &what, const Texts &names, const Labels &labels = {},
                    tg_kind kind = I::kind) const {

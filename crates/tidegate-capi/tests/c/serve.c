@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* Serves until told to stop: each line of input is a step. */
+/* Serves until a stop command: each line of input is a step. */
 #include "expect.h"
 
 int main(void) {

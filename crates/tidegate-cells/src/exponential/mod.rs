@@ -89,7 +89,7 @@ impl Shape {
 
     /// The index of a side's bucket in the counts, if the range has it.
     #[inline]
-    fn place(self, side: usize, bucket: i32) -> Option<usize> {
+    fn count_index(self, side: usize, bucket: i32) -> Option<usize> {
         let place = i64::from(bucket) - i64::from(self.first[side]);
         let place = usize::try_from(place).ok().filter(|place| *place < BUCKETS)?;
         Some(HEAD + side * BUCKETS + place)
@@ -165,7 +165,7 @@ fn count(words: &[AtomicU64], side: usize, finest: i32, by: u64, bucket_at: impl
             continue;
         };
         let bucket = bucket_at(shape.scale);
-        let place = shape.place(side, bucket).filter(|_| shape.scale <= finest);
+        let place = shape.count_index(side, bucket).filter(|_| shape.scale <= finest);
         if place.is_some_and(|place| count_in(&buffer[place], generation, by)) {
             return true;
         }
@@ -201,7 +201,7 @@ pub(crate) fn load(words: &[AtomicU64]) -> ExponentialHistogram {
     }
 }
 
-/// The value of words, which may be of any file. Buckets that no writer makes are left out.
+/// The value of words, which may be of any file. Buckets that no writer makes are omitted.
 pub(crate) fn decode(read: impl Fn(usize) -> u64) -> ExponentialHistogram {
     let start = FIRST_BUFFER + (read(GENERATION) & 1) as usize * BUFFER;
     let number = |at: usize| read(start + at) as u32 as i32;

@@ -180,7 +180,7 @@ impl Shape {
         for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count != 0) {
             let (side, place) = (at / BUCKETS, at % BUCKETS);
             let bucket = self.first[side].wrapping_add(place as i32) >> down;
-            if let Some(place) = to.place(side, bucket) {
+            if let Some(place) = to.count_index(side, bucket) {
                 let sum = &mut moved[place - HEAD];
                 *sum = sum.saturating_add(*count).min(CONTENT);
             }

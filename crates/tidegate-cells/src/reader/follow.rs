@@ -20,14 +20,14 @@ pub struct Follower {
     merged: Snapshot,
     resource: Vec<(String, String)>,
     /// The parts of each series: by family and series.
-    parts: Vec<Vec<Vec<Place>>>,
+    parts: Vec<Vec<Vec<ValueKey>>>,
     /// The series of each value of each file.
-    places: HashMap<Place, (usize, usize), foldhash::fast::RandomState>,
+    places: HashMap<ValueKey, (usize, usize), foldhash::fast::RandomState>,
     shape: Shape,
 }
 
 /// A value: which file, and where in it.
-type Place = (Identity, u64);
+type ValueKey = (Identity, u64);
 
 /// The structure of the merged values. While it stays the same, only values change.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -63,7 +63,7 @@ impl Follower {
     }
 
     /// Sets the most bytes that are kept of a file ([`Limits::max_kept_bytes`](super::Limits::max_kept_bytes)). Beyond
-    /// that, new series of the file are left out. Known series stay readable.
+    /// that, new series of the file are omitted. Known series stay readable.
     pub fn limit_files(&mut self, bytes: usize) {
         self.directory.limits.max_kept_bytes = bytes;
     }

@@ -114,7 +114,7 @@ pub struct Process {
     pub series: usize,
 }
 
-/// A file that was left out.
+/// A file that the reader skipped.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
     /// The file.
@@ -383,7 +383,7 @@ impl Directory {
         }
     }
 
-    /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are left out.
+    /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are skipped.
     fn retained(&mut self, path: &Path, room: Room<'_>) -> Result<Arc<Source>, ReadError> {
         let inode = std::fs::symlink_metadata(path)?.ino();
         // While it is open, no other file gets its number.

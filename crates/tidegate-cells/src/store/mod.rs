@@ -201,7 +201,7 @@ impl Store {
         Ok(Store(Arc::new(StoreInner {
             options,
             directory: directory.map(Path::to_owned),
-            file: fork::lock().take_place(),
+            file: fork::lock().take_slot(),
             guard,
             header,
             state: Mutex::new(state),
@@ -305,7 +305,7 @@ impl Store {
 
 impl Drop for StoreInner {
     fn drop(&mut self) {
-        fork::lock().leave_place(self.file);
+        fork::lock().free_slot(self.file);
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Ended, FamilyState, Locked, StoreInner, StoreState};
-use crate::arena::{Arena, Place};
+use crate::arena::{Arena, CellPosition};
 use crate::family::{FamilyInner, SeriesInner};
 use crate::layout::header;
 use crate::record::{self, Record, SeriesRole};

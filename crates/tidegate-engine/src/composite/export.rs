@@ -50,7 +50,7 @@ impl Declaration {
 impl Composite {
     /// Shows the observations of this run as sub-windows of at most about 1 s, in ascending order in each group: those
     /// that begin at `since` or later and have values, and always the current one. So an idle group is known too.
-    /// Returns the number of groups that are left out because they hold a gauge.
+    /// Returns the number of groups that are omitted because they hold a gauge.
     ///
     /// Borders and ends are by the wall clock. After the wall clock was set (see [`clock::steps`]), equal borders mean
     /// other times. Begin a new run then: claim a new epoch, and pass the time as `since` from there on.

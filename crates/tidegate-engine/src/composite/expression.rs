@@ -211,11 +211,11 @@ impl Composite {
             fits
         });
         let without = before - evaluated.values.len();
-        self.room.note_left_out(rest, without);
+        self.room.note_omitted(rest, without);
         let why = match (rest, without) {
             (0, 0) => return evaluated,
-            (0, without) => format!("{without} groups are left out: there is no memory for their attributes"),
-            (rest, _) => format!("{rest} groups are left out: `max_groups` is {max}"),
+            (0, without) => format!("{without} groups are omitted: there is no memory for their attributes"),
+            (rest, _) => format!("{rest} groups are omitted: `max_groups` is {max}"),
         };
         evaluated.collision.get_or_insert_with(|| why.into());
         evaluated
@@ -293,7 +293,7 @@ impl Composite {
         if evaluated.collision.is_some() {
             quality.state = worse(quality.state, Freshness::Partial);
         }
-        let stands_in = self.declaration.on_stale == super::OnStale::Last && quality.state.says_nothing();
+        let stands_in = self.declaration.on_stale == super::OnStale::Last && quality.state.is_unusable();
         let one = |attributes: &Attributes, value: Option<f64>| Answer {
             attributes: attributes.clone(),
             value,
@@ -312,7 +312,7 @@ impl Composite {
             collision: evaluated.collision.clone(),
             ..absent.clone()
         };
-        let has_value = error.is_none() && !quality.state.says_nothing();
+        let has_value = error.is_none() && !quality.state.is_unusable();
         let (values, kept) = (&evaluated.values, &last.shown);
         match (has_value, values.is_empty()) {
             (true, false) => {

@@ -2,7 +2,7 @@
 
 //! One group of a composite: its sources, its series, and the values in its window.
 
-pub(super) mod answer;
+pub(super) mod value;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -124,7 +124,13 @@ impl CompositeGroup {
 
     /// Notes that a series was in this push. `is_stalled`: its points are refused all the same. `false`: the
     /// group does not know it any more.
-    pub(super) fn see(&mut self, member: MemberId, push: u64, now: UnixNanos, is_stalled: bool) -> bool {
+    pub(super) fn mark_seen(
+        &mut self,
+        member: MemberId,
+        push: u64,
+        now: UnixNanos,
+        is_stalled: bool,
+    ) -> bool {
         let Some(member) = self.member(member) else {
             return false;
         };
@@ -271,7 +277,7 @@ impl CompositeGroup {
         for (at, source) in self.sources.iter() {
             let liveness = &source.liveness;
             let is_forgotten = liveness.is_forgotten(now, memory_ns);
-            let is_empty = source.members == 0 && !source.is_standing() && liveness.is_alive(now);
+            let is_empty = source.members == 0 && !source.counts_without_series() && liveness.is_alive(now);
             let is_idle = is_empty && now.saturating_sub(source.emptied) > EMPTY_NS;
             if liveness.is_gone() || is_forgotten || is_idle {
                 has_left |= liveness.has_left();
@@ -330,7 +336,7 @@ impl CompositeGroup {
 
 impl GroupSource {
     /// Whether it counts without any series: a source of events is known before its first event.
-    fn is_standing(&self) -> bool {
+    fn counts_without_series(&self) -> bool {
         !matches!(self.liveness, Liveness::Points(_))
     }
 }

@@ -45,7 +45,7 @@ impl Scene {
         Self { set, composite }
     }
 
-    fn say(&self, process: u64, now: u64, level: i64) {
+    fn report_level(&self, process: u64, now: u64, level: i64) {
         let series = Series {
             resource: Arc::new(Resource {
                 attributes: [("service.name", "llm")].into_iter().collect(),
@@ -75,7 +75,7 @@ impl Scene {
     fn report(&self, processes: std::ops::Range<u64>, seconds: std::ops::Range<u64>) {
         for second in seconds {
             for process in processes.clone() {
-                self.say(process, NOW + second * SECOND, 100);
+                self.report_level(process, NOW + second * SECOND, 100);
             }
         }
     }

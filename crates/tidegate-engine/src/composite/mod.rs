@@ -11,6 +11,7 @@ mod export;
 mod expression;
 mod feed;
 mod group;
+mod group_limits;
 mod groups;
 mod member;
 #[cfg(feature = "tables")]
@@ -18,7 +19,6 @@ mod merged;
 #[cfg(feature = "tables")]
 mod observe;
 mod plan;
-mod room;
 mod sketch;
 mod slab;
 mod source;
@@ -36,6 +36,7 @@ pub use across::Across;
 pub use export::Unshareable;
 pub use expression::{DataQuality, Evaluated, Expression};
 pub use feed::{Added, Distribution, Feed, FeedKind};
+use group_limits::GroupLimits;
 use groups::{Groups, SharedGroup};
 #[cfg(feature = "tables")]
 pub use merged::{
@@ -43,7 +44,6 @@ pub use merged::{
 };
 #[cfg(feature = "tables")]
 pub use observe::CompositeSet;
-use room::Room;
 #[cfg(feature = "tables")]
 pub use sub_window::SubWindow;
 pub use threshold::{Direction, Hysteresis, Threshold};
@@ -222,14 +222,14 @@ pub struct Answer {
     pub has_left: bool,
     /// The reason why the composite has no value: its declaration does not suit the data.
     pub error: Option<Arc<str>>,
-    /// The living series or groups that are left out: others have their name and labels, or they have no place.
+    /// The living series or groups that are omitted: others have their name and labels, or they have no place.
     pub collision: Option<Arc<str>>,
 }
 
 impl Answer {
     /// A statistic, if the group has one: a group that is stale, absent or in error has none.
     pub fn known(&self, statistic: f64) -> Option<f64> {
-        (!self.state.says_nothing() && self.error.is_none()).then_some(statistic)
+        (!self.state.is_unusable() && self.error.is_none()).then_some(statistic)
     }
 }
 
@@ -252,7 +252,7 @@ pub struct Composite {
     #[cfg(feature = "tables")]
     inputs: observe::Inputs,
     version: AtomicU64,
-    room: Room,
+    room: GroupLimits,
     computed: expression::Computed,
     match_tracker: MatchTracker,
     /// The reason why the declaration does not suit the data.
@@ -284,7 +284,7 @@ impl Composite {
             #[cfg(feature = "tables")]
             inputs: observe::Inputs::new(max_streams),
             version: AtomicU64::new(0),
-            room: Room::new(max_streams),
+            room: GroupLimits::new(max_streams),
             computed: expression::Computed::default(),
             refused: Mutex::default(),
         }
@@ -321,9 +321,9 @@ impl Composite {
             answers.push(self.absent());
         }
         if let Some(why) = self.room.lacks(now) {
-            let why: Arc<str> = format!("series are left out: {why}").into();
+            let why: Arc<str> = format!("series are omitted: {why}").into();
             // It is not known which groups they belong to.
-            for answer in answers.iter_mut().filter(|answer| !answer.state.says_nothing()) {
+            for answer in answers.iter_mut().filter(|answer| !answer.state.is_unusable()) {
                 (answer.state, answer.collision) = (Freshness::Partial, Some(why.clone()));
             }
         }

@@ -88,7 +88,7 @@ pub struct CompositeSet {
     /// The resources of series called `up`, by the series.
     ups: Mutex<KeyMap<Key>>,
     future: Future,
-    /// Points from the future that were left out.
+    /// Points from the future that were dropped.
     refused: AtomicU64,
 }
 
@@ -111,7 +111,7 @@ impl CompositeSet {
         Self { future, ..self }
     }
 
-    /// Points from the future that were left out.
+    /// Points from the future that were dropped.
     pub fn refused_points(&self) -> u64 {
         self.refused.load(Relaxed)
     }

@@ -102,7 +102,7 @@ impl Sketch {
         self.zero == 0.0 && self.positive.is_empty() && self.negative.is_empty() && self.spans.is_empty()
     }
 
-    /// Adds a value that counts `weight` times. NaN is left out.
+    /// Adds a value that counts `weight` times. NaN is ignored.
     pub(super) fn add(&mut self, value: f64, weight: f64) {
         if value.is_nan() || weight <= 0.0 || weight.is_nan() {
             return;

@@ -71,7 +71,7 @@ impl<T> Slab<T> {
     }
 
     /// The result of `of` for each item, by place; the default at a free place.
-    pub(super) fn by_place<R: Default>(&self, of: impl Fn(&T) -> R) -> Vec<R> {
+    pub(super) fn by_slot<R: Default>(&self, of: impl Fn(&T) -> R) -> Vec<R> {
         let of = |slot: &Option<T>| slot.as_ref().map(&of).unwrap_or_default();
         self.slots.iter().map(of).collect()
     }

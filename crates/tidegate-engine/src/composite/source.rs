@@ -13,7 +13,7 @@ use crate::cadence::{Cadence, PUSH_NS, patience_ns};
 use crate::chunks::lock;
 use crate::{Lease, UnixNanos};
 
-/// A series that this many pushes of its living source have left out is stale.
+/// A series that this many pushes of its living source have omitted is stale.
 const LEFT_OUT: u64 = 3;
 
 /// The state that a source reports of itself.
@@ -86,20 +86,20 @@ impl PointSource {
 
     /// Notes that it sent a value, in any standing.
     pub(super) fn revive(&self, now: UnixNanos) {
-        if self.standing() != ReportedState::Running {
+        if self.reported_state() != ReportedState::Running {
             self.stand(ReportedState::Running, now);
         }
     }
 
     /// It said how it is, or its receiver did.
     pub(super) fn stand(&self, standing: ReportedState, now: UnixNanos) {
-        if self.standing() != standing {
+        if self.reported_state() != standing {
             self.standing.store(standing as u8, Relaxed);
             self.changed.store(now, Relaxed);
         }
     }
 
-    pub(super) fn standing(&self) -> ReportedState {
+    pub(super) fn reported_state(&self) -> ReportedState {
         match self.standing.load(Relaxed) {
             1 => ReportedState::Down,
             2 => ReportedState::Left,
@@ -119,7 +119,7 @@ impl PointSource {
         self.pushes.load(Relaxed).saturating_sub(u64::from(is_going_on))
     }
 
-    /// Whether a series that was last seen then, in the push of this number, has been left out of several since. Where
+    /// Whether a series that was last seen then, in the push of this number, has been omitted from several since. Where
     /// one report comes in several pushes (remote write by shards), they count as one.
     fn has_left_out(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
         let is_long = now.saturating_sub(seen) >= patience_ns(self.interval.load(Relaxed));
@@ -128,7 +128,7 @@ impl PointSource {
 
     fn is_alive(&self, now: UnixNanos) -> bool {
         let is_due = now.saturating_sub(self.touched()) <= self.term.load(Relaxed);
-        is_due && self.standing() == ReportedState::Running
+        is_due && self.reported_state() == ReportedState::Running
     }
 }
 
@@ -172,13 +172,13 @@ impl Liveness {
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Events(lease) | Self::Feed(lease) => lease.is_ended(),
-            Self::Points(source) => source.standing() == ReportedState::Left,
+            Self::Points(source) => source.reported_state() == ReportedState::Left,
         }
     }
 
     /// Whether it is a target that has left discovery.
     pub(super) fn has_left(&self) -> bool {
-        matches!(self, Self::Points(source) if source.standing() == ReportedState::Left)
+        matches!(self, Self::Points(source) if source.reported_state() == ReportedState::Left)
     }
 
     /// Whether its series that ended at `time` ended because a scrape failed.
@@ -188,7 +188,7 @@ impl Liveness {
         match self {
             Self::Events(_) | Self::Feed(_) => false,
             Self::Points(source) => {
-                source.standing() == ReportedState::Down
+                source.reported_state() == ReportedState::Down
                     && source.changed.load(Relaxed).abs_diff(time) <= APART_NS
             }
         }
@@ -211,7 +211,7 @@ impl Liveness {
         }
     }
 
-    /// Whether a series that was last seen then, in the push of this number, has been left out of several since.
+    /// Whether a series that was last seen then, in the push of this number, has been omitted from several since.
     pub(super) fn has_left_out(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
         match self {
             Self::Events(_) | Self::Feed(_) => false,

@@ -112,7 +112,7 @@ impl BucketSets {
     /// Observations since the last drain.
     pub(crate) fn counts(&mut self, id: u32) -> &[u64] {
         match self.0.get_mut(id as usize) {
-            Some(buckets) => buckets.settle(),
+            Some(buckets) => buckets.carry(),
             None => &[],
         }
     }
@@ -140,7 +140,7 @@ impl Buckets {
         self.fractions[self.table.of_double(value)] += weight;
     }
 
-    fn settle(&mut self) -> &[u64] {
+    fn carry(&mut self) -> &[u64] {
         for (count, fraction) in self.counts.iter_mut().zip(&mut self.fractions) {
             // A sum of ten weights of 0.1 is a hair below 1: rounding up a hair keeps it whole.
             let whole = (*fraction + 1e-9).floor();

@@ -168,7 +168,7 @@ impl Merged {
 
     /// The bytes of everything, for the account.
     pub fn bytes(&self) -> usize {
-        let places = bytes_of_places(self.places.capacity());
+        let places = bytes_of_slots(self.places.capacity());
         let lists = self.series.capacity() * size_of::<Option<MergedSeries>>() + 4 * self.free.capacity();
         self.held + lists + places + self.producers.bytes()
     }
@@ -177,7 +177,7 @@ impl Merged {
     pub fn read(&mut self, each: &mut dyn FnMut(MergedReading<'_>)) {
         for series in self.series.iter_mut().flatten() {
             let before = series.bytes();
-            series.settle();
+            series.compute();
             self.held = self.held + series.bytes() - before;
             if let Some(reading) = series.reading() {
                 each(reading);
@@ -232,7 +232,7 @@ impl Merged {
 }
 
 /// The bytes of the map of places. A hash map leaves one eighth of its places empty.
-fn bytes_of_places(capacity: usize) -> usize {
+fn bytes_of_slots(capacity: usize) -> usize {
     capacity * 8 / 7 * (size_of::<(Key, u32)>() + 1)
 }
 

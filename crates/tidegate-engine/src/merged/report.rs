@@ -123,7 +123,7 @@ pub struct RunReport {
 
 impl RunReport {
     /// Its place among the reports of a series. A level is never in the place of a total: it goes, and totals stay.
-    pub(super) fn place(&self) -> (ProducerId, UnixNanos, bool) {
+    pub(super) fn order_key(&self) -> (ProducerId, UnixNanos, bool) {
         (self.producer, self.start, self.mode.is_retained())
     }
 

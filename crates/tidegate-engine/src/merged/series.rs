@@ -16,7 +16,7 @@ use crate::{Key, Series, UnixNanos, Value};
 
 /// Where the report of a run belongs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum RunPlace {
+pub(super) enum RunIndex {
     /// It replaces the one at this index.
     Known(usize),
     /// It is new and comes to this index.
@@ -107,16 +107,16 @@ impl MergedSeries {
             .is_some_and(|(shown, bounds)| !same_bounds(shown, bounds))
     }
 
-    pub(super) fn place_of(&self, report: &RunReport) -> RunPlace {
+    pub(super) fn index_of(&self, report: &RunReport) -> RunIndex {
         match self
             .runs
-            .binary_search_by(|run| run.report.place().cmp(&report.place()))
+            .binary_search_by(|run| run.report.order_key().cmp(&report.order_key()))
         {
-            Ok(at) => RunPlace::Known(at),
+            Ok(at) => RunIndex::Known(at),
             Err(_) if report.mode.is_retained() && self.has_compacted(report.producer, report.start) => {
-                RunPlace::Compacted
+                RunIndex::Compacted
             }
-            Err(at) => RunPlace::New(at),
+            Err(at) => RunIndex::New(at),
         }
     }
 
@@ -149,11 +149,11 @@ impl MergedSeries {
     }
 
     /// Bytes that a report allocates beyond those of the one that it replaces.
-    pub(super) fn growth(&self, place: RunPlace, report: &RunReport) -> usize {
+    pub(super) fn growth(&self, place: RunIndex, report: &RunReport) -> usize {
         let new = self.bytes_of(&report.value);
         let shown = bytes_of(&report.value).saturating_sub(self.shown_bytes());
         match place {
-            RunPlace::Known(at) => {
+            RunIndex::Known(at) => {
                 let old = self
                     .runs
                     .get(at)
@@ -177,12 +177,12 @@ impl MergedSeries {
     }
 
     /// Takes the report of a run in.
-    pub(super) fn take(&mut self, place: RunPlace, mut report: RunReport, is_folded: bool) -> Effect {
+    pub(super) fn take(&mut self, place: RunIndex, mut report: RunReport, is_folded: bool) -> Effect {
         self.share_bounds(&mut report.value);
         match place {
-            RunPlace::Known(at) => self.replace(at, report, is_folded),
-            RunPlace::New(at) => self.insert(at, report, is_folded),
-            RunPlace::Compacted => Effect::default(),
+            RunIndex::Known(at) => self.replace(at, report, is_folded),
+            RunIndex::New(at) => self.insert(at, report, is_folded),
+            RunIndex::Compacted => Effect::default(),
         }
     }
 
@@ -386,10 +386,10 @@ impl MergedSeries {
     }
 
     /// Computes the value as far as it is due.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn compute(&mut self) {
         let (runs, compacted) = (&self.runs, &self.compacted);
         self.merged
-            .settle(self.head.as_ref(), |take| items(runs, compacted, take));
+            .compute(self.head.as_ref(), |take| items(runs, compacted, take));
     }
 
     /// The series as a reader sees it, once it is settled.

@@ -103,7 +103,7 @@ impl MergedValue {
     }
 
     /// Computes the parts that are due. `each` shows the items by producer and start.
-    pub(super) fn settle<'a>(&mut self, head: Option<&Head>, each: impl Fn(&mut dyn FnMut(Item<'a>))) {
+    pub(super) fn compute<'a>(&mut self, head: Option<&Head>, each: impl Fn(&mut dyn FnMut(Item<'a>))) {
         let Some(head) = head else {
             *self = Self::default();
             return;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::item::Run;
 use super::retained::bytes_of;
-use super::series::{Effect, MergedSeries, RunPlace};
+use super::series::{Effect, MergedSeries, RunIndex};
 use super::{
-    CompactedTotal, MergeRefusal, Merged, ProducerId, RetainedTotal, RunReport, bytes_of_places, growth,
+    CompactedTotal, MergeRefusal, Merged, ProducerId, RetainedTotal, RunReport, bytes_of_slots, growth,
 };
 use crate::{Key, Series, UnixNanos};
 
@@ -48,12 +48,12 @@ impl Merged {
         let producer = report.producer;
         let known = self.places.get(&key).copied();
         let place = match self.at(known) {
-            Some(series) => series.place_of(&report),
-            None => RunPlace::New(0),
+            Some(series) => series.index_of(&report),
+            None => RunIndex::New(0),
         };
         let slot = match (place, known) {
-            (RunPlace::Compacted, _) => return Err(MergeRefusal::FinalRun(producer)),
-            (RunPlace::Known(_), Some(slot)) => {
+            (RunIndex::Compacted, _) => return Err(MergeRefusal::FinalRun(producer)),
+            (RunIndex::Known(_), Some(slot)) => {
                 let more = self.at(known).map_or(0, |series| series.growth(place, &report));
                 self.has_room(more, true)
                     .then_some(slot)
@@ -159,7 +159,7 @@ impl Merged {
             0
         };
         // A full map doubles; the smallest ones have 3 and 7 places.
-        let doubled = bytes_of_places(most.max(7));
+        let doubled = bytes_of_slots(most.max(7));
         list + if places < most { 0 } else { doubled }
     }
 
@@ -179,7 +179,7 @@ impl Merged {
     fn apply(
         &mut self,
         slot: u32,
-        place: RunPlace,
+        place: RunIndex,
         report: RunReport,
         is_folded: bool,
     ) -> Result<bool, MergeRefusal> {

@@ -268,8 +268,8 @@ impl Cells {
     }
 
     /// The number of cells ever made.
-    pub(super) fn made(&self) -> u64 {
-        self.register.lock().arrivals.made()
+    pub(super) fn allocated(&self) -> u64 {
+        self.register.lock().arrivals.allocated()
     }
 
     /// See [`Arrivals::since`].

@@ -117,7 +117,7 @@ impl Table {
         self.plan(state, &events.schema, events.observed);
         state.seen = state.seen.max(events.observed);
         let is_taken = |kind| state.fate(kind) == Fate::Taken;
-        let settled = self.limits.future.settle(events, is_taken);
+        let settled = self.limits.future.apply(events, is_taken);
         let (events, future) = settled.as_ref().map_or((events, 0), |(kept, cut)| (kept, *cut));
         self.note_ahead(state, future > 0);
         let absorbed = if state.takes_all || state.takes(events) {

@@ -93,7 +93,7 @@ impl Table {
         let (start, time, value, is_shown) = {
             let mut cursor = self.cells.cursor();
             let cell = cursor.get(at)?;
-            cell.state.settle();
+            cell.state.refresh();
             let state = &cell.state;
             (state.start, state.time, state.value.clone(), state.is_shown())
         };

@@ -102,7 +102,7 @@ pub struct Stats {
     pub overflowed_streams: [u64; Overflow::ALL.len()],
     /// Output series that have gone because their sources had.
     pub expired_series: u64,
-    /// Quantiles of summaries that were left out, since quantiles do not add up.
+    /// Quantiles of summaries that were dropped, since quantiles do not add up.
     pub refused_quantiles: u64,
     /// Input streams that several processes report, by `Collision as usize`.
     pub colliding_streams: [u64; Collision::ALL.len()],

@@ -63,7 +63,7 @@ impl SeriesReader<'_> {
         let Some(cell) = self.0.get(slot.0) else {
             return LookupResult::Gone;
         };
-        cell.state.settle();
+        cell.state.refresh();
         if cell.state.is_shown() {
             reading(cell).map_or(LookupResult::Gone, LookupResult::Shown)
         } else {
@@ -75,7 +75,7 @@ impl SeriesReader<'_> {
 /// The reading of a cell; `None`: it has no value now.
 #[inline]
 pub(super) fn reading(cell: &mut Cell) -> Option<Reading<'_>> {
-    cell.state.settle();
+    cell.state.refresh();
     cell.state.is_shown().then(|| Reading {
         series: &cell.series,
         start: cell.state.start,
@@ -110,7 +110,7 @@ impl Table {
 
     /// The number that [`Table::flush_and_list_arrivals`] returns now. While it stays the same, no series has come.
     pub fn arrived(&self) -> u64 {
-        self.cells.made()
+        self.cells.allocated()
     }
 
     /// Shows every slot with a series to `each`, in the order of their numbers; `None`: it has no value now.
@@ -160,7 +160,7 @@ impl Arrivals {
         self.latest.push_back(cell);
     }
 
-    pub(super) fn made(&self) -> u64 {
+    pub(super) fn allocated(&self) -> u64 {
         self.made
     }
 

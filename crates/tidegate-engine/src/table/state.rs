@@ -314,7 +314,7 @@ impl SeriesState {
     }
 
     /// Brings a combined value up to date; called before it is read.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let Some(rare) = self.rare.as_mut().filter(|rare| rare.stale) else {
             return;
         };

@@ -18,13 +18,13 @@ use crate::streams::Streams;
 /// A snapshot of the places of one moment, copied on write: a writer that changes a chunk of places copies
 /// it first.
 #[derive(Debug)]
-pub struct FrozenPlaces {
+pub struct FrozenPositions {
     streams: Arc<Streams<ConvertedStream>>,
     restored: Arc<RestoredStates<Restored>>,
     buffer: Arc<SnapshotBuffer<(StreamId, Saved)>>,
 }
 
-impl FrozenPlaces {
+impl FrozenPositions {
     /// Writes the bytes, for [`Converter::restore`], piece by piece.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl FrozenPlaces {
     }
 }
 
-impl Drop for FrozenPlaces {
+impl Drop for FrozenPositions {
     fn drop(&mut self) {
         self.restored.end_snapshot();
         self.streams.end_snapshot();
@@ -59,7 +59,7 @@ impl Converter {
 
     /// Freezes the present positions; later conversions may go on while they are written. During the call, the caller
     /// ensures that nothing is converted, and that only one frozen state exists.
-    pub fn freeze(&self) -> FrozenPlaces {
+    pub fn freeze(&self) -> FrozenPositions {
         let buffer = Arc::new(SnapshotBuffer::default());
         let (of_streams, of_restored) = (buffer.clone(), buffer.clone());
         self.streams.begin_snapshot(move |some| {
@@ -69,7 +69,7 @@ impl Converter {
         self.restored.begin_snapshot(move |some| {
             of_restored.add(some.map(|(id, restored)| (*id, restored.saved.clone())));
         });
-        FrozenPlaces {
+        FrozenPositions {
             streams: self.streams.clone(),
             restored: self.restored.clone(),
             buffer,

@@ -14,7 +14,7 @@ use crate::{Counter, Description, Gauge, Histogram, Instrument, MetricsRegistry}
 /// A recorder of the `metrics` facade: `metrics::counter!("requests", "model" => "m").increment(1)` records in the
 /// registry.
 ///
-/// All series of a metric have the label names of its first one: labels that come later are left out and counted as
+/// All series of a metric have the label names of its first one: labels that come later are omitted and counted as
 /// [misuse](crate::misused), since no registry can show them.
 pub struct Facade {
     registry: Arc<dyn MetricsRegistry>,

@@ -20,7 +20,7 @@ use crate::{
 /// Meters of OpenTelemetry whose instruments record in a registry; give it to
 /// `opentelemetry::global::set_meter_provider`.
 ///
-/// All series of a metric have the attribute names of its first one: names that come later are left out and counted as
+/// All series of a metric have the attribute names of its first one: names that come later are omitted and counted as
 /// [misuse](crate::misused). Observable instruments do nothing: there is no collection. Fractional up-down counters are gauges to
 /// which is added.
 #[derive(Clone)]

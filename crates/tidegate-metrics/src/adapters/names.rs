@@ -32,7 +32,7 @@ fn plain(name: &str, is_kept: impl Fn(char) -> bool) -> String {
 /// A family whose label names are those of its first series.
 ///
 /// Libraries whose labels come with each call may change their names from call to call; families can't. A label that is
-/// missing later has no value; one that is new is left out, and counted as misuse.
+/// missing later has no value; one that is new is omitted, and counted as misuse.
 pub(super) struct Lazy<H> {
     family: OnceLock<Option<Learned<H>>>,
 }

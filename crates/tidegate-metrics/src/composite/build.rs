@@ -9,7 +9,7 @@ use tidegate_engine as engine;
 use tidegate_engine::{Across, AttributeFilter, Function, Grouping, OnStale, Pattern};
 
 use super::live::Composite;
-use super::series::{Listener, Watching, listen, look};
+use super::series::{Listener, Watching, listen, update};
 use crate::description::Kind;
 use crate::family::Family;
 use crate::handle::Instrument;
@@ -76,15 +76,15 @@ pub trait Source: Send + Sync + 'static {
 pub struct AnyHandle(Box<dyn Watchable>);
 
 trait Watchable: Send + Sync {
-    fn look(&self, now: UnixNanos);
+    fn update(&self, now: UnixNanos);
     fn listen(&self, listener: Listener, from_now: bool) -> Option<Watching>;
     fn side(&self) -> Option<Arc<Side>>;
     fn info(&self) -> Option<&Info>;
 }
 
 impl<H: Instrument> Watchable for H {
-    fn look(&self, now: UnixNanos) {
-        look(self, now);
+    fn update(&self, now: UnixNanos) {
+        update(self, now);
     }
 
     fn listen(&self, listener: Listener, from_now: bool) -> Option<Watching> {
@@ -101,8 +101,8 @@ impl<H: Instrument> Watchable for H {
 }
 
 impl AnyHandle {
-    pub(super) fn look(&self, now: UnixNanos) {
-        self.0.look(now);
+    pub(super) fn update(&self, now: UnixNanos) {
+        self.0.update(now);
     }
 
     pub(super) fn listen(&self, listener: Listener, from_now: bool) -> Option<Watching> {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_engine::{Added, Direction, UnixNanos};
 
 use super::live::owned_labels;
-use super::series::{Watching, listen, look};
+use super::series::{Watching, listen, update};
 use super::thread::{self, Dispatch, Job, Subscription, Target};
-use super::trigger::{Change, Standing, Trigger, When};
+use super::trigger::{Change, Trigger, TriggerState, When};
 use super::{CompositeError, Snapshot};
 use crate::handle::{Counter, FloatCounter, Gauge, Instrument, UpDownCounter};
 
@@ -20,7 +20,7 @@ struct Plain<H> {
     trigger: Trigger,
     callback: Arc<dyn Fn(&Change) + Send + Sync>,
     range: Arc<Mutex<Option<(f64, f64)>>>,
-    standing: Mutex<Standing>,
+    standing: Mutex<TriggerState>,
     _watching: Watching,
 }
 
@@ -77,14 +77,14 @@ impl<H: Instrument> Target for Plain<H> {
     }
 
     fn turn(&self, now: UnixNanos, dispatch: &mut Dispatch<'_>) {
-        look(&self.handle, now);
+        update(&self.handle, now);
         let Some(value) = self.handle.read().map(|value| value.as_f64()) else {
             return;
         };
         let mut standing = lock(&self.standing);
         for value in self.values(value).into_iter().flatten() {
             let mut next = *standing;
-            let due = next.see(&self.trigger, Some(value), now);
+            let due = next.observe(&self.trigger, Some(value), now);
             let is_told = due.is_none_or(|is_crossed| {
                 let callback = self.callback.clone();
                 let change = Change {

@@ -13,7 +13,7 @@ use super::build::{AnyHandle, CompositeError, Source};
 use super::series::Watching;
 use super::snapshot::Snapshot;
 use super::thread::{self, Dispatch, Job, Subscription, Target};
-use super::trigger::{Change, Standing, Trigger};
+use super::trigger::{Change, Trigger, TriggerState};
 use super::watch::{Shared, Watcher};
 use crate::side::Info;
 
@@ -23,7 +23,7 @@ const EVALUATE_EVERY_NS: u64 = 50_000_000;
 /// Sources and groups that are gone are let go so often.
 const EXPIRE_EVERY_NS: u64 = 1_000_000_000;
 
-/// Min, mean, max, sum, rate or a quantile of instruments over a window: to be asked for, or told when it changes.
+/// Min, mean, max, sum, rate or a quantile of instruments over a window: read on demand, or notified on changes.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -74,7 +74,7 @@ struct Armed {
     number: u64,
     trigger: Trigger,
     callback: Arc<Callback>,
-    standings: HashMap<Vec<(String, String)>, Standing>,
+    standings: HashMap<Vec<(String, String)>, TriggerState>,
 }
 
 type Callback = dyn Fn(&Change) + Send + Sync;
@@ -107,7 +107,7 @@ impl Composite {
             evaluated: Mutex::default(),
             expired: AtomicU64::new(0),
         };
-        inner.look(super::now());
+        inner.update(super::now());
         Self(Arc::new(inner))
     }
 
@@ -137,7 +137,7 @@ impl Composite {
     /// The current state of every group. If there are no groups yet, it gives one snapshot that says so.
     pub fn all(&self) -> Vec<Snapshot> {
         let now = super::now();
-        self.0.look(now);
+        self.0.update(now);
         self.0.read(now)
     }
 
@@ -201,14 +201,14 @@ impl std::fmt::Debug for Composite {
 
 impl Inner {
     /// Takes in what is new.
-    fn look(&self, now: UnixNanos) {
+    fn update(&self, now: UnixNanos) {
         for followed in lock(&self.sources).iter_mut() {
             let version = followed.source.version();
             if followed.version != Some(version) {
                 self.follow(followed, now);
                 followed.version = Some(version);
             }
-            followed.series.iter().for_each(|(handle, _)| handle.look(now));
+            followed.series.iter().for_each(|(handle, _)| handle.update(now));
         }
         let expired = self.expired.load(Relaxed);
         if now.saturating_sub(expired) > EXPIRE_EVERY_NS {
@@ -275,13 +275,13 @@ impl Target for Inner {
     }
 
     fn turn(&self, now: UnixNanos, dispatch: &mut Dispatch<'_>) {
-        self.look(now);
+        self.update(now);
         if !self.is_urgent() || !self.is_due(now) {
             return;
         }
         let snapshots = self.read(now);
         for armed in lock(&self.triggers).iter_mut() {
-            armed.see(&snapshots, now, dispatch);
+            armed.observe(&snapshots, now, dispatch);
         }
         lock(&self.watchers).retain(|watcher| match watcher.upgrade() {
             Some(watcher) => {
@@ -294,17 +294,17 @@ impl Target for Inner {
 }
 
 impl Armed {
-    fn see(&mut self, snapshots: &[Snapshot], now: UnixNanos, dispatch: &mut Dispatch<'_>) {
+    fn observe(&mut self, snapshots: &[Snapshot], now: UnixNanos, dispatch: &mut Dispatch<'_>) {
         for snapshot in snapshots {
             if !self.standings.contains_key(&snapshot.labels) {
                 self.standings
-                    .insert(snapshot.labels.clone(), Standing::default());
+                    .insert(snapshot.labels.clone(), TriggerState::default());
             }
             let Some(standing) = self.standings.get_mut(&snapshot.labels) else {
                 continue;
             };
             let mut next = *standing;
-            let due = next.see(&self.trigger, snapshot.value, now);
+            let due = next.observe(&self.trigger, snapshot.value, now);
             let is_told = due.is_none_or(|is_crossed| {
                 let callback = self.callback.clone();
                 let change = Change {

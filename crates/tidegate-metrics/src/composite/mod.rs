@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Composites and callbacks: values derived from instruments, asked for at any instant or told when they change.
+//! Composites and callbacks: values derived from instruments, read at any instant or notified on changes.
 //!
 //! Recording pays for none of it but extremes (two comparisons a value, of instruments that are watched). A thread of
 //! its own looks at what is watched every few milliseconds ([`LOOK_EVERY`]); it exists only while something is. A

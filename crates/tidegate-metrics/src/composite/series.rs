@@ -90,7 +90,7 @@ pub(super) fn listen<H: Instrument>(handle: &H, mut listener: Listener, from_now
         side.take_range()
     };
     // Changes before this watcher came are not reported to it.
-    look_at(handle, &side, &mut watch, now);
+    update_watchers(handle, &side, &mut watch, now);
     if let Some(seen) = watch.seen.as_ref().filter(|_| !from_now) {
         seen.compare(&seen.nothing(), range, side.last(), u64::MAX, |added| {
             listener(now, added);
@@ -108,14 +108,14 @@ pub(super) fn listen<H: Instrument>(handle: &H, mut listener: Listener, from_now
     Some(Watching { side, number })
 }
 
-/// Looks at a series and tells all who watch it what is new.
-pub(super) fn look<H: Instrument>(handle: &H, now: UnixNanos) {
+/// Reads a series, and notifies its watchers of what is new.
+pub(super) fn update<H: Instrument>(handle: &H, now: UnixNanos) {
     if let Some(side) = handle.side() {
-        look_at(handle, side.0, &mut lock(side.0), now);
+        update_watchers(handle, side.0, &mut lock(side.0), now);
     }
 }
 
-fn look_at<H: Instrument>(handle: &H, side: &Side, watch: &mut Watch, now: UnixNanos) {
+fn update_watchers<H: Instrument>(handle: &H, side: &Side, watch: &mut Watch, now: UnixNanos) {
     let Some(value) = handle.read() else { return };
     let Some(seen) = watch.seen.replace(Seen::of(value)) else {
         return;

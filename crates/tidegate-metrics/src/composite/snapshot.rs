@@ -100,7 +100,7 @@ impl Snapshot {
     }
 
     /// Whether a watcher who knows `other` would see a difference other than age.
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+    pub(super) fn equals_except_age(&self, other: &Self) -> bool {
         (self.value, self.count, self.sum, self.state) == (other.value, other.count, other.sum, other.state)
             && (self.min, self.max, self.last) == (other.min, other.max, other.last)
             && self.error == other.error

@@ -108,7 +108,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Turns {
-    is_looking: bool,
+    is_polling: bool,
     is_calling: bool,
     is_rung: bool,
     due: VecDeque<Job>,
@@ -167,24 +167,24 @@ impl Shared {
         loop {
             {
                 let turns = lock(&self.turns);
-                let waited = self.relieved.wait_while(turns, |turns| turns.is_looking);
-                waited.unwrap_or_else(PoisonError::into_inner).is_looking = true;
+                let waited = self.relieved.wait_while(turns, |turns| turns.is_polling);
+                waited.unwrap_or_else(PoisonError::into_inner).is_polling = true;
             }
-            self.look();
+            self.poll();
             self.relieved.notify_one();
             self.call();
         }
     }
 
-    /// Looks, until a callback is due that no other thread calls.
-    fn look(&self) {
+    /// Polls, until a callback is due that no other thread calls.
+    fn poll(&self) {
         let mut rounds = 0u64;
         loop {
-            let rest = self.look_once(&mut rounds);
+            let rest = self.poll_once(&mut rounds);
             let mut turns = lock(&self.turns);
             if !turns.due.is_empty() && !turns.is_calling {
                 turns.is_calling = true;
-                turns.is_looking = false;
+                turns.is_polling = false;
                 return;
             }
             turns = match rest {
@@ -201,8 +201,8 @@ impl Shared {
         }
     }
 
-    /// How long to rest then; `None`: there is nothing to look at.
-    fn look_once(&self, rounds: &mut u64) -> Option<Duration> {
+    /// How long to rest then; `None`: there is nothing to poll.
+    fn poll_once(&self, rounds: &mut u64) -> Option<Duration> {
         let present: Vec<Arc<dyn Target>> = {
             let mut targets = lock(&self.targets);
             targets.retain(|target| target.strong_count() > 0);

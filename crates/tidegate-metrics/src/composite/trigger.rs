@@ -104,14 +104,14 @@ pub struct Change {
 
 /// Where a trigger stands.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct TriggerState {
     crossing: Hysteresis,
     told: Option<(f64, UnixNanos)>,
 }
 
-impl Standing {
+impl TriggerState {
     /// Shows a value; `Some`: a callback is due, and says whether the threshold is crossed.
-    pub(super) fn see(&mut self, trigger: &Trigger, value: Option<f64>, now: UnixNanos) -> Option<bool> {
+    pub(super) fn observe(&mut self, trigger: &Trigger, value: Option<f64>, now: UnixNanos) -> Option<bool> {
         match trigger.when {
             When::Beyond(direction, at) => {
                 let threshold = trigger.threshold(direction, at);
@@ -148,8 +148,9 @@ mod tests {
     use super::*;
 
     fn run(trigger: &Trigger, values: &[(u64, f64)]) -> Vec<(u64, bool)> {
-        let mut standing = Standing::default();
-        let see = |(now, value): &(u64, f64)| Some((*now, standing.see(trigger, Some(*value), *now)?));
+        let mut standing = TriggerState::default();
+        let observe =
+            |(now, value): &(u64, f64)| Some((*now, standing.observe(trigger, Some(*value), *now)?));
         values.iter().filter_map(see).collect()
     }
 

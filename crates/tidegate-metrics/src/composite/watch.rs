@@ -37,7 +37,7 @@ impl Shared {
             && old
                 .iter()
                 .zip(snapshots)
-                .all(|(old, new)| old.labels == new.labels && old.says_the_same(new));
+                .all(|(old, new)| old.labels == new.labels && old.equals_except_age(new));
         if !is_same {
             newest.snapshots = snapshots.to_vec();
             newest.is_new = true;

@@ -44,7 +44,7 @@ impl Gauge {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.set(value);
-                here.side().see(value);
+                here.side().observe(value);
             }
             Repr::Dyn(other) => other.set(value),
             Repr::Null => {}
@@ -61,7 +61,7 @@ impl Gauge {
             Repr::Cell(here) => {
                 here.cell.add(amount);
                 if here.side().is_watched() {
-                    here.side().see(here.cell.get());
+                    here.side().observe(here.cell.get());
                 }
             }
             Repr::Dyn(other) => other.add(amount),

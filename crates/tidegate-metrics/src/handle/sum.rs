@@ -227,7 +227,7 @@ impl UpDownCounter {
             Repr::Cell(here) => {
                 here.cell.add(amount);
                 if here.side().is_watched() {
-                    here.side().see(here.cell.get() as f64);
+                    here.side().observe(here.cell.get() as f64);
                 }
             }
             Repr::Dyn(other) => other.add(amount),

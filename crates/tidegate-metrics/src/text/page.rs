@@ -48,7 +48,7 @@ impl Format {
     }
 }
 
-/// All families as a page. One whose name another one has already is left out.
+/// All families as a page. One whose name another one has already is omitted.
 pub fn render(families: &[FamilyValues], format: Format) -> String {
     let mut order: Vec<(String, &FamilyValues)> = families
         .iter()

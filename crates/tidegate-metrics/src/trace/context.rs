@@ -11,7 +11,7 @@ use crate::SpanRef;
 const TRACEPARENT: &str = "traceparent";
 /// The header with what vendors have to say.
 const TRACESTATE: &str = "tracestate";
-/// A trace state longer than this is left out, as the specification allows.
+/// A trace state longer than this is omitted, as the specification allows.
 const MAX_STATE: usize = 512;
 
 /// Which span a request belongs to (W3C Trace Context, level 1).

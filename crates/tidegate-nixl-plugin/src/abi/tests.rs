@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// Notes what it is called with, and panics when told to.
+/// Notes what it is called with, and panics on request.
 struct Probe {
     agent: String,
 }

@@ -27,7 +27,7 @@ fn agents_of_every_wheel_have_all_that_they_did_in_cells() {
         assert_eq!(report["wheel"], version);
         let scan = scan(cells.path());
         assert_holds(&scan.merged, &report);
-        assert_eq!(outcome.said(), [""; 0]);
+        assert_eq!(outcome.plugin_lines(), [""; 0]);
         let [process] = &scan.processes[..] else {
             panic!("{:?}", scan.processes);
         };
@@ -173,7 +173,7 @@ fn without_a_directory_to_the_end_the_agents_say_what_was_lost() {
     let outcome = Wheel::new("1.4.1").transfers(&obstacle.cells());
     let report = outcome.report();
     assert_eq!(report["agents"].as_object().map(serde_json::Map::len), Some(2));
-    let said = outcome.said();
+    let said = outcome.plugin_lines();
     let [reason, first, second] = &said[..] else {
         panic!("{said:?}")
     };
@@ -243,9 +243,9 @@ fn a_directory_that_can_not_be_written_fails_no_agent() {
     let outcome = Wheel::new("1.5.1").transfers(mount.path());
     outcome.report();
     assert!(
-        outcome.said()[0].contains("Read-only file system"),
+        outcome.plugin_lines()[0].contains("Read-only file system"),
         "{:?}",
-        outcome.said()
+        outcome.plugin_lines()
     );
 }
 
@@ -260,8 +260,12 @@ fn a_full_file_system_fails_no_agent_and_is_no_sigbus() {
         let outcome = Wheel::new("1.5.1").transfers(mount.path());
         let report = outcome.report();
         let scan = scan(mount.path());
-        println!("{kib} KiB: {} files, {:?}", scan.processes.len(), outcome.said());
-        if outcome.said().is_empty() {
+        println!(
+            "{kib} KiB: {} files, {:?}",
+            scan.processes.len(),
+            outcome.plugin_lines()
+        );
+        if outcome.plugin_lines().is_empty() {
             assert_eq!(scan.processes.len(), 1);
             let bytes: u64 = scan
                 .merged
@@ -282,9 +286,9 @@ fn a_full_file_system_fails_no_agent_and_is_no_sigbus() {
             assert_eq!(bytes, did, "in series of their own or in the overflow series");
         } else {
             assert!(
-                outcome.said()[0].contains("No space left"),
+                outcome.plugin_lines()[0].contains("No space left"),
                 "{:?}",
-                outcome.said()
+                outcome.plugin_lines()
             );
         }
     }

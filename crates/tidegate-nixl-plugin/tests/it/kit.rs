@@ -85,12 +85,12 @@ impl Outcome {
     }
 
     /// The lines of the plugin.
-    pub(crate) fn said(&self) -> Vec<&str> {
-        said(&self.stderr)
+    pub(crate) fn plugin_lines(&self) -> Vec<&str> {
+        plugin_lines(&self.stderr)
     }
 }
 
-fn said(stderr: &str) -> Vec<&str> {
+fn plugin_lines(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| line.contains("tidegate")).collect()
 }
 
@@ -140,7 +140,7 @@ impl Steps {
         drop(self.child.stdin.take());
         assert!(self.child.wait().expect("it ends").success());
         let stderr = std::io::read_to_string(self.child.stderr.take().expect("it is piped"));
-        said(&stderr.expect("UTF-8"))
+        plugin_lines(&stderr.expect("UTF-8"))
             .into_iter()
             .map(str::to_owned)
             .collect()

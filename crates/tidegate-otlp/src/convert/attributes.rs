@@ -14,7 +14,7 @@ pub fn attributes_from_proto(attributes: &[KeyValue]) -> Attributes {
 /// A canonical set, with a builder that has nothing in it: code that makes many uses one for all.
 pub(super) fn build_attributes(attributes: &[KeyValue], builder: &mut AttributesBuilder) -> Attributes {
     for pair in attributes {
-        look_at(pair.value.as_ref(), &mut |value| builder.push(&pair.key, value));
+        with_value(pair.value.as_ref(), &mut |value| builder.push(&pair.key, value));
     }
     builder.finish()
 }
@@ -22,12 +22,12 @@ pub(super) fn build_attributes(attributes: &[KeyValue], builder: &mut Attributes
 /// A value. Prost bounds how deeply values may nest.
 pub fn value_from_proto(value: Option<AnyValue>) -> AttributeValue {
     let mut kept = AttributeValue::Empty;
-    look_at(value.as_ref(), &mut |value| kept = value.to_value());
+    with_value(value.as_ref(), &mut |value| kept = value.to_value());
     kept
 }
 
 /// Lends the value to a function: most values need no allocation of their own.
-fn look_at(value: Option<&AnyValue>, give: &mut dyn FnMut(AttributeRef<'_>)) {
+fn with_value(value: Option<&AnyValue>, give: &mut dyn FnMut(AttributeRef<'_>)) {
     match value.and_then(|value| value.value.as_ref()) {
         Some(ProtoValue::StringValue(text)) => give(AttributeRef::Str(text)),
         Some(ProtoValue::BoolValue(truth)) => give(AttributeRef::Bool(*truth)),
@@ -37,7 +37,7 @@ fn look_at(value: Option<&AnyValue>, give: &mut dyn FnMut(AttributeRef<'_>)) {
         Some(ProtoValue::ArrayValue(array)) => {
             let mut list = AttributeList::default();
             for value in &array.values {
-                look_at(Some(value), &mut |value| list.push(value));
+                with_value(Some(value), &mut |value| list.push(value));
             }
             give(AttributeRef::Array(list.view()));
         }

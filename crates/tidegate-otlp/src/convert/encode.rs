@@ -21,7 +21,7 @@ use crate::{Encoded, Signal};
 /// A request with all points, in their order within each metric; messages in the order of their first point.
 pub fn encode_points(points: &[Point]) -> Encoded {
     let mut request = ExportMetricsServiceRequest::default();
-    let mut places = Places::default();
+    let mut places = MessageIndexes::default();
     for point in points {
         push(places.metric(&mut request, &point.series), point);
     }
@@ -30,13 +30,13 @@ pub fn encode_points(points: &[Point]) -> Encoded {
 
 /// Where the messages stand that have been made: by their number in the message around them.
 #[derive(Default)]
-struct Places<'a> {
+struct MessageIndexes<'a> {
     resources: Level<'a, (), Resource>,
     scopes: Level<'a, usize, Scope>,
     metrics: Level<'a, (usize, usize), Metric>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> MessageIndexes<'a> {
     fn metric<'r>(
         &mut self,
         request: &'r mut ExportMetricsServiceRequest,
@@ -49,13 +49,13 @@ impl<'a> Places<'a> {
             ..
         } = series;
         let resources = &mut request.resource_metrics;
-        let in_resources = self.resources.place((), resource, resources, resource_metrics);
+        let in_resources = self.resources.index_of((), resource, resources, resource_metrics);
         let scopes = &mut resources[in_resources].scope_metrics;
-        let in_scopes = self.scopes.place(in_resources, scope, scopes, scope_metrics);
+        let in_scopes = self.scopes.index_of(in_resources, scope, scopes, scope_metrics);
         let metrics = &mut scopes[in_scopes].metrics;
         let in_metrics = self
             .metrics
-            .place((in_resources, in_scopes), metric, metrics, empty_metric);
+            .index_of((in_resources, in_scopes), metric, metrics, empty_metric);
         &mut metrics[in_metrics]
     }
 }
@@ -78,7 +78,7 @@ impl<Around, T> Default for Level<'_, Around, T> {
 
 impl<'a, Around: Copy + Eq + Hash, T: Eq + Hash> Level<'a, Around, T> {
     /// Where the wanted one stands in its list; put there when it is new.
-    fn place<M>(
+    fn index_of<M>(
         &mut self,
         around: Around,
         wanted: &'a Arc<T>,

@@ -30,7 +30,7 @@ pub struct WireError {
     pub path: String,
 }
 
-fn place(path: &str) -> String {
+fn location(path: &str) -> String {
     match path {
         "" => "the request".to_owned(),
         path => format!("`{path}`"),

@@ -11,7 +11,7 @@ pub enum WireType {
     Varint = 0,
     /// Eight bytes.
     Fixed64 = 1,
-    /// A length, and so many bytes.
+    /// A length, and that number of bytes.
     Bytes = 2,
     /// Four bytes.
     Fixed32 = 5,
@@ -135,7 +135,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// A length and so many bytes, and what is behind them. `None`: they are not there.
+/// A length and that number of bytes, and what is behind them. `None`: they are not there.
 #[inline]
 pub(crate) fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, behind) = match *bytes {

@@ -54,7 +54,7 @@ fn request(points: &[usize]) -> ExportMetricsServiceRequest {
     }
 }
 
-/// A request of gauges whose points have so many attributes each.
+/// A request of gauges whose points have these numbers of attributes.
 fn with_attributes(numbers: &[usize], attribute: &KeyValue) -> ExportMetricsServiceRequest {
     let points = numbers.iter().map(|number| metrics::NumberDataPoint {
         attributes: vec![attribute.clone(); *number],
@@ -256,8 +256,8 @@ fn points_in(metric: &metrics::Metric) -> usize {
     }
 }
 
-struct Look;
-impl walk::Visitor for Look {}
+struct NoOpVisitor;
+impl walk::Visitor for NoOpVisitor {}
 
 fn pair(key: &str, value: AnyValue) -> KeyValue {
     KeyValue {

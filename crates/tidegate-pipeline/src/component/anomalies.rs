@@ -52,12 +52,12 @@ impl AnomalyReporter {
             resource = %series.resource.attributes,
             streams,
             "{}",
-            said(anomaly)
+            description(anomaly)
         );
     }
 }
 
-fn said(anomaly: TimestampAnomaly) -> &'static str {
+fn description(anomaly: TimestampAnomaly) -> &'static str {
     match anomaly {
         TimestampAnomaly::Behind => {
             "points of a stream are older than its newest point, so the gateway refuses them and the series is stale: check the clock of its sender"
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn every_anomaly_has_its_own_message() {
-        let words: std::collections::BTreeSet<_> = TimestampAnomaly::ALL.map(said).into();
+        let words: std::collections::BTreeSet<_> = TimestampAnomaly::ALL.map(description).into();
         assert_eq!(words.len(), TimestampAnomaly::ALL.len());
     }
 }

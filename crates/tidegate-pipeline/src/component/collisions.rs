@@ -25,7 +25,7 @@ pub fn report(table: &Table, label: &(&'static str, String)) {
         streams = colliding[collision as usize],
         remedy = REMEDY,
         "{}",
-        said(collision)
+        description(collision)
     );
 }
 
@@ -88,7 +88,7 @@ impl Alternating {
     }
 }
 
-fn said(collision: Collision) -> &'static str {
+fn description(collision: Collision) -> &'static str {
     match collision {
         Collision::Interleaved => {
             "several processes report the same series; their start times differ, so the gateway adds them up"

@@ -201,7 +201,7 @@ impl Ledger {
 
     /// Counts the outcome of a point in a table, and rejects an invalid point to the sender. Returns true if no
     /// rule of the table matches the point.
-    pub fn settle(&self, outcome: Outcome, metric: &str, flow: &mut Flow) -> bool {
+    pub fn count_outcome(&self, outcome: Outcome, metric: &str, flow: &mut Flow) -> bool {
         match outcome {
             Outcome::Absorbed => self.absorb(1),
             Outcome::Unmatched => return true,
@@ -217,7 +217,7 @@ impl Ledger {
     }
 
     /// Drops events from the future, and rejects them to the sender.
-    pub fn settle_future(&self, events: usize, flow: &mut Flow) {
+    pub fn drop_future(&self, events: usize, flow: &mut Flow) {
         self.drop_items(Reason::Future, events);
         flow.reject(events, || format!("events: {}", Rejection::Future));
     }

@@ -81,7 +81,7 @@ impl Consumer for Sink {
             .refusals
             .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
         match refused {
-            Ok(_) => Err(Refused::busy("told to refuse", Duration::from_millis(1))),
+            Ok(_) => Err(Refused::busy("set to refuse", Duration::from_millis(1))),
             Err(_) => Ok(()),
         }
     }

@@ -76,7 +76,7 @@ impl Drop for AckGuard {
     fn drop(&mut self) {
         if !self.keeps.load(Relaxed) {
             self.counts.iter().for_each(|count| count.take(self.items));
-            self.store.settle(self.seq);
+            self.store.release(self.seq);
         }
     }
 }

@@ -19,13 +19,13 @@ use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
 use super::driver::RunningParts;
 use super::export_request::ExportRequest;
+use super::health::{DestinationHealth, OUTAGE};
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
 use super::recovery::Recovery;
 use super::shape::Shape;
 use super::spill::{AppendOptions, Placement, Spill};
-use super::standing::{DestinationHealth, OUTAGE};
 use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
@@ -208,7 +208,7 @@ impl<A: Attempt> Consumer for Destination<A> {
         }
         flow.keep_in_memory()?;
         let inner = &*self.inner;
-        let error = match inner.place(batch) {
+        let error = match inner.reserve(batch) {
             Ok(_) if inner.stopping.load(Relaxed) => {
                 return Err(inner.refuse("is stopping", STOPPING_RETRY_AFTER));
             }
@@ -237,7 +237,7 @@ impl<A: Attempt> Consumer for Destination<A> {
         if batch.items() == 0 {
             return;
         }
-        let placement = placement.or_else(|| inner.place(&batch).ok());
+        let placement = placement.or_else(|| inner.reserve(&batch).ok());
         if inner.batching.is_some() {
             batch.batching.clone_from(&inner.batching);
         }
@@ -334,13 +334,13 @@ impl<A: Attempt> DestinationInner<A> {
             info!(component, records, items, "found batches on disk to send");
             self.recovery.begin(items, Instant::now());
         }
-        recovered.tell_damage(component);
+        recovered.report_damage(component);
         if let Some(conversion) = &self.conversion {
             conversion.note_lost(component);
         }
     }
 
-    fn place(&self, batch: &Batch) -> Result<Placement, CapacityError> {
+    fn reserve(&self, batch: &Batch) -> Result<Placement, CapacityError> {
         match self.spill.get() {
             None => self.capacity.reserve(batch).map(Placement::Memory),
             Some(spill) => spill.admit(&self.capacity, batch),

@@ -94,7 +94,7 @@ pub(super) struct RunningParts {
     /// Items on disk, if the queue has storage.
     backlog: Option<metrics::Gauge>,
     /// The next time at which the driver looks for work.
-    looks_at: Mutex<Instant>,
+    next_check: Mutex<Instant>,
 }
 
 impl RunningParts {
@@ -110,12 +110,12 @@ impl RunningParts {
     }
 
     /// Sets the next time at which the driver looks for work.
-    fn look_at(&self, at: Instant) {
-        *self.looks_at.lock() = at;
+    fn set_next_check(&self, at: Instant) {
+        *self.next_check.lock() = at;
     }
 
-    fn looks_at(&self) -> Instant {
-        *self.looks_at.lock()
+    fn next_check(&self) -> Instant {
+        *self.next_check.lock()
     }
 }
 
@@ -137,7 +137,7 @@ impl<A: Attempt> DestinationInner<A> {
             backlog: self.has_storage().then(|| {
                 metrics::gauge!("tidegate_storage_backlog_items", "component" => self.context.path.to_string())
             }),
-            looks_at: Mutex::new(Instant::now()),
+            next_check: Mutex::new(Instant::now()),
         };
         // The destination starts only once.
         let _ = self.running.set(running);
@@ -147,10 +147,10 @@ impl<A: Attempt> DestinationInner<A> {
     /// that brings a batch or an outcome handles it itself.
     pub(super) async fn run(self: Arc<Self>) {
         let Some(running) = self.running.get() else { return };
-        while let Some(looks_at) = self.turn(running) {
+        while let Some(next_check) = self.turn(running) {
             tokio::select! {
                 () = self.wake.notified() => {}
-                () = tokio::time::sleep_until(looks_at.into()) => {}
+                () = tokio::time::sleep_until(next_check.into()) => {}
             }
         }
         self.give_up();
@@ -206,10 +206,10 @@ impl<A: Attempt> DestinationInner<A> {
             (false, None) => IDLE,
         };
         let rest = now + rest;
-        let looks_at = wake_at.map_or(rest, |at| at.min(rest));
+        let next_check = wake_at.map_or(rest, |at| at.min(rest));
         // The lock of the machine is still held, so the next change sees this time.
-        running.look_at(looks_at);
-        (!over).then_some(looks_at)
+        running.set_next_check(next_check);
+        (!over).then_some(next_check)
     }
 
     /// Handles a change without a wake-up of the driver. Only the driver drains.
@@ -222,7 +222,7 @@ impl<A: Attempt> DestinationInner<A> {
         self.act(running, now);
         let is_sooner = || {
             let wake_at = self.machine().wake_at(now);
-            wake_at.is_some_and(|at| at < running.looks_at())
+            wake_at.is_some_and(|at| at < running.next_check())
         };
         if self.spill.get().is_some() || is_sooner() {
             self.wake.notify_one();

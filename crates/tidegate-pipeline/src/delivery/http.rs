@@ -16,8 +16,8 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Semaphore;
 
-use super::answer::MAX_ANSWER_BYTES;
-use super::{INLINE_BYTES, Making, Outcome, apart};
+use super::response::MAX_ANSWER_BYTES;
+use super::{EncodingPermit, INLINE_BYTES, Outcome, apart};
 use crate::batch::ClientMetadata;
 use crate::component::auth::Credentials;
 use crate::component::{ComponentError, Context, Held, Shared};
@@ -237,12 +237,12 @@ impl HttpClient {
         mut headers: HeaderMap,
         body: &Pieces,
     ) -> Result<HeaderMap, Outcome> {
-        let making = Making::room(&self.shared, body.whole_bytes()).await;
+        let permit = EncodingPermit::reserve(&self.shared, body.whole_bytes()).await;
         let is_long = body.bytes > INLINE_BYTES as u64;
         let (url, body) = (url.clone(), body.clone());
         let sign = move || {
             let signed = credentials.sign("POST", &url, &mut headers, &body.whole());
-            drop(making);
+            drop(permit);
             signed.map(|()| headers)
         };
         let signed = apart(is_long, sign).await.map_err(Outcome::permanent)?;

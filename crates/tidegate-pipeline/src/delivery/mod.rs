@@ -8,25 +8,25 @@
 //! storage, `spill` decides which batches are in memory and which on disk.
 
 mod ack_guard;
-pub mod answer;
 pub mod backoff;
 mod backpressure;
 pub mod capacity;
 pub mod config;
 pub mod destination;
 mod driver;
+mod encoding_permit;
 pub mod export_request;
 mod gauges;
+mod health;
 pub mod http;
 pub mod machine;
-mod making;
 mod notices;
 pub mod outcome;
 mod recovery;
+pub mod response;
 mod retry_on;
 mod shape;
 mod spill;
-mod standing;
 mod stored;
 mod temporality;
 #[cfg(any(test, feature = "testing"))]
@@ -36,10 +36,10 @@ mod tests;
 
 pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
 pub use destination::{Attempt, Destination};
+pub use encoding_permit::EncodingPermit;
+pub use encoding_permit::{INLINE_BYTES, apart};
 pub use export_request::{AttemptState, BatchKey, ExportRequest};
 pub use machine::Together;
-pub use making::Making;
-pub use making::{INLINE_BYTES, apart};
 pub use outcome::{Left, Loss, Outcome, Parts};
 pub use retry_on::{RetryStatus, Speaks};
 pub use shape::{NameRules, Shape};

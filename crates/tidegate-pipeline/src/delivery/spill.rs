@@ -235,7 +235,7 @@ impl Spill {
                         .push((export, Some(self.ack_guard(seq, items as usize, false))));
                 }
                 None => {
-                    self.store.settle(seq);
+                    self.store.release(seq);
                     if let Some(lost) = reloaded.lost.get_mut(usize::from(tag)) {
                         *lost += u64::from(items);
                     }

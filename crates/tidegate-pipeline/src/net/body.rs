@@ -141,7 +141,7 @@ where
         }
         whole.take(chunk, promised, held).await?;
     }
-    held.settle(whole.len());
+    held.keep(whole.len());
     Ok(whole.freeze())
 }
 
@@ -166,7 +166,7 @@ where
             return Err(BodyError::TooLarge { limit_bytes });
         }
         whole.extend_from_slice(&piece);
-        held.settle(whole.len());
+        held.keep(whole.len());
     }
     Ok(whole.freeze())
 }

@@ -93,7 +93,7 @@ impl Listener {
             }
             Endpoint::Unix(path) => {
                 let config = file.clone();
-                let (socket, file) = SocketFile::place(path, file, SocketType::STREAM, |path| {
+                let (socket, file) = SocketFile::create(path, file, SocketType::STREAM, |path| {
                     let socket = UnixListener::bind(path)?;
                     rustix::net::listen(&socket, BACKLOG)?;
                     Ok(socket)

@@ -7,7 +7,7 @@
 mod answers;
 mod refusals;
 mod request;
-mod room;
+mod response_memory;
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -32,8 +32,8 @@ pub use self::answers::{
 use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
 use self::refusals::{broken_call, broken_form, refusal, with_reason};
 pub use self::request::{Request, Takes};
-use self::room::Room;
-pub use self::room::{count_refusal, max_answer_bytes};
+use self::response_memory::ResponseMemory;
+pub use self::response_memory::{count_refusal, max_answer_bytes};
 use crate::component::account::SenderKey;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
@@ -176,7 +176,7 @@ impl PageServer {
     ) -> Result<(), ComponentError> {
         let handler = Handler {
             auth_gate: AuthGate::of(config.auth, base)?,
-            room: Room::of(&base.id, config.max_answer_bytes, base.shared.memory.clone()),
+            room: ResponseMemory::of(&base.id, config.max_answer_bytes, base.shared.memory.clone()),
             served_by: ServedBy::component(base.id.clone(), base.shared.memory.clone()),
             pages,
         };
@@ -218,7 +218,7 @@ pub async fn serve(
 ) -> Result<Server, StartError> {
     let handler = Handler {
         auth_gate: AuthGate::default(),
-        room: Room::of(id, config.max_answer_bytes, memory.clone()),
+        room: ResponseMemory::of(id, config.max_answer_bytes, memory.clone()),
         served_by: ServedBy::component(id.clone(), memory),
         pages,
     };
@@ -228,7 +228,7 @@ pub async fn serve(
 /// Handles requests before they reach the pages.
 struct Handler {
     auth_gate: AuthGate,
-    room: Arc<Room>,
+    room: Arc<ResponseMemory>,
     served_by: ServedBy,
     pages: Arc<dyn Pages>,
 }
@@ -316,7 +316,7 @@ async fn in_time(head: &http::request::Parts, body: Incoming, held: &mut Held) -
                 whole.take(chunk, None, held).await?;
             }
         }
-        held.settle(whole.len());
+        held.keep(whole.len());
         Ok(whole.freeze())
     };
     timeout(FORM_TIME, reading).await.unwrap_or(Err(Broken::TimedOut))
@@ -333,7 +333,12 @@ async fn called(
 }
 
 /// Reserves the bytes of an answer until they are sent, or refuses the request. Streams need no reservation.
-async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>, is_call: bool) -> Answer {
+async fn held(
+    answer: Answer,
+    room: &Arc<ResponseMemory>,
+    client: Option<SenderKey>,
+    is_call: bool,
+) -> Answer {
     if http_body::Body::size_hint(answer.body()).exact().is_none() {
         return answer;
     }

@@ -25,7 +25,7 @@ struct Files<T, E> {
     load: Box<dyn Fn() -> Result<T, E> + Send + Sync>,
     known: Mutex<Option<LoadedValue<T>>>,
     /// Whether a thread checks the files now.
-    is_looking: AtomicBool,
+    is_checking: AtomicBool,
 }
 
 struct LoadedValue<T> {
@@ -48,7 +48,7 @@ where
             files: files.into_iter().collect(),
             load: Box::new(load),
             known: Mutex::default(),
-            is_looking: AtomicBool::new(false),
+            is_checking: AtomicBool::new(false),
         });
         if let Some(interval) = interval.filter(|_| !files.files.is_empty()) {
             let weak: Weak<Files<T, E>> = Arc::downgrade(&files);
@@ -85,14 +85,14 @@ impl<T, E> Files<T, E> {
 /// Files to check, independent of their value.
 trait FileCheck: Send + Sync {
     /// Rebuilds the value if the files have changed.
-    fn look(&self);
+    fn check(&self);
 
     /// Whether a check is in progress.
-    fn is_looking(&self) -> &AtomicBool;
+    fn is_checking(&self) -> &AtomicBool;
 }
 
 impl<T: Send, E: Display> FileCheck for Files<T, E> {
-    fn look(&self) {
+    fn check(&self) {
         // The lock is never held while a file is read. The first user reads a value that is not used yet.
         let Some(before) = self.known.lock().as_ref().map(|known| known.modified.clone()) else {
             return;
@@ -114,8 +114,8 @@ impl<T: Send, E: Display> FileCheck for Files<T, E> {
         }
     }
 
-    fn is_looking(&self) -> &AtomicBool {
-        &self.is_looking
+    fn is_checking(&self) -> &AtomicBool {
+        &self.is_checking
     }
 }
 
@@ -156,7 +156,7 @@ impl Watcher {
         let mut all = self.all.lock();
         loop {
             let now = Instant::now();
-            all.retain_mut(|watched| watched.look_if_due(now));
+            all.retain_mut(|watched| watched.check_if_due(now));
             match all.iter().map(|watched| watched.due).min() {
                 Some(next) => drop(self.added.wait_until(&mut all, next)),
                 None => self.added.wait(&mut all),
@@ -170,13 +170,13 @@ struct Looking(Arc<dyn FileCheck>);
 
 impl Drop for Looking {
     fn drop(&mut self) {
-        self.0.is_looking().store(false, Ordering::Release);
+        self.0.is_checking().store(false, Ordering::Release);
     }
 }
 
 impl Watched {
     /// Starts a check if it is due and the last one has ended. Returns whether the files are in use.
-    fn look_if_due(&mut self, now: Instant) -> bool {
+    fn check_if_due(&mut self, now: Instant) -> bool {
         let Some(files) = self.files.upgrade() else {
             return false;
         };
@@ -184,9 +184,9 @@ impl Watched {
             return true;
         }
         self.due = now + self.interval;
-        if !files.is_looking().swap(true, Ordering::AcqRel) {
+        if !files.is_checking().swap(true, Ordering::AcqRel) {
             let looking = Looking(files);
-            start("file look", move || looking.0.look());
+            start("file check", move || looking.0.check());
         }
         true
     }

@@ -41,7 +41,7 @@ async fn connect(server: &Server) -> TcpStream {
     }
 }
 
-async fn says_hello(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
+async fn exchange_hello(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
     stream.write_all(b"hello").await.unwrap();
     stream.flush().await.unwrap();
     let mut answer = [0; 5];
@@ -83,8 +83,8 @@ async fn tcp_and_unix_serve_alike() {
     let path = dir.path().join("echo.sock");
     let tcp = start("127.0.0.1:0", ConnectionLimits::plain(8)).await;
     let unix = start(&format!("unix:{}", path.display()), ConnectionLimits::plain(8)).await;
-    says_hello(connect(&tcp).await).await;
-    says_hello(UnixStream::connect(&path).await.unwrap()).await;
+    exchange_hello(connect(&tcp).await).await;
+    exchange_hello(UnixStream::connect(&path).await.unwrap()).await;
     unix.stop(Instant::now() + SOON).await;
     assert!(!path.exists(), "the socket goes with its server");
 }
@@ -192,7 +192,7 @@ async fn mutual_tls_takes_known_clients_and_no_others() {
         server_name_override: Some("gateway.test".to_owned()),
         ..TlsClientConfig::default()
     };
-    says_hello(handshake(&server, &known).await.unwrap()).await;
+    exchange_hello(handshake(&server, &known).await.unwrap()).await;
 
     let anonymous = TlsClientConfig {
         cert_pem: None,
@@ -215,7 +215,7 @@ async fn mutual_tls_takes_known_clients_and_no_others() {
         insecure_skip_verify: true,
         ..distrustful
     };
-    says_hello(handshake(&server, &careless).await.unwrap()).await;
+    exchange_hello(handshake(&server, &careless).await.unwrap()).await;
 }
 
 async fn handshake(
@@ -329,7 +329,7 @@ async fn a_client_takes_up_a_renewed_authority_and_certificate_of_its_own() {
         "it does not know who signed for the server"
     );
     client_files(&new, &new_issuer);
-    says_hello(until(async || dial().await.ok()).await).await;
+    exchange_hello(until(async || dial().await.ok()).await).await;
 }
 
 /// The first value that `what` gives, after some time.

@@ -151,7 +151,7 @@ impl SocketFile {
     /// # Errors
     /// `InUse`: another process listens on the socket. `NotASocket`: another kind of file has the path.
     /// `SocketFile`: `bind` fails, or the mode, the owner or the name can't be set.
-    pub fn place<T>(
+    pub fn create<T>(
         path: &Path,
         config: &SocketFileConfig,
         socket_type: SocketType,
@@ -252,8 +252,8 @@ mod tests {
 
     use super::*;
 
-    fn place(path: &Path, config: &SocketFileConfig) -> Result<(UnixListener, SocketFile), ListenError> {
-        SocketFile::place(path, config, SocketType::STREAM, |path| UnixListener::bind(path))
+    fn bind(path: &Path, config: &SocketFileConfig) -> Result<(UnixListener, SocketFile), ListenError> {
+        SocketFile::create(path, config, SocketType::STREAM, |path| UnixListener::bind(path))
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d.sock");
         let place = || {
-            SocketFile::place(&path, &SocketFileConfig::default(), SocketType::DGRAM, |path| {
+            SocketFile::create(&path, &SocketFileConfig::default(), SocketType::DGRAM, |path| {
                 UnixDatagram::bind(path)
             })
         };

@@ -150,7 +150,7 @@ impl Drop for Weight {
 }
 
 /// A reservation for a message to create.
-pub struct Place(Weight);
+pub struct MessagePermit(Weight);
 
 /// The reading side: the messages in order.
 pub struct Unread<T> {
@@ -208,7 +208,7 @@ impl<T> Backlog<T> {
     ///
     /// # Errors
     /// The stream has ended, or ends now because memory is short.
-    pub async fn place(&self, bytes: usize) -> Result<Place, Ended> {
+    pub async fn reserve(&self, bytes: usize) -> Result<MessagePermit, Ended> {
         let BacklogState {
             messages,
             bytes: of_stream,
@@ -220,7 +220,7 @@ impl<T> Backlog<T> {
             let message = messages.clone().acquire_owned().await.map_err(|_| Ended::Gone)?;
             let share = of_stream.clone().acquire_many_owned(permits).await;
             let share = share.map_err(|_| Ended::Gone)?;
-            self.reserve(bytes, [message, share]).await
+            self.reserve_memory(bytes, [message, share]).await
         };
         let placed = tokio::select! {
             biased;
@@ -231,7 +231,11 @@ impl<T> Backlog<T> {
     }
 
     /// Reserves memory. It waits as long as a slow reader may take, because slow readers lose their messages then.
-    async fn reserve(&self, bytes: usize, of_stream: [OwnedSemaphorePermit; 2]) -> Result<Place, Ended> {
+    async fn reserve_memory(
+        &self,
+        bytes: usize,
+        of_stream: [OwnedSemaphorePermit; 2],
+    ) -> Result<MessagePermit, Ended> {
         let BacklogState {
             account, watchers, ..
         } = &*self.0;
@@ -251,7 +255,7 @@ impl<T> Backlog<T> {
             }
             tokio::time::sleep(SHORT_PATIENCE / 10).await;
         }
-        let mut place = Place(Weight {
+        let mut place = MessagePermit(Weight {
             held: Held::new(account.clone()),
             watchers: watchers.clone(),
             bytes,
@@ -263,9 +267,9 @@ impl<T> Backlog<T> {
     }
 
     /// Sends a message of `bytes` bytes to the reader.
-    pub fn tell(&self, place: Place, message: T, bytes: usize) {
-        let Place(mut weight) = place;
-        weight.held.settle(bytes);
+    pub fn send(&self, place: MessagePermit, message: T, bytes: usize) {
+        let MessagePermit(mut weight) = place;
+        weight.held.keep(bytes);
         let before = std::mem::replace(&mut weight.bytes, bytes);
         weight.watchers.held.fetch_add(bytes, Relaxed);
         weight.watchers.held.fetch_sub(before, Relaxed);

@@ -117,7 +117,7 @@ impl Follow {
             self.watched.refresh().await;
         }
         loop {
-            if let Some(event) = self.look() {
+            if let Some(event) = self.next_event() {
                 return event;
             }
             tokio::select! {
@@ -148,15 +148,15 @@ impl Follow {
         self.wants.takes(&group.answer.attributes)
     }
 
-    fn look(&mut self) -> Option<WatchEvent> {
+    fn next_event(&mut self) -> Option<WatchEvent> {
         if self.own.is_some() {
-            return self.look_across();
+            return self.next_crossing();
         }
         let is_early = self.told.is_some_and(|told| told.elapsed() < self.min_interval);
         if is_early || *self.newest.borrow_and_update() <= self.seen_seq {
             return None;
         }
-        let CompositeSnapshot { answers, seq } = self.see();
+        let CompositeSnapshot { answers, seq } = self.take_snapshot();
         let before = std::mem::replace(&mut self.seen_seq, seq);
         let new = answers
             .iter()
@@ -171,7 +171,7 @@ impl Follow {
 
     /// Takes a snapshot. The first call reads the composite without waiting for the next tick. Later calls don't
     /// read, because each read may produce a change that would cause another call.
-    fn see(&mut self) -> CompositeSnapshot {
+    fn take_snapshot(&mut self) -> CompositeSnapshot {
         if std::mem::replace(&mut self.has_looked, true) {
             self.watched.snapshot()
         } else {
@@ -179,9 +179,9 @@ impl Follow {
         }
     }
 
-    fn look_across(&mut self) -> Option<WatchEvent> {
+    fn next_crossing(&mut self) -> Option<WatchEvent> {
         self.newest.borrow_and_update();
-        let all = self.see();
+        let all = self.take_snapshot();
         let now = unix_now();
         let (threshold, crossed) = self.own.as_mut()?;
         if crossed.len() > all.answers.len() {

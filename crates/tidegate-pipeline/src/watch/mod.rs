@@ -83,7 +83,7 @@ struct LastAnswer {
     look: u64,
 }
 
-/// The part of an answer that is compared with the previous one. The age changes without news, so it is left out.
+/// The part of an answer that is compared with the previous one. The age changes without news, so it is omitted.
 #[derive(PartialEq)]
 struct ComparableValue {
     /// The bits of the numbers, so that NaN equals NaN.

@@ -92,7 +92,7 @@ impl Bench {
     }
 
     /// A value of a model.
-    pub fn say(&mut self, model: &str, value: f64) {
+    pub fn observe(&mut self, model: &str, value: f64) {
         let source = self.source(model);
         self.set.observe_events(&Events {
             source,
@@ -126,7 +126,7 @@ impl Bench {
             snapshot
                 .answers
                 .iter()
-                .all(|group| group.answer.state.says_nothing())
+                .all(|group| group.answer.state.is_unusable())
         };
         while !is_stale() {
             tokio::time::sleep(Duration::from_millis(5)).await;

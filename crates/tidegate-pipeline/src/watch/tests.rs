@@ -33,11 +33,11 @@ fn a_number_grows_with_every_change_and_only_then() {
     let now = unix_now();
     let absent = bench.watched.read(now);
     assert_eq!(absent.answers[0].answer.state, Freshness::Absent);
-    bench.say("a", 3.0);
+    bench.observe("a", 3.0);
     let one = bench.watched.read(unix_now());
     assert!(one.seq > absent.seq);
     assert_eq!(bench.watched.read(unix_now()).seq, one.seq, "nothing has changed");
-    bench.say("b", 4.0);
+    bench.observe("b", 4.0);
     let two = bench.watched.read(unix_now());
     let seqs: Vec<u64> = two.answers.iter().map(|group| group.seq).collect();
     assert_eq!(
@@ -51,13 +51,13 @@ fn a_number_grows_with_every_change_and_only_then() {
 async fn a_watcher_gets_each_change_once() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.keep_looking();
-    bench.say("a", 3.0);
+    bench.observe("a", 3.0);
     let mut follow = bench.watched.follow();
     assert_eq!(
         changed(next(&mut follow).await),
         [("model=a".to_owned(), Some(3.0))]
     );
-    bench.say("b", 4.0);
+    bench.observe("b", 4.0);
     assert_eq!(
         changed(next(&mut follow).await),
         [("model=b".to_owned(), Some(4.0))]
@@ -71,8 +71,8 @@ async fn a_watcher_gets_each_change_once() {
         .follow()
         .after(seq)
         .only([("model", "a")].into_iter().collect());
-    bench.say("b", 5.0);
-    bench.say("a", 6.0);
+    bench.observe("b", 5.0);
+    bench.observe("a", 6.0);
     assert_eq!(
         changed(next(&mut later).await),
         [("model=a".to_owned(), Some(6.0))]
@@ -86,12 +86,12 @@ async fn a_watcher_gets_each_change_once() {
 async fn changes_keep_their_distance_and_crossings_do_not_wait() {
     let mut bench = Bench::new("depth", vec![threshold(10.0, 8.0)]);
     bench.keep_looking();
-    bench.say("a", 1.0);
+    bench.observe("a", 1.0);
     let mut follow = bench.watched.follow().every(Duration::from_hours(1));
     assert_eq!(changed(next(&mut follow).await).len(), 1);
     for (value, is_crossed) in [(11.0, true), (7.0, false)] {
-        bench.say("a", 9.0);
-        bench.say("a", value);
+        bench.observe("a", 9.0);
+        bench.observe("a", value);
         match next(&mut follow).await {
             WatchEvent::Crossed(crossing) => {
                 assert_eq!(
@@ -109,8 +109,8 @@ async fn changes_keep_their_distance_and_crossings_do_not_wait() {
 async fn a_watcher_with_a_threshold_of_its_own_hears_of_that_alone() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.keep_looking();
-    bench.say("a", 20.0);
-    bench.say("b", 1.0);
+    bench.observe("a", 20.0);
+    bench.observe("b", 1.0);
     let mut follow = bench.watched.follow().across(threshold(10.0, 8.0));
     let mut told = Vec::new();
     for step in 0..3 {
@@ -120,8 +120,8 @@ async fn a_watcher_with_a_threshold_of_its_own_hears_of_that_alone() {
             }
             other => panic!("{other:?}"),
         }
-        bench.say("a", 9.0);
-        bench.say(["b", "a", "c"][step], [11.0, 2.0, 0.0][step]);
+        bench.observe("a", 9.0);
+        bench.observe(["b", "a", "c"][step], [11.0, 2.0, 0.0][step]);
     }
     let expected = [("a", true), ("b", true), ("a", false)];
     let expected: Vec<_> = expected
@@ -136,7 +136,7 @@ async fn a_composite_is_not_read_without_watchers() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.keep_looking();
     for value in 0..50 {
-        bench.say("a", f64::from(value));
+        bench.observe("a", f64::from(value));
         tokio::task::yield_now().await;
     }
     assert_eq!(bench.watched.seen().looks, 0);
@@ -149,7 +149,7 @@ async fn a_composite_is_not_read_without_watchers() {
 async fn a_watcher_of_a_quiet_group_costs_one_look_per_tick() {
     let mut bench = Bench::new("depth", Vec::new());
     bench.keep_looking();
-    bench.say("quiet", 1.0);
+    bench.observe("quiet", 1.0);
     let seq = bench.watched.read(unix_now()).seq;
     let quiet = [("model", "quiet")].into_iter().collect();
     let mut follow = bench.watched.follow().after(seq).only(quiet);
@@ -158,7 +158,7 @@ async fn a_watcher_of_a_quiet_group_costs_one_look_per_tick() {
     let mut value = 0.0;
     while begun.elapsed() < Duration::from_millis(200) {
         value += 1.0;
-        bench.say("busy", value);
+        bench.observe("busy", value);
         tokio::task::yield_now().await;
     }
     assert!(!waiting.is_finished());
@@ -172,7 +172,7 @@ async fn a_watcher_of_a_quiet_group_costs_one_look_per_tick() {
 #[test]
 fn nan_after_nan_is_not_a_change() {
     let mut bench = Bench::new("depth", Vec::new());
-    bench.say("a", f64::NAN);
+    bench.observe("a", f64::NAN);
     let mut answer = bench.watched.read(unix_now()).answers[0].answer.clone();
     answer.value = Some(f64::NAN);
     assert!(ComparableValue::of(&answer) == ComparableValue::of(&answer));

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use super::batch::{EventKind, Events, ExportBatch, Values};
 use super::instance::{answer_of, printable};
 use super::{Description, Setup, Wanted};
-use crate::answer::Answer;
 use crate::plugin::{Instrument, Signal, Takes};
+use crate::response::Answer;
 
 /// Largest frame towards the plugin. The gateway cuts its requests long before.
 pub(super) const MAX_REQUEST_BYTES: usize = 1 << 30;

@@ -11,7 +11,7 @@ use super::library::{Functions, Library};
 use super::view::{View, text};
 use super::{Refusal, Setup};
 use crate::abi::{self, status};
-use crate::answer::Answer;
+use crate::response::Answer;
 
 /// The most bytes of a message in one answer.
 const MESSAGE_BYTES: usize = 1024;

@@ -14,7 +14,7 @@ use super::batch::ExportBatch;
 use super::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Request, Response};
 use super::worker::{Backend, Reply, Trouble};
 use super::{Description, Refusal, Setup, Wanted};
-use crate::answer::Answer;
+use crate::response::Answer;
 
 /// Delay before a process that ended is started again; doubled until a call succeeds.
 const FIRST_DELAY: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_de
 
 use super::frame::{self, MAX_REQUEST_BYTES, Request, Response};
 use super::{Instance, Library, Refusal, Setup, Wanted};
-use crate::answer::Answer;
+use crate::response::Answer;
 
 /// Serves the gateway at the other end of standard input until it closes. The plugin finds nothing there.
 ///

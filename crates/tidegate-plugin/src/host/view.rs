@@ -19,7 +19,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Events that are not sound are left out: a plugin would read beyond a column.
+    /// Events that are not sound are dropped: a plugin would read beyond a column.
     pub(super) fn new(batch: &'a ExportBatch) -> Self {
         let sound = || batch.events.iter().filter(|events| events.is_sound());
         let attributes: Vec<_> = sound().flat_map(pairs).map(attribute).collect();

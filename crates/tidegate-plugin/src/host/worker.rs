@@ -17,7 +17,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::batch::ExportBatch;
 use super::{Description, Refusal};
-use crate::answer::Answer;
+use crate::response::Answer;
 
 /// The target of calls on the worker's thread: a plugin, or the process that has it. The thread makes, calls and closes
 /// it.

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Batch, Setup, Takes};
 use crate::abi::{self, ABI_VERSION, status};
-use crate::answer::Answer;
+use crate::response::Answer;
 
 /// A plugin. An instance is created, called and dropped on one thread, one call at a time.
 pub trait Exporter: Sized + 'static {
@@ -68,7 +68,7 @@ unsafe extern "C" fn create<E: Exporter>(
             Err(why) => Answer::Refused { why },
         }
     });
-    tell(made, answer)
+    write_answer(made, answer)
 }
 
 unsafe extern "C" fn export<E: Exporter>(
@@ -84,7 +84,7 @@ unsafe extern "C" fn export<E: Exporter>(
         (Some(exporter), Some(batch)) => exporter.export(&Batch(batch)),
         _ => refused("called without an instance"),
     });
-    tell(told, answer)
+    write_answer(told, answer)
 }
 
 unsafe extern "C" fn flush<E: Exporter>(instance: *mut c_void, answer: *mut abi::Answer) -> i32 {
@@ -94,7 +94,7 @@ unsafe extern "C" fn flush<E: Exporter>(instance: *mut c_void, answer: *mut abi:
         Some(exporter) => exporter.flush(),
         None => refused("called without an instance"),
     });
-    tell(told, answer)
+    write_answer(told, answer)
 }
 
 unsafe extern "C" fn destroy<E: Exporter>(instance: *mut c_void) {
@@ -124,7 +124,7 @@ fn refused(why: &str) -> Answer {
     Answer::Refused { why: why.to_owned() }
 }
 
-fn tell(said: Answer, into: Option<&mut abi::Answer>) -> i32 {
+fn write_answer(said: Answer, into: Option<&mut abi::Answer>) -> i32 {
     let Some(into) = into else {
         return status::REFUSED;
     };

@@ -60,12 +60,12 @@ impl Lifetime {
 }
 
 /// How a series is: `None` where it has no value now.
-pub type Standing = Option<Lifetime>;
+pub type LastLifetime = Option<Lifetime>;
 
 /// Which of these has the place: of those that report the one of the lowest rank. A series whose successor started after
 /// its last value does not count as reporting, and its resource is behind the successor's from then on. Where none
 /// reports, the one that was heard of last. `None`: none has a value.
-pub fn owner<M: Copy>(lives: &[(M, Standing)], senders: &Senders, now: UnixNanos) -> Option<M> {
+pub fn owner<M: Copy>(lives: &[(M, LastLifetime)], senders: &Senders, now: UnixNanos) -> Option<M> {
     let valued = || {
         lives
             .iter()
@@ -93,7 +93,7 @@ pub fn owner<M: Copy>(lives: &[(M, Standing)], senders: &Senders, now: UnixNanos
 pub struct Contests<M> {
     places: KeyMap<Contest<M>>,
     /// The number of the present look.
-    look: u64,
+    pass: u64,
 }
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ struct Contest<M> {
     owner: M,
     others: BTreeSet<M>,
     /// The look of the last judgement, and how the owner lived then.
-    judged: Option<(u64, Standing)>,
+    judged: Option<(u64, LastLifetime)>,
 }
 
 /// The owner of a place.
@@ -117,15 +117,15 @@ impl<M> Default for Contests<M> {
     fn default() -> Self {
         Self {
             places: HashMap::with_hasher(RandomState::default()),
-            look: 0,
+            pass: 0,
         }
     }
 }
 
 impl<M: Copy + Ord> Contests<M> {
     /// A look begins: places are judged again, each once.
-    pub fn begin_look(&mut self) {
-        self.look += 1;
+    pub fn begin_pass(&mut self) {
+        self.pass += 1;
     }
 
     /// Adds a series that wants the place of `owner`.
@@ -169,16 +169,16 @@ impl<M: Copy + Ord> Contests<M> {
         &mut self,
         place: Key,
         (senders, now): (&Senders, UnixNanos),
-        mut standing: impl FnMut(M) -> Option<Standing>,
+        mut standing: impl FnMut(M) -> Option<LastLifetime>,
     ) -> Option<ContestOutcome<M>> {
-        let look = self.look;
+        let pass = self.pass;
         let contest = self.places.get_mut(&place)?;
-        if let Some((_, lifetime)) = contest.judged.filter(|(judged, _)| *judged == look) {
+        if let Some((_, lifetime)) = contest.judged.filter(|(judged, _)| *judged == pass) {
             let owner = contest.owner;
             return lifetime.map(|lifetime| ContestOutcome { owner, lifetime });
         }
         let members = std::iter::once(contest.owner).chain(contest.others.iter().copied());
-        let lives: Vec<(M, Standing)> = members
+        let lives: Vec<(M, LastLifetime)> = members
             .filter_map(|member| Some((member, standing(member)?)))
             .collect();
         let found = owner(&lives, senders, now);
@@ -188,7 +188,7 @@ impl<M: Copy + Ord> Contests<M> {
         let is_over = contest.others.is_empty();
         let lifetime = lives.into_iter().find(|(member, _)| Some(*member) == found);
         let lifetime = lifetime.and_then(|(_, lifetime)| lifetime);
-        contest.judged = Some((look, lifetime));
+        contest.judged = Some((pass, lifetime));
         if is_over {
             self.places.remove(&place);
         }
@@ -305,11 +305,11 @@ mod tests {
             for (at, member) in (0..facts.len() - 1).rev().enumerate() {
                 two.add_contender(place, two.owner(place).unwrap_or(facts.len() - 1), member);
                 if let Some(at) = judged.get(at) {
-                    two.begin_look();
+                    two.begin_pass();
                     two.resolve(place, (&senders, *at), of);
                 }
             }
-            two.begin_look();
+            two.begin_pass();
             let after = |contests: &mut Contests<usize>| {
                 contests.resolve(place, (&senders, now), of).map(|found| found.owner)
             };

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 use tidegate_engine::Key;
 
-pub use self::contests::{ContestOutcome, Contests, Lifetime, Standing, owner};
+pub use self::contests::{ContestOutcome, Contests, LastLifetime, Lifetime, owner};
 pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{

@@ -17,7 +17,7 @@ use tidegate_engine::{
 };
 
 use super::KeyMap;
-use super::contests::{Lifetime, Rank, Standing};
+use super::contests::{LastLifetime, Lifetime, Rank};
 use tidegate_pipeline::component::Shared;
 
 /// Resources whose cadence is watched. Those beyond have the default lease of 90 s.
@@ -138,7 +138,7 @@ impl Senders {
             Some(known) => {
                 known.watch(table, place);
                 if !known.has_value {
-                    known.look(false, numbers);
+                    known.update(false, numbers);
                 }
             }
             None if is_full => {}
@@ -186,7 +186,7 @@ impl Senders {
             }
         }
         for sender in senders.values_mut() {
-            sender.look(is_blind, numbers);
+            sender.update(is_blind, numbers);
         }
     }
 
@@ -198,7 +198,7 @@ impl Senders {
     }
 
     /// The lifetime of a resource as a whole; `None`: no series of it has a value. Hold no lock of a table.
-    pub fn lifetime_of(&self, resource: &Resource) -> Standing {
+    pub fn lifetime_of(&self, resource: &Resource) -> LastLifetime {
         let state = self.state();
         let key = Key::of_value(resource);
         // Asked now: a series may have ended since the last tick.
@@ -356,7 +356,7 @@ impl SenderState {
     }
 
     /// Updates the time of the last report. `is_blind`: its activity since the last tick is unknown.
-    fn look(&mut self, is_blind: bool, numbers: &mut u64) {
+    fn update(&mut self, is_blind: bool, numbers: &mut u64) {
         let latest = self.latest();
         let is_blind = is_blind || std::mem::take(&mut self.is_rewatched);
         self.has_value = latest.is_some();

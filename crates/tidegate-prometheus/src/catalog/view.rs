@@ -147,7 +147,7 @@ impl Evaluate for View {
             collision: asked.query_warnings().collision(),
             ..Evaluation::default()
         };
-        self.say_sources(query, now, &mut evaluation);
+        self.add_sources(query, now, &mut evaluation);
         Ok(evaluation)
     }
 
@@ -303,7 +303,7 @@ impl View {
         state
     }
 
-    fn look(&self, now: UnixNanos, records: bool) -> ViewPass<'_> {
+    fn pass(&self, now: UnixNanos, records: bool) -> ViewPass<'_> {
         ViewPass {
             style: &self.plain,
             senders: &self.senders,
@@ -318,13 +318,13 @@ impl View {
     /// a thread that needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
         self.update_sources(now);
-        let look = self.look(now, self.has_past());
+        let pass = self.pass(now, self.has_past());
         let arrived = {
             let mut state = self.state();
-            state.shared.follow(look.time);
+            state.shared.follow(pass.time);
             state.arrived
         };
-        let pace = self.pace(spread);
+        let pace = self.slice_time(spread);
         let mut next = Some((0, 0));
         while let Some(from) = next {
             while self.waiting.load(Relaxed) > 0 {
@@ -333,7 +333,7 @@ impl View {
                 }
             }
             let begun = Instant::now();
-            next = self.state().read_some(from, SLICE, now, look);
+            next = self.state().read_some(from, SLICE, now, pass);
             let pause = pace.saturating_sub(begun.elapsed());
             if !pause.is_zero() && next.is_some() && !rest(pause) {
                 return;
@@ -341,7 +341,7 @@ impl View {
         }
         let mut state = self.state();
         state.read = arrived;
-        state.shared.forget_gone(look.time);
+        state.shared.forget_gone(pass.time);
         let history = &state.shared.history;
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
         metrics::gauge!("tidegate_history_series").set(history.len() as f64);
@@ -351,7 +351,7 @@ impl View {
     /// Updates the sources and their series, without reading values.
     fn update_sources(&self, now: UnixNanos) {
         let tables = self.named_tables();
-        self.state().update_sources(&tables, self.look(now, false));
+        self.state().update_sources(&tables, self.pass(now, false));
         self.senders.tick(now);
     }
 
@@ -379,7 +379,7 @@ impl View {
     }
 
     /// The time for a slice with its pause, so that all slices take `spread`.
-    fn pace(&self, spread: Duration) -> Duration {
+    fn slice_time(&self, spread: Duration) -> Duration {
         let slices = self.state().len().div_ceil(SLICE);
         match u32::try_from(slices) {
             Ok(slices) if slices > 1 => spread / slices,
@@ -398,10 +398,10 @@ impl View {
 
     /// Reads what is asked for by name; whether all series are to be read instead.
     fn begin_refresh(&self, now: UnixNanos, selections: &[Selection]) -> bool {
-        let look = self.look(now, false);
+        let pass = self.pass(now, false);
         let tables = self.named_tables();
         let mut state = self.state();
-        state.update_sources(&tables, look);
+        state.update_sources(&tables, pass);
         self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
         // The sampler has just read all other series. Without a sampler, nothing has.
@@ -410,7 +410,7 @@ impl View {
         };
         let is_all = names.is_none_or(|names| needs_all(&names));
         if !is_all {
-            state.read_asked(selections, now, look);
+            state.read_asked(selections, now, pass);
         }
         is_all
     }

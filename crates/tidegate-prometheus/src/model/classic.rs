@@ -30,7 +30,7 @@ pub struct Classic {
 
 impl Classic {
     /// The place of a bound; nothing for one that can't be a bound and for one too many.
-    pub fn place(&mut self, bound: f64) -> Option<usize> {
+    pub fn index_of(&mut self, bound: f64) -> Option<usize> {
         let known = self.bounds.iter().position(|known| *known == bound);
         let is_new = !bound.is_nan() && self.bounds.len() < MAX_BUCKETS;
         known.or_else(|| {

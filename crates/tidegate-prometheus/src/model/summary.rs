@@ -20,7 +20,7 @@ pub struct Quantiles {
 
 impl Quantiles {
     /// The place of a quantile; nothing for one that can't be one and for one too many.
-    pub fn place(&mut self, quantile: f64) -> Option<usize> {
+    pub fn index_of(&mut self, quantile: f64) -> Option<usize> {
         let known = self.quantiles.iter().position(|(known, _)| *known == quantile);
         let is_new = !quantile.is_nan() && self.quantiles.len() < MAX_QUANTILES;
         known.or_else(|| {
@@ -31,7 +31,7 @@ impl Quantiles {
         })
     }
 
-    /// Whether it has so many quantiles that it should be rebuilt.
+    /// Whether it has too many quantiles and should be rebuilt.
     pub fn is_crowded(&self) -> bool {
         self.quantiles.len() == MAX_QUANTILES
     }

@@ -224,7 +224,7 @@ fn custom_buckets_are_bounds_and_gauges_and_fractions_are_nothing() {
 fn totals_of_a_producer_that_counts_on_are_made_to_rise() {
     let mut classic = Classic::default();
     let places: Vec<_> = [1.0, 2.0, 3.0]
-        .map(|bound| classic.place(bound))
+        .map(|bound| classic.index_of(bound))
         .into_iter()
         .flatten()
         .collect();

@@ -38,7 +38,7 @@ use super::series::Kind;
 use crate::model::{MAX_LABELS, MAX_TEXT_BYTES, NAME, exemplar, is_stale, nanos, number};
 use family::Families;
 use resolve::SampleShape;
-use resource::{ResourcePlace, Resources};
+use resource::{ResourceSlot, Resources};
 use tidegate_pipeline::component::collisions::Starts;
 use tidegate_pipeline::component::{Account, Reason, unix_now};
 
@@ -66,14 +66,14 @@ enum CachedSeries {
     /// Points of this stream, as long as its resource has not changed.
     Stream {
         stream: Arc<Stream>,
-        place: Arc<ResourcePlace>,
+        place: Arc<ResourceSlot>,
         version: u64,
         /// The runs of the series.
         starts: Arc<Starts>,
     },
     /// The series describes this resource.
     Info {
-        place: Arc<ResourcePlace>,
+        place: Arc<ResourceSlot>,
         told: Arc<Resource>,
     },
     /// The series can't be expressed.
@@ -244,7 +244,7 @@ impl RequestDecoder<'_> {
         if let CachedSeries::Info { place, told } = &known
             && series.samples.last().is_some_and(|last| !is_stale(last.value))
         {
-            place.tell(told);
+            place.replace(told);
         }
         for sample in &series.samples {
             let times = (sample.time, sample.start);
@@ -298,7 +298,7 @@ impl RequestDecoder<'_> {
             });
             return false;
         };
-        let Some(time) = self.settle_future(time) else {
+        let Some(time) = self.apply_future(time) else {
             self.drop_samples(Reason::Future, 1, || {
                 format!("`{}`: {}", name(series), Rejection::Future)
             });
@@ -338,7 +338,7 @@ impl RequestDecoder<'_> {
 
     /// The time of a sample in the table; `None`: it is too far ahead. With its own time, all points of its series
     /// until then would be late.
-    fn settle_future(&self, time: UnixNanos) -> Option<UnixNanos> {
+    fn apply_future(&self, time: UnixNanos) -> Option<UnixNanos> {
         match (time > self.latest, self.decoder.future.action) {
             (false, _) => Some(time),
             (true, FutureAction::Arrival) => Some(self.arrived),
@@ -364,8 +364,11 @@ impl RequestDecoder<'_> {
         let mut shard = decoder.shard(key).lock();
         let make = || {
             let said = match self.version {
-                Version::Two => series.metadata.map(family::Said::of).unwrap_or_default(),
-                Version::One => decoder.families.said(name(series)),
+                Version::Two => series
+                    .metadata
+                    .map(family::FamilyMetadata::of)
+                    .unwrap_or_default(),
+                Version::One => decoder.families.metadata(name(series)),
             };
             Some(resolve::resolve(
                 &series.labels,

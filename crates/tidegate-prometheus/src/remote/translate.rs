@@ -11,7 +11,7 @@
 //! | no recorded value | the mark of the end on every series that the stream had |
 //! | resource | `target_info`, once a job and instance |
 
-mod say;
+mod contributions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::series::{self, Family, Group, Identity, Series};
 use crate::labels::LabelSources;
 use crate::name::{Naming, Spelling};
 use crate::render::exemplar;
-use say::{counts, exemplar_of};
+use contributions::{counts, exemplar_of};
 use tidegate_pipeline::batch::wire::points::{PointVisitor, WirePoint};
 use tidegate_pipeline::batch::{Batch, Encoded, Payload, convert, wire};
 use tidegate_pipeline::component::{Account, Reason, unix_now};
@@ -122,7 +122,7 @@ impl Translator {
 }
 
 /// The contribution of a point to a series.
-enum Said {
+enum Contribution {
     Number(f64),
     Native(Box<Native>),
 }
@@ -142,7 +142,7 @@ struct Building<'a> {
     target_index: HashMap<Key, usize, foldhash::fast::RandomState>,
     points: u32,
     /// The series of the current point, the contribution to each, and the upper bound of its exemplars.
-    parts: Vec<(Arc<Identity>, Said, f64)>,
+    parts: Vec<(Arc<Identity>, Contribution, f64)>,
     out: Translation,
 }
 
@@ -216,7 +216,7 @@ impl Building<'_> {
         let before = known.bytes_of_parts();
         let refusal = match &known.refused {
             Some(refused) => Err(refused.clone()),
-            None => settings.say(known, &sample, &mut self.parts),
+            None => settings.add_contributions(known, &sample, &mut self.parts),
         };
         let grown = known.bytes_of_parts().saturating_sub(before);
         if let Err((reason, why)) = refusal {
@@ -231,7 +231,7 @@ impl Building<'_> {
         cache.grow(grown);
         let time = millis(sample.time);
         if let Some(target) = target {
-            self.tell(target, time);
+            self.record_target(target, time);
         }
         self.add(group, &family, (data, spelling), &sample);
     }
@@ -257,13 +257,13 @@ impl Building<'_> {
         for (at, (identity, said, bound)) in self.parts.drain(..).enumerate() {
             let series = series_of(group, at, identity, family);
             match said {
-                Said::Number(value) => series.samples.push(series::Sample {
+                Contribution::Number(value) => series.samples.push(series::Sample {
                     time,
                     start,
                     value,
                     point,
                 }),
-                Said::Native(mut native) => {
+                Contribution::Native(mut native) => {
                     (native.timestamp, native.start_timestamp) = (time, start);
                     series.histograms.push((*native, point));
                 }
@@ -283,7 +283,7 @@ impl Building<'_> {
     }
 
     /// Records the use of a resource.
-    fn tell(&mut self, target: Arc<TargetInfo>, time: i64) {
+    fn record_target(&mut self, target: Arc<TargetInfo>, time: i64) {
         let new = self.targets.len();
         let at = *self.target_index.entry(target.key).or_insert(new);
         match self.targets.get_mut(at) {

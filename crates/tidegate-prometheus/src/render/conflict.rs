@@ -10,7 +10,7 @@ use tidegate_engine::{Key, Series, UnixNanos};
 
 /// The reason why an exposition omits a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LeftOut {
+pub enum OmissionReason {
     /// A metric of another type has the name.
     TypeClash,
     /// Another owner has a series of the same name and labels.
@@ -29,7 +29,7 @@ pub enum LeftOut {
     UnrepresentableValue,
 }
 
-impl LeftOut {
+impl OmissionReason {
     /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::TypeClash,
@@ -58,14 +58,14 @@ impl LeftOut {
 }
 
 /// The number of omitted series, by the number of the reason.
-pub type Counts = [u64; LeftOut::ALL.len()];
+pub type Counts = [u64; OmissionReason::ALL.len()];
 
 /// Series that can't be exposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The kind of conflict.
-    pub reason: LeftOut,
-    /// The metric that is left out.
+    pub reason: OmissionReason,
+    /// The metric that is omitted.
     pub metric: Arc<str>,
     /// The sender of the omitted series.
     pub owner: Arc<str>,
@@ -98,7 +98,7 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Taken {
     /// There is nothing it could be called, or it is nothing that could be.
-    Nameless(LeftOut, &'static str),
+    Nameless(OmissionReason, &'static str),
     /// Another one has one of its names.
     By {
         sample: Box<str>,
@@ -122,13 +122,13 @@ pub(super) enum Why {
 }
 
 impl Why {
-    fn reason(&self) -> LeftOut {
+    fn reason(&self) -> OmissionReason {
         match self {
-            Self::Rival(..) => LeftOut::DuplicateIdentity,
-            Self::Twin(_) => LeftOut::AmbiguousIdentity,
-            Self::Full => LeftOut::LabelsFull,
+            Self::Rival(..) => OmissionReason::DuplicateIdentity,
+            Self::Twin(_) => OmissionReason::AmbiguousIdentity,
+            Self::Full => OmissionReason::LabelsFull,
             Self::Family(taken) => match **taken {
-                Taken::By { .. } => LeftOut::TypeClash,
+                Taken::By { .. } => OmissionReason::TypeClash,
                 Taken::Nameless(reason, _) => reason,
             },
         }
@@ -171,14 +171,14 @@ impl fmt::Display for Why {
                     f,
                     "{other} has a series of the same name and labels that still reports"
                 )?;
-                tell_apart(f, differ, cure)
+                write_difference(f, differ, cure)
             }
             Self::Twin(differ) => {
                 let cure = "give each instance its own `service.instance.id`";
                 f.write_str(
                     "another resource or scope has a series of the same name and labels that still reports",
                 )?;
-                tell_apart(f, differ, cure)
+                write_difference(f, differ, cure)
             }
             Self::Full => f.write_str("there are 16 GiB of labels already"),
         }
@@ -186,7 +186,7 @@ impl fmt::Display for Why {
 }
 
 /// In what two series differ, and what to do.
-fn tell_apart(f: &mut fmt::Formatter<'_>, differ: &str, cure: &str) -> fmt::Result {
+fn write_difference(f: &mut fmt::Formatter<'_>, differ: &str, cure: &str) -> fmt::Result {
     match differ {
         "" => write!(f, "; {cure}"),
         differ => write!(
@@ -199,7 +199,7 @@ fn tell_apart(f: &mut fmt::Formatter<'_>, differ: &str, cure: &str) -> fmt::Resu
 /// The owner of the gateway's own series.
 const OWN: &str = "the exporter itself";
 
-/// A series that is left out.
+/// A series that is omitted.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) source: u16,
@@ -228,7 +228,7 @@ impl Refused {
 /// The most series that one page checks again, so that no page takes long for them.
 const RETRIES: usize = 4096;
 
-/// All series that are left out now.
+/// All series that are omitted now.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     refused: VecDeque<Refused>,
@@ -245,7 +245,7 @@ pub(super) struct Conflicts {
 #[derive(Debug, Default)]
 struct Unreported {
     list: Vec<Conflict>,
-    places: HashMap<(Arc<str>, Arc<str>, LeftOut), usize>,
+    places: HashMap<(Arc<str>, Arc<str>, OmissionReason), usize>,
 }
 
 impl Conflicts {
@@ -271,7 +271,7 @@ impl Conflicts {
     }
 
     /// Adds `series` newly omitted series.
-    pub(super) fn tell(&mut self, conflict: &Conflict, series: u64) {
+    pub(super) fn add(&mut self, conflict: &Conflict, series: u64) {
         let key = (conflict.metric.clone(), conflict.owner.clone(), conflict.reason);
         self.unreported.add(key, series, || Conflict {
             series: 0,
@@ -279,7 +279,7 @@ impl Conflicts {
         });
     }
 
-    /// A series has ended, so a series that was left out may have a place now.
+    /// A series has ended, so a series that was omitted may have a place now.
     pub(super) fn try_all_again(&mut self) {
         self.to_try = self.refused.len();
     }
@@ -289,7 +289,7 @@ impl Conflicts {
         self.to_try > 0
     }
 
-    /// Some of the series that were left out: those that may have ended, or (`true`) may have a place now.
+    /// Some of the series that were omitted: those that may have ended, or (`true`) may have a place now.
     pub(super) fn take_some(&mut self) -> Vec<(Refused, bool)> {
         let count = self.refused.len().min(RETRIES);
         let to_try = self.to_try.min(count);
@@ -333,7 +333,7 @@ impl Conflicts {
         let before = self.targets.take();
         let why = Why::Family(Arc::new(taken));
         let conflict = Conflict {
-            reason: LeftOut::TargetInfo,
+            reason: OmissionReason::TargetInfo,
             metric: name.into(),
             owner: OWN.into(),
             rival: why.rival(),
@@ -343,7 +343,7 @@ impl Conflicts {
         };
         let more = series.saturating_sub(before.map_or(0, |before| before.series));
         if more > 0 {
-            self.tell(&conflict, more);
+            self.add(&conflict, more);
         }
         self.targets = (series > 0).then_some(conflict);
     }
@@ -356,7 +356,8 @@ impl Conflicts {
     /// The number of currently omitted series.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        counts[LeftOut::TargetInfo as usize] += self.targets.as_ref().map_or(0, |targets| targets.series);
+        counts[OmissionReason::TargetInfo as usize] +=
+            self.targets.as_ref().map_or(0, |targets| targets.series);
         counts
     }
 
@@ -387,7 +388,12 @@ impl Conflicts {
 }
 
 impl Unreported {
-    fn add(&mut self, key: (Arc<str>, Arc<str>, LeftOut), series: u64, make: impl FnOnce() -> Conflict) {
+    fn add(
+        &mut self,
+        key: (Arc<str>, Arc<str>, OmissionReason),
+        series: u64,
+        make: impl FnOnce() -> Conflict,
+    ) {
         let list = &mut self.list;
         let at = *self.places.entry(key).or_insert_with(|| {
             list.push(make());

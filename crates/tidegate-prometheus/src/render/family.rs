@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Data, Metric, UnixNanos};
 use tidegate_exposition::lines::push_escaped;
 
-use super::conflict::{Conflict, Difference, LeftOut, Taken};
+use super::conflict::{Conflict, Difference, OmissionReason, Taken};
 use super::kind::{self, Type};
 use super::records::{Record, Records};
 use crate::escaping::is_legacy_metric_name;
@@ -93,7 +93,7 @@ impl PageFamily {
     /// The conflict that reports the series omitted from the last page.
     pub(super) fn omitted(&self, format: Format, owner: Arc<str>) -> Conflict {
         Conflict {
-            reason: LeftOut::UnrepresentableValue,
+            reason: OmissionReason::UnrepresentableValue,
             metric: self.metric.name.clone(),
             owner,
             rival: None,
@@ -240,16 +240,16 @@ impl Families {
     }
 
     /// The name of a metric's family, and its type.
-    fn name(&self, metric: &Metric) -> Result<(String, Type), (LeftOut, &'static str)> {
+    fn name(&self, metric: &Metric) -> Result<(String, Type), (OmissionReason, &'static str)> {
         let kind = kind::of(metric, self.format);
-        let (of_type, kind) = kind.map_err(|why| (LeftOut::NoTemporality, why))?;
+        let (of_type, kind) = kind.map_err(|why| (OmissionReason::NoTemporality, why))?;
         let is_openmetrics = self.format == Format::OpenMetrics;
         let own_name = metric.metadata.get(OPENMETRICS_NAME).filter(|_| is_openmetrics);
         let raw = own_name
             .and_then(tidegate_engine::AttributeRef::as_str)
             .unwrap_or(&metric.name);
         let full = self.naming.spelt(Spelling::of(metric), raw, &metric.unit, kind);
-        let full = full.ok_or((LeftOut::Nameless, "nothing of its name can be exposed"))?;
+        let full = full.ok_or((OmissionReason::Nameless, "nothing of its name can be exposed"))?;
         let without = |suffix: &str| {
             let base = full.strip_suffix(suffix).filter(|base| !base.is_empty());
             base.map(str::to_owned)

@@ -145,7 +145,7 @@ impl<'a> ProtobufEncoder<'a> {
             let count = histogram.running(|_, bound, count| bucket(value, bound, count));
             bucket(value, f64::INFINITY, count);
             push_number(value, 1, count);
-            // It can't be left out: a missing field reads as 0.
+            // It can't be omitted: a missing field reads as 0.
             push_double(value, 2, histogram.sum.unwrap_or(f64::NAN));
             push_time(value, 15, snapshot.times.start);
         });

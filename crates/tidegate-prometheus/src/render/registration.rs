@@ -28,7 +28,7 @@ use super::records::Record;
 use super::source::{Glance, New, PageSources, SourceReader};
 use super::targets::{Liveness, TargetTable};
 use super::{Style, encode};
-use crate::catalog::{ContestOutcome, Contests, Lifetime, Senders, Standing, Times, differing};
+use crate::catalog::{ContestOutcome, Contests, LastLifetime, Lifetime, Senders, Times, differing};
 use crate::format::Format;
 use crate::labels::PrometheusLabels;
 use crate::name::Spelling;
@@ -51,7 +51,7 @@ pub(super) struct SeriesRegistration<'a> {
     pub(super) now: UnixNanos,
     /// Whether a place has another owner than before.
     pub(super) has_changed: bool,
-    /// Series that were left out, and own their place since the outcome for another series.
+    /// Series that were omitted, and own their place since the outcome for another series.
     pub(super) found_owners: BTreeSet<SeriesPosition>,
     pub(super) cache: RegistrationCache,
 }
@@ -66,18 +66,18 @@ pub(super) struct RegistrationCache {
     /// The last series and its text. The cache holds one reference to the text.
     last: Option<(Arc<Series>, u32)>,
     /// Series whose text is older than that of the last one of their family, by family, and since when they were
-    /// left out.
+    /// omitted.
     late: HashMap<u32, Vec<Late>, RandomState>,
 }
 
-/// A series was left out before.
+/// A series was omitted before.
 pub(super) struct Before {
     since: UnixNanos,
     is_reported: bool,
 }
 
 impl SeriesRegistration<'_> {
-    /// Looks again at a series that was left out.
+    /// Looks again at a series that was omitted.
     pub(super) fn retry(&mut self, (mut refused, may_fit): (Refused, bool)) {
         let member = (refused.source, refused.place);
         let lifetime = match self.reader.glance(refused.source, refused.place) {
@@ -143,7 +143,7 @@ impl SeriesRegistration<'_> {
         let before = self.contests.owner(place);
         let (reader, senders, now) = (&mut self.reader, self.senders, self.now);
         let outcome = self.contests.resolve(place, (senders, now), |member| {
-            standing(reader, senders, member, now)
+            lifetime_now(reader, senders, member, now)
         })?;
         if before != Some(outcome.owner) {
             self.found_owners.insert(outcome.owner);
@@ -155,14 +155,14 @@ impl SeriesRegistration<'_> {
         lifetime(&self.reader, self.senders, member, (resource, times), self.now)
     }
 
-    /// Whether a series that is left out reports beside the one that has its place.
+    /// Whether a series that is omitted reports beside the one that has its place.
     fn collides(&self, lifetime: Option<Lifetime>, outcome: Option<ContestOutcome<SeriesPosition>>) -> bool {
         lifetime
             .zip(outcome)
             .is_some_and(|(lifetime, owner)| lifetime.collides_with(&owner.lifetime, self.now))
     }
 
-    /// Registers a series. `before`: it was left out before.
+    /// Registers a series. `before`: it was omitted before.
     pub(super) fn register(&mut self, new: New, before: Option<Before>) {
         let family = match self.family(&new) {
             Ok(family) => family,
@@ -172,7 +172,7 @@ impl SeriesRegistration<'_> {
             return self.refuse(new, Why::Full, None, before);
         };
         match self.known(family, text, &new) {
-            TextMatch::No => self.place(family, text, new, before),
+            TextMatch::No => self.insert(family, text, new, before),
             TextMatch::Same => self.interner.release(text),
             TextMatch::Other(owner, place) => {
                 self.interner.release(text);
@@ -192,7 +192,7 @@ impl SeriesRegistration<'_> {
     fn refuse(&mut self, new: New, why: Why, contest: Option<(SeriesPosition, Key)>, before: Option<Before>) {
         let is_alive = contest.is_none_or(|(_, place)| {
             let (reader, senders) = (&mut self.reader, self.senders);
-            let lifetime = standing(reader, senders, (new.source, new.place), self.now);
+            let lifetime = lifetime_now(reader, senders, (new.source, new.place), self.now);
             let outcome = self.resolve(place);
             self.collides(lifetime.flatten(), outcome)
         });
@@ -212,7 +212,7 @@ impl SeriesRegistration<'_> {
     }
 
     /// Puts a series among the others of its family.
-    fn place(&mut self, family: u32, text: u32, new: New, before: Option<Before>) {
+    fn insert(&mut self, family: u32, text: u32, new: New, before: Option<Before>) {
         let record = Record {
             place: new.place,
             text,
@@ -228,7 +228,7 @@ impl SeriesRegistration<'_> {
     }
 
     /// The key of the place of a series with this family and text.
-    fn place_of(&self, family: u32, text: u32) -> Key {
+    fn key_of(&self, family: u32, text: u32) -> Key {
         let name = self.families.get(family).map(|family| &*family.name);
         Key::of_value(&(name, self.interner.get(text)))
     }
@@ -244,7 +244,7 @@ impl SeriesRegistration<'_> {
         if owner == me {
             return TextMatch::Same;
         }
-        let place = self.place_of(family, text);
+        let place = self.key_of(family, text);
         self.contests.add_contender(place, owner, me);
         let glance = self.reader.glance(owner.0, owner.1);
         let is_mine = match self.resolve(place) {
@@ -368,12 +368,12 @@ impl SeriesRegistration<'_> {
 pub(super) type SeriesPosition = (u16, u64);
 
 /// The standing of a series; `None`: it has gone.
-fn standing(
+fn lifetime_now(
     reader: &mut SourceReader<'_>,
     senders: &Senders,
     member: SeriesPosition,
     now: UnixNanos,
-) -> Option<Standing> {
+) -> Option<LastLifetime> {
     match reader.glance(member.0, member.1) {
         Glance::Gone => None,
         Glance::Silent(_) => Some(None),

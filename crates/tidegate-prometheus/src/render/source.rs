@@ -53,7 +53,7 @@ pub(super) struct New {
 
 /// The depth of a look at sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LookDepth {
+pub(super) enum ReadDepth {
     /// New series, and whether anything has changed.
     Changes,
     /// All values are wanted as they are now.
@@ -73,7 +73,7 @@ pub(super) struct SourceChanges {
 
 impl PageSources {
     /// Compares the sources with these tables and their composites, and returns the changes.
-    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: LookDepth) -> SourceChanges {
+    pub(super) fn read(&mut self, tables: &[Arc<Table>], now: UnixNanos, depth: ReadDepth) -> SourceChanges {
         let mut changes = SourceChanges::default();
         let of_table = |table: &'_ Arc<Table>| (table.clone(), table.attached());
         let attached: Vec<_> = tables.iter().map(of_table).collect();
@@ -112,7 +112,7 @@ impl PageSources {
         }
         for (number, source) in (0u16..).zip(&mut self.0) {
             if let Some(source) = source {
-                source.look(number, now, look, &mut changes);
+                source.read(number, now, depth, &mut changes);
             }
         }
         changes.has_changed |= !changes.series.is_empty();
@@ -123,7 +123,7 @@ impl PageSources {
         if self.0.iter().flatten().any(is_known) {
             return;
         }
-        // More would not fit in an origin, but no gateway has so many tables.
+        // More would not fit in an origin, but no gateway has that number of tables.
         let is_full = self.0.len() >= usize::from(u16::MAX);
         match self.0.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(make()),
@@ -149,7 +149,7 @@ impl PageSources {
 }
 
 impl PageSource {
-    fn look(&mut self, number: u16, now: UnixNanos, look: LookDepth, changes: &mut SourceChanges) {
+    fn read(&mut self, number: u16, now: UnixNanos, depth: ReadDepth, changes: &mut SourceChanges) {
         match self {
             Self::Table {
                 table,
@@ -161,7 +161,7 @@ impl PageSource {
                 // The version before the look, so that later changes are seen or change the version.
                 let latest = table.version();
                 // A table without news is not read, unless values are needed.
-                let seen = if look == LookDepth::Values || table.arrived() != *arrivals {
+                let seen = if depth == ReadDepth::Values || table.arrived() != *arrivals {
                     table.flush_and_list_arrivals(*arrivals, &mut |place, series| {
                         changes.series.push(New {
                             source: number,
@@ -179,7 +179,7 @@ impl PageSource {
                 composite, answers, ..
             } => {
                 if let Some(composite) = composite.upgrade() {
-                    answers.look(number, &composite, now, changes);
+                    answers.read(number, &composite, now, changes);
                 }
             }
         }
@@ -187,7 +187,7 @@ impl PageSource {
 }
 
 impl Answers {
-    fn look(&mut self, source: u16, composite: &Composite, now: UnixNanos, changes: &mut SourceChanges) {
+    fn read(&mut self, source: u16, composite: &Composite, now: UnixNanos, changes: &mut SourceChanges) {
         let before = self.0.len();
         let mut shown = 0;
         composite.show(now, &mut |reading| {

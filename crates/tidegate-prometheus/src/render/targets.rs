@@ -128,7 +128,7 @@ impl TargetTable {
         number
     }
 
-    /// Adds the resource of a series that is left out: it may describe the target of the series that is
+    /// Adds the resource of a series that is omitted: it may describe the target of the series that is
     /// shown.
     pub(super) fn add_resource(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
         let Some(job) = job(resource) else { return };

@@ -53,7 +53,7 @@ impl Walk<'_> {
         for records in family.series.blocks(BLOCK) {
             let mut cells = [Cell::Gone; BLOCK];
             for (cell, record) in cells.iter_mut().zip(records) {
-                *cell = self.look(record, targets);
+                *cell = self.cell(record, targets);
             }
             for (at, (cell, record)) in cells.iter().zip(records).enumerate() {
                 let labels = interner.get(record.text);
@@ -91,7 +91,7 @@ impl Walk<'_> {
     }
 
     #[inline]
-    fn look(&mut self, record: &Record, targets: &TargetTable) -> Cell {
+    fn cell(&mut self, record: &Record, targets: &TargetTable) -> Cell {
         let Some(source) = targets.source(record.origin) else {
             return Cell::Gone;
         };

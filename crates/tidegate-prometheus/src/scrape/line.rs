@@ -166,7 +166,7 @@ impl Lines {
 
     /// Marks a line as seen on this page, after the previous one. Returns whether it was already seen there.
     #[inline]
-    pub(super) fn see(&mut self, at: u32, page: u32) -> bool {
+    pub(super) fn mark_seen(&mut self, at: u32, page: u32) -> bool {
         match self.lines.get_mut(self.last as usize) {
             Some(Some(last)) => last.next = at,
             _ if self.last == NONE => self.first = at,

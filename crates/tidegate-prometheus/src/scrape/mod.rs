@@ -178,7 +178,8 @@ impl ScrapeDecoder {
         time: UnixNanos,
         counts: &mut Counts,
     ) -> Result<(), Failure> {
-        let Some((slot, role, stamp)) = self.place(&sample.series, None, sample.timestamp, time, counts)?
+        let Some((slot, role, stamp)) =
+            self.resolve_sample(&sample.series, None, sample.timestamp, time, counts)?
         else {
             return Ok(());
         };
@@ -214,7 +215,7 @@ impl ScrapeDecoder {
         let converted = converted.map_err(|_| Failure::BucketLimit(limit))?;
         let data = converted.as_ref().map(|(_, data)| *data);
         let native = Some(data);
-        let placed = self.place(&histogram.series, native, histogram.timestamp, time, counts)?;
+        let placed = self.resolve_sample(&histogram.series, native, histogram.timestamp, time, counts)?;
         let (Some((slot, _, stamp)), Some((value, _))) = (placed, converted) else {
             return Ok(());
         };
@@ -239,7 +240,7 @@ impl ScrapeDecoder {
     ///
     /// `native` is the kind of data of a native histogram, if it is one.
     #[inline]
-    fn place(
+    fn resolve_sample(
         &mut self,
         series: &tidegate_exposition::ExposedSeries<'_>,
         native: Option<Option<tidegate_engine::Data>>,
@@ -256,7 +257,7 @@ impl ScrapeDecoder {
         };
         counts.samples += 1;
         let timestamp = timestamp.filter(|_| self.settings.honor_timestamps);
-        let is_again = self.lines.see(at, self.page);
+        let is_again = self.lines.mark_seen(at, self.page);
         let what = self.lines.what(at);
         if let What::Dropped = what {
             return Ok(None);
@@ -274,7 +275,7 @@ impl ScrapeDecoder {
         match what {
             What::Part { slot, role } => Ok(Some((slot, role, stamp))),
             What::Info { info } => {
-                self.resources.see(info);
+                self.resources.note_info(info);
                 Ok(None)
             }
             What::Unusable | What::Dropped => {

@@ -131,7 +131,7 @@ impl ScrapeDecoder {
             FamilyPart::Sum => LineRole::Sum,
             FamilyPart::Count => LineRole::Count,
             FamilyPart::Created => LineRole::Created,
-            FamilyPart::Bucket | FamilyPart::Quantile => self.slots.place(slot, place?)?,
+            FamilyPart::Bucket | FamilyPart::Quantile => self.slots.role_of(slot, place?)?,
         };
         Some(What::Part { slot, role })
     }

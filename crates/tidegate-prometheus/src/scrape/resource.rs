@@ -98,7 +98,7 @@ impl Resources {
     }
 
     /// A line of `target_info` is on this page.
-    pub(super) fn see(&mut self, info: u32) {
+    pub(super) fn note_info(&mut self, info: u32) {
         self.seen.push(info);
     }
 

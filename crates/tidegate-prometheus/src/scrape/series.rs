@@ -125,11 +125,11 @@ impl Slots {
     }
 
     /// The role of the bucket with this bound, or of the quantile; nothing for one that can't be.
-    pub(super) fn place(&mut self, at: u32, number: f64) -> Option<LineRole> {
+    pub(super) fn role_of(&mut self, at: u32, number: f64) -> Option<LineRole> {
         let slot = self.slots.get_mut(at as usize)?.as_mut()?;
         match &mut slot.state {
-            SeriesValue::Classic(classic) => Some(LineRole::Bucket(classic.place(number)? as u32)),
-            SeriesValue::Summary(quantiles) => Some(LineRole::Quantile(quantiles.place(number)? as u32)),
+            SeriesValue::Classic(classic) => Some(LineRole::Bucket(classic.index_of(number)? as u32)),
+            SeriesValue::Summary(quantiles) => Some(LineRole::Quantile(quantiles.index_of(number)? as u32)),
             SeriesValue::Number(_) | SeriesValue::Native(_) => None,
         }
     }
@@ -275,7 +275,7 @@ impl Slots {
         points.reserve(self.written.len() + self.earlier.len());
         for (at, mut point) in self.earlier.drain(..) {
             if let Some(Some(slot)) = self.slots.get_mut(at as usize) {
-                slot.settle(resources, time, points);
+                slot.update_resource(resources, time, points);
                 point.series = slot.series.clone();
                 points.push(point);
             }
@@ -283,7 +283,7 @@ impl Slots {
         for at in &self.written {
             let slot = self.slots.get_mut(*at as usize).and_then(Option::as_mut);
             let Some(slot) = slot else { continue };
-            slot.settle(resources, time, points);
+            slot.update_resource(resources, time, points);
             let point = if std::mem::take(&mut slot.is_pending) {
                 slot.take()
             } else if slot.has_sample {

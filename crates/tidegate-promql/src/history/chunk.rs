@@ -4,7 +4,7 @@
 //!
 //! | bits | a sample |
 //! | --- | --- |
-//! | 0 / 1 + 12 | the next tick / so many ticks on |
+//! | 0 / 1 + 12 | the next tick / that number of ticks on |
 //! | 0 | the same value |
 //! | 10 + 2 + n | a whole number away: n bits (6, 12, 20 or 32), the sign in the lowest |
 //! | 11 + 6 + 6 + n | other bits: leading zeros of the difference, n - 1, the n bits behind them |

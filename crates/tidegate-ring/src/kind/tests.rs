@@ -89,7 +89,7 @@ fn known_names_have_places_of_their_own() {
     names.push(slot_name(b""));
     names.sort_unstable();
     names.dedup();
-    let mut places: Vec<usize> = names.iter().map(|name| place(words(name))).collect();
+    let mut places: Vec<usize> = names.iter().map(|name| slot_of(words(name))).collect();
     places.sort_unstable();
     places.dedup();
     assert_eq!(places.len(), names.len());

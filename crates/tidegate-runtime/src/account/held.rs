@@ -248,7 +248,7 @@ impl Held {
     }
 
     /// Keeps `bytes` of the reservation, all of them allocated, and gives back the rest.
-    pub fn settle(&mut self, bytes: usize) {
+    pub fn keep(&mut self, bytes: usize) {
         self.shrink(self.reserved.saturating_sub(bytes));
         self.fill_to(bytes);
     }

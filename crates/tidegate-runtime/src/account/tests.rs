@@ -115,7 +115,7 @@ fn quiet_growth_does_not_make_memory_short() {
     held.try_grow_quietly(800).unwrap();
     assert_eq!(held.try_grow_quietly(1), Err(NoRoom));
     assert!(!account.is_short(Ceiling::Soft));
-    held.settle(400);
+    held.keep(400);
     assert_eq!((held.bytes(), account.reserved_bytes()), (400, 400));
     held.try_grow_quietly(400).unwrap();
     drop(held);
@@ -175,7 +175,7 @@ fn threads_share_one_limit_and_leave_nothing_behind() {
                     held.fill_to(held.bytes() / 2);
                     assert!(resident(account.reserved_bytes()) <= LIMIT);
                     if round % 3 == 0 {
-                        held.settle(held.bytes() / 3);
+                        held.keep(held.bytes() / 3);
                     }
                 }
                 assert!(refused < 20_000);

@@ -82,7 +82,7 @@ impl Room {
     pub(in super::super) fn fill(&self) {
         let mut held = self.0.lock();
         let reserved = held.bytes();
-        held.settle(reserved);
+        held.keep(reserved);
     }
 }
 
@@ -146,7 +146,7 @@ impl Listed {
     ) -> Result<Self, ListError> {
         grow(&mut held, all)?;
         let labels = make();
-        held.settle(weight);
+        held.keep(weight);
         grow(&mut held, all - weight)?;
         let room = Room(Arc::new(Mutex::new(held)));
         Ok(Self { labels, room })

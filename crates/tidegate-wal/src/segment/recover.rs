@@ -76,7 +76,7 @@ impl Segment {
                 }
                 Search::GivenUp => {
                     scan.damaged_bytes += length - at;
-                    tell_given_up(&segment.path, length - at);
+                    log_abandoned_search(&segment.path, length - at);
                     break;
                 }
             }
@@ -89,7 +89,7 @@ impl Segment {
         if let (Some(next), true) = (next, at < length) {
             scan.count_lost_end((first, segment.count), next, settled);
         }
-        segment.settle_all(settled);
+        segment.release_all(settled);
         Ok(Some((segment, scan)))
     }
 
@@ -118,10 +118,10 @@ impl Segment {
     }
 
     /// Applies the settled ranges, and drops those that cannot concern an older file.
-    fn settle_all(&mut self, settled: &mut Vec<(u64, u64)>) {
+    fn release_all(&mut self, settled: &mut Vec<(u64, u64)>) {
         let end = self.first + self.count;
         for (first, last) in settled.iter().copied() {
-            (first.max(self.first)..last.saturating_add(1).min(end)).for_each(|seq| self.settle(seq));
+            (first.max(self.first)..last.saturating_add(1).min(end)).for_each(|seq| self.release(seq));
         }
         settled.retain(|(first, _)| *first < self.first);
         self.unread = [0; TAGS];

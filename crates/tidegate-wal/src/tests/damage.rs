@@ -167,7 +167,7 @@ fn planted_marks_cost_a_few_times_the_file_also_while_it_runs() {
 #[test]
 fn marks_with_numbers_that_cannot_be_there_cost_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    // Record 1 is the damaged one, and the file has no room for so many.
+    // Record 1 is the damaged one, and the file has no room for that number.
     for seq in [0, 1 << 50] {
         let planted = planted(seq, 500_000);
         let mut bytes = segment(directory.path(), PLAIN, &[(1, &planted), (2, b"behind")]);

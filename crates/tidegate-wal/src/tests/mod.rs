@@ -131,7 +131,7 @@ proptest! {
                 Step::Settle(at) => {
                     // Noted, and written with whatever is written next.
                     if let Some(settled) = open_seqs.iter().nth(at % open_seqs.len().max(1)).copied() {
-                        log.settle(settled);
+                        log.release(settled);
                         open_seqs.remove(&settled);
                     }
                 }
@@ -165,7 +165,7 @@ proptest! {
         }
         // All settled: nothing but the file that is appended to is left.
         log.flush().unwrap();
-        (1..seq).for_each(|seq| log.settle(seq));
+        (1..seq).for_each(|seq| log.release(seq));
         log.flush().unwrap();
         prop_assert!(log.segments() <= 1);
         prop_assert_eq!(files(directory.path()).len(), log.segments());
@@ -217,7 +217,7 @@ let sound_end = last.checked_sub(1).map_or(record::SEGMENT_HEAD, |last| ends[las
 fn what_is_settled_before_it_is_appended_is_settled_when_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(directory.path(), 40);
-    (1..=3).for_each(|seq| log.settle(seq));
+    (1..=3).for_each(|seq| log.release(seq));
     for seq in 1..=3 {
         // Each begins a segment, and writes what is before it.
         append(&mut log, seq, true);

@@ -5,7 +5,7 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 
-use super::super::pieces::Pieces;
+use super::super::write_batch::WriteBatch;
 use super::*;
 
 const SEGMENT: u64 = 2000;
@@ -22,7 +22,7 @@ fn append(log: &mut Log, seq: u64) {
 fn pass(log: &mut Log, records: u64) {
     for seq in log.next_seq()..log.next_seq() + records {
         append(log, seq);
-        log.settle(seq);
+        log.release(seq);
     }
 }
 
@@ -160,7 +160,7 @@ fn what_is_settled_is_not_synced_any_more() {
 #[test]
 fn pieces_are_written_in_their_order_whatever_their_sizes() {
     let sizes = [0, 1, 4095, 4096, 9000, 28];
-    let mut pieces = Pieces::default();
+    let mut pieces = WriteBatch::default();
     let mut wanted = b"before".to_vec();
     for n in 0..4000 {
         let piece = Bytes::from(vec![n as u8; sizes[n % sizes.len()]]);

@@ -47,7 +47,7 @@ fn saving(pieces: Vec<Vec<u8>>) -> Saving {
 }
 
 /// The result of `work`, and the log lines that it writes.
-fn said<T>(work: impl FnOnce() -> T) -> (T, String) {
+fn with_log<T>(work: impl FnOnce() -> T) -> (T, String) {
     let lines = Arc::new(Lines::default());
     let logs = tracing_subscriber::fmt().with_writer(lines.clone()).finish();
     let done = tracing::subscriber::with_default(logs, work);
@@ -107,7 +107,7 @@ fn what_is_cut_or_changed_anywhere_is_not_used_and_said_to_be_damaged() {
     });
     for bytes in cut.chain(changed).chain([[&sound[..], b"more"].concat()]) {
         std::fs::write(&path, &bytes).unwrap();
-        let (found, lines) = said(|| read(directory.path()));
+        let (found, lines) = with_log(|| read(directory.path()));
         assert_eq!(found, (0, None), "{bytes:?}");
         assert!(
             lines.contains("the snapshot is damaged: it is not used"),
@@ -128,7 +128,7 @@ fn a_pipe_in_the_place_of_a_snapshot_blocks_no_start() {
         let path = directory.path().join(name);
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     }
-    let (found, lines) = said(|| read(directory.path()));
+    let (found, lines) = with_log(|| read(directory.path()));
     assert_eq!(found, (0, None));
     assert!(lines.contains("not a regular file"), "{lines}");
     // The first one trades places with the pipe.

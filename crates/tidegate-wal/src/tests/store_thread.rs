@@ -51,7 +51,7 @@ async fn an_append_answers_after_the_write_and_a_new_run_reads_open_records() {
         kept.await.unwrap().unwrap();
     }
     assert_eq!(store.backlog(), 0, "all of it is in memory");
-    (1..=99).for_each(|seq| store.settle(seq));
+    (1..=99).for_each(|seq| store.release(seq));
     drop(store);
 
     let (store, recovered, notify) = self::store(&directory, Fsync::Never, u64::MAX);
@@ -149,7 +149,7 @@ async fn a_full_quota_has_no_room_until_segments_go() {
     }
     assert!((2..=3).contains(&seqs.len()), "{seqs:?}");
     assert!(store.reserve(4000).is_err(), "it never fits");
-    seqs.into_iter().for_each(|seq| store.settle(seq));
+    seqs.into_iter().for_each(|seq| store.release(seq));
     while store.reserve(1000).unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

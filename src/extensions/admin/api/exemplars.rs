@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json as object};
 use tidegate_engine::{Exemplar, Reading, UnixNanos, Value};
 use tidegate_promql::{Labels, Millis, Query};
 
-use super::{Api, ApiFailure, PageContent, Said, json, params};
+use super::{AnnotatedData, Api, ApiFailure, PageContent, json, params};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::Style;
@@ -54,9 +54,9 @@ impl Api {
         });
         let mut text = self.text(request);
         text.exemplars(all)?;
-        Ok(PageContent::Data(Said {
+        Ok(PageContent::Data(AnnotatedData {
             data: text.whole(),
-            ..Said::default()
+            ..AnnotatedData::default()
         }))
     }
 }

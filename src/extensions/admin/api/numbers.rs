@@ -11,7 +11,7 @@ use tidegate_promql::{Instant, Options, Patience, Query, QueryError, Selection};
 use super::{Api, MAX_LIGHT, SAMPLE_BYTES};
 use crate::component::account::SenderKey;
 use crate::component::{Ceiling, unix_now};
-use crate::extensions::admin::lanes::{NotComputed, QueryKind};
+use crate::extensions::admin::queues::{NotComputed, QueryKind};
 use crate::prom::catalog::{Level, millis};
 use crate::watch::Watched;
 
@@ -51,7 +51,7 @@ pub(in crate::extensions::admin) enum NoNumbers {
 
 /// The reason why a value is incomplete.
 pub(in crate::extensions::admin) enum Partial {
-    /// Living series are left out because others have their name and labels.
+    /// Living series are omitted because others have their name and labels.
     Collision(String),
     /// Some sources don't report.
     Sources(String),
@@ -73,17 +73,17 @@ impl Api {
         kind: QueryKind,
     ) -> Result<Numbers, NoNumbers> {
         let deadline = Clock::now() + PATIENCE.min(self.limits.timeout);
-        // A large query goes to the heavy lane, so that one autoscaler delays no other.
+        // A large query goes to the heavy queue, so that one autoscaler delays no other.
         let attempt = async |kind, most| {
             let patience = Patience::until(deadline);
             let (api, query, waits) = (self.clone(), query.clone(), patience.clone());
             let work = move || api.compute(&query, patience, most);
-            self.lanes.compute(kind, client, waits, work).await
+            self.queues.compute(kind, client, waits, work).await
         };
         let computed = async {
             match attempt(kind, MAX_LIGHT).await {
                 Ok(Err(NoNumbers::TooMuch(_))) if self.shared.memory.is_over(Ceiling::Soft) => {
-                    Err(self.lanes.refused(NotComputed::Memory))
+                    Err(self.queues.refused(NotComputed::Memory))
                 }
                 Ok(Err(NoNumbers::TooMuch(_))) if MAX_LIGHT < self.max_samples() => {
                     attempt(QueryKind::Heavy, self.max_samples()).await
@@ -97,14 +97,14 @@ impl Api {
             Err(_) => Err(NoNumbers::Timeout),
         };
         if let Err(NoNumbers::Timeout) = numbers {
-            self.lanes.refused(NotComputed::Timeout);
+            self.queues.refused(NotComputed::Timeout);
         }
         numbers
     }
 
     fn compute(&self, query: &str, patience: Patience, most: usize) -> Result<Numbers, NoNumbers> {
         let query = Query::parse(query).map_err(NoNumbers::failed)?;
-        let no_memory = || NoNumbers::failed(self.lanes.refused(NotComputed::Memory));
+        let no_memory = || NoNumbers::failed(self.queues.refused(NotComputed::Memory));
         let (wanted, patience) = if most > MAX_LIGHT {
             (self.max_bytes(), self.while_memory_lasts(patience))
         } else {
@@ -187,7 +187,7 @@ impl Api {
         let groups = |watched: Arc<Watched>| {
             let mut answers = watched.composite().read(now);
             // One that has nothing to say at all may yet get the group that is asked for.
-            if !answers.iter().all(|answer| answer.state.says_nothing()) {
+            if !answers.iter().all(|answer| answer.state.is_unusable()) {
                 answers.retain(|answer| {
                     let mut selections = selections.iter();
                     let is_asked = selections.any(|asked| self.accepts(asked, &watched, &answer.attributes));
@@ -249,7 +249,7 @@ fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
         if there.is_empty() {
             there = answers.iter().collect();
         }
-        let is_null = |answer: &&&Composed| answer.state.says_nothing() || answer.value.is_none();
+        let is_null = |answer: &&&Composed| answer.state.is_unusable() || answer.value.is_none();
         if let Some(null) = there.iter().find(is_null) {
             let group = if null.attributes.is_empty() {
                 String::new()

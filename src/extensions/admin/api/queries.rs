@@ -8,7 +8,7 @@ use serde_json::{Value, json as object};
 use tidegate_engine::clock;
 use tidegate_promql::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError, Work};
 
-use super::{Api, ApiFailure, PageContent, Said, json, params};
+use super::{AnnotatedData, Api, ApiFailure, PageContent, json, params};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::catalog::{Asked, millis};
@@ -59,7 +59,7 @@ impl Api {
         data.instant(&value, at)?;
         let data = data.end(stats(request, began, &notes.work));
         let partial = self.partial_composites(&query, now, &request.patience);
-        Ok(Some(said(data, notes, &asked, partial, is_cut)))
+        Ok(Some(annotated(data, notes, &asked, partial, is_cut)))
     }
 
     pub(super) fn range(&self, request: &Request) -> Result<PageContent, ApiFailure> {
@@ -89,7 +89,7 @@ impl Api {
         data.matrix(&series)?;
         let data = data.end(stats(request, began, &notes.work));
         let partial = self.partial_composites(&query, now, &request.patience);
-        Ok(said(data, notes, &asked, partial, is_cut))
+        Ok(annotated(data, notes, &asked, partial, is_cut))
     }
 
     /// `format_query`: the query as the language writes it, on one line.
@@ -99,9 +99,9 @@ impl Api {
 
     /// `parse_query`: the parts of the query.
     pub(super) fn tree(&self, request: &Request) -> Result<PageContent, ApiFailure> {
-        Ok(PageContent::Data(Said {
+        Ok(PageContent::Data(AnnotatedData {
             data: parse(request)?.tree().into_bytes(),
-            ..Said::default()
+            ..AnnotatedData::default()
         }))
     }
 
@@ -172,8 +172,14 @@ pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize) -> bool {
     is_longer
 }
 
-fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, partial: Vec<String>, is_cut: bool) -> PageContent {
-    let mut said = Said {
+fn annotated(
+    data: Vec<u8>,
+    notes: Notes,
+    asked: &Asked<'_>,
+    partial: Vec<String>,
+    is_cut: bool,
+) -> PageContent {
+    let mut said = AnnotatedData {
         data,
         warnings: notes.warnings,
         infos: notes.infos,

@@ -6,7 +6,7 @@ use serde_json::json;
 use tidegate_promql::NAME;
 
 use super::{API, Api, ApiFailure, PageContent};
-use crate::extensions::admin::lanes::QueryKind;
+use crate::extensions::admin::queues::QueryKind;
 use crate::net::pages::{Request, Takes};
 
 /// A page of the API.
@@ -99,7 +99,7 @@ impl Route {
     pub(super) fn kind(&self, request: &Request) -> QueryKind {
         match self.cost {
             Cost::Much | Cost::Diagnosis => QueryKind::Heavy,
-            Cost::Query if looks_heavy(request.get("query").unwrap_or_default()) => QueryKind::Heavy,
+            Cost::Query if seems_heavy(request.get("query").unwrap_or_default()) => QueryKind::Heavy,
             Cost::Query | Cost::Little => QueryKind::Light,
         }
     }
@@ -130,7 +130,7 @@ pub(in crate::extensions::admin) fn takes(path: &str) -> Takes {
 
 /// Whether a query looks like one with a subquery (`[5m:1s]`), or with a selector of more than one metric (`{job="a"}`). To
 /// parse it takes too long for a thread of the runtime.
-fn looks_heavy(query: &str) -> bool {
+fn seems_heavy(query: &str) -> bool {
     let brackets = query.split('[').skip(1);
     let mut inside = brackets.map(|rest| rest.split(']').next().unwrap_or_default());
     let has_subquery = inside.any(|range| range.contains(':'));
@@ -156,7 +156,7 @@ mod tests {
             "rate(agent_tx_bytes_total{node=\"a:1\"}[5m])",
             "vllm:waiting {a=\"b\"} / 2",
         ] {
-            assert!(!looks_heavy(light), "{light}");
+            assert!(!seems_heavy(light), "{light}");
         }
         for heavy in [
             "max_over_time(m[10m:1s])",
@@ -166,7 +166,7 @@ mod tests {
             "m{__name__=~\"a|b\"}",
             "{\"my.metric\"}",
         ] {
-            assert!(looks_heavy(heavy), "{heavy}");
+            assert!(seems_heavy(heavy), "{heavy}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json as object};
 use tidegate_promql::{Labels, Selection};
 
-use super::{Api, ApiFailure, PageContent, Said, params, parse_selector, selectors};
+use super::{AnnotatedData, Api, ApiFailure, PageContent, params, parse_selector, selectors};
 use crate::component::unix_now;
 use crate::net::pages::Request;
 use crate::prom::escaping::unescape;
@@ -132,9 +132,9 @@ fn most(limit: usize) -> usize {
 }
 
 fn list(data: Vec<u8>, is_cut: bool) -> PageContent {
-    let mut said = Said {
+    let mut said = AnnotatedData {
         data,
-        ..Said::default()
+        ..AnnotatedData::default()
     };
     if is_cut {
         said.truncated();

@@ -8,10 +8,10 @@ use http::StatusCode;
 use serde_json::json;
 use tidegate_promql::{LOOK_BACK_MS, NAME};
 
-use super::{Api, ApiFailure, PageContent, Said, explain, params};
+use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::{Ceiling, unix_now};
-use crate::extensions::admin::lanes::HEAVY;
+use crate::extensions::admin::queues::HEAVY;
 use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
 
@@ -33,10 +33,10 @@ impl Api {
         explained.extend(explain::without_value(&self.view, &selections, now, room));
         let mut text = self.text(request);
         text.values(explained.into_iter())?;
-        Ok(PageContent::Data(Said {
+        Ok(PageContent::Data(AnnotatedData {
             data: text.whole(),
             warnings: notes.warnings(),
-            ..Said::default()
+            ..AnnotatedData::default()
         }))
     }
 

@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 use tonic::Status;
 
 use self::trigger::{Signal, SignalSource, Trigger};
-use super::messages as say;
+use super::messages;
 use super::query::named;
 use super::{Caller, Replies, Reply, busy, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
-use crate::extensions::admin::lanes::QueryKind;
+use crate::extensions::admin::queues::QueryKind;
 use crate::watch::{Filter, Follow, Watched, refresh};
 
 /// The interval at which a stream computes its value. Composites report most changes themselves.
@@ -28,29 +28,29 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A change of activity is reported at most this much later than a composite says it.
 const COMPOSITE_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) async fn is_active(caller: Caller, request: say::ScaledObjectRef) -> Result<Reply, Status> {
+pub(super) async fn is_active(caller: Caller, request: messages::ScaledObjectRef) -> Result<Reply, Status> {
     let trigger = Arc::new(Trigger::parse(&request.scaler_metadata)?);
     let value = value(&caller, &trigger, QueryKind::Scaler).await?;
     let result = trigger.is_active(value);
-    Ok(Reply::of(&say::IsActiveResponse { result }))
+    Ok(Reply::of(&messages::IsActiveResponse { result }))
 }
 
 pub(super) async fn stream_is_active(
     caller: Caller,
-    request: say::ScaledObjectRef,
-) -> Result<Replies<say::IsActiveResponse>, Status> {
+    request: messages::ScaledObjectRef,
+) -> Result<Replies<messages::IsActiveResponse>, Status> {
     let trigger = Arc::new(checked(&caller.api, &request)?);
     let place = caller.follow()?;
     let (to, from) = replies();
     tokio::spawn(async move {
         let _until_it_ends = place;
-        tell(caller, trigger, to).await;
+        publish(caller, trigger, to).await;
     });
     Ok(from)
 }
 
 /// A trigger with declared composites. Its errors are reported at once.
-fn checked(api: &Api, request: &say::ScaledObjectRef) -> Result<Trigger, Status> {
+fn checked(api: &Api, request: &messages::ScaledObjectRef) -> Result<Trigger, Status> {
     let trigger = Trigger::parse(&request.scaler_metadata)?;
     for name in trigger.composites() {
         named(api, name)?;
@@ -59,10 +59,10 @@ fn checked(api: &Api, request: &say::ScaledObjectRef) -> Result<Trigger, Status>
 }
 
 /// Sends the value at once and after changes. While it is unknown, the last sent value stays.
-async fn tell(
+async fn publish(
     caller: Caller,
     trigger: Arc<Trigger>,
-    to: mpsc::Sender<Result<say::IsActiveResponse, Status>>,
+    to: mpsc::Sender<Result<messages::IsActiveResponse, Status>>,
 ) {
     let mut sent = None;
     let changes = Changes::of(&caller.api, &trigger);
@@ -71,7 +71,7 @@ async fn tell(
             let result = trigger.is_active(value);
             if sent != Some(result) {
                 sent = Some(result);
-                if to.send(Ok(say::IsActiveResponse { result })).await.is_err() {
+                if to.send(Ok(messages::IsActiveResponse { result })).await.is_err() {
                     return;
                 }
             }
@@ -119,9 +119,9 @@ impl Changes {
     }
 }
 
-fn spec(trigger: &Trigger) -> say::GetMetricSpecResponse {
-    say::GetMetricSpecResponse {
-        metric_specs: vec![say::MetricSpec {
+fn spec(trigger: &Trigger) -> messages::GetMetricSpecResponse {
+    messages::GetMetricSpecResponse {
+        metric_specs: vec![messages::MetricSpec {
             metric_name: trigger.metric_name.clone(),
             target_size: whole(trigger.target).max(1),
             target_size_float: trigger.target,
@@ -129,15 +129,15 @@ fn spec(trigger: &Trigger) -> say::GetMetricSpecResponse {
     }
 }
 
-pub(super) async fn metric_spec(caller: Caller, request: say::ScaledObjectRef) -> Result<Reply, Status> {
+pub(super) async fn metric_spec(caller: Caller, request: messages::ScaledObjectRef) -> Result<Reply, Status> {
     Ok(Reply::of(&spec(&checked(&caller.api, &request)?)))
 }
 
 /// The trigger has the targets, so they are sent once, and the stream stays open.
 pub(super) async fn stream_metric_spec(
     caller: Caller,
-    request: say::ScaledObjectRef,
-) -> Result<Replies<say::GetMetricSpecResponse>, Status> {
+    request: messages::ScaledObjectRef,
+) -> Result<Replies<messages::GetMetricSpecResponse>, Status> {
     let spec = spec(&checked(&caller.api, &request)?);
     let place = caller.follow()?;
     let (to, from) = replies();
@@ -153,14 +153,14 @@ pub(super) async fn stream_metric_spec(
     Ok(from)
 }
 
-pub(super) async fn metrics(caller: Caller, request: say::GetMetricsRequest) -> Result<Reply, Status> {
+pub(super) async fn metrics(caller: Caller, request: messages::GetMetricsRequest) -> Result<Reply, Status> {
     let object = request
         .scaled_object_ref
         .ok_or_else(|| Status::invalid_argument("scaledObjectRef is missing"))?;
     let trigger = Arc::new(Trigger::parse(&object.scaler_metadata)?);
     let value = value(&caller, &trigger, QueryKind::Scaler).await?;
-    Ok(Reply::of(&say::GetMetricsResponse {
-        metric_values: vec![say::MetricValue {
+    Ok(Reply::of(&messages::GetMetricsResponse {
+        metric_values: vec![messages::MetricValue {
             metric_name: if request.metric_name.is_empty() {
                 trigger.metric_name.clone()
             } else {
@@ -195,7 +195,7 @@ async fn value(caller: &Caller, trigger: &Arc<Trigger>, kind: QueryKind) -> Resu
                 refresh(&all).await;
                 let (trigger, name, wants) = (trigger.clone(), name.clone(), wants.clone());
                 let work = move || of_composite(&all, &trigger, &trigger.signals[at], &name, &wants);
-                let found = caller.api.lanes().compute_in_time(kind, caller.client, work);
+                let found = caller.api.queues().compute_in_time(kind, caller.client, work);
                 found.await.map_err(busy)??
             }
         };
@@ -229,7 +229,7 @@ async fn of_query(
     if says_nothing && trigger.ends_when_gone {
         let (of, asked) = (api.clone(), query.to_owned());
         let has_left = api
-            .lanes()
+            .queues()
             .compute_in_time(kind, *client, move || of.has_left(&asked));
         if has_left.await.map_err(busy)? {
             return Ok(SignalValue::Gone);
@@ -298,7 +298,7 @@ fn known(name: &str, answer: &Answer, trigger: &Trigger) -> Result<f64, Status> 
     if let Some(why) = partial.as_ref().and_then(|partial| trigger.refusal(partial)) {
         return Err(Status::failed_precondition(why));
     }
-    let value = answer.value.filter(|_| !answer.state.says_nothing());
+    let value = answer.value.filter(|_| !answer.state.is_unusable());
     value.ok_or_else(|| {
         Status::failed_precondition(format!(
             "the composite `{name}{group}` is {state} and has no value"

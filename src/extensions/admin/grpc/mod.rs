@@ -26,7 +26,7 @@ use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::api::Api;
-use super::lanes::{NotComputed, Place};
+use super::queues::{ConnectionShare, NotComputed};
 use crate::component::account::SenderKey;
 use crate::net::pages::{Answer, BodyError, grpc_error};
 
@@ -43,8 +43,8 @@ struct Caller {
 
 impl Caller {
     /// The place of a stream, until it is dropped.
-    fn follow(&self) -> Result<Arc<Place>, Status> {
-        self.api.lanes().follow(self.client).map_err(busy)
+    fn follow(&self) -> Result<Arc<ConnectionShare>, Status> {
+        self.api.queues().follow(self.client).map_err(busy)
     }
 }
 

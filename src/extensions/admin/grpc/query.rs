@@ -9,11 +9,11 @@ use prost::Message;
 use tidegate_engine::{Direction, Freshness, Threshold};
 use tonic::Status;
 
-use super::{Caller, Reply, busy, messages as say};
+use super::{Caller, Reply, busy, messages};
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::admin::api::Api;
-use crate::extensions::admin::lanes::QueryKind;
+use crate::extensions::admin::queues::QueryKind;
 use crate::watch::{
     Backlog, Crossing, Ended, Filter, Follow, GroupAnswer, Unread, WatchEvent, Watched, backlog, refresh,
 };
@@ -22,44 +22,47 @@ use crate::watch::{
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A message to a watcher.
-type WatchResult = Result<say::WatchResponse, Status>;
+type WatchResult = Result<messages::WatchResponse, Status>;
 
-pub(super) async fn get(caller: Caller, request: say::GetRequest) -> Result<Reply, Status> {
+pub(super) async fn get(caller: Caller, request: messages::GetRequest) -> Result<Reply, Status> {
     let wants: Filter = request.labels.into_iter().collect();
     let all = named(&caller.api, &request.name)?;
     reply(&caller, all, wants, |values| {
-        Reply::of(&say::GetResponse { values })
+        Reply::of(&messages::GetResponse { values })
     })
     .await
 }
 
-pub(super) async fn list(caller: Caller, _request: say::ListRequest) -> Result<Reply, Status> {
+pub(super) async fn list(caller: Caller, _request: messages::ListRequest) -> Result<Reply, Status> {
     let all = caller.api.shared().composites.list().clone();
     let wants = Filter::default();
     reply(&caller, all, wants, |values| {
-        Reply::of(&say::ListResponse { values })
+        Reply::of(&messages::ListResponse { values })
     })
     .await
 }
 
-/// The current values of composites. The light lane makes them, because there may be thousands of groups.
+/// The current values of composites. The light queue makes them, because there may be thousands of groups.
 async fn reply(
     caller: &Caller,
     all: Vec<Arc<Watched>>,
     wants: Filter,
-    of: fn(Vec<say::Value>) -> Reply,
+    of: fn(Vec<messages::Value>) -> Reply,
 ) -> Result<Reply, Status> {
     refresh(&all).await;
     let made = caller
         .api
-        .lanes()
+        .queues()
         .compute_in_time(QueryKind::Light, caller.client, move || {
             of(values_of(&all, &wants))
         });
     made.await.map_err(busy)
 }
 
-pub(super) async fn watch(caller: Caller, request: say::WatchRequest) -> Result<Unread<WatchResult>, Status> {
+pub(super) async fn watch(
+    caller: Caller,
+    request: messages::WatchRequest,
+) -> Result<Unread<WatchResult>, Status> {
     let place = caller.follow()?;
     let api = caller.api;
     let (to, from) = backlog(api.shared(), |why| {
@@ -77,20 +80,20 @@ pub(super) async fn watch(caller: Caller, request: say::WatchRequest) -> Result<
         let (api, place, to) = (api.clone(), place.clone(), to.clone());
         tokio::spawn(async move {
             let _until_it_ends = place;
-            tell(api, watched, follow, to).await;
+            publish(api, watched, follow, to).await;
         });
     }
     Ok(from)
 }
 
-async fn tell(api: Arc<Api>, watched: Arc<Watched>, mut follow: Follow, to: Backlog<WatchResult>) {
-    if tell_all(&api, &watched, &mut follow, &to).await.is_ok() {
+async fn publish(api: Arc<Api>, watched: Arc<Watched>, mut follow: Follow, to: Backlog<WatchResult>) {
+    if publish_all(&api, &watched, &mut follow, &to).await.is_ok() {
         to.end(Ended::Stopping);
     }
 }
 
 /// Until the gateway stops.
-async fn tell_all(
+async fn publish_all(
     api: &Api,
     watched: &Watched,
     follow: &mut Follow,
@@ -103,24 +106,24 @@ async fn tell_all(
             ended = to.ended() => return Err(ended),
             () = api.stopping().cancelled() => return Ok(()),
         };
-        let place = to.place(event.weight()).await?;
+        let place = to.reserve(event.weight()).await?;
         let response = match event {
-            WatchEvent::Changed(groups) => say::WatchResponse {
+            WatchEvent::Changed(groups) => messages::WatchResponse {
                 values: groups.iter().map(|group| value(watched, group)).collect(),
-                ..say::WatchResponse::default()
+                ..messages::WatchResponse::default()
             },
-            WatchEvent::Crossed(crossed) => say::WatchResponse {
+            WatchEvent::Crossed(crossed) => messages::WatchResponse {
                 crossing: Some(crossing(watched, &crossed)),
-                ..say::WatchResponse::default()
+                ..messages::WatchResponse::default()
             },
-            WatchEvent::Missed(missed) => say::WatchResponse {
+            WatchEvent::Missed(missed) => messages::WatchResponse {
                 missed,
-                ..say::WatchResponse::default()
+                ..messages::WatchResponse::default()
             },
         };
         // Its encoded form is made during the write.
         let bytes = 2 * response.encoded_len();
-        to.tell(place, Ok(response), bytes);
+        to.send(place, Ok(response), bytes);
     }
 }
 
@@ -139,7 +142,7 @@ pub(super) fn named(api: &Api, name: &str) -> Result<Vec<Arc<Watched>>, Status> 
     }))
 }
 
-fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<say::Value> {
+fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<messages::Value> {
     let mut values = Vec::new();
     for watched in all {
         let snapshot = watched.read(unix_now());
@@ -150,11 +153,11 @@ fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<say::Value> {
     values
 }
 
-fn threshold(asked: say::Threshold) -> Result<Threshold, Status> {
+fn threshold(asked: messages::Threshold) -> Result<Threshold, Status> {
     let direction = match asked.side() {
-        say::Side::Above => Direction::Above,
-        say::Side::Below => Direction::Below,
-        say::Side::Unspecified => return Err(Status::invalid_argument("threshold.side is not set")),
+        messages::Side::Above => Direction::Above,
+        messages::Side::Below => Direction::Below,
+        messages::Side::Unspecified => return Err(Status::invalid_argument("threshold.side is not set")),
     };
     Ok(Threshold {
         name: asked.name.into(),
@@ -173,11 +176,11 @@ fn count(sources: usize) -> u32 {
     u32::try_from(sources).unwrap_or(u32::MAX)
 }
 
-fn value(watched: &Watched, group: &GroupAnswer) -> say::Value {
+fn value(watched: &Watched, group: &GroupAnswer) -> messages::Value {
     let answer = &group.answer;
     let labels = answer.attributes.iter();
     let quantiles = answer.quantiles.iter();
-    say::Value {
+    messages::Value {
         name: watched.declaration().name.to_string(),
         labels: labels
             .map(|(key, value)| (key.to_string(), value.to_string()))
@@ -190,7 +193,7 @@ fn value(watched: &Watched, group: &GroupAnswer) -> say::Value {
         sum: answer.known(answer.sum),
         count: answer.known(answer.count),
         quantiles: quantiles
-            .map(|ranked| say::Quantile {
+            .map(|ranked| messages::Quantile {
                 quantile: ranked.quantile,
                 value: ranked.value,
             })
@@ -206,24 +209,24 @@ fn value(watched: &Watched, group: &GroupAnswer) -> say::Value {
     }
 }
 
-fn state(state: Freshness) -> say::State {
+fn state(state: Freshness) -> messages::State {
     match state {
-        Freshness::Fresh => say::State::Fresh,
-        Freshness::Idle => say::State::Idle,
-        Freshness::Stale => say::State::Stale,
-        Freshness::Partial => say::State::Partial,
-        Freshness::Absent => say::State::Absent,
+        Freshness::Fresh => messages::State::Fresh,
+        Freshness::Idle => messages::State::Idle,
+        Freshness::Stale => messages::State::Stale,
+        Freshness::Partial => messages::State::Partial,
+        Freshness::Absent => messages::State::Absent,
     }
 }
 
-fn crossing(watched: &Watched, crossing: &Crossing) -> say::Crossing {
+fn crossing(watched: &Watched, crossing: &Crossing) -> messages::Crossing {
     let threshold = &crossing.threshold;
     let side = match threshold.direction {
-        Direction::Above => say::Side::Above,
-        Direction::Below => say::Side::Below,
+        Direction::Above => messages::Side::Above,
+        Direction::Below => messages::Side::Below,
     };
-    say::Crossing {
-        threshold: Some(say::Threshold {
+    messages::Crossing {
+        threshold: Some(messages::Threshold {
             name: threshold.name.to_string(),
             side: side.into(),
             at: threshold.at,

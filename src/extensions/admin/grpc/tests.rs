@@ -14,7 +14,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::messages as say;
+use super::messages;
 use crate::component::Lifecycle;
 use crate::component::testing::{context, settings};
 use crate::extensions::admin::{Admin, AdminConfig};
@@ -116,20 +116,20 @@ fn the_proto_files_and_the_rust_types_declare_the_same() {
 #[tokio::test]
 async fn composites_are_read_by_name_and_all_together() {
     let mut gateway = Gateway::start().await;
-    gateway.depth.say("m", 4.0);
-    gateway.depth.say("n", 6.0);
-    let ask = |name: &str, labels: &[(&str, &str)]| say::GetRequest {
+    gateway.depth.observe("m", 4.0);
+    gateway.depth.observe("n", 6.0);
+    let ask = |name: &str, labels: &[(&str, &str)]| messages::GetRequest {
         name: name.to_owned(),
         labels: pairs(labels),
     };
     let request = ask("queue_depth", &[("model", "n")]);
-    let got: say::GetResponse = gateway.call("/tidegate.v1.Query/Get", request).await.unwrap();
+    let got: messages::GetResponse = gateway.call("/tidegate.v1.Query/Get", request).await.unwrap();
     let [value] = &got.values[..] else {
         panic!("{got:?}")
     };
     assert_eq!(
         (value.value, value.count, value.state()),
-        (Some(6.0), Some(1.0), say::State::Fresh)
+        (Some(6.0), Some(1.0), messages::State::Fresh)
     );
     assert_eq!(
         (value.min, value.avg, value.max),
@@ -137,8 +137,8 @@ async fn composites_are_read_by_name_and_all_together() {
     );
     assert_eq!((value.sources_expected, value.window_ns), (1, 10_000_000_000));
     assert!(value.seq > 0 && value.age_ns.is_some() && value.quantiles.len() == 1);
-    let all: say::ListResponse = gateway
-        .call("/tidegate.v1.Query/List", say::ListRequest {})
+    let all: messages::ListResponse = gateway
+        .call("/tidegate.v1.Query/List", messages::ListRequest {})
         .await
         .unwrap();
     let names: Vec<&str> = all.values.iter().map(|value| &*value.name).collect();
@@ -146,9 +146,9 @@ async fn composites_are_read_by_name_and_all_together() {
     let absent = &all.values[2];
     assert_eq!(
         (absent.state(), absent.value, absent.sum, absent.count),
-        (say::State::Absent, None, None, None)
+        (messages::State::Absent, None, None, None)
     );
-    let missing: Result<say::GetResponse, _> = gateway
+    let missing: Result<messages::GetResponse, _> = gateway
         .call("/tidegate.v1.Query/Get", ask("queue_dept", &[]))
         .await;
     let missing = missing.unwrap_err();
@@ -157,7 +157,7 @@ async fn composites_are_read_by_name_and_all_together() {
         missing.message().contains("did you mean `queue_depth`"),
         "{missing}"
     );
-    let unknown: Result<say::GetResponse, _> = gateway
+    let unknown: Result<messages::GetResponse, _> = gateway
         .call("/tidegate.v1.Query/Put", ask("queue_depth", &[]))
         .await;
     assert_eq!(unknown.unwrap_err().code(), Code::Unimplemented);
@@ -167,58 +167,58 @@ async fn composites_are_read_by_name_and_all_together() {
 async fn an_answer_without_room_is_refused_and_others_are_given() {
     let mut gateway = Gateway::with("query: {max_answer_bytes: 200}").await;
     for model in ["m", "n", "o"] {
-        gateway.depth.say(model, 4.0);
+        gateway.depth.observe(model, 4.0);
     }
     let list = "/tidegate.v1.Query/List";
-    let refused: Result<say::ListResponse, _> = gateway.call(list, say::ListRequest {}).await;
+    let refused: Result<messages::ListResponse, _> = gateway.call(list, messages::ListRequest {}).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(refused.message().contains("have not read"), "{refused}");
-    let one = say::GetRequest {
+    let one = messages::GetRequest {
         name: "queue_depth".to_owned(),
         labels: pairs(&[("model", "m")]),
     };
-    let answer: say::GetResponse = gateway.call("/tidegate.v1.Query/Get", one).await.unwrap();
+    let answer: messages::GetResponse = gateway.call("/tidegate.v1.Query/Get", one).await.unwrap();
     assert_eq!(answer.values.len(), 1);
 }
 
 #[tokio::test]
 async fn a_watch_tells_changes_crossings_and_the_end() {
     let mut gateway = Gateway::start().await;
-    gateway.depth.say("m", 4.0);
-    let watch = say::WatchRequest {
+    gateway.depth.observe("m", 4.0);
+    let watch = messages::WatchRequest {
         name: "queue_depth".to_owned(),
         min_interval_ns: Some(0),
-        ..say::WatchRequest::default()
+        ..messages::WatchRequest::default()
     };
-    let mut stream: Streaming<say::WatchResponse> = gateway
+    let mut stream: Streaming<messages::WatchResponse> = gateway
         .stream("/tidegate.v1.Query/Watch", watch.clone())
         .await
         .unwrap();
     assert_eq!(next(&mut stream).await.values[0].value, Some(4.0));
-    gateway.depth.say("m", 12.0);
+    gateway.depth.observe("m", 12.0);
     let mut crossing = None;
     while crossing.is_none() {
         crossing = next(&mut stream).await.crossing;
     }
     let crossing = crossing.unwrap();
     let threshold = crossing.threshold.unwrap();
-    assert!(crossing.crossed && threshold.side() == say::Side::Above && threshold.at == 10.0);
+    assert!(crossing.crossed && threshold.side() == messages::Side::Above && threshold.at == 10.0);
     assert_eq!(crossing.value.unwrap().value, Some(12.0));
     // One with a threshold of its own hears of nothing else.
-    let own = say::WatchRequest {
-        threshold: Some(say::Threshold {
-            side: say::Side::Below.into(),
+    let own = messages::WatchRequest {
+        threshold: Some(messages::Threshold {
+            side: messages::Side::Below.into(),
             at: 2.0,
             clear: Some(5.0),
-            ..say::Threshold::default()
+            ..messages::Threshold::default()
         }),
         ..watch.clone()
     };
-    let mut stream: Streaming<say::WatchResponse> =
+    let mut stream: Streaming<messages::WatchResponse> =
         gateway.stream("/tidegate.v1.Query/Watch", own).await.unwrap();
-    gateway.depth.say("m", 3.0);
-    gateway.depth.say("m", 1.0);
+    gateway.depth.observe("m", 3.0);
+    gateway.depth.observe("m", 1.0);
     let message = next(&mut stream).await;
     assert_eq!(
         (
@@ -227,11 +227,11 @@ async fn a_watch_tells_changes_crossings_and_the_end() {
         ),
         (0, Some(1.0))
     );
-    let side = say::WatchRequest {
-        threshold: Some(say::Threshold::default()),
+    let side = messages::WatchRequest {
+        threshold: Some(messages::Threshold::default()),
         ..watch
     };
-    let wrong: Result<Streaming<say::WatchResponse>, _> =
+    let wrong: Result<Streaming<messages::WatchResponse>, _> =
         gateway.stream("/tidegate.v1.Query/Watch", side).await;
     assert_eq!(wrong.unwrap_err().code(), Code::InvalidArgument);
     // Watchers do not delay the stop of the gateway.
@@ -241,8 +241,8 @@ async fn a_watch_tells_changes_crossings_and_the_end() {
     assert!(!matches!(stream.message().await, Ok(Some(_))));
 }
 
-fn object(metadata: &[(&str, &str)]) -> say::ScaledObjectRef {
-    say::ScaledObjectRef {
+fn object(metadata: &[(&str, &str)]) -> messages::ScaledObjectRef {
+    messages::ScaledObjectRef {
         name: "vllm".to_owned(),
         namespace: "inference".to_owned(),
         scaler_metadata: pairs(metadata),
@@ -261,20 +261,21 @@ async fn expressions_for_all_readers_run_on_no_thread_of_the_runtime() {
     };
     computed.is_computed_apart(page).await;
     let list = async || {
-        let all: Result<say::ListResponse, _> =
-            gateway.call("/tidegate.v1.Query/List", say::ListRequest {}).await;
+        let all: Result<messages::ListResponse, _> = gateway
+            .call("/tidegate.v1.Query/List", messages::ListRequest {})
+            .await;
         let values = all.unwrap().values;
         let derived = values.iter().find(|value| value.name == "derived").unwrap();
         assert_eq!(derived.value, Some(7.0));
     };
     computed.is_computed_apart(list).await;
     let keda = async || {
-        let request = say::GetMetricsRequest {
+        let request = messages::GetMetricsRequest {
             scaled_object_ref: Some(object(&[("composite", "derived"), ("target", "1")])),
             metric_name: String::new(),
         };
         let path = "/externalscaler.ExternalScaler/GetMetrics";
-        let answer: Result<say::GetMetricsResponse, _> = gateway.call(path, request).await;
+        let answer: Result<messages::GetMetricsResponse, _> = gateway.call(path, request).await;
         assert_eq!(answer.unwrap().metric_values[0].metric_value_float, 7.0);
     };
     computed.is_computed_apart(keda).await;
@@ -291,15 +292,17 @@ async fn the_backlog_of_watchers_is_on_the_account_and_slow_watchers_end() {
         .map(|group| format!("{group}-{}", "x".repeat(20_000)))
         .collect();
     let say_all = |gateway: &mut Gateway, value: f64| {
-        groups.iter().for_each(|group| gateway.depth.say(group, value));
+        groups
+            .iter()
+            .for_each(|group| gateway.depth.observe(group, value));
     };
     say_all(&mut gateway, 1.0);
-    let mut slow: Vec<Streaming<say::WatchResponse>> = Vec::new();
+    let mut slow: Vec<Streaming<messages::WatchResponse>> = Vec::new();
     for _ in 0..8 {
-        let ask = say::WatchRequest {
+        let ask = messages::WatchRequest {
             name: "queue_depth".to_owned(),
             min_interval_ns: Some(1),
-            ..say::WatchRequest::default()
+            ..messages::WatchRequest::default()
         };
         slow.push(gateway.stream("/tidegate.v1.Query/Watch", ask).await.unwrap());
     }

@@ -156,7 +156,7 @@ async fn with_queue(options: &str, thresholds: Vec<tidegate_engine::Threshold>) 
 #[tokio::test]
 async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
     let (admin, mut bench) = with_queue("", Vec::new()).await;
-    bench.say("m", 4.0);
+    bench.observe("m", 4.0);
     let (_, first) = get(&admin, "/api/v1/composites/queue_depth?wait=60s").await;
     assert_eq!(
         (&first[0]["value"], first.as_array().unwrap().len()),
@@ -166,8 +166,8 @@ async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
     let path = format!("/api/v1/composites/queue_depth?wait=60s&seq={seq}&label=model=n");
     let endpoint = admin.server.local();
     let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
-    bench.say("m", 5.0);
-    bench.say("n", 6.0);
+    bench.observe("m", 5.0);
+    bench.observe("n", 6.0);
     let (status, body) = waiting.await.unwrap();
     let answers: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(
@@ -194,7 +194,7 @@ async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
 #[tokio::test]
 async fn a_stream_of_events_tells_changes_and_crossings() {
     let (admin, mut bench) = with_queue("", vec![threshold(10.0, 8.0)]).await;
-    bench.say("m", 4.0);
+    bench.observe("m", 4.0);
     let mut stream = Lines::open(
         &admin.local(),
         "/api/v1/composites/queue_depth/watch?min_interval=1ms",
@@ -202,7 +202,7 @@ async fn a_stream_of_events_tells_changes_and_crossings() {
     .await;
     let (name, data) = stream.event().await;
     assert_eq!((&*name, &data[0]["value"]), ("change", &json!(4.0)));
-    bench.say("m", 11.0);
+    bench.observe("m", 11.0);
     let crossing = stream.event_named("threshold").await;
     assert_eq!(
         (&crossing["state"], &crossing["threshold"]),
@@ -214,7 +214,7 @@ async fn a_stream_of_events_tells_changes_and_crossings() {
         "/api/v1/composites/queue_depth/watch?below=2&clear=3",
     )
     .await;
-    bench.say("m", 1.0);
+    bench.observe("m", 1.0);
     let crossing = own.event_named("threshold").await;
     assert_eq!(
         (&crossing["state"], &crossing["at"]),

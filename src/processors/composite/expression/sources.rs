@@ -41,7 +41,7 @@ enum SourceHealth {
 impl ExpectedSources {
     /// The quality of the sources after an evaluation; `None` without sources. `lease` is the configured limit of
     /// silence for each source.
-    pub(super) fn see(
+    pub(super) fn update(
         &mut self,
         evaluation: &Evaluation,
         lease: Option<Duration>,
@@ -120,14 +120,14 @@ mod tests {
     struct Scene(ExpectedSources);
 
     impl Scene {
-        fn see(
+        fn update(
             &mut self,
             second: u64,
             selected: &[(u8, u64)],
             failed: &[u8],
         ) -> Option<(Freshness, usize, usize)> {
             let now = START + second * SECOND;
-            let quality = self.0.see(&evaluation(now, selected, failed), None, now);
+            let quality = self.0.update(&evaluation(now, selected, failed), None, now);
             quality.map(|quality| (quality.state, quality.reporting, quality.expected))
         }
     }
@@ -135,51 +135,57 @@ mod tests {
     #[test]
     fn the_state_is_that_of_the_worst_source() {
         let mut scene = Scene(ExpectedSources::default());
-        assert_eq!(scene.see(0, &[], &[]), None, "nothing is selected");
+        assert_eq!(scene.update(0, &[], &[]), None, "nothing is selected");
         assert_eq!(
-            scene.see(1, &[(1, 0), (2, 5)], &[]),
+            scene.update(1, &[(1, 0), (2, 5)], &[]),
             Some((Freshness::Fresh, 2, 2))
         );
         assert_eq!(
-            scene.see(22, &[(1, 0), (2, 26)], &[]),
+            scene.update(22, &[(1, 0), (2, 26)], &[]),
             Some((Freshness::Partial, 1, 2))
         );
         assert_eq!(
-            scene.see(60, &[(1, 38), (2, 64)], &[]),
+            scene.update(60, &[(1, 38), (2, 64)], &[]),
             Some((Freshness::Stale, 0, 2))
         );
         // Its series have gone from the table: it is expected until it is forgotten.
-        assert_eq!(scene.see(300, &[(1, 0)], &[]), Some((Freshness::Partial, 1, 2)));
-        assert_eq!(scene.see(597, &[(1, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
+        assert_eq!(
+            scene.update(300, &[(1, 0)], &[]),
+            Some((Freshness::Partial, 1, 2))
+        );
+        assert_eq!(scene.update(597, &[(1, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
     }
 
     #[test]
     fn a_source_departs_by_leaving_discovery_not_by_a_failed_scrape() {
         let mut scene = Scene(ExpectedSources::default());
         assert_eq!(
-            scene.see(0, &[(1, 0), (2, 0)], &[]),
+            scene.update(0, &[(1, 0), (2, 0)], &[]),
             Some((Freshness::Fresh, 2, 2))
         );
         // The markers come first, `up` a little later.
-        assert_eq!(scene.see(1, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
-        assert_eq!(scene.see(2, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));
+        assert_eq!(scene.update(1, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
+        assert_eq!(scene.update(2, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));
         assert_eq!(
-            scene.see(3, &[], &[1, 2, 9]),
+            scene.update(3, &[], &[1, 2, 9]),
             Some((Freshness::Stale, 0, 2)),
             "9 is not a source of it"
         );
-        assert_eq!(scene.see(2000, &[], &[1, 2]), Some((Freshness::Stale, 0, 2)));
-        assert_eq!(scene.see(2001, &[(2, 0)], &[1]), Some((Freshness::Partial, 1, 2)));
+        assert_eq!(scene.update(2000, &[], &[1, 2]), Some((Freshness::Stale, 0, 2)));
+        assert_eq!(
+            scene.update(2001, &[(2, 0)], &[1]),
+            Some((Freshness::Partial, 1, 2))
+        );
         // `up` has ended.
-        assert_eq!(scene.see(2002, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
-        assert_eq!(scene.see(2003, &[], &[]), None);
+        assert_eq!(scene.update(2002, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
+        assert_eq!(scene.update(2003, &[], &[]), None);
     }
 
     #[test]
     fn a_configured_lease_counts_instead() {
         let mut sources = ExpectedSources::default();
         let mut state = |age: u64, lease: u64| {
-            let quality = sources.see(
+            let quality = sources.update(
                 &evaluation(START, &[(1, age)], &[]),
                 Some(Duration::from_secs(lease)),
                 START,

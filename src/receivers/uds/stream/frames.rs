@@ -61,7 +61,7 @@ impl Frames {
             if !has_begun && self.held.bytes() > 2 * READ_BYTES {
                 // Room for a large message is given back between messages.
                 self.buffer = BytesMut::new();
-                self.held.settle(0);
+                self.held.keep(0);
             }
             self.make_room().await?;
             let read = self.read().await?;
@@ -94,7 +94,7 @@ impl Frames {
         let mut larger = BytesMut::with_capacity(len + more);
         larger.extend_from_slice(&self.buffer);
         self.buffer = larger;
-        self.held.settle(len + more);
+        self.held.keep(len + more);
         Ok(())
     }
 

@@ -151,7 +151,7 @@ impl Source {
                 role,
                 values,
             } => {
-                let series = self.place(family, slot, role, values).ok_or(bad)?;
+                let series = self.series_at(family, slot, role, values).ok_or(bad)?;
                 let bytes = weight::series(&series);
                 let shown = weight::shown(&series, series.words);
                 if !self.has_room(bytes + shown + self.growth(&series), limits, room) {
@@ -189,7 +189,13 @@ impl Source {
     }
 
     /// A series, if its value is in a segment of values and overlaps no other value.
-    fn place(&self, family: u32, slot: u64, role: SeriesRole, values: Vec<Box<str>>) -> Option<SourceSeries> {
+    fn series_at(
+        &self,
+        family: u32,
+        slot: u64,
+        role: SeriesRole,
+        values: Vec<Box<str>>,
+    ) -> Option<SourceSeries> {
         let spec = self.families.get(family as usize)?;
         let of_retained = matches!(role, SeriesRole::Of(_));
         let overflow = role == SeriesRole::Overflow;

@@ -16,7 +16,7 @@ fn a_p99_over_scraped_histograms_is_that_of_the_fleet() {
         let now = NOW + second * SECOND;
         for (pod, histogram) in [("slow", &slow), ("fast", &fast)] {
             let value = Value::Histogram(Box::new(histogram.clone()));
-            scene.say(pod, "depth", data, now, value);
+            scene.report(pod, "depth", data, now, value);
         }
         (0..5).for_each(|_| slow.observe(5.0, 1));
         (0..95).for_each(|_| fast.observe(0.05, 1));
@@ -39,7 +39,7 @@ fn quantiles_and_extremes_of_scraped_histograms_lie_in_their_buckets() {
             histogram.count = histogram.counts.iter().sum();
             histogram.sum = Some(second as f64 * sum);
             let value = Value::Histogram(Box::new(histogram));
-            scene.say("a", "depth", data, NOW + second * SECOND, value);
+            scene.report("a", "depth", data, NOW + second * SECOND, value);
         }
         scene.read(NOW + 2 * SECOND).value.unwrap()
     };
@@ -96,7 +96,7 @@ fn a_histogram_that_contradicts_itself_is_no_reason_to_panic() {
             histogram.sum = Some(second as f64);
             (histogram.count, histogram.counts) = (second, vec![second, 0, 0]);
             let value = Value::Histogram(Box::new(histogram.clone()));
-            scene.say("a", "depth", data, NOW + second * SECOND, value);
+            scene.report("a", "depth", data, NOW + second * SECOND, value);
         }
         assert!(scene.read(NOW + 2 * SECOND).value.is_some());
     }

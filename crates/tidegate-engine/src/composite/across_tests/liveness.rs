@@ -94,7 +94,7 @@ fn a_target_that_failed_and_then_left_has_left() {
     scene.up("a", NOW, Some(true));
     scene.up("a", NOW + SECOND, Some(false));
     assert!(!scene.read(NOW + SECOND).has_left);
-    scene.say("a", "up", Data::Gauge, NOW + 2 * SECOND, Value::NoRecordedValue);
+    scene.report("a", "up", Data::Gauge, NOW + 2 * SECOND, Value::NoRecordedValue);
     assert!(scene.read(NOW + 2 * SECOND).has_left);
     // A silent source has not left.
     let pushing = Scene::of(Function::Last, Across::Sum);
@@ -114,7 +114,7 @@ fn a_series_that_its_living_source_leaves_out_is_stale() {
     let last = NOW + 3 * SECOND;
     // It still sends, but not the selected metric.
     for second in 1..=3 {
-        scene.say("a", "other", Data::Gauge, last + second * SECOND, Value::Int(1));
+        scene.report("a", "other", Data::Gauge, last + second * SECOND, Value::Int(1));
         scene.gauge("b", last + second * SECOND, 2.0);
     }
     assert_eq!(
@@ -125,11 +125,11 @@ fn a_series_that_its_living_source_leaves_out_is_stale() {
     assert_eq!(scene.eval(last + 4 * SECOND), (Freshness::Partial, Some(2.0)));
     scene.gauge("a", last + 4 * SECOND, 6.0);
     assert_eq!(scene.eval(last + 4 * SECOND), (Freshness::Fresh, Some(8.0)));
-    // Deltas are left out while nothing happens.
+    // Deltas are omitted while nothing happens.
     let deltas = Scene::of(Function::Sum, None);
     for second in 0..20 {
         let name = if second < 4 { "depth" } else { "other" };
-        deltas.say("a", name, DELTA, NOW + second * SECOND, Value::Int(1));
+        deltas.report("a", name, DELTA, NOW + second * SECOND, Value::Int(1));
     }
     assert_eq!(deltas.eval(NOW + 19 * SECOND), (Freshness::Idle, Some(0.0)));
 }

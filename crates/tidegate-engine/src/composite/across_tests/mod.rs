@@ -60,7 +60,7 @@ impl Scene {
         Self::new(declare(function, across))
     }
 
-    fn say(&self, pod: &str, name: &str, data: Data, now: u64, value: Value) {
+    fn report(&self, pod: &str, name: &str, data: Data, now: u64, value: Value) {
         let series = Series {
             resource: Arc::new(Resource {
                 attributes: [("pod", pod)].into_iter().collect(),
@@ -87,20 +87,20 @@ impl Scene {
     }
 
     fn gauge(&self, pod: &str, now: u64, value: f64) {
-        self.say(pod, "depth", Data::Gauge, now, Value::Double(value));
+        self.report(pod, "depth", Data::Gauge, now, Value::Double(value));
     }
 
     fn total(&self, pod: &str, now: u64, value: i64) {
-        self.say(pod, "depth", CUMULATIVE, now, Value::Int(value));
+        self.report(pod, "depth", CUMULATIVE, now, Value::Int(value));
     }
 
     /// A good scrape, a failed one, or the end of the target.
     fn up(&self, pod: &str, now: u64, up: Option<bool>) {
         if up != Some(true) {
-            self.say(pod, "depth", Data::Gauge, now, Value::NoRecordedValue);
+            self.report(pod, "depth", Data::Gauge, now, Value::NoRecordedValue);
         }
         let value = up.map_or(Value::NoRecordedValue, |up| Value::Int(i64::from(up)));
-        self.say(pod, "up", Data::Gauge, now, value);
+        self.report(pod, "up", Data::Gauge, now, value);
     }
 
     fn read(&self, now: u64) -> Answer {
@@ -240,8 +240,8 @@ fn mixed_gauges_make_no_value_and_the_error_names_the_choices() {
         );
     }
     let deltas = Scene::of(Function::Sum, Across::Pool);
-    deltas.say("a", "depth", DELTA, NOW, Value::Int(3));
-    deltas.say("b", "depth", DELTA, NOW, Value::Int(4));
+    deltas.report("a", "depth", DELTA, NOW, Value::Int(3));
+    deltas.report("b", "depth", DELTA, NOW, Value::Int(4));
     assert_eq!(deltas.eval(NOW), (Freshness::Fresh, Some(7.0)));
 }
 
@@ -253,19 +253,19 @@ fn series_without_a_place_make_the_value_partial() {
     scene.composite = Arc::new(composite);
     scene.set = CompositeSet::new(vec![scene.composite.clone()]);
     for pod in ["a", "b"] {
-        scene.say(pod, "depth", Data::Gauge, NOW, Value::Double(1.0));
+        scene.report(pod, "depth", Data::Gauge, NOW, Value::Double(1.0));
     }
     let whole = &scene.composite.read(NOW)[0];
     assert_eq!((whole.value, whole.state), (Some(2.0), Freshness::Fresh));
     assert!(scene.composite.shortfalls().is_empty());
-    scene.say("c", "depth", Data::Gauge, NOW, Value::Double(1.0));
+    scene.report("c", "depth", Data::Gauge, NOW, Value::Double(1.0));
     let partial = &scene.composite.read(NOW)[0];
     assert_eq!((partial.value, partial.state), (Some(2.0), Freshness::Partial));
     assert!(
         partial
             .collision
             .as_deref()
-            .is_some_and(|why| why.starts_with("series are left out"))
+            .is_some_and(|why| why.starts_with("series are omitted"))
     );
     assert_eq!(
         (
@@ -282,7 +282,7 @@ fn the_sum_of_nothing_is_not_negative() {
         lease: Some(Duration::from_secs(1)),
         ..declare(Function::Last, Across::Sum)
     });
-    scene.say("a", "depth", Data::Gauge, NOW, Value::Double(1.0));
+    scene.report("a", "depth", Data::Gauge, NOW, Value::Double(1.0));
     let stale = &scene.composite.read(NOW + 20 * SECOND)[0];
     assert_eq!(stale.state, Freshness::Stale);
     assert!(stale.sum.is_sign_positive(), "{}", stale.sum);

@@ -121,7 +121,7 @@ fn groups_without_a_place_make_the_others_partial() {
     );
     assert_eq!(
         answers[0].collision.as_deref(),
-        Some("3 groups are left out: `max_groups` is 2")
+        Some("3 groups are omitted: `max_groups` is 2")
     );
     assert_eq!(composite.overflowed_groups(), 3, "each once");
     let whole = computed(&[1.0, 2.0]);

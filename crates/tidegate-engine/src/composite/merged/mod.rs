@@ -16,7 +16,7 @@ use std::time::Duration;
 use self::runs::{ProducerCensus, Runs};
 use self::window::MergedWindow;
 use super::export::Unshareable;
-use super::group::answer::statistics;
+use super::group::value::statistics;
 use super::groups::weight;
 use super::sub_window::SubWindow;
 use super::window::{Cut, Moments};
@@ -304,7 +304,7 @@ struct WindowReading<'a> {
     /// Where sub-windows begin that count.
     range: RangeInclusive<UnixNanos>,
     census: ProducerCensus,
-    /// The reason why values are left out, if any are.
+    /// The reason why values are dropped, if any are.
     left_out: Option<SubWindowRefused>,
 }
 
@@ -357,7 +357,7 @@ impl WindowReading<'_> {
             sources_reporting: self.census.reporting.len(),
             collision: self
                 .left_out
-                .map(|refused| format!("values are left out: {refused}").into()),
+                .map(|refused| format!("values are dropped: {refused}").into()),
             ..answer
         }
     }

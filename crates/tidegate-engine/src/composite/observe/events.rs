@@ -20,12 +20,12 @@ use crate::{Events, Instrument, Schema, Source, UnixNanos};
 pub(in super::super) struct SourceKinds {
     liveness: Liveness,
     schema: Arc<Schema>,
-    kinds: Vec<Option<KindPlace>>,
+    kinds: Vec<Option<KindTarget>>,
 }
 
 /// The target of the events of a kind.
 #[derive(Clone, Debug)]
-struct KindPlace {
+struct KindTarget {
     group: SharedGroup,
     /// The series of its own; `None`: they are pooled.
     member: Option<MemberId>,
@@ -41,7 +41,7 @@ impl SourceKinds {
 impl CompositeSet {
     /// Looks at events. A source is known from its first batch on, even an empty one.
     pub fn observe_events(&self, events: &Events) {
-        let plans: Vec<Vec<Option<KindPlace>>> =
+        let plans: Vec<Vec<Option<KindTarget>>> =
             self.list.iter().map(|composite| composite.plan(events)).collect();
         if events.is_empty() || plans.iter().all(Vec::is_empty) {
             return;
@@ -74,7 +74,7 @@ impl CompositeSet {
 }
 
 /// Adds every single event to the distributions of its group.
-fn sketch(events: &Events, plan: &[Option<KindPlace>]) {
+fn sketch(events: &Events, plan: &[Option<KindTarget>]) {
     let is_wanted = |at: &usize| {
         let kind = events.kinds.get(*at).map(|kind| usize::from(*kind));
         kind.and_then(|kind| plan.get(kind)?.as_ref()).is_some()
@@ -100,7 +100,7 @@ fn sketch(events: &Events, plan: &[Option<KindPlace>]) {
 
 impl Composite {
     /// The target of every kind that this composite selects; empty if it selects none.
-    fn plan(&self, events: &Events) -> Vec<Option<KindPlace>> {
+    fn plan(&self, events: &Events) -> Vec<Option<KindTarget>> {
         let mut sources = lock(&self.inputs.sources);
         let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {
             liveness: Liveness::Events(events.source.lease.clone()),
@@ -109,7 +109,7 @@ impl Composite {
         });
         if !Arc::ptr_eq(&known.schema, &events.schema) {
             for kind in events.schema.kinds.iter().skip(known.kinds.len()) {
-                let place = self.place_of_kind(&events.source, &known.liveness, kind);
+                let place = self.target_of_kind(&events.source, &known.liveness, kind);
                 known.kinds.push(place);
             }
             known.schema = events.schema.clone();
@@ -122,12 +122,12 @@ impl Composite {
     }
 
     /// Events are pooled unless each series is to have a value of its own; then gauges keep their level.
-    fn place_of_kind(
+    fn target_of_kind(
         &self,
         source: &Source,
         liveness: &Liveness,
         kind: &crate::EventKind,
-    ) -> Option<KindPlace> {
+    ) -> Option<KindTarget> {
         let sets = [&kind.attributes, &source.attributes, &source.resource.attributes];
         if !self.wants(&kind.name) || !self.declaration.attributes.matches(&sets) {
             return None;
@@ -152,7 +152,7 @@ impl Composite {
                 None
             }
         });
-        (!is_refused).then_some(KindPlace {
+        (!is_refused).then_some(KindTarget {
             group,
             member,
             is_level,
@@ -160,7 +160,7 @@ impl Composite {
     }
 }
 
-impl KindPlace {
+impl KindTarget {
     fn add(&self, group: &mut CompositeGroup, now: UnixNanos, moments: &Moments, is_sketched: bool) {
         match self.member {
             Some(member) if self.is_level => group.level(member, now, moments),

@@ -35,7 +35,7 @@ pub(in super::super) struct PointStream {
     /// When the process began that spoke last.
     start: UnixNanos,
     /// `None`: the declaration does not select it, or does not suit it.
-    place: Option<GroupPlace>,
+    place: Option<GroupTarget>,
     source: Arc<PointSource>,
     /// The budget's reservation for its text and window, and for its last value.
     reservation: Reservation,
@@ -43,7 +43,7 @@ pub(in super::super) struct PointStream {
 
 /// The target of a series.
 #[derive(Debug)]
-struct GroupPlace {
+struct GroupTarget {
     plan: Plan,
     group: SharedGroup,
     /// `None`: it has ended, for now.
@@ -150,7 +150,7 @@ impl Composite {
             .entry(Key::of_value(&series.resource))
             .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
             .clone();
-        let place = is_placed.then(|| GroupPlace {
+        let place = is_placed.then(|| GroupTarget {
             plan,
             group: self.group(self.group_attributes(&series.resource, &series.attributes)),
             member: None,
@@ -269,7 +269,7 @@ impl Composite {
     pub(super) fn refuse_future(&self, key: Key, sample: &PointSample<'_>, now: UnixNanos) {
         self.inputs.streams.known(key, now, |stream| {
             self.note_anomaly(stream, sample, now);
-            if let Some(GroupPlace {
+            if let Some(GroupTarget {
                 group,
                 member: Some(member),
                 ..
@@ -285,7 +285,7 @@ impl Composite {
     /// The group of a series that was in this push, and the series in it.
     fn seen<'a>(
         &self,
-        place: &'a mut Option<GroupPlace>,
+        place: &'a mut Option<GroupTarget>,
         source: &Arc<PointSource>,
         (push, is_stalled): (u64, bool),
         now: UnixNanos,
@@ -293,7 +293,7 @@ impl Composite {
         let place = place.as_mut()?;
         let known = place
             .member
-            .filter(|member| lock(&place.group).see(*member, push, now, is_stalled));
+            .filter(|member| lock(&place.group).mark_seen(*member, push, now, is_stalled));
         let member = match known {
             Some(member) => member,
             None => {
@@ -302,7 +302,7 @@ impl Composite {
                 let (group, member) = self.within(&attributes, |group| {
                     let kind = self.kind(&place.plan, group.has_no_series());
                     let member = group.enter(&liveness, kind);
-                    group.see(member, push, now, is_stalled);
+                    group.mark_seen(member, push, now, is_stalled);
                     member
                 });
                 (place.group, place.member) = (group, Some(member));

@@ -140,7 +140,7 @@ proptest! {
         audit(one);
         let mut newest = BTreeMap::new();
         for report in reports.into_iter().filter_map(RunReport::checked) {
-            let place = report.place();
+            let place = report.order_key();
             let known = newest.entry(place).or_insert_with(|| report.clone());
             if report.supersedes(known) {
                 *known = report;

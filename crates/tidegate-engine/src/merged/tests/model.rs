@@ -187,7 +187,7 @@ proptest! {
         // In the end the first hears the last report of each run, and folds all but the third runs.
         let [first, second] = &mut replicas;
         let mut last = BTreeMap::new();
-        reports.iter().for_each(|report| drop(last.insert(report.place(), report.clone())));
+        reports.iter().for_each(|report| drop(last.insert(report.order_key(), report.clone())));
         take_all(first, last.values().rev().cloned());
         for (producer, starts) in (0..).zip(STARTS) {
             for run in [0, 1, 3] {

@@ -5,7 +5,7 @@
 use super::*;
 
 /// Says one more of a stream.
-fn say(table: &Table, pod: &str, user: usize, padding: usize) -> Outcome {
+fn observe(table: &Table, pod: &str, user: usize, padding: usize) -> Outcome {
     let user = format!("{user}-{}", "x".repeat(padding));
     let series = series("m", DELTA, &[("pod", pod)], &[("user", &user)]);
     table.observe(&point(&series, NOW, NOW + 1, 1), NOW)
@@ -33,7 +33,7 @@ fn a_flooding_source_takes_half_of_the_bytes_and_others_get_their_series() {
     for padding in [0, 2000] {
         let most = 2_000_000;
         let table = shared(most, Limits::default());
-        let said = (0..20_000).map(|user| say(&table, "loud", user, padding));
+        let said = (0..20_000).map(|user| observe(&table, "loud", user, padding));
         let refused = said.filter(|outcome| *outcome == Outcome::Rejected(Rejection::Limit));
         let refused = refused.count();
         let loud = own_series(&table, "loud");
@@ -43,11 +43,11 @@ fn a_flooding_source_takes_half_of_the_bytes_and_others_get_their_series() {
         assert!(overflowed > 0 && refused > 0, "{stats:?}");
         assert!(loud > 30 && stats.bytes < most * 4 / 5, "{loud} {stats:?}");
         for user in 0..30 {
-            assert_eq!(say(&table, "quiet", user, padding), Outcome::Absorbed);
+            assert_eq!(observe(&table, "quiet", user, padding), Outcome::Absorbed);
         }
         assert_eq!(own_series(&table, "quiet"), 30);
         // A known stream continues.
-        assert_eq!(say(&table, "loud", 0, padding), Outcome::Absorbed);
+        assert_eq!(observe(&table, "loud", 0, padding), Outcome::Absorbed);
     }
 }
 
@@ -60,11 +60,11 @@ fn a_flooding_source_leaves_a_tenth_of_series_and_a_quarter_of_streams() {
     };
     let table = shared(usize::MAX, limits);
     for user in 0..9000 {
-        say(&table, "loud", user, 0);
+        observe(&table, "loud", user, 0);
     }
     assert_eq!(own_series(&table, "loud"), 900);
     assert_eq!(table.stats().streams, 3000);
-    (0..90).for_each(|user| assert_eq!(say(&table, "quiet", user, 0), Outcome::Absorbed));
+    (0..90).for_each(|user| assert_eq!(observe(&table, "quiet", user, 0), Outcome::Absorbed));
     assert_eq!(own_series(&table, "quiet"), 90);
 }
 
@@ -76,7 +76,7 @@ fn a_number_that_is_set_is_what_counts() {
     };
     let table = shared(2_000_000, limits);
     for user in 0..1500 {
-        say(&table, "loud", user, 0);
+        observe(&table, "loud", user, 0);
     }
     assert_eq!(own_series(&table, "loud"), 1500);
     assert!(show(&table).len() >= 1500);

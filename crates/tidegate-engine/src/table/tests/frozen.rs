@@ -22,7 +22,7 @@ fn rules() -> Vec<Rule> {
 }
 
 /// Reports the points of a pod, each 1: for a zone that all pods share, and for a series of its own.
-fn say(table: &Table, pod: usize, now: u64) {
+fn observe_pod(table: &Table, pod: usize, now: u64) {
     let pod = pod.to_string();
     for (name, data) in [("u", UP_DOWN), ("g", Data::Gauge), ("c", COUNTER)] {
         let series = series(name, data, &[("pod", &pod), ("zone", "x")], &[]);
@@ -47,7 +47,7 @@ fn check(bytes: &[u8], now: u64) {
     let restored = next.restore(bytes).expect("own bytes");
     let (falls, gauge, _) = shown(&next);
     let later = now + 2 * EXPIRY;
-    say(&next, usize::MAX, later);
+    observe_pod(&next, usize::MAX, later);
     next.expire(later);
     assert_eq!(
         shown(&next),
@@ -60,7 +60,7 @@ fn check(bytes: &[u8], now: u64) {
 fn a_state_is_whole_while_streams_and_series_leave_and_come() {
     for _ in 0..50 {
         let table = kept(rules());
-        (0..STREAMS).for_each(|pod| say(&table, pod, NOW));
+        (0..STREAMS).for_each(|pod| observe_pod(&table, pod, NOW));
         // All of them leave now, a chunk at a time.
         let (now, version) = (NOW + 2 * EXPIRY, table.version());
         let mut bytes = Vec::new();
@@ -70,7 +70,7 @@ fn a_state_is_whole_while_streams_and_series_leave_and_come() {
                 std::hint::spin_loop();
             }
             let frozen = table.freeze();
-            scope.spawn(|| (STREAMS..STREAMS + 50).for_each(|pod| say(&table, pod, now)));
+            scope.spawn(|| (STREAMS..STREAMS + 50).for_each(|pod| observe_pod(&table, pod, now)));
             frozen.write(&mut bytes).expect("there is room");
             leaving.join().expect("no panic");
         });
@@ -82,12 +82,12 @@ fn a_state_is_whole_while_streams_and_series_leave_and_come() {
 #[test]
 fn the_series_of_a_former_process_are_written_once() {
     let before = kept(rules());
-    (0..STREAMS).for_each(|pod| say(&before, pod, NOW));
+    (0..STREAMS).for_each(|pod| observe_pod(&before, pod, NOW));
     let table = kept(rules());
     table.restore(&before.save()).expect("own bytes");
     let frozen = table.freeze();
-    (0..STREAMS / 2).for_each(|pod| say(&table, pod, NOW + 1));
-    (STREAMS..2 * STREAMS).for_each(|pod| say(&table, pod, NOW + 1));
+    (0..STREAMS / 2).for_each(|pod| observe_pod(&table, pod, NOW + 1));
+    (STREAMS..2 * STREAMS).for_each(|pod| observe_pod(&table, pod, NOW + 1));
     let mut bytes = Vec::new();
     frozen.write(&mut bytes).expect("there is room");
     let next = kept(rules());
@@ -117,7 +117,7 @@ impl io::Write for Full {
 #[test]
 fn a_state_that_can_not_be_written_is_let_go_and_the_next_is_whole() {
     let table = kept(rules());
-    (0..20 * STREAMS).for_each(|pod| say(&table, pod, NOW));
+    (0..20 * STREAMS).for_each(|pod| observe_pod(&table, pod, NOW));
     let whole = table.save();
     for room in [0, 100_000, whole.len() - 1] {
         let refused = table
@@ -125,7 +125,7 @@ fn a_state_that_can_not_be_written_is_let_go_and_the_next_is_whole() {
             .write(&mut Full(room))
             .map_err(|error| error.kind());
         assert_eq!(refused, Err(io::ErrorKind::StorageFull), "{room}");
-        say(&table, room, NOW + 1);
+        observe_pod(&table, room, NOW + 1);
     }
     assert!(table.freeze().write(&mut Full(2 * whole.len())).is_ok());
     check(&table.save(), NOW);

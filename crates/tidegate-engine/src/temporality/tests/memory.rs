@@ -102,7 +102,7 @@ fn a_known_stream_with_a_too_large_histogram_is_refused_until_it_shrinks() {
         let bounds: Arc<[f64]> = (0..buckets).map(f64::from).collect();
         let mut histogram = Histogram::empty(bounds);
         histogram.observe(0.5, time);
-        reader.say(1001, time, Value::Histogram(Box::new(histogram)))
+        reader.convert(1001, time, Value::Histogram(Box::new(histogram)))
     };
     assert!(matches!(say(1010, 2), Converted::Point(_)));
     assert_eq!(say(1020, 20_000), Converted::Rejected(Rejection::Limit));

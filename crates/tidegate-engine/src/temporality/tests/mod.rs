@@ -67,12 +67,12 @@ impl Reader {
         }
     }
 
-    fn say(&mut self, start: u64, time: u64, value: Value) -> Converted {
-        self.say_at(time, start, time, value)
+    fn convert(&mut self, start: u64, time: u64, value: Value) -> Converted {
+        self.convert_at(time, start, time, value)
     }
 
     /// The same, as it comes at `now`.
-    fn say_at(&mut self, now: u64, start: u64, time: u64, value: Value) -> Converted {
+    fn convert_at(&mut self, now: u64, start: u64, time: u64, value: Value) -> Converted {
         let sample = PointSample {
             start,
             time,
@@ -88,7 +88,7 @@ impl Reader {
 
     /// The conversion of a number: start, time, value.
     fn number(&mut self, start: u64, time: u64, value: i64) -> Result<(u64, u64, i64), Converted> {
-        match self.say(start, time, Value::Int(value)) {
+        match self.convert(start, time, Value::Int(value)) {
             Converted::Point(Point {
                 start,
                 time,
@@ -155,7 +155,7 @@ fn deltas_come_to_totals_since_the_first() {
 fn the_end_of_a_stream_is_passed_on() {
     let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
     assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
-    let end = reader.say(1001, 1020, Value::NoRecordedValue);
+    let end = reader.convert(1001, 1020, Value::NoRecordedValue);
     assert!(
         matches!(
             end,

@@ -45,7 +45,7 @@ proptest! {
                         Value::Histogram(Box::new(histogram(count)))
                     };
                     said += u64::from(more) + 1;
-                    match reader.say(start, time, value) {
+                    match reader.convert(start, time, value) {
                         Converted::Point(Point { value: Value::Int(number), .. }) => heard += number as u64,
                         Converted::Point(Point { value: Value::Histogram(histogram), .. }) => {
                             prop_assert!(histogram.is_sound());

@@ -16,11 +16,11 @@ fn a_point_from_the_future_is_refused_and_its_stream_goes_on() {
         let mut reader = Reader::new(wanted, counter(given));
         assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
         let cursor = reader.cursor.clone();
-        let early = reader.say_at(1015, 1010, 1016 + TOLERANCE, Value::Int(8));
+        let early = reader.convert_at(1015, 1010, 1016 + TOLERANCE, Value::Int(8));
         assert_eq!(early, Converted::Rejected(Rejection::Future));
         assert_eq!(reader.cursor, cursor, "its place is where it was");
         assert!(matches!(
-            reader.say_at(1015, 1010, 1020, Value::Int(9)),
+            reader.convert_at(1015, 1010, 1020, Value::Int(9)),
             Converted::Point(Point { time: 1020, .. })
         ));
     }
@@ -32,7 +32,7 @@ fn a_point_from_the_future_gets_its_arrival_time_if_the_policy_says_so() {
     reader.converter.limits.future.action = FutureAction::Arrival;
     assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
     for (now, time, total) in [(1015, 1016 + TOLERANCE, 9), (1025, u64::MAX, 11), (1035, 0, 13)] {
-        match reader.say_at(now, 1001, time, Value::Int(total)) {
+        match reader.convert_at(now, 1001, time, Value::Int(total)) {
             Converted::Point(point) => assert_eq!((point.time, point.value), (now, Value::Int(2))),
             other => panic!("{other:?}"),
         }
@@ -48,7 +48,7 @@ fn a_stream_whose_sender_sets_its_clock_back_goes_on_and_loses_nothing() {
     for push in 1..40_i64 {
         let now = begun + push as u64 * 2 * SECOND;
         let time = if push < 5 { now } else { now - back };
-        if let Converted::Point(point) = reader.say_at(now, begun, time, Value::Int(push)) {
+        if let Converted::Point(point) = reader.convert_at(now, begun, time, Value::Int(push)) {
             heard += point.value.number().unwrap().as_f64() as i64;
             taken.push(push);
         }

@@ -57,7 +57,7 @@ impl Otel {
         Self::builder().env()?.build()
     }
 
-    /// To 127.0.0.1:4317 over gRPC once a minute, unless told otherwise.
+    /// To 127.0.0.1:4317 over gRPC once a minute by default.
     pub fn builder() -> OtelBuilder {
         OtelBuilder::default()
     }

@@ -26,7 +26,7 @@ use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
 use super::build::{OtelBuilder, OtelError, Protocol};
 
-/// An answer has at most so many bytes.
+/// The limit on the bytes of an answer.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// The way to the collector.

@@ -61,7 +61,7 @@ pub(super) struct CheckFindings {
 
 /// The result of a look at a message. The error is boxed: nearly every message has none, and an answer of one word
 /// costs less.
-pub(super) type Looked<T = ()> = Result<T, Box<WireError>>;
+pub(super) type CheckResult<T = ()> = Result<T, Box<WireError>>;
 
 impl CheckFindings {
     /// No findings yet. `max_elements` is the most elements of a message.
@@ -78,7 +78,7 @@ impl CheckFindings {
     pub(super) fn of(signal: Signal, request: &[u8], max_elements: usize) -> Result<Self, WireError> {
         let mut found = Self::within(max_elements);
         found
-            .look(schema::request(signal), request, 0)
+            .check(schema::request(signal), request, 0)
             .map_err(|error| *error)?;
         Ok(found)
     }
@@ -101,19 +101,19 @@ impl CheckFindings {
     }
 
     #[inline]
-    pub(super) fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+    pub(super) fn check(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> CheckResult {
         if bytes.len() <= self.small_bytes {
-            self.look_at_fields(message, bytes, depth)
+            self.check_fields(message, bytes, depth)
         } else {
-            self.look_and_count(message, bytes, depth)
+            self.check_and_count(message, bytes, depth)
         }
     }
 
     /// A message that may have too many elements.
     #[cold]
-    fn look_and_count(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+    fn check_and_count(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> CheckResult {
         let before = self.tally.elements();
-        self.look_at_fields(message, bytes, depth)?;
+        self.check_fields(message, bytes, depth)?;
         let is_one = message.tally.items() > 0
             || std::ptr::eq(message, &raw const schema::RESOURCE)
             || std::ptr::eq(message, &raw const schema::SCOPE);
@@ -139,7 +139,7 @@ impl CheckFindings {
             };
             if field.number == METADATA {
                 // It was looked at before.
-                let _ = metadata.look(&schema::KEY_VALUE, field.payload, 0);
+                let _ = metadata.check(&schema::KEY_VALUE, field.payload, 0);
             }
             if TEXTS.contains(&field.number) && field.payload.len() > MAX_NAME_BYTES {
                 return true;
@@ -147,7 +147,7 @@ impl CheckFindings {
         }
     }
 
-    fn look_at_fields(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+    fn check_fields(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> CheckResult {
         if depth > MAX_DEPTH {
             return Err(refused("messages nested too deeply"));
         }
@@ -172,7 +172,7 @@ impl CheckFindings {
                 ValueLength::Attribute => None,
                 ValueLength::Message => match delimited(behind) {
                     Some((inner, next)) => {
-                        self.look_inside(message, u32::from(tag >> 3), inner, depth)?;
+                        self.check_inner(message, u32::from(tag >> 3), inner, depth)?;
                         Some(next)
                     }
                     None => None,
@@ -180,7 +180,7 @@ impl CheckFindings {
                 ValueLength::Other => None,
             };
             let Some(next) = next else {
-                rest = self.look_closely(message, rest, &mut seen, depth)?;
+                rest = self.check_field(message, rest, &mut seen, depth)?;
                 continue;
             };
             if step.once != 0 {
@@ -196,13 +196,13 @@ impl CheckFindings {
 
     /// Checks the field that the bytes begin with, whatever it is. It returns the bytes behind the field.
     #[cold]
-    fn look_closely<'a>(
+    fn check_field<'a>(
         &mut self,
         message: &'static Message,
         bytes: &'a [u8],
         seen: &mut u32,
         depth: usize,
-    ) -> Looked<&'a [u8]> {
+    ) -> CheckResult<&'a [u8]> {
         let mut fields = Fields::new(bytes);
         let Some(field) = fields.next().transpose().map_err(refused)? else {
             return Ok(&[]);
@@ -215,7 +215,7 @@ impl CheckFindings {
         *seen |= once;
         match known.kind {
             Type::Message(_) if field.wire == WireType::Bytes => {
-                self.look_inside(message, field.number, field.payload, depth)?;
+                self.check_inner(message, field.number, field.payload, depth)?;
             }
             kind => {
                 let sound = value(kind, known.repeated, &field);
@@ -229,11 +229,17 @@ impl CheckFindings {
 
     /// A field that is a message.
     #[inline]
-    fn look_inside(&mut self, message: &'static Message, number: u32, bytes: &[u8], depth: usize) -> Looked {
+    fn check_inner(
+        &mut self,
+        message: &'static Message,
+        number: u32,
+        bytes: &[u8],
+        depth: usize,
+    ) -> CheckResult {
         let Some(inner) = message.inner(number) else {
             return Err(refused("not a message"));
         };
-        self.look(inner, bytes, depth + 1)
+        self.check(inner, bytes, depth + 1)
             .map_err(|error| within(*error, message, number))
     }
 }

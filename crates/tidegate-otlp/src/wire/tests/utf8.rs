@@ -34,7 +34,7 @@ fn text_that_is_no_utf8_costs_nothing_and_has_replacement_characters() {
 #[test]
 fn text_that_is_not_utf8_passes_unchanged_without_a_decoder() {
     let before = not_utf8();
-    let after = walk::edit(&before, &mut Look).unwrap();
+    let after = walk::edit(&before, &mut NoOpVisitor).unwrap();
     assert_eq!(after.parts[0].bytes, before.parts[0].bytes);
 }
 

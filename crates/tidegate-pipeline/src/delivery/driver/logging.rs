@@ -8,9 +8,9 @@ use tracing::{error, info, warn};
 
 use crate::component::Brief;
 use crate::delivery::destination::{Attempt, DestinationInner};
+use crate::delivery::health::{Outage, Trouble};
 use crate::delivery::notices::INTERVAL;
 use crate::delivery::recovery::Progress;
-use crate::delivery::standing::{Outage, Trouble};
 
 impl<A: Attempt> DestinationInner<A> {
     pub(in crate::delivery) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {

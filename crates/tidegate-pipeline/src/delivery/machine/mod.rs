@@ -11,8 +11,8 @@
 mod action;
 mod gather;
 mod order;
-mod pieces;
 mod retry;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -231,7 +231,7 @@ impl<L: Load> Machine<L> {
                 if let Some(why) = parts.denied.take() {
                     self.settled.push_back(Action::Denied { items, why });
                 }
-                if let Some(left) = self.settle(&mut request, parts) {
+                if let Some(left) = self.record_results(&mut request, parts) {
                     return self.retry(now, id, request, left.after, left.why);
                 }
             }

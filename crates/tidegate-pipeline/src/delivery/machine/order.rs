@@ -117,7 +117,7 @@ impl<L: Load> Machine<L> {
     }
 
     /// Records the results of the parts of a request. Returns the rest that is to be retried.
-    pub(super) fn settle(&mut self, request: &mut PendingRequest<L>, parts: Parts) -> Option<Left> {
+    pub(super) fn record_results(&mut self, request: &mut PendingRequest<L>, parts: Parts) -> Option<Left> {
         let mut rest = request.load.items();
         let left = parts.left.map(|left| Left {
             items: left.items.min(rest),

@@ -131,7 +131,7 @@ fn batch(temporality: otlp::AggregationTemporality, start: u64, time: u64, value
 const CUMULATIVE: otlp::AggregationTemporality = otlp::AggregationTemporality::Cumulative;
 const DELTA: otlp::AggregationTemporality = otlp::AggregationTemporality::Delta;
 
-/// Those of one temporality; gauges count as cumulative, and are left out by their values.
+/// Those of one temporality; gauges count as cumulative, and their values exclude them.
 fn of(points: &[Got], wanted: Temporality) -> Vec<i64> {
     let of = points.iter().filter(|(temporality, ..)| *temporality == wanted);
     of.map(|(.., value)| *value).collect()

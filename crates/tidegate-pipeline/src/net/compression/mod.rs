@@ -200,7 +200,7 @@ pub async fn unpack(
     if body.len() <= INLINE_MAX_BYTES {
         let inline_bytes = limit_bytes.min(INLINE_MAX_UNPACKED_BYTES);
         match unpack_now(coding, body.clone(), inline_bytes, held) {
-            Err(DecompressError::TooLarge { .. }) if inline_bytes < limit_bytes => held.settle(body.len()),
+            Err(DecompressError::TooLarge { .. }) if inline_bytes < limit_bytes => held.keep(body.len()),
             unpacked => return unpacked,
         }
     }
@@ -254,7 +254,7 @@ pub fn unpack_now(
         }
     };
     drop(body);
-    held.settle(unpacked.len());
+    held.keep(unpacked.len());
     Ok(unpacked)
 }
 

@@ -185,7 +185,7 @@ impl Frames {
 }
 
 impl Reads for Frames {
-    fn see(&mut self, bytes: &[u8], _: &mut Context<'_>) -> io::Result<()> {
+    fn observe(&mut self, bytes: &[u8], _: &mut Context<'_>) -> io::Result<()> {
         if self.passes {
             return Ok(());
         }

@@ -14,7 +14,7 @@ pub(super) trait Reads {
     ///
     /// # Errors
     /// The stream must end.
-    fn see(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()>;
+    fn observe(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()>;
 }
 
 pub(super) struct ObservedStream<S, R> {
@@ -36,7 +36,7 @@ impl<S: AsyncRead + Unpin, R: Reads + Unpin> AsyncRead for ObservedStream<S, R> 
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
-        Poll::Ready(self.by.see(&into.filled()[before..], cx))
+        Poll::Ready(self.by.observe(&into.filled()[before..], cx))
     }
 }
 

@@ -27,7 +27,7 @@ impl Turns {
 }
 
 impl Reads for Turns {
-    fn see(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
+    fn observe(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
         for _ in 0..bytes.len() / self.unit_bytes {
             // Without budget the next read is pending, and wakes the task.
             let Poll::Ready(unit) = coop::poll_proceed(cx) else {

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio_stream::{Stream, StreamExt};
 
 use super::Takes;
-use super::room::Room;
+use super::response_memory::ResponseMemory;
 use crate::component::account::SenderKey;
 use crate::component::worker::Turns;
 use crate::net::{Coding, compress};
@@ -39,7 +39,7 @@ pub static COMPRESSING: Turns = Turns::of(2);
 pub(super) async fn compressed(
     answer: Answer,
     coding: Coding,
-    room: &Arc<Room>,
+    room: &Arc<ResponseMemory>,
     client: Option<SenderKey>,
 ) -> Answer {
     let Some(name) = coding.header() else {

@@ -14,20 +14,20 @@ fn shared(limit: usize) -> Arc<Shared> {
 }
 
 /// The last word.
-fn say(why: Ended) -> Option<usize> {
+fn last_message(why: Ended) -> Option<usize> {
     (why == Ended::Slow).then_some(9)
 }
 
-async fn tell(to: &Backlog<usize>, message: usize, bytes: usize) -> Result<(), Ended> {
+async fn send(to: &Backlog<usize>, message: usize, bytes: usize) -> Result<(), Ended> {
     to.ready().await?;
-    to.tell(to.place(bytes).await?, message, bytes);
+    to.send(to.reserve(bytes).await?, message, bytes);
     Ok(())
 }
 
 /// The number of messages to a reader that reads nothing until it has to wait.
 async fn fill(to: &Backlog<usize>, bytes: usize) -> usize {
     let mut told = 0;
-    while tokio::time::timeout(Duration::from_millis(10), tell(to, told, bytes))
+    while tokio::time::timeout(Duration::from_millis(10), send(to, told, bytes))
         .await
         .is_ok_and(|told| told.is_ok())
     {
@@ -39,7 +39,7 @@ async fn fill(to: &Backlog<usize>, bytes: usize) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_is_behind_by_few_messages_and_few_bytes() {
     let shared = shared(1 << 30);
-    let (to, mut unread) = backlog(&shared, say);
+    let (to, mut unread) = backlog(&shared, last_message);
     assert_eq!(fill(&to, 10).await, MESSAGES);
     assert_eq!(shared.memory.reserved_bytes(), 10 * MESSAGES);
     for message in 0..MESSAGES {
@@ -57,11 +57,11 @@ async fn a_slow_reader_is_behind_by_few_messages_and_few_bytes() {
 #[tokio::test(start_paused = true)]
 async fn a_large_message_waits_until_nothing_else_does() {
     let shared = shared(1 << 30);
-    let (to, mut unread) = backlog(&shared, say);
-    tell(&to, 1, 10).await.unwrap();
+    let (to, mut unread) = backlog(&shared, last_message);
+    send(&to, 1, 10).await.unwrap();
     let large = tokio::spawn({
         let to = to.clone();
-        async move { tell(&to, 2, 1 << 20).await }
+        async move { send(&to, 2, 1 << 20).await }
     });
     assert_eq!(unread.next().await, Some(1));
     assert_eq!(unread.next().await, Some(2));
@@ -72,11 +72,11 @@ async fn a_large_message_waits_until_nothing_else_does() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_takes_nothing_loses_its_stream_and_an_idle_one_does_not() {
     let shared = shared(1 << 30);
-    let (slow, mut of_slow) = backlog(&shared, say);
-    let (idle, mut of_idle) = backlog(&shared, say);
-    tell(&slow, 1, 10).await.unwrap();
-    tell(&slow, 2, 10).await.unwrap();
-    tell(&idle, 1, 10).await.unwrap();
+    let (slow, mut of_slow) = backlog(&shared, last_message);
+    let (idle, mut of_idle) = backlog(&shared, last_message);
+    send(&slow, 1, 10).await.unwrap();
+    send(&slow, 2, 10).await.unwrap();
+    send(&idle, 1, 10).await.unwrap();
     assert_eq!(of_idle.next().await, Some(1));
     let waits = tokio::spawn(async move { (of_idle.next().await, of_idle) });
     let began = Instant::now();
@@ -85,9 +85,9 @@ async fn a_reader_that_takes_nothing_loses_its_stream_and_an_idle_one_does_not()
     assert_eq!(shared.memory.reserved_bytes(), 0, "what waited is dropped");
     assert_eq!(of_slow.next().await, Some(9), "and the reader gets the end");
     assert_eq!(of_slow.next().await, None);
-    assert_eq!(slow.place(1).await.err(), Some(Ended::Slow));
+    assert_eq!(slow.reserve(1).await.err(), Some(Ended::Slow));
     tokio::time::sleep(10 * PATIENCE).await;
-    tell(&idle, 2, 10).await.unwrap();
+    send(&idle, 2, 10).await.unwrap();
     let (message, of_idle) = waits.await.unwrap();
     assert_eq!(message, Some(2));
     drop(of_idle);
@@ -98,7 +98,7 @@ async fn a_reader_that_takes_nothing_loses_its_stream_and_an_idle_one_does_not()
 async fn slow_readers_make_room_for_fast_ones() {
     // A sixteenth of it for watchers: four times what one of them may have.
     let shared = shared(16 << 20);
-    let slow: Vec<_> = (0..4).map(|_| backlog(&shared, say)).collect();
+    let slow: Vec<_> = (0..4).map(|_| backlog(&shared, last_message)).collect();
     let ends: Vec<_> = slow
         .iter()
         .map(|(to, _)| {
@@ -107,11 +107,11 @@ async fn slow_readers_make_room_for_fast_ones() {
         })
         .collect();
     for (to, _) in &slow {
-        tell(to, 1, 250 * KIB).await.unwrap();
+        send(to, 1, 250 * KIB).await.unwrap();
     }
     tokio::time::sleep(SHORT_PATIENCE).await;
-    let (to, mut unread) = backlog(&shared, say);
-    tell(&to, 7, 200 * KIB).await.unwrap();
+    let (to, mut unread) = backlog(&shared, last_message);
+    send(&to, 7, 200 * KIB).await.unwrap();
     assert_eq!(unread.next().await, Some(7));
     for end in ends {
         assert_eq!(end.await.unwrap(), Ended::Memory);
@@ -123,10 +123,10 @@ async fn slow_readers_make_room_for_fast_ones() {
 async fn a_stream_ends_where_the_gateway_has_no_memory() {
     let shared = shared(16 << 20);
     shared.memory.note(16 << 20);
-    let (to, mut unread) = backlog(&shared, say);
-    tell(&to, 1, KIB).await.expect("short news");
+    let (to, mut unread) = backlog(&shared, last_message);
+    send(&to, 1, KIB).await.expect("short news");
     assert_eq!(unread.next().await, Some(1));
-    assert_eq!(tell(&to, 2, 100 * KIB).await, Err(Ended::Memory));
+    assert_eq!(send(&to, 2, 100 * KIB).await, Err(Ended::Memory));
     assert!(
         !shared.memory.is_short(Ceiling::Soft),
         "no body loses its room for it"

@@ -104,15 +104,15 @@ impl SeriesEntry {
     pub(super) fn new(
         series: &Arc<Series>,
         place: Option<SlotId>,
-        look: ViewPass<'_>,
+        pass: ViewPass<'_>,
         interner: &mut StringInterner,
     ) -> Self {
-        let mut rules = look.rules.iter();
+        let mut rules = pass.rules.iter();
         Self {
-            is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(series)),
+            is_kept: pass.rules.is_empty() || rules.any(|rule| rule.matches(series)),
             series: series.clone(),
             place,
-            name: identity(series, look.style).map(|(name, _)| interner.intern(&name)),
+            name: identity(series, pass.style).map(|(name, _)| interner.intern(&name)),
             times: Times::default(),
             is_shown: false,
             numbers: Vec::new(),
@@ -120,10 +120,10 @@ impl SeriesEntry {
     }
 
     /// One of the gateway's own, of this name.
-    pub(super) fn of_target(series: Arc<Series>, name: Arc<str>, look: ViewPass<'_>) -> Self {
-        let mut rules = look.rules.iter();
+    pub(super) fn of_target(series: Arc<Series>, name: Arc<str>, pass: ViewPass<'_>) -> Self {
+        let mut rules = pass.rules.iter();
         Self {
-            is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(&series)),
+            is_kept: pass.rules.is_empty() || rules.any(|rule| rule.matches(&series)),
             series,
             place: None,
             name: Some(name),
@@ -155,18 +155,18 @@ impl SeriesEntry {
     }
 
     /// Takes up what the series is now.
-    pub(super) fn see(
+    pub(super) fn observe(
         &mut self,
         key: Key,
         reading: &Reading<'_>,
-        look: ViewPass<'_>,
+        pass: ViewPass<'_>,
         shared: &mut SharedState,
     ) {
         if self.name.is_none() {
             return;
         }
         let Some(times) = Times::of(reading) else {
-            return self.end(key, look.time, shared);
+            return self.end(key, pass.time, shared);
         };
         self.times = times;
         let (series, known, is_kept) = (&self.series, &mut self.numbers, self.is_kept);
@@ -174,7 +174,7 @@ impl SeriesEntry {
         let mut at = 0;
         let capacity = known.capacity();
         values(reading, &mut |suffix, more, value| {
-            let now = (look.time, sample(value));
+            let now = (pass.time, sample(value));
             let is_native = matches!(value, Flat::Native(_));
             let is_same = |number: &Number| {
                 number.suffix == suffix && number.more == more && number.is_native == is_native
@@ -184,7 +184,7 @@ impl SeriesEntry {
                 known
                     .drain(at.min(known.len())..)
                     .for_each(|old| shared.forget(old));
-                let Some(identity) = named.get_or_insert_with(|| identity(series, look.style)) else {
+                let Some(identity) = named.get_or_insert_with(|| identity(series, pass.style)) else {
                     return;
                 };
                 known.push(Number {
@@ -205,7 +205,7 @@ impl SeriesEntry {
             known.shrink_to_fit();
         }
         self.claim(key, shared);
-        if look.records && self.is_shown {
+        if pass.records && self.is_shown {
             let mut numbers = self.numbers.iter_mut();
             values(reading, &mut |_, _, value| {
                 let number = numbers.next().into_iter();
@@ -271,15 +271,15 @@ impl SeriesEntry {
     }
 
     /// Takes up that a series is there whose one number is 1, under these labels.
-    pub(super) fn see_one(
+    pub(super) fn observe_info(
         &mut self,
         key: Key,
         labels: &Labels,
-        look: ViewPass<'_>,
+        pass: ViewPass<'_>,
         shared: &mut SharedState,
     ) {
         if self.numbers.first().is_none_or(|number| number.labels != *labels) {
-            self.end(key, look.time, shared);
+            self.end(key, pass.time, shared);
             self.numbers.reserve_exact(1);
             self.numbers.push(Number {
                 suffix: "",
@@ -287,13 +287,13 @@ impl SeriesEntry {
                 labels: labels.clone(),
                 past: if self.is_kept { Past::Young } else { Past::Unwanted },
                 is_native: false,
-                now: (look.time, SampleValue::Float(1.0)),
+                now: (pass.time, SampleValue::Float(1.0)),
             });
         }
         self.claim(key, shared);
         for number in &mut self.numbers {
-            number.now.0 = look.time;
-            if look.records && self.is_shown {
+            number.now.0 = pass.time;
+            if pass.records && self.is_shown {
                 number.record(Flat::Number(1.0), &mut shared.history);
             }
         }

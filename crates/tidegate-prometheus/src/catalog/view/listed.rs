@@ -171,14 +171,14 @@ impl View {
         now: UnixNanos,
         each: &mut dyn FnMut(&ViewState, Key, Option<Key>) -> bool,
     ) {
-        let look = self.look(now, false);
+        let pass = self.pass(now, false);
         let mut next = Some((0, 0));
         while let Some(from) = next {
             while self.waiting.load(Relaxed) > 0 {
                 std::thread::sleep(YIELD);
             }
             let mut state = self.state();
-            next = state.read_some(from, SLICE, now, look);
+            next = state.read_some(from, SLICE, now, pass);
             if !each(&state, from, next) {
                 return;
             }

@@ -108,10 +108,7 @@ impl NameIndex {
         let indexes = self.indexes.get_mut(name);
         let indexes = indexes.map_or(&mut [][..], |indexes| &mut indexes[..]);
         let asked = |index: &&mut Index| labels.clone().any(|label| *label == *index.label);
-        indexes
-            .iter_mut()
-            .filter(asked)
-            .for_each(|index| index.settle(now));
+        indexes.iter_mut().filter(asked).for_each(|index| index.sort(now));
         if indexes.len() >= INDEXES {
             return None;
         }
@@ -134,7 +131,7 @@ impl NameIndex {
             gone: 0,
             asked: now,
         };
-        index.settle(now);
+        index.sort(now);
         index.rows.shrink_to_fit();
         self.indexes.entry(name.clone()).or_default().push(index);
     }
@@ -193,7 +190,7 @@ impl NameIndex {
 }
 
 impl Index {
-    fn settle(&mut self, now: UnixNanos) {
+    fn sort(&mut self, now: UnixNanos) {
         self.asked = self.asked.max(now);
         if self.sorted < self.rows.len() {
             // A stable sort is fast if most rows are in order.

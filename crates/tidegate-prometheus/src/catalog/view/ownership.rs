@@ -7,14 +7,14 @@ use std::sync::Arc;
 use tidegate_engine::{LookupResult, UnixNanos};
 use tidegate_promql::Selection;
 
-use super::super::{ContestOutcome, Lifetime, Senders, Standing, Times};
+use super::super::{ContestOutcome, LastLifetime, Lifetime, Senders, Times};
 use super::entry::{Key, SeriesEntry, ViewPass};
 use super::state::{SourceContent, ViewSource, ViewState};
 
 impl ViewState {
     /// Gives each series the contested names of another one, if the rule says so.
-    pub(super) fn settle(&mut self, look: ViewPass<'_>) {
-        let (senders, now) = (look.senders, look.now);
+    pub(super) fn resolve_contests(&mut self, pass: ViewPass<'_>) {
+        let (senders, now) = (pass.senders, pass.now);
         let mut losers: Vec<(Key, Option<ContestOutcome<Key>>)> = Vec::new();
         let mut claims = std::mem::take(&mut self.shared.claims);
         claims.dedup();
@@ -28,7 +28,7 @@ impl ViewState {
             // A series of another type, or with only one of the names, waits until the owner ends.
             let place = entry.identity();
             if self.entry(blocker).is_none_or(|owner| owner.identity() != place) {
-                let lifetime = standing(&self.sources, senders, blocker, now).flatten();
+                let lifetime = lifetime_now(&self.sources, senders, blocker, now).flatten();
                 let owner = blocker;
                 losers.push((key, lifetime.map(|lifetime| ContestOutcome { owner, lifetime })));
                 continue;
@@ -36,18 +36,18 @@ impl ViewState {
             self.shared.contests.add_contender(place, blocker, key);
             let (sources, contests) = (&self.sources, &mut self.shared.contests);
             let outcome = contests.resolve(place, (senders, now), |member| {
-                standing(sources, senders, member, now)
+                lifetime_now(sources, senders, member, now)
             });
             let Some(outcome) = outcome else { continue };
             if outcome.owner != blocker {
-                self.hand_over(blocker, outcome.owner, look);
+                self.hand_over(blocker, outcome.owner, pass);
             }
             losers.extend([(key, Some(outcome)), (blocker, Some(outcome))]);
         }
         // The last outcome for a place counts.
         for (loser, outcome) in losers {
             let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
-            let collides = |outcome| self.collides(loser, outcome, look);
+            let collides = |outcome| self.collides(loser, outcome, pass);
             if !is_shown && outcome.is_some_and(collides) {
                 _ = self.shared.contested.insert(loser);
             } else {
@@ -56,11 +56,11 @@ impl ViewState {
         }
     }
 
-    fn collides(&self, loser: Key, outcome: ContestOutcome<Key>, look: ViewPass<'_>) -> bool {
+    fn collides(&self, loser: Key, outcome: ContestOutcome<Key>, pass: ViewPass<'_>) -> bool {
         // The other one is its own copy in a later `aggregate` table.
         let is_copy = self.is_composite(loser) || self.is_composite(outcome.owner);
-        let lifetime = standing(&self.sources, look.senders, loser, look.now).flatten();
-        !is_copy && lifetime.is_some_and(|lifetime| lifetime.collides_with(&outcome.lifetime, look.now))
+        let lifetime = lifetime_now(&self.sources, pass.senders, loser, pass.now).flatten();
+        !is_copy && lifetime.is_some_and(|lifetime| lifetime.collides_with(&outcome.lifetime, pass.now))
     }
 
     /// The series that a selection asks for, that are not seen, and that report beside the series that is.
@@ -80,13 +80,13 @@ impl ViewState {
         source.is_some_and(|source| matches!(source.of, SourceContent::Composite { .. }))
     }
 
-    fn hand_over(&mut self, owner: Key, to: Key, look: ViewPass<'_>) {
+    fn hand_over(&mut self, owner: Key, to: Key, pass: ViewPass<'_>) {
         // Taken out, so that both can be changed.
         let Some(mut old) = slot_of(&mut self.sources, owner).and_then(Option::take) else {
             return;
         };
         if let Some(Some(new)) = slot_of(&mut self.sources, to) {
-            old.hand_over(new, (owner, to), look.time, &mut self.shared);
+            old.hand_over(new, (owner, to), pass.time, &mut self.shared);
         }
         if let Some(slot) = slot_of(&mut self.sources, owner) {
             *slot = Some(old);
@@ -100,12 +100,12 @@ fn slot_of(sources: &mut [Option<ViewSource>], (number, at): Key) -> Option<&mut
 }
 
 /// The standing of a series; `None`: it has gone.
-fn standing(
+fn lifetime_now(
     sources: &[Option<ViewSource>],
     senders: &Senders,
     (number, at): Key,
     now: UnixNanos,
-) -> Option<Standing> {
+) -> Option<LastLifetime> {
     let source = sources.get(number as usize)?.as_ref()?;
     let entry = source.entries.get(at as usize)?.as_ref()?;
     if entry.numbers.is_empty() {

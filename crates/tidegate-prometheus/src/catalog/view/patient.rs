@@ -42,9 +42,9 @@ impl View {
             is_over.is_ok()
         });
         is_over?;
-        let look = self.look(now, false);
+        let pass = self.pass(now, false);
         let mut state = self.state();
-        state.settle_all(look);
+        state.resolve_all(pass);
         state.read = arrived;
         Ok(())
     }

@@ -17,14 +17,14 @@ const MANY: usize = 1 << 20;
 
 impl ViewState {
     /// Reads what the series are now that these ask for, each by name.
-    pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, look: ViewPass<'_>) {
+    pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, pass: ViewPass<'_>) {
         let names: Vec<&str> = selections.iter().filter_map(Selection::name).collect();
         for number in 0..self.sources.len() {
             let of = self.sources[number].as_ref().map(|source| &source.of);
             if let Some(SourceContent::Composite { name: Some(name), .. }) = of
                 && names.contains(&&**name)
             {
-                self.read_composite(number, now, look);
+                self.read_composite(number, now, pass);
             }
         }
         selections.iter().for_each(|selection| self.prepare(selection));
@@ -41,16 +41,16 @@ impl ViewState {
         }
         keys.sort_unstable();
         keys.dedup();
-        self.read(&keys, look);
+        self.read(&keys, pass);
         self.share_freed(keys.into_iter());
         if self.asks_for_targets(&names) {
-            self.read_targets(look);
+            self.read_targets(pass);
         }
-        self.settle(look);
+        self.resolve_contests(pass);
     }
 
     /// Settles what is seen after all series have been read.
-    pub(super) fn settle_all(&mut self, look: ViewPass<'_>) {
+    pub(super) fn resolve_all(&mut self, pass: ViewPass<'_>) {
         let ends = |(number, source): (usize, &Option<ViewSource>)| {
             (
                 number as u32,
@@ -62,7 +62,7 @@ impl ViewState {
             .into_iter()
             .flat_map(|(number, end)| (0..end).map(move |at| (number, at)));
         self.share_freed(keys);
-        self.settle(look);
+        self.resolve_contests(pass);
     }
 
     /// Reads the state of about `count` series from a place on. Returns the next place.
@@ -71,7 +71,7 @@ impl ViewState {
         (number, from): Key,
         count: usize,
         now: UnixNanos,
-        look: ViewPass<'_>,
+        pass: ViewPass<'_>,
     ) -> Option<Key> {
         let end = match self.sources.get(number as usize)? {
             None => 0,
@@ -79,22 +79,22 @@ impl ViewState {
                 of: SourceContent::Composite { .. },
                 ..
             }) => {
-                self.read_composite(number as usize, now, look);
+                self.read_composite(number as usize, now, pass);
                 0
             }
             Some(ViewSource {
                 of: SourceContent::Targets(_),
                 ..
             }) => {
-                self.read_targets(look);
+                self.read_targets(pass);
                 0
             }
             Some(source) => source.entries.len() as u32,
         };
         let until = end.min(from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
         let keys: Vec<Key> = (from..until).map(|at| (number, at)).collect();
-        self.read(&keys, look);
-        self.settle(look);
+        self.read(&keys, pass);
+        self.resolve_contests(pass);
         Some(if until < end {
             (number, until)
         } else {
@@ -103,7 +103,7 @@ impl ViewState {
     }
 
     /// Reads series of tables, quickest in order.
-    fn read(&mut self, keys: &[Key], look: ViewPass<'_>) {
+    fn read(&mut self, keys: &[Key], pass: ViewPass<'_>) {
         for of_source in keys.chunk_by(|a, b| a.0 == b.0) {
             let number = of_source[0].0 as usize;
             let Some(Some(ViewSource {
@@ -116,7 +116,7 @@ impl ViewState {
                 continue;
             };
             let Some(table) = table.upgrade() else { continue };
-            let look = look.of(style);
+            let pass = pass.of(style);
             let copied: Vec<Arc<Table>> = copied.iter().filter_map(Weak::upgrade).collect();
             let mut reader = table.series_reader();
             for key in of_source {
@@ -126,14 +126,14 @@ impl ViewState {
                 let Some(entry) = slot else { continue };
                 let Some(place) = entry.place else { continue };
                 if copied.iter().any(|other| other.has(&entry.series)) {
-                    entry.end(*key, look.time, &mut self.shared);
+                    entry.end(*key, pass.time, &mut self.shared);
                     continue;
                 }
                 match reader.at(place) {
-                    LookupResult::Shown(reading) => entry.see(*key, &reading, look, &mut self.shared),
-                    LookupResult::Hidden(_) => entry.end(*key, look.time, &mut self.shared),
+                    LookupResult::Shown(reading) => entry.observe(*key, &reading, pass, &mut self.shared),
+                    LookupResult::Hidden(_) => entry.end(*key, pass.time, &mut self.shared),
                     LookupResult::Gone => {
-                        entry.end(*key, look.time, &mut self.shared);
+                        entry.end(*key, pass.time, &mut self.shared);
                         forget_name(&mut self.names, entry, *key);
                         *slot = None;
                     }
@@ -142,7 +142,7 @@ impl ViewState {
         }
     }
 
-    fn read_composite(&mut self, number: usize, now: UnixNanos, look: ViewPass<'_>) {
+    fn read_composite(&mut self, number: usize, now: UnixNanos, pass: ViewPass<'_>) {
         let Some(Some(ViewSource {
             of: SourceContent::Composite {
                 composite, places, ..
@@ -157,7 +157,7 @@ impl ViewState {
         let Some(composite) = composite.upgrade() else {
             return;
         };
-        let look = look.of(style);
+        let pass = pass.of(style);
         let mut is_shown = vec![false; entries.len()];
         let mut free = 0;
         composite.show(now, &mut |reading| {
@@ -176,19 +176,19 @@ impl ViewState {
             }
             is_shown[at] = true;
             let entry = entries[at].get_or_insert_with(|| {
-                let entry = SeriesEntry::new(reading.series, None, look, &mut self.shared.interner);
+                let entry = SeriesEntry::new(reading.series, None, pass, &mut self.shared.interner);
                 if let Some(name) = &entry.name {
                     self.names
                         .add(name.clone(), key, || labels(reading.series, style));
                 }
                 entry
             });
-            entry.see(key, &reading, look, &mut self.shared);
+            entry.observe(key, &reading, pass, &mut self.shared);
         });
         for (at, slot) in entries.iter_mut().enumerate().filter(|(at, _)| !is_shown[*at]) {
             if let Some(mut entry) = slot.take() {
                 let key = (number as u32, at as u32);
-                entry.end(key, look.time, &mut self.shared);
+                entry.end(key, pass.time, &mut self.shared);
                 forget_name(&mut self.names, &entry, key);
                 places.remove(&Arc::as_ptr(&entry.series).addr());
             }
@@ -216,7 +216,7 @@ impl ViewState {
     }
 
     /// Reads which resources show something now.
-    fn read_targets(&mut self, look: ViewPass<'_>) {
+    fn read_targets(&mut self, pass: ViewPass<'_>) {
         let is_targets = |source: &Option<ViewSource>| {
             matches!(
                 source,
@@ -247,7 +247,7 @@ impl ViewState {
         }
         let known: Vec<Key> = targets.update(
             found,
-            look,
+            pass,
             &mut entries,
             number as u32,
             &mut self.shared,
@@ -258,7 +258,7 @@ impl ViewState {
                 && let Some(mut entry) = slot.take()
             {
                 forget_name(&mut self.names, &entry, key);
-                entry.end(key, look.time, &mut self.shared);
+                entry.end(key, pass.time, &mut self.shared);
             }
         }
         let of = SourceContent::Targets(targets);

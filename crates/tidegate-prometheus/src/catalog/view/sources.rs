@@ -31,23 +31,23 @@ pub struct Level {
 impl View {
     /// The levels that a query selects, and how many of their sources are in time.
     pub fn levels(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
-        let look = self.look(now, false);
+        let pass = self.pass(now, false);
         let state = self.state();
         let selections = query.selections();
         let levels = selections
             .iter()
-            .flat_map(|selection| state.levels(selection, look));
+            .flat_map(|selection| state.levels(selection, pass));
         levels.collect()
     }
 
     /// Adds the sources of the series that the query selects to an evaluation.
-    pub(super) fn say_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
+    pub(super) fn add_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
         let ups = self.names_of_gauge(UP);
-        let look = self.look(now, false);
+        let pass = self.pass(now, false);
         let state = self.state();
         let selections = query.selections();
         let live = selections.iter().flat_map(|selection| state.live(selection));
-        evaluation.sources = sources(live, look);
+        evaluation.sources = sources(live, pass);
         evaluation.failed = state.failed(&ups);
     }
 
@@ -62,7 +62,7 @@ impl View {
 
 impl ViewState {
     /// The levels that a selection accepts.
-    fn levels(&self, selection: &Selection, look: ViewPass<'_>) -> Vec<Level> {
+    fn levels(&self, selection: &Selection, pass: ViewPass<'_>) -> Vec<Level> {
         let mut by_name: BTreeMap<&str, Vec<(&SeriesEntry, &Number)>> = BTreeMap::new();
         let levels = self.live(selection).filter(|(entry, _)| entry.is_level());
         levels.for_each(|(entry, number)| {
@@ -70,8 +70,8 @@ impl ViewState {
             of_name.push((entry, number));
         });
         let levels = by_name.into_iter().map(|(name, live)| {
-            let sources = sources(live.into_iter(), look);
-            let is_due = |source: &&SelectedSource| look.now.saturating_sub(source.seen) <= source.lease;
+            let sources = sources(live.into_iter(), pass);
+            let is_due = |source: &&SelectedSource| pass.now.saturating_sub(source.seen) <= source.lease;
             Level {
                 name: name.to_owned(),
                 expected: sources.len(),
@@ -97,7 +97,7 @@ impl ViewState {
 /// The sources of these series.
 fn sources<'a>(
     live: impl Iterator<Item = (&'a SeriesEntry, &'a Number)>,
-    look: ViewPass<'_>,
+    pass: ViewPass<'_>,
 ) -> Vec<SelectedSource> {
     let mut senders: HashMap<*const Resource, ResourceState> = HashMap::new();
     let mut sources: HashMap<Key, SelectedSource> = HashMap::new();
@@ -105,7 +105,7 @@ fn sources<'a>(
         let resource = &entry.series.resource;
         let sender = senders
             .entry(Arc::as_ptr(resource))
-            .or_insert_with(|| ResourceState::of(resource, look));
+            .or_insert_with(|| ResourceState::of(resource, pass));
         let key = key(&number.labels, resource);
         let known = sources.entry(key).or_insert(SelectedSource {
             key,
@@ -125,8 +125,8 @@ struct ResourceState {
 }
 
 impl ResourceState {
-    fn of(resource: &Resource, look: ViewPass<'_>) -> Self {
-        let (seen, lease) = look.senders.last_report(resource);
+    fn of(resource: &Resource, pass: ViewPass<'_>) -> Self {
+        let (seen, lease) = pass.senders.last_report(resource);
         let has_identity = job(resource).is_some() || !instance(resource).is_empty();
         Self {
             seen: if has_identity { seen } else { 0 },

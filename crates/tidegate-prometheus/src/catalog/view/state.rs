@@ -156,10 +156,10 @@ impl ViewState {
     }
 
     /// Updates the sources to these tables and their composites, and registers the series that have come.
-    pub(super) fn update_sources(&mut self, tables: &[NamedTable], look: ViewPass<'_>) {
-        self.now = look.now;
-        self.names.forget_unused(look.now);
-        self.shared.contests.begin_look();
+    pub(super) fn update_sources(&mut self, tables: &[NamedTable], pass: ViewPass<'_>) {
+        self.now = pass.now;
+        self.names.forget_unused(pass.now);
+        self.shared.contests.begin_pass();
         let composites = |named: &NamedTable| {
             let style = named.style.clone();
             let attached = named.table.attached().into_iter();
@@ -185,7 +185,7 @@ impl ViewState {
                 for (at, entry) in (0u32..).zip(gone.entries) {
                     entry
                         .into_iter()
-                        .for_each(|entry| self.let_go(entry, (number as u32, at), look.time));
+                        .for_each(|entry| self.let_go(entry, (number as u32, at), pass.time));
                 }
             }
         }
@@ -213,7 +213,7 @@ impl ViewState {
                 SourceContent::Targets(Targets::default())
             });
         }
-        (0..self.sources.len()).for_each(|number| self.register_arrivals(number, look));
+        (0..self.sources.len()).for_each(|number| self.register_arrivals(number, pass));
     }
 
     fn add_source(
@@ -246,7 +246,7 @@ impl ViewState {
         }
     }
 
-    fn register_arrivals(&mut self, number: usize, look: ViewPass<'_>) {
+    fn register_arrivals(&mut self, number: usize, pass: ViewPass<'_>) {
         let mut replaced = Vec::new();
         let (names, interner) = (&mut self.names, &mut self.shared.interner);
         let Some(ViewSource {
@@ -255,7 +255,7 @@ impl ViewState {
         else {
             return;
         };
-        let look = look.of(style);
+        let pass = pass.of(style);
         let SourceContent::Table { table, arrivals } = of else {
             return;
         };
@@ -276,7 +276,7 @@ impl ViewState {
             }
             newcomers.note(&series.resource, place);
             arrived += 1;
-            let entry = SeriesEntry::new(series, Some(place), look, interner);
+            let entry = SeriesEntry::new(series, Some(place), pass, interner);
             let name = entry.name.clone();
             // An earlier series had the same key, so its name is removed first.
             if let Some(old) = entries[at].replace(entry) {
@@ -287,10 +287,10 @@ impl ViewState {
                 names.add(name, key, || labels(series, style));
             }
         });
-        look.senders.record_all(&table, newcomers, look.now);
+        pass.senders.record_all(&table, newcomers, pass.now);
         self.arrived += arrived;
         for (mut old, key) in replaced {
-            old.end(key, look.time, &mut self.shared);
+            old.end(key, pass.time, &mut self.shared);
         }
     }
 

@@ -85,7 +85,7 @@ impl ResourceIndex {
     }
 
     /// The one resource that each target is described by.
-    fn settle(self, look: ViewPass<'_>) -> BTreeMap<TargetIdentity, Candidate> {
+    fn resolve(self, pass: ViewPass<'_>) -> BTreeMap<TargetIdentity, Candidate> {
         let mut targets: BTreeMap<TargetIdentity, Vec<Candidate>> = BTreeMap::new();
         for one in self.all {
             let Some(job) = job(&one.resource) else { continue };
@@ -94,12 +94,12 @@ impl ResourceIndex {
             targets.entry(identity).or_default().push(one);
         }
         let living = |mut candidates: Vec<Candidate>| {
-            let lifetime = |one: &Candidate| look.senders.lifetime_of(&one.resource);
+            let lifetime = |one: &Candidate| pass.senders.lifetime_of(&one.resource);
             let at = match candidates.len() {
                 1 => 0,
                 _ => {
                     let lives: Vec<_> = candidates.iter().map(lifetime).enumerate().collect();
-                    owner(&lives, look.senders, look.now).unwrap_or(0)
+                    owner(&lives, pass.senders, pass.now).unwrap_or(0)
                 }
             };
             candidates.swap_remove(at)
@@ -118,13 +118,13 @@ impl Targets {
     pub(super) fn update(
         &mut self,
         found: ResourceIndex,
-        look: ViewPass<'_>,
+        pass: ViewPass<'_>,
         entries: &mut Vec<Option<SeriesEntry>>,
         source: u32,
         shared: &mut SharedState,
         names: &mut NameIndex,
     ) -> Vec<Key> {
-        let targets = found.settle(look);
+        let targets = found.resolve(pass);
         let before = std::mem::take(&mut self.known);
         let mut gone = Vec::new();
         let mut free = std::mem::take(&mut self.free);
@@ -136,7 +136,7 @@ impl Targets {
             }
         }
         for (identity, target) in targets {
-            let look = look.of(&target.style);
+            let pass = pass.of(&target.style);
             let Some(labels) = labels(&identity.0, &target) else {
                 continue;
             };
@@ -157,10 +157,10 @@ impl Targets {
             let name: Arc<str> = identity.0.as_str().into();
             let entry = entries[place].get_or_insert_with(|| {
                 names.add(name.clone(), (source, at), Vec::new);
-                SeriesEntry::of_target(series(&target.resource), name, look)
+                SeriesEntry::of_target(series(&target.resource), name, pass)
             });
             entry.times = target.times;
-            entry.see_one((source, at), &labels, look, shared);
+            entry.observe_info((source, at), &labels, pass, shared);
         }
         self.free = free;
         self.free.extend(gone.iter().map(|(_, at)| *at));

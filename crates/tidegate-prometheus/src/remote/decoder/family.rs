@@ -15,14 +15,14 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// The metadata of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct FamilyMetadata {
     pub(super) kind: Kind,
     /// All series of a metric share it.
     pub(super) help: Arc<str>,
     pub(super) unit: Arc<str>,
 }
 
-impl Said {
+impl FamilyMetadata {
     pub(super) fn of(metadata: Metadata<'_>) -> Self {
         Self {
             kind: metadata.kind,
@@ -46,7 +46,7 @@ pub(super) struct Families {
 
 #[derive(Default)]
 struct KnownFamilies {
-    families: HashMap<String, Said>,
+    families: HashMap<String, FamilyMetadata>,
     bytes: usize,
 }
 
@@ -58,7 +58,7 @@ impl Families {
     /// Records the metadata of a metric.
     pub(super) fn record(&self, metadata: &Metadata<'_>) {
         let mut known = self.known.lock();
-        let said = Said::of(*metadata);
+        let said = FamilyMetadata::of(*metadata);
         if metadata.family.is_empty() || known.families.get(metadata.family) == Some(&said) {
             return;
         }
@@ -71,7 +71,7 @@ impl Families {
     }
 
     /// The metadata of the metric of a series with this name.
-    pub(super) fn said(&self, series: &str) -> Said {
+    pub(super) fn metadata(&self, series: &str) -> FamilyMetadata {
         /// The suffixes of a series name.
         const SUFFIXES: [&str; 6] = ["_bucket", "_sum", "_count", "_total", "_created", "_info"];
         let known = self.known.lock();

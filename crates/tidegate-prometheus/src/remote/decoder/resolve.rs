@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{Attributes, AttributesBuilder, Data, Metric, Temporality};
 
-use super::family::Said;
+use super::family::FamilyMetadata;
 use super::resource::Resources;
 use super::{CachedSeries, Kind, Stream};
 use crate::model::{LabelSet, NAME, PROMETHEUS_TYPE, SeriesIdentity, TARGET_INFO, ucum};
@@ -33,7 +33,7 @@ impl SampleShape {
 
 pub(super) fn resolve(
     labels: &[(&str, &str)],
-    said: &Said,
+    said: &FamilyMetadata,
     shape: SampleShape,
     resources: &Resources,
     builder: &mut AttributesBuilder,

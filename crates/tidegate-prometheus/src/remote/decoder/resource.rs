@@ -14,14 +14,14 @@ const SPARE: usize = 1024;
 
 /// The place of a resource, whose attributes may change.
 #[derive(Debug)]
-pub(super) struct ResourcePlace {
+pub(super) struct ResourceSlot {
     /// Changes with the resource.
     pub(super) version: AtomicU64,
     identity: Attributes,
     resource: Mutex<Arc<Resource>>,
 }
 
-impl ResourcePlace {
+impl ResourceSlot {
     /// The current resource, and its version.
     pub(super) fn resource(&self) -> (Arc<Resource>, u64) {
         let resource = self.resource.lock();
@@ -37,7 +37,7 @@ impl ResourcePlace {
     }
 
     /// Replaces the resource.
-    pub(super) fn tell(&self, told: &Arc<Resource>) {
+    pub(super) fn replace(&self, told: &Arc<Resource>) {
         let mut resource = self.resource.lock();
         if !Arc::ptr_eq(&resource, told) && **resource != **told {
             *resource = told.clone();
@@ -49,23 +49,18 @@ impl ResourcePlace {
 /// All resources, by job and instance. A place stays as long as a known series has it, because two places for one
 /// resource would not share updates.
 #[derive(Default)]
-pub(super) struct Resources(Mutex<Places>);
+pub(super) struct Resources(Mutex<ResourceSlots>);
 
 #[derive(Default)]
-struct Places {
-    places: HashMap<Key, Weak<ResourcePlace>>,
+struct ResourceSlots {
+    places: HashMap<Key, Weak<ResourceSlot>>,
     /// The number of used places at the last count.
     used: usize,
 }
 
 impl Resources {
     /// The place of the resource of this job and instance.
-    pub(super) fn of(
-        &self,
-        job: &str,
-        instance: &str,
-        builder: &mut AttributesBuilder,
-    ) -> Arc<ResourcePlace> {
+    pub(super) fn of(&self, job: &str, instance: &str, builder: &mut AttributesBuilder) -> Arc<ResourceSlot> {
         let key = Key::of_value(&(job, instance));
         let mut all = self.0.lock();
         if let Some(place) = all.places.get(&key).and_then(Weak::upgrade) {
@@ -75,13 +70,13 @@ impl Resources {
             all.places.retain(|_, place| place.strong_count() > 0);
             all.used = all.places.len();
         }
-        let place = Arc::new(place(job, instance, builder));
+        let place = Arc::new(new_slot(job, instance, builder));
         all.places.insert(key, Arc::downgrade(&place));
         place
     }
 }
 
-fn place(job: &str, instance: &str, builder: &mut AttributesBuilder) -> ResourcePlace {
+fn new_slot(job: &str, instance: &str, builder: &mut AttributesBuilder) -> ResourceSlot {
     // `namespace/name` is the job of OTLP exporters. A job with more slashes is another one.
     let (namespace, name) = match job.split_once('/') {
         Some((namespace, name)) if !name.contains('/') => (namespace, name),
@@ -96,7 +91,7 @@ fn place(job: &str, instance: &str, builder: &mut AttributesBuilder) -> Resource
         builder.push(key, AttributeRef::Str(value));
     }
     let identity = builder.finish();
-    ResourcePlace {
+    ResourceSlot {
         version: AtomicU64::new(0),
         resource: Mutex::new(Arc::new(Resource {
             attributes: identity.clone(),

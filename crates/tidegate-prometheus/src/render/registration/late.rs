@@ -30,7 +30,7 @@ impl SeriesRegistration<'_> {
         }
     }
 
-    /// The one of several new series of one text that has the place. The others are left out.
+    /// The one of several new series of one text that has the place. The others are omitted.
     fn first_of(&mut self, family: u32, text: u32, same: Vec<Late>) -> Option<Record> {
         let member = |late: &Late| (late.new.source, late.new.place);
         let mut owner = same.first().map(member)?;

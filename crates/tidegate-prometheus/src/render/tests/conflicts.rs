@@ -24,15 +24,15 @@ fn a_name_of_another_type_is_refused_whole_and_named() {
     assert_eq!(page.matches("# TYPE").count(), 1, "{page}");
     let conflicts = renderer.take_conflicts();
     assert_eq!((conflicts.len(), conflicts[0].series), (1, 1));
-    assert_eq!(conflicts[0].reason, LeftOut::TypeClash);
+    assert_eq!(conflicts[0].reason, OmissionReason::TypeClash);
     assert!(
         conflicts[0].why.contains("`x` is a gauge of test already"),
         "{conflicts:?}"
     );
     put(&tables[0], &all);
     text(&mut renderer, &tables);
-    assert_eq!(renderer.take_conflicts(), [], "told once");
-    assert_eq!(renderer.left_out(), conflicts, "and shown as long as it is so");
+    assert_eq!(renderer.take_conflicts(), [], "reported once");
+    assert_eq!(renderer.conflicts(), conflicts, "and shown as long as it is so");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn resources_that_differ_only_in_hidden_attributes_make_no_duplicates() {
     assert_eq!(text.matches("\ntarget_info{").count(), 1, "{text}");
     let told = plain.take_conflicts();
     assert_eq!((told.len(), told[0].series), (1, 1));
-    assert_eq!(told[0].reason, LeftOut::AmbiguousIdentity);
+    assert_eq!(told[0].reason, OmissionReason::AmbiguousIdentity);
 
     let style = Style {
         labels: LabelSources {
@@ -84,7 +84,7 @@ fn a_second_writer_of_a_series_is_refused_and_both_are_named() {
     );
     let conflicts = renderer.take_conflicts();
     assert_eq!(conflicts.len(), 1);
-    assert_eq!(conflicts[0].reason, LeftOut::DuplicateIdentity);
+    assert_eq!(conflicts[0].reason, OmissionReason::DuplicateIdentity);
     assert_eq!(&*conflicts[0].owner, "aggregate@metrics/b");
     assert!(
         conflicts[0].why.starts_with("aggregate@metrics/a has a series"),
@@ -95,7 +95,7 @@ fn a_second_writer_of_a_series_is_refused_and_both_are_named() {
         page.contains("x_total{a=\"1\"} 2\n"),
         "the first one is gone: {page}"
     );
-    assert_eq!(renderer.left_out(), []);
+    assert_eq!(renderer.conflicts(), []);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn one_of_few(owner: &str, metric: u8, labels: u8) -> (Arc<Series>, Value) {
 }
 
 /// A page as its lines, in whatever order families have them.
-fn said(renderer: &mut Renderer, tables: &[Arc<Table>], now: u64) -> Vec<String> {
+fn sorted_lines(renderer: &mut Renderer, tables: &[Arc<Table>], now: u64) -> Vec<String> {
     let page = renderer.render(tables, now);
     let text = String::from_utf8_lossy(&page.body).into_owned();
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -86,13 +86,13 @@ proptest! {
                 Step::Leave { table } => tables[table] = self::table(owners[table]),
                 Step::Learn => renderer.register_series(&tables, now),
                 Step::Page => {
-                    let fresh = said(&mut super::renderer(format), &tables, now);
-                    prop_assert_eq!(said(&mut renderer, &tables, now), fresh);
+                    let fresh = sorted_lines(&mut super::renderer(format), &tables, now);
+                    prop_assert_eq!(sorted_lines(&mut renderer, &tables, now), fresh);
                 }
             }
         }
         let none = [self::table("none")];
-        said(&mut renderer, &none, now);
+        sorted_lines(&mut renderer, &none, now);
         prop_assert_eq!(renderer.families.iter().count(), 0);
         prop_assert!(renderer.interner.is_empty() && renderer.targets.is_empty());
     }

@@ -63,7 +63,7 @@ fn a_successor_that_started_later_takes_the_series_at_once() {
             assert_eq!(shown(&mut renderer, start + 5 * SECOND), ["7"], "{name}");
         }
         assert_eq!(
-            renderer.counts()[LeftOut::AmbiguousIdentity as usize],
+            renderer.counts()[OmissionReason::AmbiguousIdentity as usize],
             2,
             "while both report"
         );
@@ -99,7 +99,7 @@ fn one_that_has_gone_quiet_or_has_ended_gives_way() {
     let told = renderer.take_conflicts();
     assert_eq!(
         (told.len(), told[0].series, told[0].reason),
-        (1, 1, LeftOut::AmbiguousIdentity)
+        (1, 1, OmissionReason::AmbiguousIdentity)
     );
     assert!(
         told[0]
@@ -117,23 +117,23 @@ fn one_that_has_gone_quiet_or_has_ended_gives_way() {
             "after {second} s"
         );
     }
-    assert_eq!(renderer.left_out(), []);
+    assert_eq!(renderer.conflicts(), []);
     // It comes back while the other one lives, and gets the series when that has ended.
     let now = start + 20 * SECOND;
     send(&table, &old, (0, now), 1);
     send(&table, &new, (0, now), 9);
     assert_eq!(value(&mut renderer, &tables, now, "level"), ["9"]);
-    assert_eq!(renderer.left_out().len(), 1);
+    assert_eq!(renderer.conflicts().len(), 1);
     assert_eq!(
         renderer.take_conflicts().len(),
         1,
-        "the old one is left out for the first time"
+        "the old one is omitted for the first time"
     );
     let now = now + SECOND;
     send(&table, &old, (0, now), 1);
     send(&table, &new, (0, now), 9);
     assert_eq!(value(&mut renderer, &tables, now, "level"), ["9"]);
-    assert_eq!(renderer.take_conflicts(), [], "told once");
+    assert_eq!(renderer.take_conflicts(), [], "reported once");
     put_at(&table, &[(new, Value::NoRecordedValue)], now + 1);
     assert_eq!(value(&mut renderer, &tables, now + 1, "level"), ["1"]);
 }

@@ -14,9 +14,9 @@ fn gauge(owner: &str) -> [(Arc<Series>, Value); 1] {
     [(series, Value::Int(1))]
 }
 
-fn left_out(renderer: &Renderer, reason: LeftOut) -> u64 {
+fn omitted(renderer: &Renderer, reason: OmissionReason) -> u64 {
     let counts = renderer.counts();
-    let others = LeftOut::ALL.into_iter().filter(|other| *other != reason);
+    let others = OmissionReason::ALL.into_iter().filter(|other| *other != reason);
     assert!(
         others.into_iter().all(|other| counts[other as usize] == 0),
         "{counts:?}"
@@ -37,7 +37,7 @@ fn collisions_are_known_and_reported_once_without_a_page() {
     };
     let mut renderer = renderer(Format::Text);
     renderer.register_series(&tables, NOW);
-    assert_eq!(left_out(&renderer, LeftOut::DuplicateIdentity), 1);
+    assert_eq!(omitted(&renderer, OmissionReason::DuplicateIdentity), 1);
     let told = renderer.take_conflicts();
     let named: Vec<_> = told
         .iter()
@@ -55,12 +55,12 @@ fn collisions_are_known_and_reported_once_without_a_page() {
     assert_eq!(named, [("c", Some("a"), 2)], "both series of it in one");
     let counts = renderer.counts();
     assert_eq!(counts.iter().sum::<u64>(), 3);
-    assert_eq!(counts[LeftOut::TypeClash as usize], 2);
+    assert_eq!(counts[OmissionReason::TypeClash as usize], 2);
 
     tables.pop();
     renderer.register_series(&tables, NOW + 2 * SECOND);
     assert_eq!(
-        left_out(&renderer, LeftOut::DuplicateIdentity),
+        omitted(&renderer, OmissionReason::DuplicateIdentity),
         1,
         "they went with their table"
     );
@@ -68,8 +68,8 @@ fn collisions_are_known_and_reported_once_without_a_page() {
     renderer.register_series(&tables, NOW + 3 * SECOND);
     assert_eq!(
         (
-            left_out(&renderer, LeftOut::DuplicateIdentity),
-            renderer.left_out()
+            omitted(&renderer, OmissionReason::DuplicateIdentity),
+            renderer.conflicts()
         ),
         (0, vec![])
     );
@@ -87,7 +87,7 @@ fn what_was_left_out_and_ends_is_no_longer_counted() {
     let later = NOW + 3600 * SECOND;
     (0..1000).for_each(|tick| tables[1].expire(later + tick * SECOND));
     renderer.register_series(&tables, NOW + SECOND);
-    assert_eq!(left_out(&renderer, LeftOut::DuplicateIdentity), 0);
+    assert_eq!(omitted(&renderer, OmissionReason::DuplicateIdentity), 0);
 }
 
 #[test]
@@ -103,15 +103,15 @@ fn values_without_a_word_are_found_without_a_page() {
     let mut renderer = renderer(Format::OpenMetrics);
     renderer.register_series(&tables, NOW);
     renderer.register_series(&tables, LATER);
-    assert_eq!(left_out(&renderer, LeftOut::UnrepresentableValue), 1);
+    assert_eq!(omitted(&renderer, OmissionReason::UnrepresentableValue), 1);
     let told = renderer.take_conflicts();
     assert_eq!((told.len(), told[0].series, &*told[0].owner), (1, 1, "a"));
     put_at(&tables[0], &info(6), LATER);
     renderer.register_series(&tables, LATER + 31 * SECOND);
-    assert_eq!(renderer.take_conflicts(), [], "told once");
+    assert_eq!(renderer.take_conflicts(), [], "reported once");
     put_at(&tables[0], &info(1), LATER + 31 * SECOND);
     renderer.register_series(&tables, LATER + 62 * SECOND);
-    assert_eq!(left_out(&renderer, LeftOut::UnrepresentableValue), 0);
+    assert_eq!(omitted(&renderer, OmissionReason::UnrepresentableValue), 0);
 }
 
 #[test]
@@ -160,9 +160,9 @@ fn the_owner_that_is_named_has_a_series_now() {
     let mut renderer = renderer(Format::Text);
     let rival = |renderer: &mut Renderer, tables: &[Arc<Table>]| {
         renderer.check(tables, NOW);
-        let left_out = renderer.left_out();
-        assert_eq!((left_out.len(), &*left_out[0].owner), (1, "c"));
-        left_out[0].rival.clone().unwrap()
+        let omitted = renderer.conflicts();
+        assert_eq!((omitted.len(), &*omitted[0].owner), (1, "c"));
+        omitted[0].rival.clone().unwrap()
     };
     assert_eq!(&*rival(&mut renderer, &tables), "a");
     let first = tables.remove(0);

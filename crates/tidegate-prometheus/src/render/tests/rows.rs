@@ -246,8 +246,8 @@ fn one_help_a_family_and_a_metric_of_another_type_is_left_out_whole() {
     tables[1].observe(&point("x", "", COUNTER, Value::Int(1)), NOW);
     let mut renderer = renderer(Format::Text);
     assert_eq!(text(&mut renderer, &tables).matches("\nx_total{").count(), 1);
-    let [conflict] = &renderer.left_out()[..] else {
-        panic!("{:?}", renderer.left_out())
+    let [conflict] = &renderer.conflicts()[..] else {
+        panic!("{:?}", renderer.conflicts())
     };
     assert_eq!(
         (&*conflict.metric, &*conflict.owner, conflict.series),

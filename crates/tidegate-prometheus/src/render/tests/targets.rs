@@ -58,11 +58,11 @@ fn a_series_that_takes_the_place_of_its_like_brings_its_resource() {
     put(&tables[0], &[of("1", "x")]);
     put_at(&tables[0], &[of("2", "x")], NOW + 3600 * 1_000_000_000);
     assert_eq!(versions(&text(&mut renderer, &tables)), ["1"]);
-    assert_eq!(renderer.left_out().len(), 1, "the same name and labels");
+    assert_eq!(renderer.conflicts().len(), 1, "the same name and labels");
     expire(&tables[0], 1);
     text(&mut renderer, &tables);
     let page = text(&mut renderer, &tables);
-    assert_eq!((versions(&page), renderer.left_out()), (vec!["2"], vec![]));
+    assert_eq!((versions(&page), renderer.conflicts()), (vec!["2"], vec![]));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_series_replaces_an_equal_one_that_has_just_expired_at_once() {
     let page = text(&mut renderer, &tables);
     assert!(page.contains("\nx{"), "{page}");
     assert_eq!(
-        (renderer.left_out(), renderer.counts()),
+        (renderer.conflicts(), renderer.counts()),
         (vec![], Counts::default())
     );
     expire(&tables[1], 0);
@@ -111,10 +111,13 @@ fn a_metric_of_its_name_hides_it_and_is_named() {
         let body = String::from_utf8_lossy(&page.body).into_owned();
         assert!(!body.contains("service_version"), "{body}");
         let told = renderer.take_conflicts();
-        assert_eq!(told, renderer.left_out());
+        assert_eq!(told, renderer.conflicts());
         let [conflict] = &told[..] else { panic!("{told:?}") };
-        assert_eq!((conflict.reason, conflict.series), (LeftOut::TargetInfo, 1));
-        assert_eq!(renderer.counts()[LeftOut::TargetInfo as usize], 1);
+        assert_eq!(
+            (conflict.reason, conflict.series),
+            (OmissionReason::TargetInfo, 1)
+        );
+        assert_eq!(renderer.counts()[OmissionReason::TargetInfo as usize], 1);
         assert_eq!(
             (&*conflict.metric, &*conflict.owner),
             ("target_info", "the exporter itself")
@@ -123,13 +126,13 @@ fn a_metric_of_its_name_hides_it_and_is_named() {
 
         put_at(&tables[0], &[of("1", "x")], NOW + 3600 * 1_000_000_000);
         renderer.render(&tables, NOW);
-        assert_eq!(renderer.take_conflicts(), [], "told once");
+        assert_eq!(renderer.take_conflicts(), [], "reported once");
         expire(&tables[0], 1);
         renderer.render(&tables, NOW);
         put_at(&tables[0], &[of("1", "x")], NOW + 3601 * 1_000_000_000);
         let page = renderer.render(&tables, NOW);
         let body = String::from_utf8_lossy(&page.body).into_owned();
         assert!(body.contains("service_version"), "{body}");
-        assert_eq!(renderer.left_out(), []);
+        assert_eq!(renderer.conflicts(), []);
     }
 }

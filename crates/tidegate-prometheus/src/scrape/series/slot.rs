@@ -86,7 +86,12 @@ impl SeriesSlot {
 
     /// Gives the series the resource that it has now; the series under the old one ends.
     #[inline]
-    pub(super) fn settle(&mut self, resources: &Resources, time: UnixNanos, points: &mut Vec<Point>) {
+    pub(super) fn update_resource(
+        &mut self,
+        resources: &Resources,
+        time: UnixNanos,
+        points: &mut Vec<Point>,
+    ) {
         let (resource, version) = resources.get(self.resource);
         if self.version == version {
             return;

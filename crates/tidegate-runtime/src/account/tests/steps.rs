@@ -86,7 +86,7 @@ fn reservation(kind: usize, account: &Arc<Account>) -> Held {
 }
 
 /// The owner of a reservation.
-enum Place {
+enum Owner {
     Here(Held),
     /// A task that waits. It returns the reservation, and whether the room that it got was within the limit.
     Away(JoinHandle<(Held, bool)>),
@@ -94,7 +94,7 @@ enum Place {
 
 struct Model {
     account: Arc<Account>,
-    places: Vec<Place>,
+    places: Vec<Owner>,
     arriving: Vec<Arriving>,
     /// Other memory of the process, in bytes.
     own: usize,
@@ -105,7 +105,7 @@ impl Model {
         let account = Arc::new(Account::default());
         account.add_limit(LIMIT);
         account.note(own);
-        let places = (0..KINDS).map(|kind| Place::Here(reservation(kind, &account)));
+        let places = (0..KINDS).map(|kind| Owner::Here(reservation(kind, &account)));
         Self {
             places: places.collect(),
             account,
@@ -117,14 +117,14 @@ impl Model {
     fn here(&self) -> impl Iterator<Item = (usize, &Held)> {
         let places = self.places.iter().enumerate();
         places.filter_map(|(kind, place)| match place {
-            Place::Here(held) => Some((kind, held)),
-            Place::Away(_) => None,
+            Owner::Here(held) => Some((kind, held)),
+            Owner::Away(_) => None,
         })
     }
 
     fn held(&mut self, kind: usize) -> Option<&mut Held> {
         match self.places.get_mut(kind) {
-            Some(Place::Here(held)) => Some(held),
+            Some(Owner::Here(held)) => Some(held),
             _ => None,
         }
     }
@@ -142,16 +142,16 @@ impl Model {
             let is_within = held.bytes() <= before || is_within(&account, &held);
             (held, is_within)
         });
-        self.places[kind] = Place::Away(task);
+        self.places[kind] = Owner::Away(task);
     }
 
     /// Brings back a reservation that waits, whether it has its room or not.
     async fn bring_back(&mut self, kind: usize) -> Result<(), TestCaseError> {
-        if let Place::Away(task) = &mut self.places[kind] {
+        if let Owner::Away(task) = &mut self.places[kind] {
             let (held, is_within) = task
                 .await
                 .map_err(|error| TestCaseError::fail(error.to_string()))?;
-            self.places[kind] = Place::Here(held);
+            self.places[kind] = Owner::Here(held);
             prop_assert!(is_within, "one who waited got too much");
         }
         Ok(())
@@ -159,11 +159,11 @@ impl Model {
 
     /// Ends a task that waits, and gives back its memory.
     async fn abort(&mut self, kind: usize) {
-        if let Place::Away(task) = &mut self.places[kind] {
+        if let Owner::Away(task) = &mut self.places[kind] {
             task.abort();
             // It may have come to its end before.
             drop(task.await);
-            self.places[kind] = Place::Here(reservation(kind, &self.account));
+            self.places[kind] = Owner::Here(reservation(kind, &self.account));
         }
     }
 
@@ -291,7 +291,7 @@ fn change(held: &mut Held, step: &Step, bytes: usize) -> usize {
         Step::Overflow(..) => held.fill_to(held.reserved + bytes),
         Step::Surprise(..) => held.grow(bytes),
         Step::Shrink(..) => held.shrink(bytes),
-        _ => held.settle(bytes.min(held.reserved)),
+        _ => held.keep(bytes.min(held.reserved)),
     }
     held.reserved.saturating_sub(before)
 }

@@ -46,7 +46,7 @@ async fn status(api: &Arc<Api>, pairs: &[(&str, &str)]) -> http::StatusCode {
 #[tokio::test]
 async fn heavy_queries_hold_up_neither_autoscalers_nor_queries_of_the_present() {
     let api = api();
-    let _heavy = api.lanes.occupy(QueryKind::Heavy).await;
+    let _heavy = api.queues.occupy(QueryKind::Heavy).await;
     let two = api
         .clone()
         .numbers("1 + 1".to_owned(), None, QueryKind::Scaler)
@@ -54,7 +54,7 @@ async fn heavy_queries_hold_up_neither_autoscalers_nor_queries_of_the_present() 
         .unwrap();
     assert_eq!(two.values, [2.0]);
     assert_eq!(status(&api, &[("query", "1")]).await, http::StatusCode::OK);
-    let _light = api.lanes.occupy(QueryKind::Light).await;
+    let _light = api.queues.occupy(QueryKind::Light).await;
     let two = api
         .clone()
         .numbers("1 + 1".to_owned(), None, QueryKind::Scaler)
@@ -74,7 +74,7 @@ async fn a_query_that_only_looks_light_waits_for_a_place_among_heavy_ones() {
     }
     // It reads 120,000 series.
     let many = vec!["count(level)"; 120].join(" + ");
-    let heavy = api.lanes.occupy(QueryKind::Heavy).await;
+    let heavy = api.queues.occupy(QueryKind::Heavy).await;
     let late = status(&api, &[("query", &many), ("timeout", "300ms")]).await;
     assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
     let light = status(&api, &[("query", "count(level)")]).await;
@@ -157,7 +157,7 @@ async fn a_heavy_query_of_an_autoscaler_ends_when_memory_is_used_up() {
 async fn the_list_of_composites_is_written_in_the_light_lane() {
     let api = api();
     let ask = || api.clone().answer(Request::of("/api/v1/composites", Vec::new()));
-    let light = api.lanes.occupy(QueryKind::Light).await;
+    let light = api.queues.occupy(QueryKind::Light).await;
     assert!(
         tokio::time::timeout(Duration::from_millis(50), ask())
             .await
@@ -171,7 +171,7 @@ async fn the_list_of_composites_is_written_in_the_light_lane() {
 #[tokio::test]
 async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
     let api = api();
-    let _others = api.lanes.occupy(QueryKind::Heavy).await;
+    let _others = api.queues.occupy(QueryKind::Heavy).await;
     let late = status(&api, &[("query", "max_over_time(m[1m:1s])"), ("timeout", "50ms")]).await;
     assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
 }
@@ -182,7 +182,7 @@ async fn the_time_of_an_autoscaler_runs_while_it_waits_for_its_turn() {
         timeout: Duration::from_millis(50),
         ..QueryConfig::default()
     });
-    let _others = api.lanes.occupy(QueryKind::Scaler).await;
+    let _others = api.queues.occupy(QueryKind::Scaler).await;
     let asked = api.clone().numbers("1".to_owned(), None, QueryKind::Scaler);
     let late = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
     assert!(matches!(late, Err(NoNumbers::Timeout)));
@@ -216,7 +216,7 @@ async fn failed_queries_and_missing_values_are_different_errors() {
 const SECOND: u64 = 1_000_000_000;
 
 /// A pod says how many requests wait, and how many it has served.
-fn say(table: &Table, pod: &str, waiting: i64, now: UnixNanos) {
+fn report(table: &Table, pod: &str, waiting: i64, now: UnixNanos) {
     let temporality = Temporality::Cumulative;
     let served = Data::Sum {
         monotonic: true,
@@ -250,9 +250,9 @@ async fn a_gauge_is_refused_when_all_its_sources_are_overdue() {
     for ago in (8..20).rev() {
         let at = now - ago * SECOND;
         if ago >= 10 {
-            say(&table, "a", 5, at);
+            report(&table, "a", 5, at);
         }
-        say(&table, "b", 7, at);
+        report(&table, "b", 7, at);
         api.view.attend(at);
     }
     let ask = |query: &str| api.clone().numbers(query.to_owned(), None, QueryKind::Scaler);
@@ -277,7 +277,7 @@ async fn a_gauge_is_refused_when_all_its_sources_are_overdue() {
     // A total is what it was.
     let served = ask("sum(served_total)").await.unwrap();
     assert!(served.values == [12.0] && served.partial.is_none());
-    say(&table, "b", 9, unix_now());
+    report(&table, "b", 9, unix_now());
     let both = ask("sum(waiting)").await.unwrap();
     let why = both.partial.as_ref().map(Partial::why);
     assert_eq!(

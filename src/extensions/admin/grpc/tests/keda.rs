@@ -16,16 +16,16 @@ impl Gateway {
         match face {
             "IsActive" => {
                 let path = "/externalscaler.ExternalScaler/IsActive";
-                let answer: Result<say::IsActiveResponse, _> = self.call(path, object).await;
+                let answer: Result<messages::IsActiveResponse, _> = self.call(path, object).await;
                 answer.unwrap_err()
             }
             _ => {
                 let path = "/externalscaler.ExternalScaler/GetMetrics";
-                let ask = say::GetMetricsRequest {
+                let ask = messages::GetMetricsRequest {
                     scaled_object_ref: Some(object),
                     metric_name: String::new(),
                 };
-                let answer: Result<say::GetMetricsResponse, _> = self.call(path, ask).await;
+                let answer: Result<messages::GetMetricsResponse, _> = self.call(path, ask).await;
                 answer.unwrap_err()
             }
         }
@@ -39,10 +39,10 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
         ("signals", "queue_depth{model=m}/10, kv_usage/0.8"),
         ("activation", "0.5"),
     ];
-    gateway.depth.say("m", 4.0);
-    gateway.depth.say("n", 400.0);
-    gateway.usage.say("m", 0.6);
-    let spec: say::GetMetricSpecResponse = gateway
+    gateway.depth.observe("m", 4.0);
+    gateway.depth.observe("n", 400.0);
+    gateway.usage.observe("m", 0.6);
+    let spec: messages::GetMetricSpecResponse = gateway
         .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&both))
         .await
         .unwrap();
@@ -53,11 +53,11 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
         (&*spec.metric_name, spec.target_size, spec.target_size_float),
         ("queue_depth-kv_usage", 1, 1.0)
     );
-    let ask = say::GetMetricsRequest {
+    let ask = messages::GetMetricsRequest {
         scaled_object_ref: Some(object(&both)),
         metric_name: "s0-queue_depth".to_owned(),
     };
-    let values: say::GetMetricsResponse = gateway
+    let values: messages::GetMetricsResponse = gateway
         .call("/externalscaler.ExternalScaler/GetMetrics", ask)
         .await
         .unwrap();
@@ -66,23 +66,24 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
     };
     assert_eq!((&*value.metric_name, value.metric_value), ("s0-queue_depth", 1));
     assert!((value.metric_value_float - 0.75).abs() < 1e-9, "{value:?}");
-    let active: say::IsActiveResponse = gateway
+    let active: messages::IsActiveResponse = gateway
         .call("/externalscaler.ExternalScaler/IsActive", object(&both))
         .await
         .unwrap();
     assert!(active.result);
     let path = "/externalscaler.ExternalScaler/StreamMetricSpec";
-    let mut specs: Streaming<say::GetMetricSpecResponse> = gateway.stream(path, object(&both)).await.unwrap();
+    let mut specs: Streaming<messages::GetMetricSpecResponse> =
+        gateway.stream(path, object(&both)).await.unwrap();
     assert_eq!(next(&mut specs).await.metric_specs[0], *spec);
     // A composite that is not declared has no target either.
     let unknown = [("signals", "queue_depth/10, queue_dept/5")];
-    let answer: Result<say::GetMetricSpecResponse, _> = gateway
+    let answer: Result<messages::GetMetricSpecResponse, _> = gateway
         .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&unknown))
         .await;
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::NotFound, "{status}");
     assert!(status.message().contains("queue_depth"), "{status}");
-    let answer: Result<Streaming<say::GetMetricSpecResponse>, _> =
+    let answer: Result<Streaming<messages::GetMetricSpecResponse>, _> =
         gateway.stream(path, object(&unknown)).await;
     assert_eq!(answer.unwrap_err().code(), Code::NotFound);
 }
@@ -91,20 +92,21 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
 async fn keda_gets_a_message_when_activity_begins_and_ends() {
     let mut gateway = Gateway::start().await;
     let trigger = [("composite", "queue_depth"), ("target", "10"), ("combine", "sum")];
-    gateway.depth.say("m", 0.0);
+    gateway.depth.observe("m", 0.0);
     let path = "/externalscaler.ExternalScaler/StreamIsActive";
-    let mut stream: Streaming<say::IsActiveResponse> = gateway.stream(path, object(&trigger)).await.unwrap();
+    let mut stream: Streaming<messages::IsActiveResponse> =
+        gateway.stream(path, object(&trigger)).await.unwrap();
     assert!(!next(&mut stream).await.result, "the current one at once");
-    gateway.depth.say("n", 1.0);
+    gateway.depth.observe("n", 1.0);
     assert!(next(&mut stream).await.result);
-    gateway.depth.say("n", 0.0);
+    gateway.depth.observe("n", 0.0);
     assert!(!next(&mut stream).await.result);
 }
 
 #[tokio::test]
 async fn what_is_not_known_is_an_error_and_never_zero() {
     let mut gateway = Gateway::start().await;
-    let ask = |metadata: &[(&str, &str)]| say::GetMetricsRequest {
+    let ask = |metadata: &[(&str, &str)]| messages::GetMetricsRequest {
         scaled_object_ref: Some(object(metadata)),
         metric_name: String::new(),
     };
@@ -129,16 +131,16 @@ async fn what_is_not_known_is_an_error_and_never_zero() {
         ),
     ];
     for (request, code, why) in cases {
-        let answer: Result<say::GetMetricsResponse, _> = gateway.call(path, request).await;
+        let answer: Result<messages::GetMetricsResponse, _> = gateway.call(path, request).await;
         let status = answer.unwrap_err();
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(why), "{status}");
     }
     gateway.depth.lose("m");
-    let stale: Result<say::GetMetricsResponse, _> = gateway.call(path, ask(&composite)).await;
+    let stale: Result<messages::GetMetricsResponse, _> = gateway.call(path, ask(&composite)).await;
     assert!(stale.unwrap_err().message().contains("is stale"));
     let query = ask(&[("query", "1 + 1"), ("target", "1")]);
-    let two: say::GetMetricsResponse = gateway.call(path, query).await.unwrap();
+    let two: messages::GetMetricsResponse = gateway.call(path, query).await.unwrap();
     assert_eq!(two.metric_values[0].metric_value_float, 2.0);
     // A source without a value is null, not 0: for each face of KEDA, and among values of other groups too.
     gateway.usage.join("m");
@@ -148,7 +150,7 @@ async fn what_is_not_known_is_an_error_and_never_zero() {
         assert_eq!(status.code(), Code::FailedPrecondition, "{face}: {status}");
         assert!(status.message().contains("is idle and has no value"), "{status}");
     }
-    gateway.usage.say("n", 0.5);
+    gateway.usage.observe("n", 0.5);
     let sum = [("composite", "kv_usage"), ("target", "1"), ("combine", "sum")];
     let status = gateway.fails("GetMetrics", &sum).await;
     assert!(status.message().contains("kv_usage{model=m}"), "{status}");
@@ -164,7 +166,7 @@ async fn a_stale_value_is_an_error_for_keda_even_where_the_last_one_is_shown() {
     let mut bench = Bench::of(shown, Vec::new());
     gateway.admin.base.shared.composites.add(bench.watched.clone());
     bench.term = Duration::from_millis(20);
-    bench.say("m", 7.0);
+    bench.observe("m", 7.0);
     bench.until_stale().await;
     let snapshot = bench.watched.read(crate::component::unix_now());
     assert_eq!(snapshot.answers[0].answer.value, Some(7.0));
@@ -195,23 +197,23 @@ async fn a_query_is_refused_for_the_groups_that_it_selects_and_for_no_others() {
     };
     let depth = &mut gateway.depth;
     depth.term = Duration::from_millis(20);
-    depth.say("m", 5.0);
+    depth.observe("m", 5.0);
     depth.term = Duration::from_secs(60);
-    depth.say("n", 7.0);
+    depth.observe("n", 7.0);
     let is_stale = |bench: &Bench| {
         let snapshot = bench.watched.read(crate::component::unix_now());
         snapshot
             .answers
             .iter()
-            .any(|group| group.answer.state.says_nothing())
+            .any(|group| group.answer.state.is_unusable())
     };
     while !is_stale(&gateway.depth) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // Of one model in the other composite half the sources report.
-    gateway.usage.say("m", 0.5);
+    gateway.usage.observe("m", 0.5);
     gateway.usage.lose("m");
-    gateway.usage.say("n", 0.6);
+    gateway.usage.observe("n", 0.6);
     let cases = [
         ("sum(queue_depth)", Err("queue_depth{model=m}` is stale")),
         ("queue_depth", Err("queue_depth{model=m}` is stale")),
@@ -223,12 +225,12 @@ async fn a_query_is_refused_for_the_groups_that_it_selects_and_for_no_others() {
         ("sum(kv_usage{model=\"n\"})", Ok(0.6)),
     ];
     for (text, expected) in cases {
-        let ask = say::GetMetricsRequest {
+        let ask = messages::GetMetricsRequest {
             scaled_object_ref: Some(query(text)),
             metric_name: String::new(),
         };
         let path = "/externalscaler.ExternalScaler/GetMetrics";
-        let answer: Result<say::GetMetricsResponse, _> = gateway.call(path, ask).await;
+        let answer: Result<messages::GetMetricsResponse, _> = gateway.call(path, ask).await;
         match (answer, expected) {
             (Ok(answer), Ok(value)) => {
                 assert_eq!(answer.metric_values[0].metric_value_float, value, "{text}");
@@ -248,8 +250,9 @@ async fn activity_stays_as_it_was_while_the_value_is_not_known() {
     let trigger = [("composite", "queue_depth"), ("target", "10")];
     let path = "/externalscaler.ExternalScaler/StreamIsActive";
     gateway.depth.term = Duration::from_secs(1);
-    gateway.depth.say("m", 5.0);
-    let mut stream: Streaming<say::IsActiveResponse> = gateway.stream(path, object(&trigger)).await.unwrap();
+    gateway.depth.observe("m", 5.0);
+    let mut stream: Streaming<messages::IsActiveResponse> =
+        gateway.stream(path, object(&trigger)).await.unwrap();
     assert!(next(&mut stream).await.result);
     gateway.depth.until_stale().await;
     let said = tokio::time::timeout(Duration::from_millis(300), stream.message()).await;

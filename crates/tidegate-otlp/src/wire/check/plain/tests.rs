@@ -30,7 +30,7 @@ fn is_seen_alike(bytes: &[u8]) -> bool {
         return false;
     };
     let mut found = CheckFindings::within(MAX_ELEMENTS);
-    let looked = found.look(&schema::KEY_VALUE, attribute, 0);
+    let looked = found.check(&schema::KEY_VALUE, attribute, 0);
     bytes[0] == TAG && next == behind && looked.is_ok() && !found.in_pieces && found.tally.items() == 0
 }
 

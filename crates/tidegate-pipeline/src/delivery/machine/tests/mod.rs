@@ -6,15 +6,15 @@ mod conservation;
 mod drain;
 mod gather;
 mod order;
-mod pieces;
 mod retry;
+mod split;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::pieces::MAX_SEARCH;
+use super::split::MAX_SEARCH;
 use super::*;
 use crate::batch::Signal;
 use crate::delivery::capacity::QueueCapacity;

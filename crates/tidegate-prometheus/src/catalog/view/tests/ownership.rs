@@ -66,7 +66,7 @@ fn while_both_live_the_first_keeps_the_series_and_every_answer_says_so() {
         send(&table, &V2, "level", (0, now + 1), 7);
         let (value, notes) = ask_with_notes(&view, "sum(level)", now + 2);
         assert_eq!(value, Some(5.0));
-        let expected = "metric \"level\": 1 series is left out: another living series has the same name and labels; it differs in service.version: make one of these a label";
+        let expected = "metric \"level\": 1 series is omitted: another living series has the same name and labels; it differs in service.version: make one of these a label";
         assert_eq!(notes.warnings(), [expected]);
         assert_eq!(notes.collision().as_deref(), Some(expected));
         let (_, notes) = ask_with_notes(&view, "sum(level) / count(level)", now + 2);

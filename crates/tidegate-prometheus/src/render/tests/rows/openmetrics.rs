@@ -136,8 +136,8 @@ fn points_that_openmetrics_can_not_say_are_left_out_and_told() {
     assert!(!page.contains("_sum") && !page.contains("_count"), "{page}");
     assert_eq!(page.matches("_bucket").count(), 7, "{page}");
     assert!(!page.contains("five") && !page.contains("no_label"), "{page}");
-    let left_out = openmetrics.left_out();
-    let told: Vec<_> = left_out
+    let omitted = openmetrics.conflicts();
+    let told: Vec<_> = omitted
         .iter()
         .map(|conflict| (&*conflict.metric, &*conflict.why))
         .collect();
@@ -152,7 +152,7 @@ fn points_that_openmetrics_can_not_say_are_left_out_and_told() {
     let page = text(&mut plain, &tables);
     assert!(page.contains("falls_sum{a=\"b\"} -2\n") && page.contains("without_count{a=\"b\"} 2\n"));
     assert!(
-        page.contains("five_info{a=\"b\"} 5\n") && plain.left_out().is_empty(),
+        page.contains("five_info{a=\"b\"} 5\n") && plain.conflicts().is_empty(),
         "{page}"
     );
 }

@@ -23,12 +23,12 @@ const RELAX: f64 = 1.05;
 
 /// The interval of one ring.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct PollInterval {
     quiet: Duration,
     now: Duration,
 }
 
-impl Pace {
+impl PollInterval {
     /// For a configured poll interval.
     pub(super) fn new(interval: Duration) -> Self {
         let quiet = interval.mul_f64(QUIET);
@@ -54,7 +54,7 @@ mod tests {
     fn a_filling_ring_is_hurried_and_relaxes_slowly() {
         let interval = Duration::from_millis(10);
         let quiet = interval.mul_f64(QUIET);
-        let mut pace = Pace::new(interval);
+        let mut pace = PollInterval::new(interval);
         assert_eq!(pace.after(0.0), quiet);
         assert_eq!(pace.after(0.9), SHORTEST);
         let mut waited = Duration::ZERO;
@@ -73,6 +73,6 @@ mod tests {
     #[test]
     fn an_interval_below_the_shortest_is_kept() {
         let quiet = Duration::from_micros(200);
-        assert_eq!(Pace::new(quiet).after(1.0), quiet.mul_f64(QUIET));
+        assert_eq!(PollInterval::new(quiet).after(1.0), quiet.mul_f64(QUIET));
     }
 }

@@ -39,7 +39,7 @@ pub async fn apart<T: Send + 'static>(
         Ok(slot) => slot.run(work).await,
         Err(overloaded) => Err(overloaded),
     };
-    done.map_err(|_| "making the request was broken off (a bug)".to_owned())
+    done.map_err(|_| "permit the request was broken off (a bug)".to_owned())
 }
 
 /// The permit to continue without a reservation. Each gateway has one.
@@ -47,14 +47,14 @@ struct Turn(Arc<Semaphore>);
 
 /// A memory reservation for a form of a request, until the drop.
 #[derive(Debug)]
-pub struct Making {
+pub struct EncodingPermit {
     held: Held,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
-impl Making {
+impl EncodingPermit {
     /// Reserves `bytes`. Without free memory, it waits for its turn to continue above the limit.
-    pub async fn room(shared: &Shared, bytes: usize) -> Self {
+    pub async fn reserve(shared: &Shared, bytes: usize) -> Self {
         let account = &shared.memory;
         let mut held = Held::ours(account.clone());
         if bytes <= SMALL || is_reserved(account, &mut held, bytes) {
@@ -81,19 +81,19 @@ impl Making {
         let is_long = self.held.bytes() > INLINE_BYTES;
         let make = move || {
             let made = work();
-            (made, self.made())
+            (made, self.finish())
         };
         apart(is_long, make).await
     }
 
     /// Ends the turn and keeps the reservation, for a finished result.
-    pub fn made(self) -> Held {
+    pub fn finish(self) -> Held {
         self.held
     }
 
-    /// Like [`Self::made`], for a result whose size is `bytes`.
-    pub fn settle(mut self, bytes: usize) -> Held {
-        self.held.settle(bytes);
+    /// Like [`Self::finish`], for a result whose size is `bytes`.
+    pub fn finish_with(mut self, bytes: usize) -> Held {
+        self.held.keep(bytes);
         self.held
     }
 }
@@ -111,7 +111,7 @@ impl ExportRequest {
 
     /// The approximate size of one OTLP request in bytes, without the payloads that already are encoded. These are
     /// not copied.
-    pub fn made_bytes(&self) -> usize {
+    pub fn message_bytes(&self) -> usize {
         let made = |batch: &Batch| match &batch.payload {
             Payload::Encoded(_) => 0,
             Payload::Events(_) | Payload::Points(_) => decoded_bytes(batch) / 2,
@@ -126,7 +126,7 @@ impl ExportRequest {
             Payload::Events(_) | Payload::Points(_) => 0,
         };
         let of_wire: usize = self.batches().iter().map(of_wire).sum();
-        2 * (of_wire + self.made_bytes())
+        2 * (of_wire + self.message_bytes())
     }
 
     /// The size of a form to make, from a walk through all elements. The walk takes long for large requests.
@@ -191,25 +191,33 @@ mod tests {
     async fn attempts_have_room_and_without_it_one_goes_on_after_the_other() {
         const MIB: usize = 1 << 20;
         let shared = shared(8 * MIB);
-        let first = Making::room(&shared, 3 * MIB).await;
-        let second = Making::room(&shared, 3 * MIB).await;
+        let first = EncodingPermit::reserve(&shared, 3 * MIB).await;
+        let second = EncodingPermit::reserve(&shared, 3 * MIB).await;
         assert_eq!(shared.memory.reserved_bytes(), 6 * MIB);
         // Memory has no space for two more. One has its turn, and the other waits for it.
-        let third = Making::room(&shared, 3 * MIB).await;
+        let third = EncodingPermit::reserve(&shared, 3 * MIB).await;
         assert_eq!(shared.memory.reserved_bytes(), 9 * MIB);
         let soon = Duration::from_secs(1);
-        assert!(timeout(soon, Making::room(&shared, 3 * MIB)).await.is_err());
+        assert!(
+            timeout(soon, EncodingPermit::reserve(&shared, 3 * MIB))
+                .await
+                .is_err()
+        );
         assert!(!shared.memory.is_short(Ceiling::Soft), "no body loses its room");
-        let kept = third.settle(MIB);
-        let fourth = Making::room(&shared, 3 * MIB).await;
+        let kept = third.finish_with(MIB);
+        let fourth = EncodingPermit::reserve(&shared, 3 * MIB).await;
         assert_eq!(shared.memory.reserved_bytes(), 10 * MIB);
         drop((first, second, fourth, kept));
         assert_eq!(shared.memory.reserved_bytes(), 0);
         // Small requests need no reservation.
         shared.memory.note(8 * MIB);
-        let _first = Making::room(&shared, 3 * MIB).await;
+        let _first = EncodingPermit::reserve(&shared, 3 * MIB).await;
         for _ in 0..3 {
-            assert!(timeout(soon, Making::room(&shared, SMALL)).await.is_ok());
+            assert!(
+                timeout(soon, EncodingPermit::reserve(&shared, SMALL))
+                    .await
+                    .is_ok()
+            );
         }
     }
 
@@ -218,8 +226,8 @@ mod tests {
         const MIB: usize = 1 << 20;
         let shared = shared(8 * MIB);
         let make = async |bytes| {
-            let making = Making::room(&shared, bytes).await;
-            let (made_on, _held) = making.make(|| thread::current().id()).await.unwrap();
+            let permit = EncodingPermit::reserve(&shared, bytes).await;
+            let (made_on, _held) = permit.make(|| thread::current().id()).await.unwrap();
             made_on
         };
         let here = thread::current().id();
@@ -227,12 +235,12 @@ mod tests {
         assert_ne!(make(INLINE_BYTES + 1).await, here);
         let (began, begins) = tokio::sync::oneshot::channel();
         let (end, ends) = std::sync::mpsc::sync_channel::<()>(1);
-        let making = Making::room(&shared, MIB).await.make(move || {
+        let permit = EncodingPermit::reserve(&shared, MIB).await.make(move || {
             began.send(()).unwrap();
             ends.recv()
         });
         tokio::select! {
-            _ = making => panic!("it waits for its end"),
+            _ = permit => panic!("it waits for its end"),
             begun = begins => begun.unwrap(),
         }
         assert_eq!(shared.memory.reserved_bytes(), MIB);
@@ -254,7 +262,7 @@ mod tests {
     #[test]
     fn bytes_that_are_sent_as_they_came_need_no_room() {
         let export = ExportRequest::new(opaque(Signal::Logs, b"x", 1));
-        assert_eq!(export.made_bytes(), 0);
+        assert_eq!(export.message_bytes(), 0);
         assert_eq!(export.joined_bytes(), 2 * export.encoded_bytes());
     }
 }

@@ -235,14 +235,14 @@ mod tests {
         DestinationHealth::new(component, endpoint, shared.clone(), Duration::from_mins(1))
     }
 
-    fn standing() -> (DestinationHealth, Arc<Shared>) {
+    fn health() -> (DestinationHealth, Arc<Shared>) {
         let shared = Arc::new(Shared::default());
         (of(&shared), shared)
     }
 
     #[test]
     fn an_outage_of_a_minute_makes_one_warning_and_one_line_on_recovery() {
-        let (standing, shared) = standing();
+        let (standing, shared) = health();
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         assert_eq!((standing.delivered(start), standing.due()), (None, None));
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn denied_access_is_shown_at_once_and_until_something_is_taken() {
-        let (standing, shared) = standing();
+        let (standing, shared) = health();
         let now = Instant::now();
         standing.failed(now, Trouble::Denied, "401");
         standing.failed(now, Trouble::Unavailable, "401");
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_destination_that_has_left_does_not_touch_what_its_successor_shows() {
-        let (old, shared) = standing();
+        let (old, shared) = health();
         let now = Instant::now();
         old.failed(now, Trouble::Denied, "old");
         old.leave();

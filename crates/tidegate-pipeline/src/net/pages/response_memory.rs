@@ -15,7 +15,7 @@ use crate::net::shares::{Most, NoShare, Share, Shares};
 const SHORT: usize = 64 << 10;
 
 /// The memory limit of unsent answers.
-pub(super) struct Room {
+pub(super) struct ResponseMemory {
     /// The component of the answers.
     component: Arc<str>,
     /// The limit in bytes; `None`: it follows from the limit of `memory`.
@@ -42,7 +42,7 @@ pub fn max_answer_bytes(memory: usize) -> usize {
     (memory / 16).clamp(LEAST, USUAL)
 }
 
-impl Room {
+impl ResponseMemory {
     pub(super) fn of(component: &Arc<str>, configured: Option<usize>, memory: Arc<Account>) -> Arc<Self> {
         Arc::new(Self {
             component: component.clone(),
@@ -96,8 +96,8 @@ impl AsRef<[u8]> for Held {
 mod tests {
     use super::*;
 
-    fn of_mib() -> Arc<Room> {
-        Room::of(&"admin".into(), Some(1 << 20), Arc::default())
+    fn of_mib() -> Arc<ResponseMemory> {
+        ResponseMemory::of(&"admin".into(), Some(1 << 20), Arc::default())
     }
 
     fn answer(bytes: usize) -> Bytes {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_room_is_a_sixteenth_of_the_memory_limit_and_64_mib_at_most() {
         let memory = Arc::<Account>::default();
-        let room = Room::of(&"zpages".into(), None, memory.clone());
+        let room = ResponseMemory::of(&"zpages".into(), None, memory.clone());
         assert_eq!(room.bytes(), 64 << 20);
         memory.add_limit(crate::component::Limit::of(64 << 20));
         assert_eq!(room.bytes(), 4 << 20);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The room of a composite, and counters of the data without room.
+//! The limits of a composite, and counters of the data beyond them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,13 +9,13 @@ use super::{Composite, MEMORY};
 use crate::lease::nanos;
 use crate::{Budget, UnixNanos};
 
-/// The reason why series are left out without memory.
+/// The reason why series are omitted without memory.
 const NO_MEMORY: &str =
     "there is no memory for them; narrow `metric` or `attributes`, or raise the memory limit";
 
 /// The limits of a composite, and how often they were reached.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct GroupLimits {
     budget: Arc<Budget>,
     /// Streams that it can follow.
     max_streams: usize,
@@ -33,7 +33,7 @@ pub(super) struct Room {
     without_at: AtomicU64,
 }
 
-impl Room {
+impl GroupLimits {
     pub(super) fn new(max_streams: usize) -> Self {
         Self {
             budget: Arc::default(),
@@ -56,8 +56,8 @@ impl Room {
         self.overflowed.fetch_add(1, Relaxed);
     }
 
-    /// Notes the number of left-out groups of an expression, by cause.
-    pub(super) fn note_left_out(&self, beyond_max: usize, without_memory: usize) {
+    /// Notes the number of omitted groups of an expression, by cause.
+    pub(super) fn note_omitted(&self, beyond_max: usize, without_memory: usize) {
         self.overflowed.fetch_max(beyond_max as u64, Relaxed);
         self.groups_without.fetch_max(without_memory as u64, Relaxed);
     }
@@ -79,7 +79,7 @@ impl Room {
         self.without_at.fetch_max(now, Relaxed);
     }
 
-    /// The reason why series are left out now, if any are.
+    /// The reason why series are omitted now, if any are.
     pub(super) fn lacks(&self, now: UnixNanos) -> Option<String> {
         let is_recent = |at: &AtomicU64| {
             let at = at.load(Relaxed);

@@ -16,14 +16,14 @@ const AT_ONCE: usize = 1024;
 
 /// The pieces to write, in order.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct WriteBatch {
     whole: Vec<Bytes>,
     /// Small pieces that follow them.
     small: BytesMut,
     bytes: usize,
 }
 
-impl Pieces {
+impl WriteBatch {
     /// Appends bytes, without a copy if they are many.
     pub(super) fn push(&mut self, piece: &Bytes) {
         if piece.len() < SMALL {

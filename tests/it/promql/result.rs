@@ -57,7 +57,7 @@ fn matrix(series: &[QuerySeries]) -> Vec<Shown> {
         .collect()
 }
 
-fn said(notes: &Notes) -> BTreeSet<String> {
+fn note_set(notes: &Notes) -> BTreeSet<String> {
     notes.warnings.iter().chain(&notes.infos).cloned().collect()
 }
 
@@ -77,7 +77,9 @@ impl Answer {
         };
         let (kind, series) = match &value {
             Instant::Scalar(number) => ("scalar", vec![(BTreeMap::new(), vec![(0.0, vec![*number])])]),
-            Instant::String(text) => return Self::Value(format!("string {text}"), Vec::new(), said(&notes)),
+            Instant::String(text) => {
+                return Self::Value(format!("string {text}"), Vec::new(), note_set(&notes));
+            }
             Instant::Vector(vector) => {
                 let series = vector.iter();
                 let series = series.map(|(names, value)| (labels(names), vec![(0.0, at(0, value).1)]));
@@ -85,12 +87,12 @@ impl Answer {
             }
             Instant::Matrix(series) => ("matrix", matrix(series)),
         };
-        Self::Value(kind.to_owned(), series, said(&notes))
+        Self::Value(kind.to_owned(), series, note_set(&notes))
     }
 
     pub(super) fn of_range(answer: Result<(Vec<QuerySeries>, Notes), QueryError>) -> Self {
         match answer {
-            Ok((series, notes)) => Self::Value("matrix".to_owned(), matrix(&series), said(&notes)),
+            Ok((series, notes)) => Self::Value("matrix".to_owned(), matrix(&series), note_set(&notes)),
             Err(error) => failed(&error),
         }
     }

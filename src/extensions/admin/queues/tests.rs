@@ -9,13 +9,13 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(30);
 
-fn lanes() -> Lanes {
-    Lanes::of(&"admin".into(), SOON)
+fn queues() -> QueryQueues {
+    QueryQueues::of(&"admin".into(), SOON)
 }
 
 #[tokio::test]
 async fn abandoned_work_ends_and_keeps_its_place_until_then() {
-    let lanes = lanes();
+    let queues = queues();
     let (ended, mut ends) = tokio::sync::mpsc::channel(HEAVY);
     for _ in 0..HEAVY {
         let patience = Patience::default();
@@ -29,70 +29,70 @@ async fn abandoned_work_ends_and_keeps_its_place_until_then() {
             std::thread::sleep(Duration::from_millis(50));
             ended.try_send(watched.check().unwrap_err()).unwrap();
         };
-        let computed = lanes.compute(QueryKind::Heavy, None, patience, work);
+        let computed = queues.compute(QueryKind::Heavy, None, patience, work);
         assert!(timeout(Duration::from_millis(20), computed).await.is_err());
     }
     assert!(ends.try_recv().is_err(), "it still works");
-    let next = lanes.compute(QueryKind::Heavy, None, Patience::default(), || ());
+    let next = queues.compute(QueryKind::Heavy, None, Patience::default(), || ());
     timeout(SOON, next).await.expect("a place").unwrap();
     assert_eq!(ends.recv().await, Some(QueryError::Canceled));
 }
 
-/// Asks for 7 in a lane.
+/// Asks for 7 in a queue.
 fn ask(
-    lanes: &Arc<Lanes>,
+    queues: &Arc<QueryQueues>,
     kind: QueryKind,
     client: ClientKey,
 ) -> tokio::task::JoinHandle<Result<i32, NotComputed>> {
-    let lanes = lanes.clone();
-    tokio::spawn(async move { lanes.compute(kind, client, Patience::default(), || 7).await })
+    let queues = queues.clone();
+    tokio::spawn(async move { queues.compute(kind, client, Patience::default(), || 7).await })
 }
 
-async fn until_there_wait(lanes: &Lanes, waiting: usize) {
-    while lanes.heavy.waiting.taken() < waiting {
+async fn until_there_wait(queues: &QueryQueues, waiting: usize) {
+    while queues.heavy.waiting.taken() < waiting {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
 async fn so_many_wait_and_no_more() {
-    let lanes = Arc::new(lanes());
-    let heavy = lanes.occupy(QueryKind::Heavy).await;
+    let queues = Arc::new(queues());
+    let heavy = queues.occupy(QueryKind::Heavy).await;
     let waiting: Vec<_> = (0..WAITING.of_all)
-        .map(|_| ask(&lanes, QueryKind::Heavy, None))
+        .map(|_| ask(&queues, QueryKind::Heavy, None))
         .collect();
-    until_there_wait(&lanes, WAITING.of_all).await;
-    let refused = ask(&lanes, QueryKind::Heavy, None).await.unwrap();
+    until_there_wait(&queues, WAITING.of_all).await;
+    let refused = ask(&queues, QueryKind::Heavy, None).await.unwrap();
     assert_eq!(refused, Err(NotComputed::Crowded(WAITING.of_all)));
     for kind in [QueryKind::Light, QueryKind::Scaler] {
-        assert_eq!(ask(&lanes, kind, None).await.unwrap(), Ok(7), "{kind:?}");
+        assert_eq!(ask(&queues, kind, None).await.unwrap(), Ok(7), "{kind:?}");
     }
     drop(heavy);
     for waiting in waiting {
         assert_eq!(waiting.await.unwrap(), Ok(7));
     }
-    assert_eq!(lanes.heavy.waiting.taken(), 0);
+    assert_eq!(queues.heavy.waiting.taken(), 0);
 }
 
 #[tokio::test]
 async fn a_client_that_asks_much_waits_behind_itself() {
-    let lanes = Arc::new(lanes());
+    let queues = Arc::new(queues());
     let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
-    let heavy = lanes.occupy(QueryKind::Heavy).await;
+    let heavy = queues.occupy(QueryKind::Heavy).await;
     let crowd: Vec<_> = (0..WAITING.of_one)
-        .map(|_| ask(&lanes, QueryKind::Heavy, greedy))
+        .map(|_| ask(&queues, QueryKind::Heavy, greedy))
         .collect();
-    until_there_wait(&lanes, WAITING.of_one).await;
-    let refused = ask(&lanes, QueryKind::Heavy, greedy).await.unwrap();
+    until_there_wait(&queues, WAITING.of_one).await;
+    let refused = ask(&queues, QueryKind::Heavy, greedy).await.unwrap();
     assert_eq!(refused, Err(NotComputed::CrowdedByClient(WAITING.of_one)));
     // Clients without a key count as one more client.
     let unknown = WAITING.of_all - WAITING.of_one - 1;
     let unknown: Vec<_> = (0..unknown)
-        .map(|_| ask(&lanes, QueryKind::Heavy, None))
+        .map(|_| ask(&queues, QueryKind::Heavy, None))
         .collect();
-    until_there_wait(&lanes, WAITING.of_all - 1).await;
-    let next = ask(&lanes, QueryKind::Heavy, other);
-    until_there_wait(&lanes, WAITING.of_all).await;
+    until_there_wait(&queues, WAITING.of_all - 1).await;
+    let next = ask(&queues, QueryKind::Heavy, other);
+    until_there_wait(&queues, WAITING.of_all).await;
     drop(heavy);
     assert_eq!(timeout(SOON, next).await.expect("a turn").unwrap(), Ok(7));
     // The runtime has one thread, so this is checked before the crowd continues.
@@ -103,51 +103,51 @@ async fn a_client_that_asks_much_waits_behind_itself() {
     for one in crowd.into_iter().chain(unknown) {
         assert_eq!(one.await.unwrap(), Ok(7));
     }
-    assert_eq!(lanes.heavy.waiting.taken(), 0);
-    assert!(lanes.heavy.turns.lock().is_empty(), "clients are forgotten");
+    assert_eq!(queues.heavy.waiting.taken(), 0);
+    assert!(queues.heavy.turns.lock().is_empty(), "clients are forgotten");
 }
 
 #[tokio::test]
 async fn a_client_that_stops_waiting_is_forgotten() {
-    let lanes = Arc::new(lanes());
-    let _heavy = lanes.occupy(QueryKind::Heavy).await;
+    let queues = Arc::new(queues());
+    let _heavy = queues.occupy(QueryKind::Heavy).await;
     let client = Some(SenderKey::of("client"));
-    let waiting = [(); 3].map(|()| ask(&lanes, QueryKind::Heavy, client));
-    until_there_wait(&lanes, 3).await;
+    let waiting = [(); 3].map(|()| ask(&queues, QueryKind::Heavy, client));
+    until_there_wait(&queues, 3).await;
     for waiting in waiting {
         waiting.abort();
         assert!(waiting.await.is_err());
     }
-    assert_eq!(lanes.heavy.waiting.taken(), 0);
-    assert!(lanes.heavy.turns.lock().is_empty());
+    assert_eq!(queues.heavy.waiting.taken(), 0);
+    assert!(queues.heavy.turns.lock().is_empty());
 }
 
 #[test]
 fn streams_have_places_of_their_own() {
-    let lanes = lanes();
-    let _all: Vec<_> = std::iter::from_fn(|| lanes.watch(None).ok()).collect();
+    let queues = queues();
+    let _all: Vec<_> = std::iter::from_fn(|| queues.watch(None).ok()).collect();
     let client = Some(SenderKey::of("client"));
-    let of_one: Vec<_> = std::iter::from_fn(|| lanes.follow(client).ok()).collect();
+    let of_one: Vec<_> = std::iter::from_fn(|| queues.follow(client).ok()).collect();
     assert_eq!(of_one.len(), FOLLOWING.of_one);
-    let refused = lanes.follow(client).unwrap_err();
+    let refused = queues.follow(client).unwrap_err();
     assert_eq!(refused, NotComputed::WatchedByClient(FOLLOWING.of_one));
-    assert!(lanes.follow(None).is_ok());
+    assert!(queues.follow(None).is_ok());
     drop(of_one);
-    assert!(lanes.follow(client).is_ok());
+    assert!(queues.follow(client).is_ok());
 }
 
 #[test]
 fn half_of_the_connections_are_for_readers_that_wait_for_changes() {
-    let lanes = lanes();
-    let watch_all = |client| -> Vec<_> { std::iter::from_fn(|| lanes.watch(client).ok()).collect() };
+    let queues = queues();
+    let watch_all = |client| -> Vec<_> { std::iter::from_fn(|| queues.watch(client).ok()).collect() };
     let of_one = watch_all(Some(SenderKey::of("client")));
     assert_eq!(of_one.len(), WATCHING.of_one);
     let others = watch_all(None);
     assert_eq!(of_one.len() + others.len(), WATCHING.of_all);
     assert_eq!(
-        lanes.watch(None).unwrap_err(),
+        queues.watch(None).unwrap_err(),
         NotComputed::Watched(WATCHING.of_all)
     );
     drop(others);
-    assert!(lanes.watch(None).is_ok());
+    assert!(queues.watch(None).is_ok());
 }

@@ -10,7 +10,7 @@ use super::super::histogram::{Native, Unfit};
 use super::super::known::{StreamNames, check, group};
 use super::super::series::{self, Family, Identity, Kind, Label, NAME};
 use super::super::stale;
-use super::{Said, Settings, TargetInfo, millis};
+use super::{Contribution, Settings, TargetInfo, millis};
 use crate::flat;
 use crate::labels::{PrometheusLabels, instance, job};
 use crate::model::PROMETHEUS_TYPE;
@@ -107,11 +107,11 @@ impl Settings {
     }
 
     /// Adds the contributions of a point to its series.
-    pub(super) fn say(
+    pub(super) fn add_contributions(
         &self,
         known: &mut StreamNames,
         sample: &PointSample<'_>,
-        parts: &mut Vec<(Arc<Identity>, Said, f64)>,
+        parts: &mut Vec<(Arc<Identity>, Contribution, f64)>,
     ) -> Result<(), (Reason, String)> {
         if sample.time == 0 {
             return Err((Reason::Invalid, "it has no time".to_owned()));
@@ -125,7 +125,7 @@ impl Settings {
             (reason, unfit.to_string())
         };
         let mut native = |known: &mut StreamNames, native: Native| {
-            let said = Said::Native(Box::new(native));
+            let said = Contribution::Native(Box::new(native));
             parts.push((known.part(0, "", None), said, f64::INFINITY));
         };
         match sample.value {
@@ -150,7 +150,7 @@ impl Settings {
                         None if suffix.is_empty() && examples => f64::INFINITY,
                         _ => f64::NEG_INFINITY,
                     };
-                    parts.push((known.part(at, suffix, more), Said::Number(number), bound));
+                    parts.push((known.part(at, suffix, more), Contribution::Number(number), bound));
                     at += 1;
                 });
                 known.truncate(at);
@@ -161,7 +161,7 @@ impl Settings {
 }
 
 /// The end of every series that the stream had; for a stream without series, the end of those that its kind must have.
-fn end(known: &mut StreamNames, parts: &mut Vec<(Arc<Identity>, Said, f64)>) {
+fn end(known: &mut StreamNames, parts: &mut Vec<(Arc<Identity>, Contribution, f64)>) {
     let mut all = known.all();
     if all.is_empty() {
         let of_kind: &[(&'static str, Option<(&'static str, f64)>)] = match known.data {
@@ -180,7 +180,7 @@ fn end(known: &mut StreamNames, parts: &mut Vec<(Arc<Identity>, Said, f64)>) {
     }
     let ends = all
         .into_iter()
-        .map(|identity| (identity, Said::Number(stale()), f64::NEG_INFINITY));
+        .map(|identity| (identity, Contribution::Number(stale()), f64::NEG_INFINITY));
     parts.extend(ends);
 }
 

@@ -19,7 +19,7 @@ use crate::{Attributes, Quantile, UnixNanos};
 struct Census {
     expected: usize,
     reporting: usize,
-    /// A loss on the way, or a series that its living source has left out.
+    /// A loss on the way, or a series that its living source has omitted.
     is_partial: bool,
     /// Whether some of them say nothing while nothing happens: events, deltas.
     may_be_idle: bool,
@@ -66,7 +66,7 @@ impl CompositeGroup {
 
     fn census(&self, now: UnixNanos) -> Census {
         let mut census = Census {
-            alive: self.sources.by_place(|source| source.liveness.is_alive(now)),
+            alive: self.sources.by_slot(|source| source.liveness.is_alive(now)),
             ..Census::default()
         };
         let mut live = vec![0u32; census.alive.len()];
@@ -81,14 +81,14 @@ impl CompositeGroup {
         for (at, source) in self.sources.iter() {
             let (liveness, live) = (&source.liveness, live[at as usize]);
             let is_alive = census.alive[at as usize];
-            let has_series = source.is_standing() || source.members > 0;
+            let has_series = source.counts_without_series() || source.members > 0;
             if liveness.is_gone() {
                 continue;
             }
-            census.may_be_idle |= source.is_standing();
+            census.may_be_idle |= source.counts_without_series();
             census.is_partial |= liveness.lost_at() >= begin;
             census.is_partial |= is_alive && live < source.members;
-            census.reporting += usize::from(is_alive && (source.is_standing() || live > 0));
+            census.reporting += usize::from(is_alive && (source.counts_without_series() || live > 0));
             census.expected += usize::from(has_series || liveness.failed_at(source.emptied));
         }
         census
@@ -234,14 +234,14 @@ impl GroupStatistics {
         held: &mut Option<f64>,
     ) -> Answer {
         let idle = || {
-            let is_alive = !state.says_nothing();
+            let is_alive = !state.is_unusable();
             (declaration.function.is_additive() && is_alive && self.error.is_none()).then_some(0.0)
         };
-        let value = self.value.or_else(idle).filter(|_| !state.says_nothing());
+        let value = self.value.or_else(idle).filter(|_| !state.is_unusable());
         *held = value.or(*held);
-        let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
+        let stands_in = declaration.on_stale == OnStale::Last && state.is_unusable();
         // Levels of sources that have ended say nothing of now.
-        let (moments, quantiles) = if state.says_nothing() {
+        let (moments, quantiles) = if state.is_unusable() {
             (Moments::NONE, Vec::new())
         } else {
             (self.moments, self.quantiles)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Lanes of queries: each kind of query has its own places, so that heavy ones never delay the others. Within a
-//! lane, clients take turns, so a client with many queries waits only for itself.
+//! Queues of queries: each kind of query has its own places, so that heavy ones never delay the others. Within a
+//! queue, clients take turns, so a client with many queries waits only for itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const LIGHT: usize = 2;
 /// Queries of autoscalers, at a time.
 const SCALERS: usize = 2;
 
-/// Requests that may wait for a place of a lane. A dashboard asks some 30 queries at once.
+/// Requests that may wait for a place of a queue. A dashboard asks some 30 queries at once.
 const WAITING: Most = Most {
     of_all: 256,
     of_one: 128,
@@ -48,7 +48,7 @@ const FOLLOWING: Most = Most {
 const STREAMS: usize = 2;
 
 /// A place of a reader that keeps its connection or stream.
-pub(super) type Place = Share;
+pub(super) type ConnectionShare = Share;
 
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +63,15 @@ pub(super) enum QueryKind {
     Stream,
 }
 
-/// The lanes of all kinds.
-pub(super) struct Lanes {
+/// The queues of all kinds.
+pub(super) struct QueryQueues {
     /// The component that counts refused queries.
     component: Arc<str>,
-    heavy: Lane,
-    light: Lane,
-    scalers: Lane,
-    streams: Lane,
-    /// The time limit of a query, including its time in the lane.
+    heavy: QueryQueue,
+    light: QueryQueue,
+    scalers: QueryQueue,
+    streams: QueryQueue,
+    /// The time limit of a query, including its time in the queue.
     timeout: Duration,
     /// Queries that are not heavy and have no answer yet.
     urgent: Arc<AtomicUsize>,
@@ -88,7 +88,7 @@ impl Drop for Urgent {
     }
 }
 
-struct Lane {
+struct QueryQueue {
     places: Arc<Semaphore>,
     /// The most waiting queries.
     most: Most,
@@ -149,15 +149,15 @@ impl NotComputed {
     }
 }
 
-impl Lanes {
+impl QueryQueues {
     pub(super) fn of(component: &Arc<str>, timeout: Duration) -> Self {
         Self {
             component: component.clone(),
-            heavy: Lane::new(HEAVY, WAITING),
-            light: Lane::new(LIGHT, WAITING),
-            scalers: Lane::new(SCALERS, WAITING),
+            heavy: QueryQueue::new(HEAVY, WAITING),
+            light: QueryQueue::new(LIGHT, WAITING),
+            scalers: QueryQueue::new(SCALERS, WAITING),
             // Each stream asks one query at a time.
-            streams: Lane::new(STREAMS, FOLLOWING),
+            streams: QueryQueue::new(STREAMS, FOLLOWING),
             timeout,
             urgent: Arc::default(),
             watching: Arc::default(),
@@ -185,7 +185,7 @@ impl Lanes {
         patience: Patience,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotComputed> {
-        let lane = match kind {
+        let queue = match kind {
             QueryKind::Heavy => &self.heavy,
             QueryKind::Light => &self.light,
             QueryKind::Scaler => &self.scalers,
@@ -196,7 +196,7 @@ impl Lanes {
             self.urgent.fetch_add(1, Relaxed);
             Urgent(self.urgent.clone())
         });
-        let place = lane.enter(client).await.map_err(|why| self.refused(why))?;
+        let place = queue.enter(client).await.map_err(|why| self.refused(why))?;
         if kind == QueryKind::Heavy {
             self.let_pass().await;
         }
@@ -207,7 +207,7 @@ impl Lanes {
         computed.await.map_err(|_| self.refused(NotComputed::Bug))
     }
 
-    /// Does work that ends soon in the background, as [`Lanes::compute`] does, within the time of a query.
+    /// Does work that ends soon in the background, as [`QueryQueues::compute`] does, within the time of a query.
     pub(super) async fn compute_in_time<T: Send + 'static>(
         &self,
         kind: QueryKind,
@@ -220,16 +220,21 @@ impl Lanes {
     }
 
     /// The place of a reader that waits for changes on a connection of its own, until it is dropped.
-    pub(super) fn watch(&self, client: ClientKey) -> Result<Arc<Place>, NotComputed> {
-        self.place(&self.watching, client, WATCHING)
+    pub(super) fn watch(&self, client: ClientKey) -> Result<Arc<ConnectionShare>, NotComputed> {
+        self.take_share(&self.watching, client, WATCHING)
     }
 
     /// The place of a stream of gRPC, which has its connection together with others, until it is dropped.
-    pub(super) fn follow(&self, client: ClientKey) -> Result<Arc<Place>, NotComputed> {
-        self.place(&self.following, client, FOLLOWING)
+    pub(super) fn follow(&self, client: ClientKey) -> Result<Arc<ConnectionShare>, NotComputed> {
+        self.take_share(&self.following, client, FOLLOWING)
     }
 
-    fn place(&self, of: &Arc<Shares>, client: ClientKey, most: Most) -> Result<Arc<Place>, NotComputed> {
+    fn take_share(
+        &self,
+        of: &Arc<Shares>,
+        client: ClientKey,
+        most: Most,
+    ) -> Result<Arc<ConnectionShare>, NotComputed> {
         let place = of.take(1, client, most).map_err(|why| {
             self.refused(match why {
                 NoShare::Full => NotComputed::Watched(most.of_all),
@@ -253,14 +258,14 @@ impl Lanes {
 
     #[cfg(test)]
     pub(super) async fn occupy(&self, kind: QueryKind) -> OwnedSemaphorePermit {
-        let (lane, places) = match kind {
+        let (queue, places) = match kind {
             QueryKind::Heavy => (&self.heavy, HEAVY),
             QueryKind::Light => (&self.light, LIGHT),
             QueryKind::Scaler => (&self.scalers, SCALERS),
             QueryKind::Stream => (&self.streams, STREAMS),
         };
         let places = u32::try_from(places).unwrap();
-        lane.places.clone().acquire_many_owned(places).await.unwrap()
+        queue.places.clone().acquire_many_owned(places).await.unwrap()
     }
 }
 
@@ -275,14 +280,14 @@ impl Drop for WhoWaits {
 
 /// A query that waits for the turn of its client, or has it.
 struct InLine<'a> {
-    lane: &'a Lane,
+    queue: &'a QueryQueue,
     client: ClientKey,
     turn: Arc<Semaphore>,
 }
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        let mut turns = self.lane.turns.lock();
+        let mut turns = self.queue.turns.lock();
         if let Some(in_turn) = turns.get_mut(&self.client) {
             in_turn.waiting -= 1;
             if in_turn.waiting == 0 {
@@ -292,7 +297,7 @@ impl Drop for InLine<'_> {
     }
 }
 
-impl Lane {
+impl QueryQueue {
     fn new(places: usize, most: Most) -> Self {
         Self {
             places: Arc::new(Semaphore::new(places)),
@@ -323,7 +328,7 @@ impl Lane {
         });
         in_turn.waiting += 1;
         InLine {
-            lane: self,
+            queue: self,
             client,
             turn: in_turn.turn.clone(),
         }
