@@ -59,7 +59,7 @@ fn floors_lose_nothing_and_have_figures() {
     // An opaque hop can't edit, and is not measured doing less.
     let left_out = rows
         .iter()
-        .filter(|row| row["name"] == "left out" && row["job"] == "edit-1000");
+        .filter(|row| row["name"] == "omitted" && row["job"] == "edit-1000");
     let left_out: Vec<&str> = left_out.filter_map(|row| row["text"].as_str()).collect();
     assert!(
         left_out.iter().any(|why| why.starts_with("forward-http: ")),

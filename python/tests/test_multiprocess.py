@@ -302,6 +302,6 @@ def test_a_damaged_file_is_left_out_and_reported(tmp_path: Path) -> None:
     fleet = Fleet(DROP_IN, tmp_path)
     fleet.worker(COUNTER + "; c.inc()")
     (tmp_path / "1-2-0123456789abcdef.cells").write_bytes(os.urandom(8192))
-    with pytest.warns(RuntimeWarning, match="is left out"):
+    with pytest.warns(RuntimeWarning, match="is omitted"):
         assert fleet.value("c_total") == 1
     fleet.close()

@@ -28,7 +28,7 @@ class Watch:
         self._watcher = watcher
 
     def next(self, timeout: float) -> Optional[list[native.Snapshot]]:
-        """The next item, or None after so many seconds without."""
+        """The next item, or None after `timeout` seconds without one."""
         return self._watcher.wait(timeout)
 
     def __iter__(self) -> Iterator[list[native.Snapshot]]:

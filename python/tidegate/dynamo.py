@@ -34,7 +34,7 @@ def page(source: Any) -> str:
 def bridge(endpoint: Any, *sources: Any) -> Callable[[], str]:
     """Has the endpoint's process show `sources` whenever it is scraped; gives the callback that was registered.
 
-    Dynamo adds the text as it is: names must not be those of its own metrics. A source that fails is left out of
+    Dynamo adds the text as it is: names must not be those of its own metrics. A source that fails is omitted from
     that page; it is logged the first time.
     """
     failed: set[int] = set()
@@ -47,7 +47,7 @@ def bridge(endpoint: Any, *sources: Any) -> Callable[[], str]:
             except Exception:
                 if number not in failed:
                     failed.add(number)
-                    LOGGER.exception("a source of Dynamo's page failed; it is left out")
+                    LOGGER.exception("a source of Dynamo's page failed; it is omitted")
         return "".join(pages)
 
     endpoint.metrics.register_prometheus_expfmt_callback(callback)

@@ -38,7 +38,7 @@ __all__ = [
     "stores",
 ]
 
-#: Events that one read takes at most, unless told otherwise.
+#: Default of the most events that one read takes.
 MAX_EVENTS = 65_536
 
 
@@ -242,7 +242,7 @@ class Store:
 
 
 def stores(directory: Union[str, os.PathLike[str]]) -> list[Store]:
-    """The stores of a directory; files that are none, or are just being made, are left out."""
+    """The stores of a directory; files that are none, or are just being made, are skipped."""
     found = []
     for name in sorted(os.listdir(directory)):
         if NixlStore.is_name(name):

@@ -106,7 +106,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_colliding_streams_total" ["{stream}"] "Streams of several sources that collide in one series, by reason.";
     Normal Counter "tidegate_clock_steps_total" ["{step}"] "Steps of the wall clock while the gateway ran.";
     Normal Counter "tidegate_stray_streams_total" ["{stream}"] "Streams whose points were refused because of their times, and streams that continue after their clock was set back.";
-    Normal Counter "tidegate_composite_future_points_total" ["{datapoint}"] "Points that composites left out: their times lie too far ahead of the gateway's clock.";
+    Normal Counter "tidegate_composite_future_points_total" ["{datapoint}"] "Points that composites dropped: their times lie too far ahead of the gateway's clock.";
     Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that was sent; a retry does not count again.";
     Detailed Histogram "otelcol_exporter_queue_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was sent, as OTLP protobuf before compression.";
     Normal Histogram "otelcol_processor_batch_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that the processor had made.";
@@ -147,7 +147,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_aggregate_sources" ["{source}"] "Sources that an aggregate follows.";
     Normal Counter "tidegate_aggregate_expired_series_total" ["{series}"] "Series that an aggregate removed because their sources have gone.";
     Normal Counter "tidegate_aggregate_overflowed_streams_total" ["{stream}"] "Streams without a series of their own, by the limit that was reached.";
-    Normal Counter "tidegate_aggregate_refused_quantiles_total" ["{quantile}"] "Quantiles of summaries that an aggregate left out.";
+    Normal Counter "tidegate_aggregate_refused_quantiles_total" ["{quantile}"] "Quantiles of summaries that an aggregate dropped.";
     Normal Counter "tidegate_composite_overflows_total" ["{overflow}"] "Items that did not fit in a composite, by reason: groups, points of series that it does not follow, or groups and points without memory (bytes).";
     Normal Gauge "tidegate_composite_page_refused_entries" ["{entry}"] "Groups that are not in the shared page now, by reason.";
     Normal Counter "tidegate_answers_refused_total" ["{answer}"] "Answers refused because those that clients have not read take too much memory.";
@@ -177,9 +177,9 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_plugin_info" ["{plugin}"] "1 for the description of each exporter plugin.";
     Normal Gauge "tidegate_prometheus_series" ["{series}"] "Series that the exporter keeps itself.";
     Normal Gauge "tidegate_prometheus_bytes" ["By"] "Memory of the series that the exporter keeps itself.";
-    Normal Gauge "tidegate_prometheus_omitted_series" ["{series}"] "Series left out of the exposition now, by reason.";
+    Normal Gauge "tidegate_prometheus_omitted_series" ["{series}"] "Series omitted from the exposition now, by reason.";
     Normal Gauge "tidegate_prometheus_left_out_series" ["{series}"] "Renamed to `tidegate_prometheus_omitted_series`; this name goes with the next release.";
-    Normal Counter "tidegate_prometheus_conflicting_series_total" ["{series}"] "Series left out of expositions because of a conflict.";
+    Normal Counter "tidegate_prometheus_conflicting_series_total" ["{series}"] "Series omitted from expositions because of a conflict.";
     Normal Counter "tidegate_prometheus_expired_series_total" ["{series}"] "Series that the exporter removed because no points arrived.";
     Normal Counter "tidegate_prometheus_overflowed_streams_total" ["{stream}"] "Streams without a series of their own, by the limit that was reached.";
     Normal Counter "tidegate_remote_write_dropped_samples_total" ["{sample}"] "Samples and native histograms of remote writes that were not taken, by reason.";
@@ -188,7 +188,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_scrape_targets" ["{target}"] "Targets by state.";
     Basic Counter "tidegate_scrapes_total" ["{scrape}"] "Scrapes begun.";
     Basic Counter "tidegate_scrape_failures_total" ["{scrape}"] "Scrapes that failed, by reason.";
-    Normal Counter "tidegate_scrape_dropped_points_total" ["{datapoint}"] "Samples left out of accepted pages, by reason.";
+    Normal Counter "tidegate_scrape_dropped_points_total" ["{datapoint}"] "Samples dropped from accepted pages, by reason.";
     Normal Counter "tidegate_scrape_discovery_failures_total" ["{failure}"] "Discoveries of targets that failed, by mechanism.";
     Normal Gauge "tidegate_shm_directories" ["{directory}"] "Directories of cells that are read.";
     Normal Gauge "tidegate_shm_processes" ["{process}"] "Processes whose cells are read, by state.";
@@ -197,7 +197,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_shm_unread_files" ["{file}"] "Files of cells that can't be read now.";
     Normal Counter "tidegate_shm_folded_processes_total" ["{process}"] "Ended processes whose totals were folded.";
     Normal Counter "tidegate_connections_ended_total" ["{connection}"] "Connections that failed to be accepted or secured, or that the gateway closed for idle peers or for new connections, by reason.";
-    Normal Counter "tidegate_connections_turned_away_total" ["{connection}"] "Connections refused because their address has `max_connections_per_peer` connections.";
+    Normal Counter "tidegate_connections_refused_total" ["{connection}"] "Connections refused because their address has `max_connections_per_peer` connections.";
+    Normal Counter "tidegate_connections_turned_away_total" ["{connection}"] "Renamed to `tidegate_connections_refused_total`; this name goes with the next release.";
     Normal Counter "tidegate_socket_rejected_connections_total" ["{connection}"] "Connections of processes that a Unix socket does not allow.";
     Normal Counter "tidegate_socket_turned_away_total" ["{connection}"] "Renamed to `tidegate_socket_rejected_connections_total`; this name goes with the next release.";
     Normal Gauge "tidegate_storage_bytes" ["By"] "Bytes on disk.";
@@ -213,6 +214,10 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
 
 /// Renamed metrics: the name that components use, and the old name, which is shown too. Each has a line in the catalogue.
 pub(super) const RENAMED: &[(&str, &str)] = &[
+    (
+        "tidegate_connections_refused_total",
+        "tidegate_connections_turned_away_total",
+    ),
     (
         "tidegate_prometheus_omitted_series",
         "tidegate_prometheus_left_out_series",

@@ -83,10 +83,11 @@ mod tests {
     use super::super::catalogue::RENAMED;
     use super::super::testing::{Page, recorder};
 
-    /// A page with both renamed metrics, changed by these views.
+    /// A page with all renamed metrics, changed by these views.
     fn page(views: &str) -> Page {
         let (recorder, page) = recorder(views);
         metrics::with_local_recorder(&recorder, || {
+            metrics::counter!("tidegate_connections_refused_total", "endpoint" => "a").increment(1);
             metrics::counter!("tidegate_socket_rejected_connections_total", "socket" => "a").increment(2);
             let gauge = metrics::gauge!("tidegate_prometheus_omitted_series", "reason" => "a");
             gauge.set(5.0);

@@ -192,14 +192,14 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
 "
     ));
     let endpoint = format!("endpoint=\"127.0.0.1:{port}\"");
-    let turned_away =
-        |gateway: &Gateway| gateway.own_metric("tidegate_connections_turned_away_total", &[&endpoint]);
+    let refused_connections =
+        |gateway: &Gateway| gateway.own_metric("tidegate_connections_refused_total", &[&endpoint]);
     let (first, second) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
     let of_first: Vec<TcpStream> = (0..3).map(|_| connect_from(first, port)).collect();
     for stream in &of_first {
         assert_eq!(status_over(stream), Some(200));
     }
-    assert_eq!(turned_away(&gateway), 0.0);
+    assert_eq!(refused_connections(&gateway), 0.0);
     for _ in 0..2 {
         assert_eq!(status_over(&connect_from(first, port)), None, "it has its share");
     }
@@ -210,7 +210,7 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
             "another has its own"
         );
     }
-    assert_eq!(turned_away(&gateway), 2.0);
+    assert_eq!(refused_connections(&gateway), 2.0);
     let line = gateway.wait_for_log("the address has too many connections");
     assert!(line.contains("127.0.0.1") && line.contains("most=3"), "{line}");
     drop(of_first);

@@ -177,21 +177,21 @@ fn two_live_processes_show_the_first_and_report_the_other() {
                 assert_eq!(value, Some(round as f64), "{name}");
                 let warning = warnings.first().expect("a warning");
                 assert!(
-                    warning.contains("is left out") && warning.contains("differs in host.name"),
+                    warning.contains("is omitted") && warning.contains("differs in host.name"),
                     "{warning}"
                 );
                 let refused = scale_by(scene.admin, name).expect_err("a part is not a value to scale by");
                 assert!(refused.contains("host.name"), "{refused}");
             }
             let debug = http::get(scene.scrape, "/debug").expect("a page").json();
-            let left_out = debug["left_out"].as_array().expect("a list").clone();
-            let why = left_out[0]["why"].as_str().expect("a text");
-            assert_eq!(left_out.len(), 3, "{debug}");
+            let omitted = debug["omitted"].as_array().expect("a list").clone();
+            let why = omitted[0]["why"].as_str().expect("a text");
+            assert_eq!(omitted.len(), 3, "{debug}");
             assert!(
                 why.contains("they differ in host.name: make one of these a label"),
                 "{why}"
             );
-            assert_eq!(left_out[0]["reason"], "ambiguous_identity");
+            assert_eq!(omitted[0]["reason"], "ambiguous_identity");
             let counted = scene.gateway.own_metric(
                 "tidegate_prometheus_omitted_series",
                 &["reason=\"ambiguous_identity\""],
@@ -205,7 +205,7 @@ fn two_live_processes_show_the_first_and_report_the_other() {
         let log = scene.gateway.stop();
         let line = log
             .lines()
-            .find(|line| line.contains("left out of the exposition"))
+            .find(|line| line.contains("omitted from the exposition"))
             .expect("a line");
         assert!(line.contains("WARN") && line.contains("host.name"), "{line}");
         // The first one ends: after its lease the other is seen.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets real NIXL agents do what agents of a busy or odd process do, and prints what they did as nixl_transfer.py does.
 
-    nixl_agents.py rate --seconds 3      one agent writes to another so many times a second, or as fast as it can
+    nixl_agents.py rate --seconds 3      one agent writes to another this often a second, or as fast as it can
     nixl_agents.py again --times 3       agents end, and others of the same names are made
     nixl_agents.py many --pairs 4        pairs of agents, all at a time
     nixl_agents.py fork                  the process forks while it has agents; the child makes its own

@@ -26,7 +26,7 @@ const SIZES: [(usize, Option<f64>); 3] = [(10_000, None), (100_000, None), (1_00
 const ASKED: f64 = 1000.0;
 /// A query that looks at all.
 const QUERY: &str = "/api/v1/query?query=count(%7B__name__=~%22bench_.%2B%22%7D)";
-/// With so many, peers are measured.
+/// The number with which peers are measured.
 const BESIDE: usize = 100_000;
 /// Of what a series takes elsewhere it may take this with us.
 const SHARE: f64 = 0.2;
@@ -73,7 +73,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
                 let name = format!("a series against one of {}, of {BESIDE}", peer.name);
                 rows.push(Row::value(name, ours, "x").budget(Budget::AtMost(SHARE)));
             }
-            Err(error) => println!("  left out, {}: {error}", peer.name),
+            Err(error) => println!("  omitted, {}: {error}", peer.name),
         }
     }
     Ok(rows)

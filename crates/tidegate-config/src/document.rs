@@ -143,7 +143,7 @@ impl Service {
         for (_, node) in &left_out {
             cx.at_key(node)
                 .help("profiles are not supported; the other pipelines run")
-                .warning("this pipeline is left out");
+                .warning("this pipeline is ignored");
         }
         if let [(_, node), ..] = left_out.as_slice()
             && pipelines.is_empty()
@@ -205,7 +205,7 @@ fn key(field: &'static str) -> OptionNames {
     OptionNames::only(field)
 }
 
-/// A list of ids from which the malformed ones are left out after being reported, so that the
+/// A list of ids from which the malformed ones are removed after being reported, so that the
 /// others are still checked.
 #[derive(Default)]
 struct References(Vec<Reference>);

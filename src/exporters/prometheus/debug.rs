@@ -16,22 +16,22 @@ use crate::prom::{Conflict, Difference};
 pub(super) struct FormatOmissions {
     /// The name of the format.
     pub(super) format: String,
-    pub(super) left_out: Vec<Conflict>,
+    pub(super) omitted: Vec<Conflict>,
     pub(super) differences: Vec<Difference>,
 }
 
 /// The page. It lists facts that several formats share once.
 pub(super) fn page(exporter: &str, found: Vec<FormatOmissions>, own: &Stats) -> Value {
-    let mut left_out: BTreeMap<_, (Conflict, Vec<String>)> = BTreeMap::new();
+    let mut omitted: BTreeMap<_, (Conflict, Vec<String>)> = BTreeMap::new();
     let mut differences: BTreeMap<(Box<str>, Arc<str>), Difference> = BTreeMap::new();
     for found in found {
-        for conflict in found.left_out {
+        for conflict in found.omitted {
             let key = (
                 conflict.metric.clone(),
                 conflict.owner.clone(),
                 conflict.why.clone(),
             );
-            let (known, formats) = left_out.entry(key).or_insert((conflict.clone(), Vec::new()));
+            let (known, formats) = omitted.entry(key).or_insert((conflict.clone(), Vec::new()));
             known.since = known.since.min(conflict.since);
             known.series = known.series.max(conflict.series);
             formats.push(found.format.clone());
@@ -41,10 +41,13 @@ pub(super) fn page(exporter: &str, found: Vec<FormatOmissions>, own: &Stats) -> 
             differences.entry(key).or_insert(difference);
         }
     }
+    let omitted: Value = omitted.into_values().map(of_conflict).collect();
     let overflowed = Overflow::ALL.iter().zip(own.overflowed_streams);
     json!({
         "exporter": exporter,
-        "left_out": left_out.into_values().map(of_conflict).collect::<Value>(),
+        "omitted": omitted,
+        // The old name of `omitted`, until the next release.
+        "left_out": omitted,
         "described_differently": differences.into_values().map(of_difference).collect::<Value>(),
         "overflowed_streams": overflowed.map(|(why, streams)| (why.name(), streams)).collect::<BTreeMap<_, _>>(),
     })

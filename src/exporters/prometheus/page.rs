@@ -22,7 +22,9 @@ use crate::component::unix_now;
 use crate::net::pages::COMPRESSING;
 use crate::net::{Coding, compress};
 use crate::prom::catalog::Senders;
-use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page as Exposition, Renderer};
+use crate::prom::{
+    Conflict, Counts, Difference, Escaping, Format, OmissionReason, Page as Exposition, Renderer,
+};
 
 /// A format without requests for this long is forgotten with its text.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
@@ -311,7 +313,7 @@ impl RenderJob {
             renderer.check(&self.views.all(), unix_now());
             FormatOmissions {
                 format: self.name.clone(),
-                left_out: renderer.left_out(),
+                omitted: renderer.conflicts(),
                 differences: renderer.differences(),
             }
         })
@@ -346,7 +348,7 @@ impl RenderJob {
         }
     }
 
-    fn labels(&self, reason: LeftOut) -> [(&'static str, String); 3] {
+    fn labels(&self, reason: OmissionReason) -> [(&'static str, String); 3] {
         [
             ("exporter", self.exporter.to_string()),
             ("format", self.name.clone()),
@@ -354,14 +356,14 @@ impl RenderJob {
         ]
     }
 
-    /// Shows how many series are left out now.
+    /// Shows how many series are omitted now.
     fn show(&self, counts: Counts) {
-        for (reason, series) in LeftOut::ALL.into_iter().zip(counts) {
+        for (reason, series) in OmissionReason::ALL.into_iter().zip(counts) {
             metrics::gauge!("tidegate_prometheus_omitted_series", &self.labels(reason)).set(series as f64);
         }
     }
 
-    /// Counts what has been left out for the first time, and names the first of it.
+    /// Counts what has been omitted for the first time, and names the first of it.
     fn report(&self, conflicts: &[Conflict]) {
         for conflict in conflicts {
             let labels = self.labels(conflict.reason);
@@ -379,7 +381,7 @@ impl RenderJob {
                 series = first.series,
                 other_metrics = conflicts.len() - 1,
                 held_back,
-                "left out of the exposition: {}",
+                "omitted from the exposition: {}",
                 first.why
             );
         }

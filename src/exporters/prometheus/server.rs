@@ -92,7 +92,7 @@ impl Scrapes {
             .await
         {
             Some(found) => pages::text(StatusCode::OK, "application/json", found),
-            None => failed("the list of left-out series could not be made\n"),
+            None => failed("the list of omitted series could not be made\n"),
         }
     }
 

@@ -16,7 +16,7 @@ const OF_BBOLT: &WithoutEffect = &[
         "timeout",
         "a directory that another process has locked is an error at once",
     ),
-    ("recreate", "damaged records are left out and counted"),
+    ("recreate", "damaged records are dropped and counted"),
     (
         "directory_permissions",
         "directories that are made are the gateway's alone",

@@ -26,7 +26,7 @@ pub(in crate::groups) fn rows(job: &Job, measured: &[SubjectMeasurement<'_>]) ->
     rows.into_iter().map(|row| row.of(job.name)).collect()
 }
 
-/// The configurations of subjects, and the subjects that were left out.
+/// The configurations of subjects, and the subjects that were omitted.
 pub(in crate::groups) fn notes(
     job: &Job,
     measured: &[SubjectMeasurement<'_>],
@@ -46,7 +46,7 @@ pub(in crate::groups) fn notes(
     }
     let left_out = left_out
         .into_iter()
-        .map(|why| Row::note("left out", why).of(job.name));
+        .map(|why| Row::note("omitted", why).of(job.name));
     notes.extend(left_out);
     Ok(notes)
 }

@@ -242,7 +242,7 @@ impl AcceptLoop {
         // The peer has closed already.
         let Ok(peer) = stream.peer() else { return };
         let Some(counted) = peers::enter(&self.peers, peer, self.max_per_peer) else {
-            return self.turn_away(peer);
+            return self.refuse(peer);
         };
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());
         let (crowd, is_proxied) = (self.slots.crowd.clone(), self.is_proxied);
@@ -276,7 +276,7 @@ impl AcceptLoop {
     }
 
     /// Logs a refused peer. The connection closes before a byte of it is read.
-    fn turn_away(&self, peer: Peer) {
+    fn refuse(&self, peer: Peer) {
         let endpoint = &self.endpoint;
         if let Some(repeated) = self.log_limits.refused_peers.ready() {
             let most = self.max_per_peer.connections;
@@ -288,7 +288,6 @@ impl AcceptLoop {
                 "the address has too many connections: closed"
             );
         }
-        metrics::counter!("tidegate_connections_turned_away_total", "endpoint" => endpoint.clone())
-            .increment(1);
+        metrics::counter!("tidegate_connections_refused_total", "endpoint" => endpoint.clone()).increment(1);
     }
 }

@@ -32,7 +32,7 @@ _use_created = _get_use_created()
 
 
 def disable_created_metrics() -> None:
-    """Leaves out the `_created` series from now on."""
+    """Omits the `_created` series from now on."""
     global _use_created
     _use_created = False
 

@@ -208,7 +208,7 @@ class HistogramMetricFamily(_Family):
         """Adds the series with these label values."""
         for le, count, *exemplar in buckets:
             self._add("_bucket", {**self._labels(labels), "le": le}, count, timestamp, *exemplar)
-        # Negative observations make the sum no counter: it is left out then, and the count with it.
+        # Negative observations make the sum no counter: it is omitted then, and the count with it.
         if float(buckets[0][0]) >= 0 and sum_value is not None:
             self._add("_count", self._labels(labels), buckets[-1][1], timestamp)
             self._add("_sum", self._labels(labels), sum_value, timestamp)

@@ -35,7 +35,7 @@ def mmap_key(
 
 
 def _padding(length: int) -> int:
-    """Bytes between a key of so many bytes and its value."""
+    """Bytes between a key of this length in bytes and its value."""
     return 8 - (length + _LENGTH.size) % 8
 
 

@@ -47,7 +47,7 @@ class MultiProcessCollector:
         self._warn_of_foreign_files()
         families, problems = self._directory.collect()
         for path, why in problems:
-            warnings.warn(f"{path} is left out: {why}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{path} is omitted: {why}", RuntimeWarning, stacklevel=2)
         for family in families:
             # Others than this library may write units that are not part of the name.
             unit = family.unit if family.name.endswith("_" + family.unit) else ""

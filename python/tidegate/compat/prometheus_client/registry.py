@@ -160,5 +160,5 @@ class RestrictedRegistry:
                     yield restricted
 
 
-#: Where metrics register unless told otherwise.
+#: The registry of metrics by default.
 REGISTRY = CollectorRegistry(auto_describe=True)

@@ -32,9 +32,10 @@ async fn a_clash_of_types_leaves_the_later_metric_out_and_names_both_owners() {
     }
     let before = unix_now();
     let found = debug(&rig).await;
-    let left_out = found["left_out"].as_array().unwrap();
-    assert_eq!(left_out.len(), 1, "{found:#}");
-    let one = &left_out[0];
+    let omitted = found["omitted"].as_array().unwrap();
+    assert_eq!(omitted.len(), 1, "{found:#}");
+    assert_eq!(found["left_out"], found["omitted"], "the old name");
+    let one = &omitted[0];
     assert_eq!(
         (&one["metric"], &one["owner"], &one["rival"], &one["series"]),
         (
@@ -62,7 +63,7 @@ async fn a_clash_of_types_leaves_the_later_metric_out_and_names_both_owners() {
     rig.ask("GET /metrics", accept).await;
     let found = debug(&rig).await;
     let of_counter = |one: &&serde_json::Value| one["owner"] == "aggregate/b";
-    let one = found["left_out"]
+    let one = found["omitted"]
         .as_array()
         .unwrap()
         .iter()
@@ -77,7 +78,7 @@ async fn a_clash_of_types_leaves_the_later_metric_out_and_names_both_owners() {
     rig.ask("GET /metrics", accept).await;
     rig.scrape().await;
     assert_eq!(
-        debug(&rig).await["left_out"],
+        debug(&rig).await["omitted"],
         serde_json::json!([]),
         "the names are free"
     );
@@ -117,7 +118,7 @@ async fn metrics_described_differently_share_a_family_and_one_comment() {
             &"description".into()
         )
     );
-    assert_eq!(found["left_out"], serde_json::json!([]));
+    assert_eq!(found["omitted"], serde_json::json!([]));
     rig.stop().await;
 }
 

@@ -73,8 +73,8 @@ impl QueryWarnings {
                 _ => ("", "they differ"),
             };
             let mut text = match series {
-                1 => format!("metric \"{name}\": {are} left out: another living series has the same name and labels"),
-                _ => format!("metric \"{name}\": {series} series are left out: other living series have the same names and labels"),
+                1 => format!("metric \"{name}\": {are} omitted: another living series has the same name and labels"),
+                _ => format!("metric \"{name}\": {series} series are omitted: other living series have the same names and labels"),
             };
             if !differ.is_empty() {
                 let _ = write!(text, "; {they} in {differ}: make one of these a label");

@@ -59,7 +59,7 @@ class GraphiteBridge:
         return _clean(sample.name) + "".join(labels)
 
     def start(self, interval: float = 60.0, prefix: str = "") -> None:
-        """Pushes at once and then every so many seconds, from a daemon thread."""
+        """Pushes at once and then every `interval` seconds, from a daemon thread."""
         threading.Thread(target=self._run, args=(interval, prefix), daemon=True).start()
 
     def _run(self, interval: float, prefix: str) -> None:
