@@ -57,13 +57,13 @@ fn floors_lose_nothing_and_have_figures() {
         assert!(p99["value"].as_f64().unwrap() >= value(&rows, &name));
     }
     // An opaque hop can't edit, and is not measured doing less.
-    let left_out = rows
+    let omitted = rows
         .iter()
         .filter(|row| row["name"] == "omitted" && row["job"] == "edit-1000");
-    let left_out: Vec<&str> = left_out.filter_map(|row| row["text"].as_str()).collect();
+    let omitted: Vec<&str> = omitted.filter_map(|row| row["text"].as_str()).collect();
     assert!(
-        left_out.iter().any(|why| why.starts_with("forward-http: ")),
-        "{left_out:?}"
+        omitted.iter().any(|why| why.starts_with("forward-http: ")),
+        "{omitted:?}"
     );
     assert!(
         !rows

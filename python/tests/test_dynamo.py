@@ -77,7 +77,7 @@ class Endpoint:
         self.callback = callback
 
 
-def test_a_source_that_fails_is_left_out_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_source_that_fails_is_omitted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     registry = Prometheus()
     registry.register(Counter("help", name="c")).inc()
     endpoint = Endpoint()

@@ -443,7 +443,7 @@ def test_subclasses(client: ModuleType, registry: Any) -> None:
     assert type(counter.labels("x")) is Mine
 
 
-def test_created_series_can_be_left_out(client: ModuleType, registry: Any) -> None:
+def test_created_series_can_be_omitted(client: ModuleType, registry: Any) -> None:
     client.Counter("c", "help", registry=registry)
     client.disable_created_metrics()
     try:

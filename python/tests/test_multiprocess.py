@@ -298,7 +298,7 @@ assert other.get_sample_value("c_total", {"l": "x"}) == 1
     fleet.close()
 
 
-def test_a_damaged_file_is_left_out_and_reported(tmp_path: Path) -> None:
+def test_a_damaged_file_is_omitted_and_reported(tmp_path: Path) -> None:
     fleet = Fleet(DROP_IN, tmp_path)
     fleet.worker(COUNTER + "; c.inc()")
     (tmp_path / "1-2-0123456789abcdef.cells").write_bytes(os.urandom(8192))

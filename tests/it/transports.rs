@@ -79,7 +79,7 @@ const METRICS: &str = r#"{"resourceMetrics":[{"scopeMetrics":[{"schemaUrl":"http
 "metrics":[{"name":"level","gauge":{"dataPoints":[{"asInt":"7","timeUnixNano":"TIME"}]}}]}]}]}"#;
 
 #[test]
-fn the_label_of_the_scope_s_schema_can_be_left_out() {
+fn the_label_of_the_scope_s_schema_can_be_omitted() {
     for (option, is_there) in [("", true), ("scope_schema_url: false", false)] {
         let (peer, port, page) = (HttpPeer::start(), free_port(), free_port());
         let gateway = Gateway::start(&format!(

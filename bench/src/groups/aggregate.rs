@@ -47,7 +47,7 @@ const SCRAPES: Duration = Duration::from_secs(1);
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
     let asked = selection::get();
     let (subjects, missing) = subject::all(binary)?;
-    let mut left_out = missing;
+    let mut omitted = missing;
     let mut contenders = Vec::new();
     let runtime = super::runtime()?;
     for subject in subjects.iter().filter(|subject| asked.has_subject(&subject.name)) {
@@ -56,7 +56,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
             Err(error) if subject.role == SubjectRole::Ours && subject.config(JOB.task).is_ok() => {
                 return Err(error);
             }
-            Err(error) => left_out.push(format!("{}: {error}", subject.name)),
+            Err(error) => omitted.push(format!("{}: {error}", subject.name)),
         }
     }
     for _ in 0..ROUNDS {
@@ -68,7 +68,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
         .into_iter()
         .map(Contender::finish)
         .collect::<Result<_, _>>()?;
-    let mut rows = rows::notes(&JOB, &measured, left_out)?;
+    let mut rows = rows::notes(&JOB, &measured, omitted)?;
     rows.extend(rows::rows(&JOB, &measured));
     Ok(rows)
 }

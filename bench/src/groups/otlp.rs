@@ -33,13 +33,13 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
         .collect();
     let times = times(asked, jobs.len());
     for job in jobs {
-        let (measured, left_out) = super::runtime()?.block_on(turns::measure(job, &subjects, times))?;
+        let (measured, omitted) = super::runtime()?.block_on(turns::measure(job, &subjects, times))?;
         println!("  {}", job.name);
         for one in &measured {
             println!("    {one}");
         }
-        let left_out = missing.iter().cloned().chain(left_out).collect();
-        rows.extend(rows::notes(job, &measured, left_out)?);
+        let omitted = missing.iter().cloned().chain(omitted).collect();
+        rows.extend(rows::notes(job, &measured, omitted)?);
         rows.extend(rows::rows(job, &measured));
     }
     Ok(rows)

@@ -169,7 +169,7 @@ fn files_that_hold_no_cells_are_reported() {
 }
 
 #[test]
-fn series_beyond_the_limits_are_left_out_and_reported() {
+fn series_beyond_the_limits_are_omitted_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (_store, path) = everything(directory.path());
     let size = std::fs::metadata(&path).unwrap().len();

@@ -138,14 +138,14 @@ impl Service {
         let drain_timeout = fields.optional(key("drain_timeout"), || None);
         fields.finish();
         let pipelines = pipelines.unwrap_or_default().0;
-        let (pipelines, left_out): (Vec<_>, Vec<_>) =
+        let (pipelines, omitted): (Vec<_>, Vec<_>) =
             pipelines.into_iter().partition(|(id, _)| !is_of_profiles(id));
-        for (_, node) in &left_out {
+        for (_, node) in &omitted {
             cx.at_key(node)
                 .help("profiles are not supported; the other pipelines run")
                 .warning("this pipeline is ignored");
         }
-        if let [(_, node), ..] = left_out.as_slice()
+        if let [(_, node), ..] = omitted.as_slice()
             && pipelines.is_empty()
         {
             cx.at_key(node)

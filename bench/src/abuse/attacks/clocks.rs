@@ -127,11 +127,11 @@ pub(super) fn everywhere(field: &AttackedGateway) -> Result<Harm, BenchError> {
         let dropped = counted_by(field, |name, labels| {
             name == "tidegate_dropped_items_total" && labels.contains("reason=\"future\"")
         })?;
-        let left_out = counted_by(field, |name, _| name == "tidegate_composite_future_points_total")?;
+        let omitted = counted_by(field, |name, _| name == "tidegate_composite_future_points_total")?;
         Ok(vec![CheckLine::new(
             "honest points from tomorrow are counted as future",
-            format!("{dropped} by the page, {left_out} by the composite, of 2"),
-            dropped >= 2.0 && left_out >= 2.0,
+            format!("{dropped} by the page, {omitted} by the composite, of 2"),
+            dropped >= 2.0 && omitted >= 2.0,
         )])
     }));
     Ok(harm)

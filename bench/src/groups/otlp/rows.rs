@@ -30,7 +30,7 @@ pub(in crate::groups) fn rows(job: &Job, measured: &[SubjectMeasurement<'_>]) ->
 pub(in crate::groups) fn notes(
     job: &Job,
     measured: &[SubjectMeasurement<'_>],
-    left_out: Vec<String>,
+    omitted: Vec<String>,
 ) -> Result<Vec<Row>, BenchError> {
     let mut notes = Vec::new();
     for SubjectMeasurement { subject, .. } in measured {
@@ -44,10 +44,10 @@ pub(in crate::groups) fn notes(
         }
         notes.push(Row::note(subject.name.clone(), note).of(job.name));
     }
-    let left_out = left_out
+    let omitted = omitted
         .into_iter()
         .map(|why| Row::note("omitted", why).of(job.name));
-    notes.extend(left_out);
+    notes.extend(omitted);
     Ok(notes)
 }
 

@@ -112,27 +112,27 @@ pub(super) async fn measure<'a>(
     subjects: &'a [Subject],
     times: LoadTimes,
 ) -> Result<(Vec<SubjectMeasurement<'a>>, Vec<String>), BenchError> {
-    let (mut contenders, mut left_out) = (Vec::new(), Vec::new());
+    let (mut contenders, mut omitted) = (Vec::new(), Vec::new());
     for subject in subjects {
         let started = match subject.config(job.task) {
             Ok(config) => Contender::start(job, subject, &config).await,
             Err(why) => {
-                left_out.push(format!("{}: {why}", subject.name));
+                omitted.push(format!("{}: {why}", subject.name));
                 continue;
             }
         };
-        keep(subject, started, &mut contenders, &mut left_out)?;
+        keep(subject, started, &mut contenders, &mut omitted)?;
     }
     tokio::time::sleep(SETTLE).await;
     for step in times.steps() {
         for mut contender in std::mem::take(&mut contenders) {
             let subject = contender.measured.subject;
             let taken = contender.take(step, job).await.map(|()| contender);
-            keep(subject, taken, &mut contenders, &mut left_out)?;
+            keep(subject, taken, &mut contenders, &mut omitted)?;
         }
     }
     let measured = contenders.into_iter().map(Contender::finish).collect();
-    Ok((measured, left_out))
+    Ok((measured, omitted))
 }
 
 /// Leaves a subject that fails out of the rest, unless it is tidegate.
@@ -140,14 +140,14 @@ fn keep<'a>(
     subject: &Subject,
     contender: Result<Contender<'a>, BenchError>,
     contenders: &mut Vec<Contender<'a>>,
-    left_out: &mut Vec<String>,
+    omitted: &mut Vec<String>,
 ) -> Result<(), BenchError> {
     match contender {
         Ok(contender) => contenders.push(contender),
         Err(error) if subject.role == SubjectRole::Ours => {
             return Err(format!("{}: {error}", subject.name).into());
         }
-        Err(error) => left_out.push(format!("{}: {error}", subject.name)),
+        Err(error) => omitted.push(format!("{}: {error}", subject.name)),
     }
     Ok(())
 }

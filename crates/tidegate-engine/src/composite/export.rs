@@ -64,12 +64,12 @@ impl Composite {
         each: &mut dyn FnMut(&Attributes, SubWindow),
     ) -> Result<usize, Unshareable> {
         self.declaration.check_shareable()?;
-        let mut left_out = 0;
+        let mut omitted = 0;
         for group in self.groups() {
             let mut group = lock(&group);
             let group = &mut *group;
             if group.has_level() {
-                left_out += 1;
+                omitted += 1;
                 continue;
             }
             let attributes = group.series.attributes.clone();
@@ -82,7 +82,7 @@ impl Composite {
                 }
             }
         }
-        Ok(left_out)
+        Ok(omitted)
     }
 
     /// Shows all pooled observations in the window, those of earlier runs too, as finely as they are held. The next run

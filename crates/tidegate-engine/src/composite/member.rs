@@ -87,7 +87,7 @@ impl Member {
     }
 
     /// Whether it is stale when its living source leaves it out.
-    pub(super) fn can_be_left_out(&self) -> bool {
+    pub(super) fn can_be_omitted(&self) -> bool {
         match self.kind {
             MemberKind::Pooled { is_steady } | MemberKind::Own { is_steady, .. } => is_steady,
             MemberKind::Level { .. } => true,

@@ -121,7 +121,7 @@ impl PointSource {
 
     /// Whether a series that was last seen then, in the push of this number, has been omitted from several since. Where
     /// one report comes in several pushes (remote write by shards), they count as one.
-    fn has_left_out(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
+    fn has_omitted(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
         let is_long = now.saturating_sub(seen) >= patience_ns(self.interval.load(Relaxed));
         is_long && self.whole_pushes(now) >= push.saturating_add(LEFT_OUT)
     }
@@ -212,10 +212,10 @@ impl Liveness {
     }
 
     /// Whether a series that was last seen then, in the push of this number, has been omitted from several since.
-    pub(super) fn has_left_out(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
+    pub(super) fn has_omitted(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
         match self {
             Self::Events(_) | Self::Feed(_) => false,
-            Self::Points(source) => source.has_left_out(push, seen, now),
+            Self::Points(source) => source.has_omitted(push, seen, now),
         }
     }
 }

@@ -93,7 +93,7 @@ fn what_is_declared_weighs_by_its_text_and_attributes_and_once() {
 }
 
 #[test]
-fn events_that_make_no_sense_are_left_out_and_counted() {
+fn events_that_make_no_sense_are_omitted_and_counted() {
     let mut session = session();
     let mut mixed = batch(&["a"], 0, &[0, 9, 0, 0]);
     mixed.integers.clear();

@@ -75,7 +75,7 @@ impl CompositeGroup {
                 live[member.source as usize] += 1;
                 census.interleaved += usize::from(self.is_interleaved(member, now));
             }
-            census.may_be_idle |= !member.can_be_left_out();
+            census.may_be_idle |= !member.can_be_omitted();
         }
         let begin = self.cut.begin(now).max(1);
         for (at, source) in self.sources.iter() {
@@ -103,8 +103,8 @@ impl CompositeGroup {
     fn is_live(&self, member: &Member, census: &Census, now: UnixNanos) -> bool {
         let is_alive = census.alive.get(member.source as usize) == Some(&true);
         let source = self.sources.get(member.source);
-        let has_left_out = |source: &GroupSource| source.liveness.has_left_out(member.push, member.seen, now);
-        is_alive && !member.is_stalled && !(member.can_be_left_out() && source.is_some_and(has_left_out))
+        let has_omitted = |source: &GroupSource| source.liveness.has_omitted(member.push, member.seen, now);
+        is_alive && !member.is_stalled && !(member.can_be_omitted() && source.is_some_and(has_omitted))
     }
 
     /// Each series has a value of its own.

@@ -210,7 +210,7 @@ impl MergedWindows {
             wall: clock::wall(now),
             range: self.range(now),
             census: self.runs.census(now, nanos(self.limits.lease)),
-            left_out: self.refused.filter(recent).map(|(_, refused)| refused),
+            omitted: self.refused.filter(recent).map(|(_, refused)| refused),
         };
         let groups = self.groups.iter_mut().filter(|(_, window)| !window.is_empty());
         let answers = groups.map(|(attributes, window)| reading.answer(attributes, window));
@@ -305,7 +305,7 @@ struct WindowReading<'a> {
     range: RangeInclusive<UnixNanos>,
     census: ProducerCensus,
     /// The reason why values are dropped, if any are.
-    left_out: Option<SubWindowRefused>,
+    omitted: Option<SubWindowRefused>,
 }
 
 impl WindowReading<'_> {
@@ -341,7 +341,7 @@ impl WindowReading<'_> {
 
     fn state(&self, any: bool) -> Freshness {
         let (expected, reporting) = (self.census.expected, self.census.reporting.len());
-        Freshness::of(any, expected, reporting, self.left_out.is_some())
+        Freshness::of(any, expected, reporting, self.omitted.is_some())
     }
 
     fn absent(&self) -> Answer {
@@ -356,7 +356,7 @@ impl WindowReading<'_> {
             sources_expected: self.census.expected,
             sources_reporting: self.census.reporting.len(),
             collision: self
-                .left_out
+                .omitted
                 .map(|refused| format!("values are dropped: {refused}").into()),
             ..answer
         }

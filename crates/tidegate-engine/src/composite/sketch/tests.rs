@@ -31,7 +31,7 @@ proptest! {
 }
 
 #[test]
-fn values_of_all_sizes_fit_and_what_is_no_number_is_left_out() {
+fn values_of_all_sizes_fit_and_what_is_no_number_is_omitted() {
     let mut sketch = Sketch::default();
     for exponent in -300..300 {
         for part in 0..40 {

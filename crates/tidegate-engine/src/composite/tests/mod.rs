@@ -212,7 +212,7 @@ fn points_count_by_their_increases_and_totals_from_before_do_not() {
 }
 
 #[test]
-fn points_with_other_attributes_are_left_out() {
+fn points_with_other_attributes_are_omitted() {
     let filter = AttributeFilter(vec![("zone".into(), Pattern::parse("x").unwrap())]);
     let (set, composite) = set(Declaration {
         attributes: filter,

@@ -78,7 +78,7 @@ fn collisions_are_known_and_reported_once_without_a_page() {
 }
 
 #[test]
-fn what_was_left_out_and_ends_is_no_longer_counted() {
+fn what_was_omitted_and_ends_is_no_longer_counted() {
     let tables = [table("a"), table("b")];
     put(&tables[0], &gauge("same"));
     put(&tables[1], &gauge("same"));

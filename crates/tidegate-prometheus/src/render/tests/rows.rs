@@ -231,7 +231,7 @@ fn quantiles_ascend_and_come_once() {
 }
 
 #[test]
-fn one_help_a_family_and_a_metric_of_another_type_is_left_out_whole() {
+fn one_help_a_family_and_a_metric_of_another_type_is_omitted_whole() {
     let mut other_help = point("x", "", Data::Gauge, Value::Int(2));
     let series = Arc::make_mut(&mut other_help.series);
     series.attributes = [("a", "c")].into_iter().collect();

@@ -116,7 +116,7 @@ fn an_exemplar_has_room_for_128_characters_and_its_ids_win() {
 }
 
 #[test]
-fn points_that_openmetrics_can_not_say_are_left_out_and_told() {
+fn points_that_openmetrics_can_not_express_are_omitted_and_reported() {
     let points = [
         point(
             "sums",
