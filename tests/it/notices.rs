@@ -139,7 +139,7 @@ fn what_matches_nothing_is_named_once_and_until_it_does() {
     scene.push("quue", "pod");
     wait_until(SOON, "fewer notices", || scene.listed().len() == 2);
     assert!(
-        scene.says(&EXPECTED[1]) && scene.says(&EXPECTED[3]),
+        scene.lists(&EXPECTED[1]) && scene.lists(&EXPECTED[3]),
         "{:?}",
         scene.listed()
     );

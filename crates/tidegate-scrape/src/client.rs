@@ -14,7 +14,7 @@ use super::config::http::HttpOptions;
 use super::credentials::{Credentials, TextSource, header_value};
 use tidegate_config::Secret;
 use tidegate_pipeline::component::{Account, Ceiling, Held, NoRoom};
-use tidegate_pipeline::delivery::answer::shorten;
+use tidegate_pipeline::delivery::response::shorten;
 use tidegate_pipeline::net::body::Chunks;
 use tidegate_pipeline::net::client::{UseTls, http_client};
 use tidegate_pipeline::net::compression::unpack_now;

@@ -18,7 +18,7 @@ use super::scrape::{ScrapedPage, Workshop};
 use super::target::Target;
 use tidegate_pipeline::batch::{Batch, Points};
 use tidegate_pipeline::component::{Held, Refused};
-use tidegate_pipeline::delivery::answer::shorten;
+use tidegate_pipeline::delivery::response::shorten;
 use tidegate_prometheus::scrape::{self, Counts, Failed, ScrapeDecoder, Settings};
 
 /// The scope of series that don't name theirs.
@@ -140,7 +140,7 @@ impl Work {
                     ScrapeFailure::Series => {
                         self.decoder.forget();
                         // An empty size always fits.
-                        let _ = self.kept.settle(0);
+                        let _ = self.kept.set_used(0);
                         self.expected = 0;
                         Counts::default()
                     }
@@ -210,7 +210,7 @@ impl Work {
         };
         let read = self.decoder.page(format, &page.bytes, time, points);
         // Also after a failure of the page, because its lines are known now.
-        if self.kept.settle(self.decoder.bytes()) {
+        if self.kept.set_used(self.decoder.bytes()) {
             Ok((read?, page.into_points()))
         } else {
             Err(ScrapeFailure::Series)

@@ -296,11 +296,15 @@ mod tests {
     fn contradictions_are_reported() {
         let both =
             "resource_constant_labels: {included: [a]}, resource_to_telemetry_conversion: {enabled: true}";
-        assert!(said(both).contains("can't be combined"), "{}", said(both));
-        assert!(said("path: /debug").contains("that it leaves out"));
-        assert!(said("metric_expiration: 0s").contains("greater than zero"));
-        assert!(said("const_labels: {'..': x}").contains("not a label name"));
-        assert_eq!(said("const_labels: {'another label': x}"), "");
+        assert!(
+            problems_of(both).contains("can't be combined"),
+            "{}",
+            problems_of(both)
+        );
+        assert!(problems_of("path: /debug").contains("that it leaves out"));
+        assert!(problems_of("metric_expiration: 0s").contains("greater than zero"));
+        assert!(problems_of("const_labels: {'..': x}").contains("not a label name"));
+        assert_eq!(problems_of("const_labels: {'another label': x}"), "");
     }
 
     #[test]

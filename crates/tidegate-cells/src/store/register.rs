@@ -69,9 +69,10 @@ impl StoreInner {
         reuse(state);
         let file = files.get(self.file);
         let kind = &family.spec.kind;
-        let Place { word, slot } = state
-            .arena
-            .allocate(file, value_words(kind), value_alignment(kind))?;
+        let CellPosition { word, slot } =
+            state
+                .arena
+                .allocate(file, value_words(kind), value_alignment(kind))?;
         let series = Arc::new(SeriesInner::new(hash, values, word, slot));
         series.init(kind);
         let mut records = Vec::new();

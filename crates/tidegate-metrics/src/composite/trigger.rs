@@ -151,7 +151,7 @@ mod tests {
         let mut standing = TriggerState::default();
         let observe =
             |(now, value): &(u64, f64)| Some((*now, standing.observe(trigger, Some(*value), *now)?));
-        values.iter().filter_map(see).collect()
+        values.iter().filter_map(observe).collect()
     }
 
     #[test]

@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 99;
 
 /// Bytes that are not an export request: the mistake, and its field (`resourceMetrics.scopeMetrics`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem} in {}", place(path))]
+#[error("{problem} in {}", location(path))]
 pub struct WireError {
     /// The description of the mistake.
     pub problem: &'static str,

@@ -265,7 +265,7 @@ mod tests {
             owner: Some(format!("{}", rustix::process::getuid().as_raw()).parse().unwrap()),
             ..SocketFileConfig::default()
         };
-        let (_listener, file) = place(&path, &config).unwrap();
+        let (_listener, file) = bind(&path, &config).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o622);
         drop(file);
         assert_eq!(
@@ -308,8 +308,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.sock");
         drop(UnixListener::bind(&path).unwrap());
-        let (_listener, _file) = place(&path, &SocketFileConfig::default()).unwrap();
-        let second = place(&path, &SocketFileConfig::default());
+        let (_listener, _file) = bind(&path, &SocketFileConfig::default()).unwrap();
+        let second = bind(&path, &SocketFileConfig::default());
         assert!(matches!(second, Err(ListenError::InUse(_))));
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("precious");
         std::fs::write(&path, "data").unwrap();
-        let refused = place(&path, &SocketFileConfig::default());
+        let refused = bind(&path, &SocketFileConfig::default());
         assert!(matches!(refused, Err(ListenError::NotASocket(_))));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
     }
@@ -341,9 +341,9 @@ mod tests {
     fn a_successor_s_socket_is_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.sock");
-        let (listener, file) = place(&path, &SocketFileConfig::default()).unwrap();
+        let (listener, file) = bind(&path, &SocketFileConfig::default()).unwrap();
         drop(listener);
-        let (_listener, _successor) = place(&path, &SocketFileConfig::default()).unwrap();
+        let (_listener, _successor) = bind(&path, &SocketFileConfig::default()).unwrap();
         drop(file);
         assert!(path.exists());
     }

@@ -14,7 +14,7 @@ use super::{META_URL, Reporter};
 use crate::client::{self, Client, FetchError};
 use crate::config::discovery::HttpSdConfig;
 use tidegate_pipeline::component::{Account, Ceiling, Held};
-use tidegate_pipeline::delivery::answer::shorten;
+use tidegate_pipeline::delivery::response::shorten;
 use tidegate_pipeline::net::TlsError;
 
 /// An answer may take this long; Prometheus waits for the refresh interval.
@@ -100,7 +100,7 @@ impl HttpDiscovery {
         )
         .await;
         let packed = packed.map_err(said)?;
-        held.settle(arrived);
+        held.keep(arrived);
         let url = self.shown_url.clone();
         let read = tokio::task::spawn_blocking(move || {
             let text = packed.unpack(group::MAX_LIST_BYTES, &mut held).map_err(said)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_runtime::files;
 
-use super::{MAX_FILE_BYTES, Segment, most_records, tell_given_up};
+use super::{MAX_FILE_BYTES, Segment, log_abandoned_search, most_records};
 use crate::record::{self, Epoch, Head, MAX_SEQ, RecordKind, SEGMENT_HEAD, TAGS};
 use crate::recovery::{Replay, Scan};
 use crate::rescue::epoch_without_head;

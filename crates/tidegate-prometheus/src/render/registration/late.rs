@@ -34,7 +34,7 @@ impl SeriesRegistration<'_> {
     fn first_of(&mut self, family: u32, text: u32, same: Vec<Late>) -> Option<Record> {
         let member = |late: &Late| (late.new.source, late.new.place);
         let mut owner = same.first().map(member)?;
-        let place = self.place_of(family, text);
+        let place = self.key_of(family, text);
         let others = same.iter().map(member).filter(|other| *other != owner);
         let others: Vec<SeriesPosition> = others.collect();
         if !others.is_empty() {
