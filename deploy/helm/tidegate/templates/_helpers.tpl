@@ -1,0 +1,115 @@
+{{- define "tidegate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "tidegate.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "tidegate.labels" -}}
+{{ include "tidegate.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "tidegate.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "tidegate.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end }}
+
+{{- define "tidegate.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (default $.Chart.AppVersion .tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The environment variable with the key of a vendor. */}}
+{{- define "tidegate.keyVariable" -}}
+{{- printf "VENDOR_KEY_%s" (.name | upper | replace "-" "_") -}}
+{{- end }}
+
+{{/* Whether a vendor's queue is on disk: the vendor's own choice, or else with gateway.storage. "true" or "". */}}
+{{- define "tidegate.isDurable" -}}
+{{- $storage := .root.Values.gateway.storage.enabled -}}
+{{- if dig "durableQueue" $storage .vendor -}}
+{{- if not $storage -}}
+{{- fail (printf "vendors: %s has durableQueue: true, but gateway.storage.enabled is false: enable the storage, or set durableQueue: false" .vendor.name) -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* The address of a replica's pod. */}}
+{{- define "tidegate.replica" -}}
+{{- $name := include "tidegate.fullname" .root -}}
+{{- printf "%s-gateway-%d.%s-gateway-pods.%s.svc:%d" $name (int .ordinal) $name .root.Release.Namespace (int .port) -}}
+{{- end }}
+
+{{- define "tidegate.podSecurity" -}}
+runAsUser: {{ .user }}
+runAsGroup: {{ .user }}
+runAsNonRoot: {{ ne (int .user) 0 }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "tidegate.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* The arguments: extraConfig is a second file, which tidegate merges over the first. */}}
+{{- define "tidegate.arguments" -}}
+args:
+  - run
+  - --config=/etc/tidegate/config.yaml
+  {{- if and .extraConfig (not .existingConfigMap) }}
+  - --config=/etc/tidegate/extra.yaml
+  {{- end }}
+{{- end }}
+
+{{/* The gateway answers 200 while it takes data. A failing vendor does not change this: a restart would not help. */}}
+{{- define "tidegate.probes" -}}
+startupProbe:
+  httpGet: {path: /, port: health}
+  periodSeconds: 2
+  failureThreshold: 60
+readinessProbe:
+  httpGet: {path: /, port: health}
+  periodSeconds: 5
+livenessProbe:
+  httpGet: {path: /, port: health}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end }}
+
+{{/* A ConfigMap of the files that tidegate merges. JSON is YAML, and keeps large integers as they are. */}}
+{{- define "tidegate.files" -}}
+config.yaml: |
+  {{- .config | nindent 2 }}
+{{- if .extraConfig }}
+extra.yaml: |
+  {{- .extraConfig | toPrettyJson | nindent 2 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Helm chart, rendered with each file of deploy/helm/tidegate/ci."""
+
+from pathlib import Path
+
+import kit
+import kubernetes_validate
+import pytest
+import yaml
+
+matrix = pytest.mark.parametrize("values", kit.MATRIX, ids=lambda path: path.stem)
+
+# The oldest version that Chart.yaml allows, and the newest with a schema.
+VERSIONS = ["1.27", "1.37"]
+
+
+@matrix
+def test_helm_lint_has_no_complaint(values: Path) -> None:
+    result = kit.run(kit.program("helm"), "lint", "--strict", "--quiet", kit.CHART, "--values", values)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@matrix
+@pytest.mark.parametrize("version", VERSIONS)
+def test_objects_fit_the_schema_of_kubernetes(values: Path, version: str) -> None:
+    for found in kit.objects(values):
+        # The schema of a custom resource is not part of Kubernetes.
+        if found["kind"] != "ServiceMonitor":
+            kubernetes_validate.validate(found, version, strict=True)
+
+
+@matrix
+def test_names_are_unique_and_objects_are_in_the_namespace(values: Path) -> None:
+    names = [(found["kind"], found["metadata"]["name"]) for found in kit.objects(values)]
+    assert len(names) == len(set(names)) and names
+    assert {found["metadata"]["namespace"] for found in kit.objects(values)} == {kit.NAMESPACE}
+
+
+@matrix
+def test_tidegate_accepts_each_configuration(values: Path, tmp_path: Path) -> None:
+    for workload, files in kit.configurations(values):
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        arguments = kit.container(workload)["args"]
+        named = [Path(argument.split("=")[1]) for argument in arguments if argument.startswith("--config=")]
+        assert [file.name for file in named] == sorted(files)
+        variables = {variable["name"]: "instance:key" for variable in kit.container(workload).get("env", [])}
+        result = kit.validate([tmp_path / file.name for file in named], variables)
+        assert result.returncode == 0 and not result.stderr, result.stderr
+
+
+@matrix
+def test_containers_declare_the_ports_on_which_they_listen(values: Path) -> None:
+    for workload, files in kit.configurations(values):
+        assert kit.listens(yaml.safe_load(files["config.yaml"])) == set(kit.ports(workload).values())
+
+
+@matrix
+def test_services_select_pods_that_have_their_ports(values: Path) -> None:
+    for service in kit.of_kind(values, "Service"):
+        (workload,) = kit.selected(service["spec"]["selector"], kit.workloads(values))
+        for port in service["spec"]["ports"]:
+            assert kit.ports(workload)[port["targetPort"]] == port["port"]
+
+
+@matrix
+def test_probes_ask_existing_ports(values: Path) -> None:
+    for workload in kit.workloads(values):
+        for probe in ["startupProbe", "readinessProbe", "livenessProbe"]:
+            assert kit.container(workload)[probe]["httpGet"]["port"] in kit.ports(workload)
+
+
+@matrix
+def test_no_container_runs_as_root_or_may_become_it(values: Path) -> None:
+    for workload in kit.workloads(values):
+        of_pod, of_container = kit.pod(workload)["securityContext"], kit.container(workload)["securityContext"]
+        assert of_pod["runAsNonRoot"] and of_pod["runAsUser"] > 0 and of_pod["runAsGroup"] > 0
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert of_container["readOnlyRootFilesystem"] and not of_container["allowPrivilegeEscalation"]
+        assert of_container["capabilities"] == {"drop": ["ALL"]}
+        assert not kit.pod(workload)["automountServiceAccountToken"]
+
+
+@matrix
+def test_mounts_name_volumes_and_directories_of_the_configuration(values: Path) -> None:
+    for workload in kit.workloads(values):
+        claims = [claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])]
+        volumes = {volume["name"] for volume in kit.pod(workload)["volumes"]} | set(claims)
+        assert {mount["name"] for mount in kit.container(workload)["volumeMounts"]} == volumes
+    for workload, files in kit.configurations(values):
+        mounts = [mount["mountPath"] for mount in kit.container(workload)["volumeMounts"]]
+        configuration = yaml.safe_load(files["config.yaml"])
+        storage = configuration["extensions"].get("file_storage", {}).get("directory")
+        read = [path for receiver in configuration["receivers"].values() for path in receiver.get("directories", [])]
+        for path in read + ([storage] if storage else []):
+            assert any(path == mount or path.startswith(mount + "/") for mount in mounts), path
+
+
+@matrix
+def test_agents_send_to_every_replica_of_the_gateway(values: Path) -> None:
+    (gateway,) = kit.of_kind(values, "StatefulSet")
+    name, service = gateway["metadata"]["name"], gateway["spec"]["serviceName"]
+    pods = {f"{name}-{ordinal}.{service}.{kit.NAMESPACE}.svc" for ordinal in range(gateway["spec"]["replicas"])}
+    assert service in {found["metadata"]["name"] for found in kit.of_kind(values, "Service") if found["spec"].get("clusterIP")}
+    for workload, files in kit.configurations(values):
+        if workload["kind"] == "DaemonSet":
+            exporters = yaml.safe_load(files["config.yaml"])["exporters"]
+            sent = {options["endpoint"] for key, options in exporters.items() if key.startswith("otlp/")}
+            assert sent == {f"{pod}:4317" for pod in pods}
+            if "loadbalancing" in exporters:
+                assert set(exporters["loadbalancing"]["resolver"]["static"]["hostnames"]) == {f"{pod}:4319" for pod in pods}
+
+
+@matrix
+def test_policies_and_budgets_select_pods_that_have_their_ports(values: Path) -> None:
+    for policy in kit.of_kind(values, "NetworkPolicy"):
+        (workload,) = kit.selected(policy["spec"]["podSelector"], kit.workloads(values))
+        allowed = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+        # The kubelet probes from the node, which policies do not limit.
+        assert allowed == set(kit.ports(workload)) - {"health"}
+    for budget in kit.of_kind(values, "PodDisruptionBudget"):
+        assert len(kit.selected(budget["spec"]["selector"], kit.workloads(values))) == 1
+
+
+@matrix
+def test_monitors_select_services_that_have_their_ports(values: Path) -> None:
+    services = kit.of_kind(values, "Service")
+    for monitor in kit.of_kind(values, "ServiceMonitor"):
+        selector = monitor["spec"]["selector"]
+        found = [service for service in services if selector["matchLabels"].items() <= service["metadata"]["labels"].items()]
+        for expression in selector.get("matchExpressions", []):
+            found = [service for service in found if service["metadata"]["labels"][expression["key"]] in expression["values"]]
+        assert found
+        for endpoint in monitor["spec"]["endpoints"]:
+            for service in found:
+                assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+def test_prometheus_scrapes_the_data_of_all_replicas_once(tmp_path: Path) -> None:
+    values = kit.CHART / "ci/everything.yaml"
+    (monitor,) = (found for found in kit.of_kind(values, "ServiceMonitor") if "gateway" in found["metadata"]["name"])
+    (endpoint,) = monitor["spec"]["endpoints"]
+    names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    rules = [{names.get(key, key): value for key, value in rule.items()} for rule in endpoint["relabelings"]]
+    # The operator gives each target these labels before it relabels.
+    targets = [
+        {
+            "targets": [f"10.0.0.{ordinal}:9464"],
+            "labels": {"pod": f"gateway-{ordinal}", "container": "tidegate", "service": "gateway", "endpoint": "metrics"},
+        }
+        for ordinal in range(2)
+    ]
+    (tmp_path / "targets.json").write_text(yaml.safe_dump(targets, default_flow_style=True, width=10**6))
+    (tmp_path / "targets.yaml").write_text(yaml.safe_dump(targets))
+    job = {"job_name": "j", "file_sd_configs": [{"files": [str(tmp_path / "targets.yaml")]}], "relabel_configs": rules}
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    result = kit.run(kit.program("promtool"), "check", "service-discovery", "--timeout=3s", tmp_path / "prometheus.yaml", "j")
+    found = yaml.safe_load(result.stdout)
+    assert len(found) == 2, result.stdout + result.stderr
+    assert found[0]["labels"] == found[1]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("agnet: {}", "agnet"),
+        ("agent: {interval: 1}", "interval"),
+        ("agent: {interval: fast}", "interval"),
+        ("agent: {nixl: {hostPath: run/nixl}}", "hostPath"),
+        ("agent: {nixl: {enabled: false}, cells: {enabled: false}, otlp: {enabled: false}}", "enable one of them"),
+        ("agent: {existingConfigMap: a, extraConfig: {a: b}}", "agent"),
+        ("gateway: {replicas: 0}", "replicas"),
+        ("gateway: {replicas: two}", "replicas"),
+        ("gateway: {storage: {size: much}}", "size"),
+        ("vendors: [{name: a, endpoint: a.example.com}]", "endpoint"),
+        ("vendors: [{name: A, endpoint: 'https://a.example.com'}]", "name"),
+        ("vendors: [{name: a, vendor: datadgo, endpoint: 'https://a.example.com'}]", "datadog"),
+        ("vendors: [{name: a, vendor: datadog, endpoint: 'https://a.example.com'}]", "secretRef"),
+        ("vendors: [{name: a, endpoint: 'https://a.example.com', secretRef: {name: b, key: c}}]", "header"),
+        ("vendors: [{name: a, endpoint: 'https://a', durableQueue: true}]\ngateway: {storage: {enabled: false}}", "enable the storage"),
+        ("vendors: [{name: a, endpoint: 'https://a'}, {name: a, endpoint: 'https://b'}]", "a has two entries"),
+    ],
+)
+def test_wrong_values_are_refused_with_the_name_of_the_value(values: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(values)
+    result = kit.template("--values", file)
+    assert result.returncode != 0 and message in result.stderr, result.stderr
+
+
+def test_a_change_of_the_configuration_replaces_only_its_pods() -> None:
+    def sums(*arguments: str) -> dict[str, str]:
+        documents = yaml.safe_load_all(kit.template(*arguments).stdout)
+        found = [document for document in documents if document["kind"] in ("DaemonSet", "StatefulSet")]
+        return {each["kind"]: each["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for each in found}
+
+    before, after = sums(), sums("--set", "agent.extraConfig.service.drain_timeout=2s")
+    assert before["DaemonSet"] != after["DaemonSet"] and before["StatefulSet"] == after["StatefulSet"]
+
+
+@pytest.mark.parametrize(("settings", "text"), [("agent.runAsUser=0", "run as root"), ("agent.enabled=true", "scrape the Service")])
+def test_the_notes_say_what_to_do_next(settings: str, text: str) -> None:
+    result = kit.run(kit.program("helm"), "install", "prod", kit.CHART, "--dry-run=client", "--set", settings)
+    assert result.returncode == 0 and text in result.stdout, result.stdout + result.stderr
