@@ -36,6 +36,41 @@ pub(crate) fn build(program: &str, into: &Path) -> Outcome {
     )
 }
 
+/// A Go program of others, kept in a cache that outlives the checkout: it takes minutes to build.
+pub(crate) struct GoTool {
+    pub(crate) name: &'static str,
+    /// The path of its package, whose last element is `name`.
+    pub(crate) package: &'static str,
+    pub(crate) version: &'static str,
+}
+
+impl GoTool {
+    /// The path of the program, which is built first if the cache has none.
+    pub(crate) fn installed(&self) -> Result<PathBuf, String> {
+        let Self {
+            name,
+            package,
+            version,
+        } = self;
+        let directory = cache()?.join(format!("{name}-{version}")).join("bin");
+        let program = directory.join(name);
+        if !program.exists() {
+            eprintln!("building {name} {version} in {}", directory.display());
+            let go = find()?;
+            process::retry(name, process::PAUSE, || {
+                process::run(
+                    process::by_hand(&go)
+                        .args(["install", &format!("{package}@v{version}")])
+                        .env("GOBIN", &directory)
+                        .env("CGO_ENABLED", "0")
+                        .env("GOTOOLCHAIN", "local"),
+                )
+            })?;
+        }
+        Ok(program)
+    }
+}
+
 fn directory(program: &str) -> PathBuf {
     test::workspace().join("tests/go").join(program)
 }

@@ -11,6 +11,7 @@ mod bench;
 mod capi;
 mod crates_picture;
 mod deny;
+mod deploy;
 mod fuzz;
 mod golang;
 mod headers;
@@ -51,6 +52,11 @@ const COMMANDS: &[Command] = &[
         name: "python",
         about: "setup, then the Python package alone: wheel, types, tests; arguments go to pytest",
         run: python::test_alone,
+    },
+    Command {
+        name: "deploy",
+        about: "setup, then the tests of deploy/: Helm chart, Kustomize, Compose, systemd, container; arguments go to pytest",
+        run: deploy::test_alone,
     },
     Command {
         name: "capi",

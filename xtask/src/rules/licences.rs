@@ -8,7 +8,7 @@ use super::{Breach, files};
 
 /// Files and directories with sources.
 const SOURCES: &[&str] = &[
-    "bench", "benches", "build.rs", "crates", "examples", "fuzz", "python", "src", "tests", "xtask",
+    "bench", "benches", "build.rs", "crates", "deploy", "examples", "fuzz", "python", "src", "tests", "xtask",
 ];
 
 /// The extensions of sources, each with the sign of a comment.

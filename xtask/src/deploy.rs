@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `cargo xtask deploy`: the files of `deploy/`, read by the programs that will read them: Helm, hadolint, promtool,
+//! systemd and tidegate itself.
+
+use std::path::{Path, PathBuf};
+
+use crate::test::workspace;
+use crate::{Outcome, golang, process, testenv};
+
+const HELM: golang::GoTool = golang::GoTool {
+    name: "helm",
+    package: "helm.sh/helm/v4/cmd/helm",
+    version: "4.3.1",
+};
+
+/// Installs what is missing and runs the tests; arguments go to pytest.
+pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
+    testenv::setup(&[])?;
+    test(arguments)
+}
+
+/// Runs `tests/deploy`. It takes a quarter of a minute when Helm and the gateway are built.
+pub(crate) fn test(arguments: &[String]) -> Outcome {
+    let programs = [
+        ("TIDEGATE_HELM", HELM.installed()?),
+        ("TIDEGATE_SYSTEMD_ANALYZE", systemd_analyze()?),
+        ("TIDEGATE_BINARY", process::target().join("debug/tidegate")),
+        ("TIDEGATE_HADOLINT", part("deploy-tools/bin/hadolint")),
+        ("TIDEGATE_PROMTOOL", part("debian-unstable/usr/bin/promtool")),
+    ];
+    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    let parts = [part("deploy-tools"), part("python-tools")];
+    let path = std::env::join_paths(parts).map_err(|error| error.to_string())?;
+    process::stream(
+        process::by_hand("python3")
+            .args(["-m", "pytest", "-p", "no:cacheprovider", "--quiet"])
+            .arg(workspace().join("tests/deploy"))
+            .args(arguments)
+            .current_dir(workspace())
+            .env("PYTHONPATH", path)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .envs(programs),
+    )
+}
+
+fn part(path: &str) -> PathBuf {
+    testenv::directory().join(path)
+}
+
+/// The only program that is not installed: it belongs to the systemd of the machine.
+fn systemd_analyze() -> Result<PathBuf, String> {
+    let path = Path::new("/usr/bin/systemd-analyze");
+    path.exists().then(|| path.to_owned()).ok_or_else(|| {
+        format!(
+            "{} does not exist: install Debian's package `systemd`",
+            path.display()
+        )
+    })
+}
