@@ -4,7 +4,8 @@
 //! folds ended runs.
 //!
 //! [`PageSender`], [`PageReader`] and [`ClusterLeader`] do no I/O and have no clock. They give [`StoreCall`]s, and a driver
-//! passes the answers and the time back in. [`ClusterStore`] is what an engine (NATS, Kafka, direct) implements.
+//! passes the answers and the time back in. [`ClusterStore`] is what an engine (NATS, Kafka, direct) implements. [`local`] has an
+//! engine for one process. Only it has tasks and asks for the time.
 //!
 //! A message carries totals and not events. So a lost, repeated or late message costs freshness, and never a count.
 //! Decision 0031 gives the reasons.
@@ -13,6 +14,8 @@
 
 mod engine;
 mod leader;
+pub mod local;
+mod message_store;
 mod name;
 mod page;
 mod reader;
@@ -25,6 +28,7 @@ pub mod testing;
 
 pub use engine::{ClusterEngine, EngineStatus, StoreSession};
 pub use leader::{ClusterLeader, LeaderConfig, LeaderStats};
+pub use message_store::{MessageStore, MessageStoreLimits};
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};
 pub use page::{
     DecodedPage, MAX_PAGE_SERIES, MERGE_KEY, PRODUCER_KEY, PageError, PageHeaders, PageKind, PageLimits,

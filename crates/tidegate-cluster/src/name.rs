@@ -141,6 +141,12 @@ impl Subject {
         (subject.text(cluster) == text).then_some(subject)
     }
 
+    /// The subject that this text stands for in the cluster that it names.
+    pub fn parse_any(text: &str) -> Option<Self> {
+        let cluster = text.split('.').nth(1)?;
+        Self::parse(unescaped(cluster)?.as_str(), text)
+    }
+
     /// The producer, if it has one.
     pub fn producer(&self) -> Option<&ProducerName> {
         match self {
@@ -213,6 +219,7 @@ mod tests {
             prop_assert!(!text.contains([' ', '*', '>']));
             prop_assert_eq!(Subject::parse(&cluster, &text), Some(subject));
             prop_assert_eq!(Subject::parse("another one", &text), None);
+            prop_assert_eq!(Subject::parse_any(&text).map(|any| any.text(&cluster)), Some(text));
         }
 
         #[test]

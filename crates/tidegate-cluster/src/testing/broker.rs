@@ -9,8 +9,8 @@ use tidegate_engine::UnixNanos;
 
 use super::SeededRandom;
 use crate::{
-    CallId, ClusterStore, LeaseRequest, ReadScope, RunName, StoreCall, StoreError, StoreEvent, StoreMessage,
-    StoreReply, StoredMessage, Subject, nanos,
+    CallId, ClusterStore, LeaseRequest, MessageStore, ReadScope, RunName, StoreCall, StoreError, StoreEvent,
+    StoreMessage, StoreReply, StoredMessage, Subject, nanos,
 };
 
 /// A client of the broker.
@@ -31,7 +31,8 @@ pub struct BrokerFaults {
 
 #[derive(Clone, Debug)]
 enum LogEntry {
-    Put(StoredMessage),
+    /// With the time, and the end of a lease.
+    Put(StoreMessage, UnixNanos, Option<UnixNanos>),
     Purge(RunName, u64),
     /// The subject is gone: a lease has ended, or the broker forgot it.
     Gone(String),
@@ -45,10 +46,7 @@ pub struct Broker {
     pub faults: BrokerFaults,
     random: SeededRandom,
     log: Vec<LogEntry>,
-    last: BTreeMap<String, StoredMessage>,
-    sequence: u64,
-    /// When the lease of a subject ends.
-    leases: BTreeMap<String, UnixNanos>,
+    store: MessageStore,
     /// Reads of everything.
     readers: BTreeMap<ClientId, CallId>,
     down: BTreeSet<ClientId>,
@@ -66,9 +64,7 @@ impl Broker {
             faults: BrokerFaults::default(),
             random: SeededRandom::new(seed),
             log: Vec::new(),
-            last: BTreeMap::new(),
-            sequence: 0,
-            leases: BTreeMap::new(),
+            store: MessageStore::default(),
             readers: BTreeMap::new(),
             down: BTreeSet::new(),
             deliveries: BTreeMap::new(),
@@ -85,12 +81,9 @@ impl Broker {
     /// Sets the time. Leases that have ended go, and readers with a connection learn what is pending.
     pub fn advance(&mut self, now: UnixNanos) {
         self.now = now;
-        let is_over = |(subject, end): (&String, &UnixNanos)| (*end <= now).then(|| subject.clone());
-        let over: Vec<_> = self.leases.iter().filter_map(is_over).collect();
-        for subject in over {
-            self.leases.remove(&subject);
-            self.append(LogEntry::Gone(subject));
-        }
+        let over = self.store.expire(now).into_iter();
+        self.log
+            .extend(over.map(|subject| LogEntry::Gone(subject.to_string())));
         let readers: Vec<_> = self.readers.iter().map(|(client, id)| (*client, *id)).collect();
         for (client, id) in readers {
             let waiting = self.deliveries.values().filter(|(to, event)| {
@@ -135,14 +128,14 @@ impl Broker {
     pub fn forget_tail(&mut self, operations: usize) {
         let kept = self.log.len().saturating_sub(operations);
         let log: Vec<_> = self.log.drain(..).take(kept).collect();
-        self.last.clear();
-        self.sequence = 0;
+        self.store = MessageStore::default();
         log.into_iter().for_each(|entry| self.append(entry));
     }
 
     /// Forgets the last message of each subject that `which` accepts.
     pub fn forget_subjects(&mut self, which: impl Fn(&Subject) -> bool) {
-        let subjects = self.last.keys().filter(|text| {
+        let texts = self.messages().map(|stored| &stored.message.subject);
+        let subjects = texts.filter(|text| {
             let subject = Subject::parse(&self.cluster, text);
             subject.is_some_and(|subject| which(&subject))
         });
@@ -162,41 +155,35 @@ impl Broker {
 
     /// The messages that it has, by subject.
     pub fn messages(&self) -> impl Iterator<Item = &StoredMessage> {
-        self.last.values()
+        self.store.messages(ReadScope::Everything)
     }
 
     /// Stores a message as if a client had sent it.
     pub fn put(&mut self, message: StoreMessage) -> u64 {
-        let stored = StoredMessage {
-            message,
-            sequence: self.sequence + 1,
-            time: self.now,
+        self.put_until(message, None)
+    }
+
+    fn put_until(&mut self, message: StoreMessage, end: Option<UnixNanos>) -> u64 {
+        self.append(LogEntry::Put(message, self.now, end));
+        let sequence = self.store.sequence();
+        let Some(stored) = self.store.after(sequence.saturating_sub(1)).next().cloned() else {
+            return sequence;
         };
-        self.append(LogEntry::Put(stored.clone()));
         let readers: Vec<_> = self.readers.iter().map(|(client, id)| (*client, *id)).collect();
         for (client, id) in readers {
             self.deliver_read(client, id, &stored);
         }
-        stored.sequence
+        sequence
     }
 
     fn append(&mut self, entry: LogEntry) {
         match &entry {
-            LogEntry::Put(stored) => {
-                self.sequence = stored.sequence;
-                self.last.insert(stored.message.subject.clone(), stored.clone());
+            LogEntry::Put(message, time, end) => {
+                // Simulations stay below the limits of a store.
+                let _ = self.store.put_until(message.clone(), *time, *end);
             }
-            LogEntry::Purge(run, through) => {
-                let cluster = &self.cluster;
-                self.last.retain(|text, stored| {
-                    let subject = Subject::parse(cluster, text);
-                    let is_of_run = matches!(&subject, Some(Subject::Page { run: of, .. }) if of == run);
-                    !is_of_run || stored.sequence > *through
-                });
-            }
-            LogEntry::Gone(subject) => {
-                self.last.remove(subject);
-            }
+            LogEntry::Purge(run, through) => self.store.purge(run, *through),
+            LogEntry::Gone(subject) => self.store.remove(subject),
         }
         self.log.push(entry);
     }
@@ -239,27 +226,23 @@ impl Broker {
         self.deliver(client, StoreEvent::Done(id, result), delay);
     }
 
-    fn compare_and_put(&mut self, message: StoreMessage, expected: u64) -> Result<StoreReply, StoreError> {
-        let current = self.last.get(&message.subject);
-        if current.map_or(0, |current| current.sequence) != expected {
-            return Err(StoreError::Conflict(current.cloned().map(Box::new)));
-        }
-        Ok(StoreReply::Stored(self.put(message)))
+    fn compare_and_put(
+        &mut self,
+        message: StoreMessage,
+        expected: u64,
+        end: Option<UnixNanos>,
+    ) -> Result<StoreReply, StoreError> {
+        self.store.compare(&message.subject, expected)?;
+        Ok(StoreReply::Stored(self.put_until(message, end)))
     }
 
     fn put_lease(&mut self, request: LeaseRequest) -> Result<StoreReply, StoreError> {
-        let subject = request.message.subject.clone();
-        let reply = self.compare_and_put(request.message, request.expected)?;
-        self.leases.insert(subject, self.now + nanos(request.term));
-        Ok(reply)
+        let end = self.now.saturating_add(nanos(request.term));
+        self.compare_and_put(request.message, request.expected, Some(end))
     }
 
     fn read(&mut self, client: ClientId, id: CallId, scope: ReadScope) {
-        let is_wanted = |stored: &&StoredMessage| {
-            let subject = Subject::parse(&self.cluster, &stored.message.subject);
-            scope == ReadScope::Everything || matches!(subject, Some(Subject::Retained { .. }))
-        };
-        let wanted: Vec<_> = self.last.values().filter(is_wanted).cloned().collect();
+        let wanted: Vec<_> = self.store.messages(scope).cloned().collect();
         match scope {
             ReadScope::Everything => {
                 self.readers.insert(client, id);
@@ -295,7 +278,9 @@ impl ClusterStore for BrokerClient<'_> {
                 broker.call(client, id, |broker| Ok(StoreReply::Stored(broker.put(message))));
             }
             StoreCall::CompareAndSet(message, expected) => {
-                broker.call(client, id, |broker| broker.compare_and_put(message, expected));
+                broker.call(client, id, |broker| {
+                    broker.compare_and_put(message, expected, None)
+                });
             }
             StoreCall::Lease(request) => broker.call(client, id, |broker| broker.put_lease(request)),
             StoreCall::Purge(run, through) => broker.call(client, id, |broker| {

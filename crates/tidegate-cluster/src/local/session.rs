@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A session of an engine that has the messages in memory. Its task reads the store and carries out calls.
+
+use std::future::{Future, pending, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::SharedStore;
+use crate::{
+    CallId, ClusterStore, ReadScope, StoreCall, StoreError, StoreEvent, StoreReply, StoreSession,
+    StoredMessage,
+};
+
+/// The most calls and the most events that wait in a session.
+const QUEUE_LENGTH: usize = 256;
+
+/// The most messages that are read while the store is locked.
+const BATCH: usize = 64;
+
+/// The interval of [`StoreEvent::Pending`].
+const PENDING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the sessions of an engine need of it.
+pub trait SessionBackend: Send + Sync + 'static {
+    /// The store to read; `None`: the engine has none, and reads fail.
+    fn store(&self) -> Option<&SharedStore>;
+
+    /// Carries out a call that is not a read.
+    fn call(self: Arc<Self>, call: StoreCall) -> impl Future<Output = Result<StoreReply, StoreError>> + Send;
+
+    /// The number of messages, at least, that the store is still to get from other stores.
+    fn missing(&self) -> u64 {
+        0
+    }
+
+    /// Changes with each new connection to other stores; `None`: the engine has no connections.
+    fn connections(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// The message as its reader gets it.
+    fn received(&self, stored: StoredMessage) -> StoredMessage {
+        stored
+    }
+}
+
+/// Opens a session. It ends when the sender of `lifetime` is dropped, or when the session is. Must be called within a
+/// tokio runtime.
+pub fn open_session<B: SessionBackend>(backend: Arc<B>, mut lifetime: watch::Receiver<()>) -> StoreSession {
+    let (to_calls, calls) = mpsc::channel(QUEUE_LENGTH);
+    let (to_events, events) = mpsc::channel(QUEUE_LENGTH);
+    let store = SessionStore {
+        calls: to_calls,
+        events: to_events.downgrade(),
+    };
+    let session = Session {
+        changes: backend.store().map(SharedStore::changes),
+        connections: backend.connections(),
+        backend,
+        events: to_events,
+        running: JoinSet::new(),
+        follow: None,
+    };
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = session.run(calls) => {}
+            () = async { while lifetime.changed().await.is_ok() {} } => {}
+        }
+    });
+    StoreSession {
+        store: Box::new(store),
+        events,
+    }
+}
+
+struct SessionStore {
+    calls: mpsc::Sender<(CallId, StoreCall)>,
+    /// The session's task has the sender, so the channel ends with it.
+    events: mpsc::WeakSender<StoreEvent>,
+}
+
+impl ClusterStore for SessionStore {
+    fn start(&mut self, id: CallId, call: StoreCall) {
+        if self.calls.try_send((id, call)).is_err()
+            && let Some(events) = self.events.upgrade()
+        {
+            // The answer waits for room, and the machine does not.
+            tokio::spawn(async move {
+                let error = StoreError::Unavailable("too many calls wait".to_owned());
+                let _ = events.send(StoreEvent::Done(id, Err(error))).await;
+            });
+        }
+    }
+}
+
+/// A read of everything.
+struct Follow {
+    id: CallId,
+    /// The sequence of the last message that it gave.
+    sequence: u64,
+    has_caught_up: bool,
+}
+
+/// The next thing to do.
+enum SessionStep {
+    Call(CallId, StoreCall),
+    Answer(Result<(CallId, Result<StoreReply, StoreError>), JoinError>),
+    Read,
+    Pending,
+    Connected,
+}
+
+/// The session has ended.
+struct SessionEnd;
+
+impl<T> From<mpsc::error::SendError<T>> for SessionEnd {
+    fn from(_: mpsc::error::SendError<T>) -> Self {
+        Self
+    }
+}
+
+struct Session<B> {
+    backend: Arc<B>,
+    changes: Option<watch::Receiver<()>>,
+    connections: Option<watch::Receiver<u64>>,
+    events: mpsc::Sender<StoreEvent>,
+    running: JoinSet<(CallId, Result<StoreReply, StoreError>)>,
+    follow: Option<Follow>,
+}
+
+impl<B: SessionBackend> Session<B> {
+    async fn run(mut self, mut calls: mpsc::Receiver<(CallId, StoreCall)>) -> Result<(), SessionEnd> {
+        self.events.send(StoreEvent::Connected).await?;
+        let mut tick = interval(PENDING_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let has_more = self.has_more();
+            let step = tokio::select! {
+                call = calls.recv() => {
+                    let (id, call) = call.ok_or(SessionEnd)?;
+                    SessionStep::Call(id, call)
+                }
+                Some(answer) = self.running.join_next() => SessionStep::Answer(answer),
+                () = ready(()), if has_more => SessionStep::Read,
+                () = changed(&mut self.changes), if self.follow.is_some() && !has_more => SessionStep::Read,
+                () = changed(&mut self.connections) => SessionStep::Connected,
+                _ = tick.tick() => SessionStep::Pending,
+            };
+            match step {
+                SessionStep::Call(id, call) => self.begin(id, call).await?,
+                SessionStep::Answer(Ok((id, result))) => {
+                    self.events.send(StoreEvent::Done(id, result)).await?
+                }
+                // A call panicked: its machine waits for the timeout of the call.
+                SessionStep::Answer(Err(_)) => {}
+                SessionStep::Read => self.read().await?,
+                SessionStep::Pending => self.tell_pending().await?,
+                SessionStep::Connected => self.events.send(StoreEvent::Connected).await?,
+            }
+        }
+    }
+
+    async fn begin(&mut self, id: CallId, call: StoreCall) -> Result<(), SessionEnd> {
+        let StoreCall::ReadAll(scope) = call else {
+            let backend = self.backend.clone();
+            self.running.spawn(async move { (id, backend.call(call).await) });
+            return Ok(());
+        };
+        let Some(store) = self.backend.store() else {
+            let error = StoreError::Unavailable("this engine sends only: it has no store".to_owned());
+            return Ok(self.events.send(StoreEvent::Done(id, Err(error))).await?);
+        };
+        if scope == ReadScope::Everything {
+            self.follow = Some(Follow {
+                id,
+                sequence: 0,
+                has_caught_up: false,
+            });
+            return self.read().await;
+        }
+        let messages: Vec<_> = store.read(|store| store.messages(scope).cloned().collect());
+        self.give(id, messages).await?;
+        Ok(self
+            .events
+            .send(StoreEvent::Done(id, Ok(StoreReply::ReadEnd)))
+            .await?)
+    }
+
+    fn has_more(&self) -> bool {
+        let (Some(follow), Some(store)) = (&self.follow, self.backend.store()) else {
+            return false;
+        };
+        store.read(|store| store.after(follow.sequence).next().is_some())
+    }
+
+    /// Gives some messages of the read of everything, and says when it has given all for the first time.
+    async fn read(&mut self) -> Result<(), SessionEnd> {
+        let (Some(follow), Some(store)) = (&mut self.follow, self.backend.store()) else {
+            return Ok(());
+        };
+        let messages: Vec<_> =
+            store.read(|store| store.after(follow.sequence).take(BATCH).cloned().collect());
+        let is_last = messages.len() < BATCH;
+        if let Some(last) = messages.last() {
+            follow.sequence = last.sequence;
+        }
+        let id = follow.id;
+        let is_new = is_last && self.backend.missing() == 0 && !follow.has_caught_up;
+        follow.has_caught_up |= is_new;
+        self.give(id, messages).await?;
+        if is_new {
+            self.events.send(StoreEvent::Pending(id, 0)).await?;
+        }
+        Ok(())
+    }
+
+    async fn give(&self, id: CallId, messages: Vec<StoredMessage>) -> Result<(), SessionEnd> {
+        for stored in messages {
+            let stored = self.backend.received(stored);
+            self.events.send(StoreEvent::Read(id, stored)).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_pending(&self) -> Result<(), SessionEnd> {
+        if let (Some(follow), Some(store)) = (&self.follow, self.backend.store()) {
+            let waiting = store.read(|store| store.after(follow.sequence).count() as u64);
+            let pending = waiting.saturating_add(self.backend.missing());
+            self.events.send(StoreEvent::Pending(follow.id, pending)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns when the value has changed since the last call.
+async fn changed<T>(changes: &mut Option<watch::Receiver<T>>) {
+    let has_changed = match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => false,
+    };
+    // The session ends with the engine, and so with its senders.
+    if !has_changed {
+        pending::<()>().await;
+    }
+}

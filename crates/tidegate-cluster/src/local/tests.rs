@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::{CallId, ReadScope, StoreEvent, StoreMessage};
+
+fn message(subject: &str) -> StoreMessage {
+    StoreMessage {
+        subject: subject.to_owned(),
+        headers: Vec::new(),
+        body: "body".into(),
+    }
+}
+
+/// The subjects of the next messages that a session reads.
+async fn read_subjects(session: &mut StoreSession, count: usize) -> Vec<String> {
+    let mut subjects = Vec::new();
+    while subjects.len() < count {
+        if let StoreEvent::Read(_, stored) = session.events.recv().await.unwrap() {
+            subjects.push(stored.message.subject);
+        }
+    }
+    subjects
+}
+
+/// Waits for an event.
+async fn wait_for(session: &mut StoreSession, wanted: StoreEvent) {
+    while session.events.recv().await.unwrap() != wanted {}
+}
+
+#[tokio::test]
+async fn a_session_reads_all_messages_and_then_the_new_ones() {
+    let engine = LocalEngine::new();
+    let mut reader = engine.open();
+    assert_eq!(reader.events.recv().await, Some(StoreEvent::Connected));
+    let mut writer = engine.open();
+    let subjects: Vec<_> = (0..200).map(|page| format!("tg.c.p.00.p.1.{page}")).collect();
+    for (number, subject) in subjects.iter().enumerate() {
+        let call = StoreCall::Publish(message(subject));
+        writer.store.start(CallId(number as u64), call);
+    }
+    let mut answers = 0;
+    while answers < subjects.len() {
+        answers += usize::from(matches!(
+            writer.events.recv().await,
+            Some(StoreEvent::Done(_, Ok(_)))
+        ));
+    }
+    let read = StoreCall::ReadAll(ReadScope::Everything);
+    reader.store.start(CallId(1), read);
+    let mut read = read_subjects(&mut reader, subjects.len()).await;
+    read.sort_unstable();
+    let mut expected = subjects;
+    expected.sort_unstable();
+    assert_eq!(read, expected);
+    wait_for(&mut reader, StoreEvent::Pending(CallId(1), 0)).await;
+
+    let record = "tg.c.r.00.p";
+    let call = StoreCall::CompareAndSet(message(record), 0);
+    writer.store.start(CallId(900), call);
+    assert_eq!(read_subjects(&mut reader, 1).await, [record]);
+
+    reader
+        .store
+        .start(CallId(2), StoreCall::ReadAll(ReadScope::Retained));
+    assert_eq!(read_subjects(&mut reader, 1).await, [record]);
+    wait_for(&mut reader, StoreEvent::Done(CallId(2), Ok(StoreReply::ReadEnd))).await;
+}
+
+#[tokio::test]
+async fn a_full_reader_does_not_stop_other_sessions() {
+    let engine = LocalEngine::new();
+    let mut slow = engine.open();
+    slow.store
+        .start(CallId(1), StoreCall::ReadAll(ReadScope::Everything));
+    let mut writer = engine.open();
+    assert_eq!(writer.events.recv().await, Some(StoreEvent::Connected));
+    for number in 0..2_000 {
+        let call = StoreCall::Publish(message(&format!("tg.c.p.00.p.1.{number}")));
+        writer.store.start(CallId(number), call);
+        let answer = writer.events.recv().await;
+        assert!(matches!(answer, Some(StoreEvent::Done(CallId(id), Ok(_))) if id == number));
+    }
+    assert_eq!(read_subjects(&mut slow, 2_000).await.len(), 2_000);
+}
+
+#[tokio::test]
+async fn sessions_end_with_their_engine() {
+    let engine = LocalEngine::new();
+    let mut session = engine.open();
+    assert_eq!(session.events.recv().await, Some(StoreEvent::Connected));
+    drop(engine);
+    assert_eq!(session.events.recv().await, None);
+}
