@@ -36,7 +36,12 @@ const LEVELS: &[&[&str]] = &[
         "tidegate-nixl-plugin",
         "tidegate-wal",
     ],
-    &["tidegate-capi", "tidegate-pipeline", "tidegate-python"],
+    &[
+        "tidegate-capi",
+        "tidegate-direct",
+        "tidegate-pipeline",
+        "tidegate-python",
+    ],
     &["tidegate-prometheus"],
     &["tidegate-scrape"],
     &["tidegate"],

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Callers that may not call, or that send what no caller should.
+
+use std::net::SocketAddr;
+
+use tidegate_cluster::{ClusterEngine, StoreCall, StoreError};
+use tidegate_config::Secret;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::Code;
+
+use super::kit::{CLUSTER, address, config, serving, start, until};
+use super::store::{call, page, read};
+use crate::client::PeerClient;
+use crate::wire::{MessageCopy, MessageHead, PublishCode, PublishOutcome};
+use crate::{DirectConfig, DirectEngine};
+
+fn client(at: SocketAddr, config: &DirectConfig) -> PeerClient {
+    PeerClient::new(&at.to_string(), "", config, CLUSTER).unwrap()
+}
+
+async fn replica(at: SocketAddr, token: Option<&str>) -> DirectEngine {
+    let mut config = serving("a", at, &[at]);
+    config.token = token.map(Secret::new);
+    let engine = start(config).await;
+    until("the replica is synced", || engine.is_synced()).await;
+    engine
+}
+
+fn copy(subject: &str, headers: &str, bytes: usize) -> MessageCopy {
+    MessageCopy {
+        subject: subject.to_owned(),
+        headers: headers.to_owned(),
+        body: vec![7; bytes].into(),
+        ..MessageCopy::default()
+    }
+}
+
+#[tokio::test]
+async fn callers_without_the_token_are_refused() {
+    let at = address();
+    let _engine = replica(at, Some("right")).await;
+    for token in [None, Some("wrong"), Some("righ")] {
+        let mut config = config(&[at]);
+        config.token = token.map(Secret::new);
+        let status = client(at, &config).status().await.unwrap_err();
+        assert_eq!(status.code(), Code::Unauthenticated, "{token:?}");
+    }
+    let mut config = config(&[at]);
+    let producer = start(config.clone()).await;
+    let published = call(&mut producer.open(), StoreCall::Publish(page(1, 1, Vec::new()))).await;
+    assert!(
+        matches!(published, Err(StoreError::Unavailable(_))),
+        "{published:?}"
+    );
+    config.token = Some(Secret::new("right"));
+    assert!(client(at, &config).status().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_process_of_another_cluster_is_refused() {
+    let at = address();
+    let _engine = replica(at, None).await;
+    let config = config(&[at]);
+    let client = PeerClient::new(&at.to_string(), "", &config, "another").unwrap();
+    assert_eq!(
+        client.status().await.unwrap_err().code(),
+        Code::FailedPrecondition
+    );
+}
+
+#[tokio::test]
+async fn messages_that_are_too_large_or_foreign_are_refused() {
+    let at = address();
+    let engine = replica(at, None).await;
+    let mut config = config(&[at]);
+    config.max_body_bytes = 8 << 20;
+    let client = client(at, &config);
+    let page = "tg.c.p.00.p.1.1";
+    let sent = [
+        copy(page, "tg-seq:1\n", (1 << 20) + 1),
+        copy(page, "tg-seq:none\n", 1),
+        copy(page, "", 1),
+        copy("tg.another.p.00.p.1.1", "tg-seq:1\n", 1),
+        copy("\0", "tg-seq:1\n", 1),
+        copy(page, "tg-seq:18446744073709551615\n", 1),
+    ];
+    let outcomes = client.publish(sent.into()).await.unwrap();
+    let codes: Vec<_> = outcomes.iter().map(PublishOutcome::code).collect();
+    let invalid = PublishCode::Invalid;
+    let expected = [
+        PublishCode::TooLarge,
+        invalid,
+        invalid,
+        invalid,
+        invalid,
+        PublishCode::Stored,
+    ];
+    assert_eq!(codes, expected);
+    // One message is larger than any page can be.
+    let status = client
+        .publish(vec![copy(page, "tg-seq:2\n", 2 << 20)])
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::OutOfRange);
+    // One call has too many messages.
+    let heads = vec![MessageHead::default(); 10_000];
+    assert!(client.remove(heads).await.is_err());
+    assert_eq!(read(&engine).await.len(), 1);
+}
+
+#[tokio::test]
+async fn garbage_closes_its_connection_and_nothing_else() {
+    let at = address();
+    let engine = replica(at, None).await;
+    let config = config(&[at]);
+    for seed in 0..8_u8 {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        let garbage: Vec<u8> = (0..4_000_u32)
+            .map(|at| (at as u8).wrapping_mul(seed) ^ seed)
+            .collect();
+        // The server may close before it has read all.
+        let _ = stream.write_all(&garbage).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+    }
+    // Bytes of another message where a page should be.
+    let outcomes = client(at, &config)
+        .publish(vec![MessageCopy {
+            body: "garbage".into(),
+            ..copy("tg.c.p.00.p.1.1", "tg-seq:1\ntg-coding:zstd\n", 0)
+        }])
+        .await
+        .unwrap();
+    assert_eq!(outcomes[0].code(), PublishCode::Stored);
+    // Its reader gets it as it is, and counts it.
+    let messages = read(&engine).await;
+    assert_eq!(messages[0].message.body, "garbage");
+}
