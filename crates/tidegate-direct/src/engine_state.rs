@@ -3,7 +3,7 @@
 //! What the tasks of an engine share: its store, its links, and the calls that need them.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -82,8 +82,8 @@ impl EngineState {
         EngineStatus {
             is_connected: is_synced || links.iter().any(|link| link.is_connected()),
             connections: *self.connections.borrow(),
-            sent_bytes: self.sent_bytes.load(std::sync::atomic::Ordering::Relaxed),
-            received_bytes: self.received_bytes.load(std::sync::atomic::Ordering::Relaxed),
+            sent_bytes: self.sent_bytes.load(Relaxed),
+            received_bytes: self.received_bytes.load(Relaxed),
             last_error: links.iter().find_map(|link| link.error()),
         }
     }

@@ -239,12 +239,15 @@ impl Link {
         loop {
             sleep(engine.config.sync_interval).await;
             let peer = self.client.status().await?;
-            let is_new = {
-                let mut state = self.state.lock();
-                let before = state.peer.replace(peer.clone());
-                before.is_some_and(|before| before.is_synced != peer.is_synced)
-            };
-            if is_new {
+            let before = self.state.lock().peer.replace(peer.clone());
+            // The client connects again by itself, and another process may have the address.
+            if before
+                .as_ref()
+                .is_some_and(|before| before.instance != peer.instance)
+            {
+                return Err(Status::unavailable("the replica has restarted"));
+            }
+            if before != Some(peer) {
                 engine.changed.send_replace(());
             }
         }

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -212,6 +213,7 @@ async fn publish(
     let replica = replica(&state)?;
     let mut outcomes = Vec::new();
     each(messages, |copy| {
+        state.received_bytes.fetch_add(copy.body.len() as u64, Relaxed);
         let code = replica.publish(&copy).into();
         outcomes.push(PublishOutcome { code });
     })

@@ -8,7 +8,7 @@ use tidegate_cluster::{
 };
 
 use super::kit::{address, config, serving, start, until};
-use crate::{DirectClientTls, DirectConfig, DirectEngine, DirectServerTls};
+use crate::{DirectClientTls, DirectConfig, DirectEngine, DirectServerTls, ReplicaAddresses};
 
 pub(super) fn page(number: u32, sequence: u64, body: Vec<u8>) -> StoreMessage {
     StoreMessage {
@@ -84,6 +84,21 @@ async fn a_page_reaches_both_replicas_as_it_was() {
     assert!(producer.status().sent_bytes < 1_000);
     let read = call(&mut session, StoreCall::ReadAll(ReadScope::Everything)).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_producer_finds_a_replica_by_its_dns_name() {
+    let at = address();
+    let replica = start(serving("a", at, &[at])).await;
+    let producer = start(DirectConfig {
+        replicas: ReplicaAddresses::dns(&format!("localhost:{}", at.port())),
+        ..config(&[])
+    })
+    .await;
+    let mut session = producer.open();
+    let published = call(&mut session, StoreCall::Publish(page(1, 7, Vec::new()))).await;
+    assert_eq!(published, Ok(StoreReply::Stored(7)));
+    assert_eq!(read(&replica).await.len(), 1);
 }
 
 #[tokio::test]
