@@ -88,16 +88,16 @@ async fn replicas_are_equal_again_after_a_partition() {
     let addresses = [address(), address()];
     let proxies = [Proxy::start(addresses[0]).await, Proxy::start(addresses[1]).await];
     let mut world = World::default();
-    for at in 0..2 {
-        let peers = [addresses[at], proxies[1 - at].address];
-        let config = serving(&format!("r-{at}"), addresses[at], &peers);
+    for (at, own) in addresses.iter().enumerate() {
+        let peers = [*own, proxies[1 - at].address];
+        let config = serving(&format!("r-{at}"), *own, &peers);
         world.nodes.push(Node::start(config).await);
     }
     // Each replica has a producer that sees only it, and there is one that sees both.
     for (name, seen) in [
         ("left", &addresses[..1]),
         ("right", &addresses[1..]),
-        ("both", &addresses),
+        ("both", &addresses[..]),
     ] {
         world.producers.push(Producer::start(name, seen).await);
     }

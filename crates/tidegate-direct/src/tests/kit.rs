@@ -208,7 +208,7 @@ impl Producer {
 
 /// A process that shows totals.
 pub(super) struct Node {
-    pub(super) engine: DirectEngine,
+    _engine: DirectEngine,
     pub(super) leader: ClusterLeader,
     pub(super) reader: PageReader,
     reader_session: StoreSession,
@@ -241,7 +241,7 @@ impl Node {
             reader: PageReader::new(reader, Vec::new(), &Arc::default()).unwrap(),
             reader_session: engine.open(),
             leader_session: engine.open(),
-            engine,
+            _engine: engine,
         }
     }
 
