@@ -6,6 +6,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+use std::future::ready;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -116,20 +117,22 @@ impl SessionBackend for LocalBackend {
         Some(&self.0)
     }
 
-    async fn call(self: Arc<Self>, call: StoreCall) -> Result<StoreReply, StoreError> {
+    fn call(self: Arc<Self>, call: StoreCall) -> impl Future<Output = Result<StoreReply, StoreError>> + Send {
         let now = clock::now();
-        self.0.change(|store| match call {
-            StoreCall::Publish(message) => store.put(message, now).map(StoreReply::Stored),
-            StoreCall::CompareAndSet(message, expected) => store
-                .compare_and_put(message, expected, now)
-                .map(StoreReply::Stored),
-            StoreCall::Lease(request) => store.lease(request, now).map(StoreReply::Stored),
-            StoreCall::Purge(run, through) => {
-                store.purge(&run, through);
-                Ok(StoreReply::Purged)
+        ready(self.0.change(|store| {
+            match call {
+                StoreCall::Publish(message) => store.put(message, now).map(StoreReply::Stored),
+                StoreCall::CompareAndSet(message, expected) => store
+                    .compare_and_put(message, expected, now)
+                    .map(StoreReply::Stored),
+                StoreCall::Lease(request) => store.lease(request, now).map(StoreReply::Stored),
+                StoreCall::Purge(run, through) => {
+                    store.purge(&run, through);
+                    Ok(StoreReply::Purged)
+                }
+                // The session reads.
+                StoreCall::ReadAll(_) => Ok(StoreReply::ReadEnd),
             }
-            // The session reads.
-            StoreCall::ReadAll(_) => Ok(StoreReply::ReadEnd),
-        })
+        }))
     }
 }
