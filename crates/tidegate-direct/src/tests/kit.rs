@@ -148,6 +148,7 @@ pub(super) struct Producer {
     _engine: DirectEngine,
     start: UnixNanos,
     counted: Model,
+    next_update: UnixNanos,
 }
 
 impl Producer {
@@ -172,6 +173,7 @@ impl Producer {
             _engine: engine,
             start: clock::now(),
             counted: Model::new(),
+            next_update: 0,
         }
     }
 
@@ -189,6 +191,16 @@ impl Producer {
                 StoreEvent::Read(..) | StoreEvent::Pending(..) => {}
             }
         }
+        if now >= self.next_update {
+            self.next_update = now + 50_000_000;
+            self.update(now);
+        }
+        while let Some((id, call)) = self.sender.poll(now) {
+            self.session.store.start(id, call);
+        }
+    }
+
+    fn update(&mut self, now: UnixNanos) {
         let items = self.counted.iter().map(|(at, amount)| {
             let point = Point {
                 series: series(SERIES[*at]),
@@ -200,9 +212,6 @@ impl Producer {
             SentItem::Value(MergeMode::Add, point)
         });
         self.sender.update(items, now);
-        while let Some((id, call)) = self.sender.poll(now) {
-            self.session.store.start(id, call);
-        }
     }
 }
 
