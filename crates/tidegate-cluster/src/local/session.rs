@@ -159,7 +159,7 @@ impl<B: SessionBackend> Session<B> {
                 // A call panicked: its machine waits for the timeout of the call.
                 SessionStep::Answer(Err(_)) => {}
                 SessionStep::Read => self.read().await?,
-                SessionStep::Pending => self.tell_pending().await?,
+                SessionStep::Pending => self.report_pending().await?,
                 SessionStep::Connected => self.events.send(StoreEvent::Connected).await?,
             }
         }
@@ -227,7 +227,7 @@ impl<B: SessionBackend> Session<B> {
         Ok(())
     }
 
-    async fn tell_pending(&self) -> Result<(), SessionEnd> {
+    async fn report_pending(&self) -> Result<(), SessionEnd> {
         if let (Some(follow), Some(store)) = (&self.follow, self.backend.store()) {
             let waiting = store.read(|store| store.after(follow.sequence).count() as u64);
             let pending = waiting.saturating_add(self.backend.missing());
