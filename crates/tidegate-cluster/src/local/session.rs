@@ -154,7 +154,7 @@ impl<B: SessionBackend> Session<B> {
             match step {
                 SessionStep::Call(id, call) => self.begin(id, call).await?,
                 SessionStep::Answer(Ok((id, result))) => {
-                    self.events.send(StoreEvent::Done(id, result)).await?
+                    self.events.send(StoreEvent::Done(id, result)).await?;
                 }
                 // A call panicked: its machine waits for the timeout of the call.
                 SessionStep::Answer(Err(_)) => {}
