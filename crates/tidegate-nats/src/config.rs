@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Options of the engine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::{ConnectOptions, ServerAddr};
+use tidegate_cluster::PageLimits;
+use tidegate_config::Secret;
+
+/// A server that does not answer for about three times this long is lost.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The options of a [`NatsEngine`](crate::NatsEngine).
+#[derive(Clone, Debug)]
+pub struct NatsConfig {
+    /// URLs of servers, without credentials (default: `nats://localhost:4222`). `tls://` demands TLS.
+    pub servers: Vec<String>,
+    /// The name of the stream (default: `tidegate_` and the name of the cluster).
+    pub stream: Option<String>,
+    /// The number of servers that keep the stream (default: 1).
+    pub replicas: usize,
+    /// The most bytes of the stream (default: no limit). A full stream refuses new subjects and keeps the old ones.
+    pub max_bytes: Option<u64>,
+    /// A file with a user JWT and its seed (`.creds`). It is read for each connection.
+    pub credentials_file: Option<PathBuf>,
+    /// The name of the user.
+    pub username: Option<String>,
+    /// The password of the user.
+    pub password: Option<Secret>,
+    /// The token.
+    pub token: Option<Secret>,
+    /// The seed of an NKey.
+    pub nkey: Option<Secret>,
+    /// TLS (default: only if a server demands it, with the authorities of the system).
+    pub tls: Option<NatsTlsConfig>,
+    /// The most time for a connection to one server (default: 5 s).
+    pub connect_timeout: Duration,
+    /// The limits of messages. They must be those of the readers and senders.
+    pub limits: PageLimits,
+}
+
+/// TLS of the connection. The files are read for each connection.
+#[derive(Clone, Debug, Default)]
+pub struct NatsTlsConfig {
+    /// Trust these authorities instead of the system's, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// Client certificate chain, PEM.
+    pub cert_file: Option<PathBuf>,
+    /// Private key of the client certificate, PEM.
+    pub key_file: Option<PathBuf>,
+}
+
+impl Default for NatsConfig {
+    fn default() -> Self {
+        Self {
+            servers: vec!["nats://localhost:4222".to_owned()],
+            stream: None,
+            replicas: 1,
+            max_bytes: None,
+            credentials_file: None,
+            username: None,
+            password: None,
+            token: None,
+            nkey: None,
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+            limits: PageLimits::default(),
+        }
+    }
+}
+
+/// Why an engine does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NatsError {
+    /// There is no server.
+    #[error("`servers` is empty: name at least one server")]
+    NoServers,
+    /// A URL is not valid.
+    #[error("`servers`: `{0}` is not a URL such as `nats://nats:4222`")]
+    Server(String),
+    /// A URL contains credentials, which logs would show.
+    #[error("`servers`: a URL has a user or a password: use `username` and `password`")]
+    ServerCredentials,
+    /// There are several credentials.
+    #[error("set only one of `credentials_file`, `username`, `token` and `nkey`")]
+    Credentials,
+    /// A name without a password, or a password without a name.
+    #[error("`username` and `password` must be set together")]
+    Password,
+    /// A certificate without a key, or a key without a certificate.
+    #[error("`cert_file` and `key_file` must be set together")]
+    Certificate,
+    /// JetStream has streams with 1 to 5 replicas.
+    #[error("`replicas` is {0}: it must be between 1 and 5")]
+    Replicas(usize),
+    /// The name of the stream has characters that NATS refuses.
+    #[error("`stream`: `{0}` has a space or one of `. * > / \\`")]
+    StreamName(String),
+    /// The call is outside a tokio runtime.
+    #[error("the engine needs a tokio runtime")]
+    Runtime,
+}
+
+impl NatsConfig {
+    /// The addresses of the servers.
+    pub(crate) fn addresses(&self) -> Result<Vec<ServerAddr>, NatsError> {
+        if self.servers.is_empty() {
+            return Err(NatsError::NoServers);
+        }
+        self.servers.iter().map(|url| address(url)).collect()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), NatsError> {
+        let credentials = [
+            self.credentials_file.is_some(),
+            self.username.is_some(),
+            self.token.is_some(),
+            self.nkey.is_some(),
+        ];
+        if credentials.into_iter().filter(|is_set| *is_set).count() > 1 {
+            return Err(NatsError::Credentials);
+        }
+        if self.username.is_some() != self.password.is_some() {
+            return Err(NatsError::Password);
+        }
+        let tls = self.tls.as_ref();
+        if tls.is_some_and(|tls| tls.cert_file.is_some() != tls.key_file.is_some()) {
+            return Err(NatsError::Certificate);
+        }
+        if !(1..=5).contains(&self.replicas) {
+            return Err(NatsError::Replicas(self.replicas));
+        }
+        match &self.stream {
+            Some(name) if !is_stream_name(name) => Err(NatsError::StreamName(name.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of a connection.
+    ///
+    /// # Errors
+    /// The file with credentials is not readable.
+    pub(crate) async fn connect_options(&self) -> std::io::Result<ConnectOptions> {
+        let mut options = ConnectOptions::new()
+            .name("tidegate")
+            .connection_timeout(self.connect_timeout)
+            .ping_interval(PING_INTERVAL)
+            .ignore_discovered_servers()
+            // The engine makes new connections itself.
+            .max_reconnects(self.servers.len())
+            .reconnect_delay_callback(|_| Duration::ZERO);
+        if let (Some(username), Some(password)) = (&self.username, &self.password) {
+            options = options.user_and_password(username.clone(), password.expose().to_owned());
+        }
+        if let Some(token) = &self.token {
+            options = options.token(token.expose().to_owned());
+        }
+        if let Some(seed) = &self.nkey {
+            options = options.nkey(seed.expose().to_owned());
+        }
+        if let Some(tls) = &self.tls {
+            options = with_tls(options, tls);
+        }
+        match &self.credentials_file {
+            Some(file) => options.credentials_file(file).await,
+            None => Ok(options),
+        }
+    }
+}
+
+fn address(url: &str) -> Result<ServerAddr, NatsError> {
+    if url.contains('@') {
+        return Err(NatsError::ServerCredentials);
+    }
+    url.parse().map_err(|_| NatsError::Server(url.to_owned()))
+}
+
+fn is_stream_name(name: &str) -> bool {
+    let is_refused =
+        |c: char| c.is_whitespace() || c.is_control() || matches!(c, '.' | '*' | '>' | '/' | '\\');
+    !name.is_empty() && !name.contains(is_refused)
+}
+
+fn with_tls(mut options: ConnectOptions, tls: &NatsTlsConfig) -> ConnectOptions {
+    options = options.require_tls(true);
+    if let Some(file) = &tls.ca_file {
+        options = options.add_root_certificates(file.clone());
+    }
+    if let (Some(certificate), Some(key)) = (&tls.cert_file, &tls.key_file) {
+        options = options.add_client_certificate(certificate.clone(), key.clone());
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_contradict_each_other_are_refused() {
+        let secret = || Some(Secret::new("hunter2"));
+        let with = |change: fn(&mut NatsConfig)| {
+            let mut config = NatsConfig::default();
+            change(&mut config);
+            config
+        };
+        let valid = with(|config| config.username = Some("u".to_owned()));
+        let valid = NatsConfig {
+            password: secret(),
+            ..valid
+        };
+        assert!(valid.check().is_ok());
+        assert!(!format!("{valid:?}").contains("hunter2"));
+        let token = secret();
+        let both = NatsConfig { token, ..valid };
+        assert!(matches!(both.check(), Err(NatsError::Credentials)));
+        let cases: [fn(&mut NatsConfig); 5] = [
+            |config| config.username = Some("u".to_owned()),
+            |config| config.replicas = 0,
+            |config| config.stream = Some("a.b".to_owned()),
+            |config| config.stream = Some(String::new()),
+            |config| {
+                config.tls = Some(NatsTlsConfig {
+                    key_file: Some("key.pem".into()),
+                    ..NatsTlsConfig::default()
+                });
+            },
+        ];
+        for case in cases {
+            assert!(with(case).check().is_err());
+        }
+    }
+
+    #[test]
+    fn a_url_with_credentials_is_refused_and_not_shown() {
+        let servers = |url: &str| NatsConfig {
+            servers: vec![url.to_owned()],
+            ..NatsConfig::default()
+        };
+        assert!(servers("nats://a:4222").addresses().is_ok());
+        assert!(servers("a:4222").addresses().is_ok());
+        let error = servers("nats://u:hunter2@a:4222").addresses().unwrap_err();
+        assert!(!error.to_string().contains("hunter2"));
+        assert!(matches!(
+            servers("http://a").addresses(),
+            Err(NatsError::Server(_))
+        ));
+        assert!(
+            NatsConfig {
+                servers: Vec::new(),
+                ..NatsConfig::default()
+            }
+            .addresses()
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Reads: a consumer begins with the last message of each subject. The engine asks for a batch at a time, so a slow state
+//! machine slows its own reads only.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
+use async_nats::jetstream::stream::ConsumerErrorKind;
+use async_nats::jetstream::{ErrorCode, Message};
+use futures_util::StreamExt;
+use tidegate_cluster::{CallId, ReadScope, StoreError, StoreEvent, StoreReply};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::codec::NatsMessage;
+use crate::link::NatsLink;
+use crate::shared::NatsShared;
+use crate::stream::subject_prefix;
+use crate::write::unavailable;
+
+/// The most bytes of a batch, if its messages have the largest size that the server allows.
+const MAX_BATCH_BYTES: usize = 32 << 20;
+
+/// The most messages of a batch.
+const MAX_BATCH: usize = 256;
+
+/// The server ends a batch after this time.
+const BATCH_TIME: Duration = Duration::from_secs(1);
+
+/// A server that has not ended a batch after this time does not answer.
+const MAX_BATCH_TIME: Duration = Duration::from_secs(4);
+
+/// The time between two reports of what is pending. A batch that the server ended is always reported.
+const REPORT_INTERVAL: Duration = Duration::from_millis(900);
+
+/// The server removes a consumer that asks for nothing for this long: the state machine is that slow, or gone.
+const INACTIVE_THRESHOLD: Duration = Duration::from_mins(5);
+
+/// A read of everything takes this long at least: a state machine begins one that failed again at once.
+const MIN_READ_TIME: Duration = Duration::from_secs(1);
+
+const SESSION_END: &str = "the session has ended";
+
+/// Reads all messages of a scope.
+pub(crate) async fn read(
+    link: &NatsLink,
+    shared: &NatsShared,
+    events: &mpsc::Sender<StoreEvent>,
+    id: CallId,
+    scope: ReadScope,
+) -> Result<StoreReply, StoreError> {
+    let begin = Instant::now();
+    let config = consumer_config(&shared.cluster, scope);
+    let result = match link.stream.create_consumer(config).await {
+        Ok(consumer) => {
+            let result = BatchReader::new(link, shared, events, (id, scope), &consumer)
+                .run()
+                .await;
+            // If this fails, the server removes it later.
+            let _ = link.stream.delete_consumer(&consumer.cached_info().name).await;
+            result
+        }
+        Err(error) => {
+            if matches!(error.kind(), ConsumerErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NOT_FOUND)
+            {
+                link.end();
+            }
+            Err(format!("can't create a consumer: {error}"))
+        }
+    };
+    if result.is_err() {
+        sleep_until(begin + MIN_READ_TIME).await;
+    }
+    let result = result.map_err(|error| unavailable(shared, error));
+    result.map(|()| StoreReply::ReadEnd)
+}
+
+fn consumer_config(cluster: &str, scope: ReadScope) -> pull::Config {
+    let prefix = subject_prefix(cluster);
+    pull::Config {
+        filter_subject: match scope {
+            ReadScope::Everything => format!("{prefix}.>"),
+            ReadScope::Retained => format!("{prefix}.r.>"),
+        },
+        deliver_policy: DeliverPolicy::LastPerSubject,
+        ack_policy: AckPolicy::None,
+        inactive_threshold: INACTIVE_THRESHOLD,
+        num_replicas: 1,
+        memory_storage: true,
+        ..pull::Config::default()
+    }
+}
+
+/// A read on its way.
+struct BatchReader<'a> {
+    shared: &'a NatsShared,
+    events: &'a mpsc::Sender<StoreEvent>,
+    id: CallId,
+    scope: ReadScope,
+    consumer: &'a Consumer<pull::Config>,
+    batch: usize,
+    /// The messages that the consumer has given. It counts them too.
+    given: u64,
+    pending: u64,
+    /// The last report of what is pending.
+    reported: Option<(u64, Instant)>,
+}
+
+impl<'a> BatchReader<'a> {
+    fn new(
+        link: &NatsLink,
+        shared: &'a NatsShared,
+        events: &'a mpsc::Sender<StoreEvent>,
+        (id, scope): (CallId, ReadScope),
+        consumer: &'a Consumer<pull::Config>,
+    ) -> Self {
+        let batch = MAX_BATCH_BYTES / link.client.max_payload().max(1);
+        Self {
+            shared,
+            events,
+            id,
+            scope,
+            consumer,
+            batch: batch.clamp(1, MAX_BATCH),
+            given: 0,
+            pending: consumer.cached_info().num_pending,
+            reported: None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.scope == ReadScope::Retained && self.pending == 0
+    }
+
+    /// A read of everything ends with an error only.
+    async fn run(mut self) -> Result<(), String> {
+        loop {
+            self.report();
+            if self.is_over() {
+                return Ok(());
+            }
+            self.read_batch().await?;
+        }
+    }
+
+    /// The messages that have come wait here while the state machine is slow, so that the batch does not time out.
+    async fn read_batch(&mut self) -> Result<(), String> {
+        let describe = |error: &dyn Display| format!("can't read messages: {error}");
+        let asked = Instant::now();
+        let batch = self.consumer.batch().max_messages(self.batch).expires(BATCH_TIME);
+        let mut messages = batch.messages().await.map_err(|error| describe(&error))?;
+        let (mut waiting, mut received) = (VecDeque::new(), 0);
+        let (mut is_open, events) = (true, self.events);
+        while is_open || !waiting.is_empty() {
+            tokio::select! {
+                next = messages.next(), if is_open => match next {
+                    Some(message) => {
+                        waiting.push_back(message.map_err(|error| describe(&error))?);
+                        received += 1;
+                        is_open = received < self.batch;
+                    }
+                    None if asked.elapsed() > MAX_BATCH_TIME => {
+                        return Err(describe(&"the server does not answer"));
+                    }
+                    None => is_open = false,
+                },
+                permit = events.reserve(), if !waiting.is_empty() => {
+                    let permit = permit.map_err(|_| SESSION_END)?;
+                    if let Some(message) = waiting.pop_front() {
+                        permit.send(self.take(&message)?);
+                    }
+                    self.report();
+                    if self.is_over() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if received < self.batch {
+            self.ask_pending().await?;
+        }
+        Ok(())
+    }
+
+    /// The server ends a batch also if it is too slow to fill it, so it has to say what is pending.
+    async fn ask_pending(&mut self) -> Result<(), String> {
+        let info = self.consumer.get_info().await;
+        let info = info.map_err(|error| format!("can't ask what is pending: {error}"))?;
+        let on_its_way = info.delivered.consumer_sequence.saturating_sub(self.given);
+        self.pending = info.num_pending + on_its_way;
+        Ok(())
+    }
+
+    fn take(&mut self, message: &Message) -> Result<StoreEvent, String> {
+        let info = message
+            .info()
+            .map_err(|error| format!("a message without a position: {error}"))?;
+        if info.consumer_sequence != self.given + 1 {
+            return Err("the server has left out messages of a read".to_owned());
+        }
+        self.given = info.consumer_sequence;
+        self.pending = info.pending;
+        let stored = self.shared.receive(NatsMessage {
+            subject: &message.subject,
+            headers: message.headers.as_ref(),
+            payload: message.payload.clone(),
+            sequence: info.stream_sequence,
+            time: info.published,
+        });
+        Ok(StoreEvent::Read(self.id, stored))
+    }
+
+    /// Reports what is pending: about once a second, and at once if it is nothing. While the state machine is slow, it does
+    /// without.
+    fn report(&mut self) {
+        let is_due = self.reported.is_none_or(|(pending, at)| {
+            at.elapsed() >= REPORT_INTERVAL || (self.pending == 0 && pending > 0)
+        });
+        if self.scope == ReadScope::Retained || !is_due {
+            return;
+        }
+        let event = StoreEvent::Pending(self.id, self.pending);
+        if self.events.try_send(event).is_ok() {
+            self.reported = Some((self.pending, Instant::now()));
+        }
+    }
+}

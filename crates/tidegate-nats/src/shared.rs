@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! What all tasks of an engine share.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate_cluster::{EngineStatus, StoredMessage};
+use tidegate_runtime::Every;
+
+use crate::NatsConfig;
+use crate::codec::NatsMessage;
+use crate::store_clock::StoreClock;
+
+/// The same problem is logged this often at most.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+pub(crate) struct NatsShared {
+    pub(crate) config: NatsConfig,
+    pub(crate) cluster: String,
+    pub(crate) clock: StoreClock,
+    status: Mutex<EngineStatus>,
+    failures: Every,
+    unreadable: Every,
+}
+
+impl NatsShared {
+    pub(crate) fn new(config: NatsConfig, cluster: &str) -> Self {
+        Self {
+            config,
+            cluster: cluster.to_owned(),
+            clock: StoreClock::new(),
+            status: Mutex::default(),
+            failures: Every::new(LOG_INTERVAL),
+            unreadable: Every::new(LOG_INTERVAL),
+        }
+    }
+
+    pub(crate) fn status(&self) -> EngineStatus {
+        self.status.lock().clone()
+    }
+
+    /// Why there is no connection, for the error of a call.
+    pub(crate) fn outage(&self) -> String {
+        let error = self.status.lock().last_error.clone();
+        error.unwrap_or_else(|| "there is no connection yet".to_owned())
+    }
+
+    pub(crate) fn note_connected(&self, server: &str) {
+        self.clock.reset();
+        let mut status = self.status.lock();
+        status.is_connected = true;
+        status.connections += 1;
+        status.last_error = None;
+        tracing::info!(cluster = self.cluster, server, "connected to NATS");
+    }
+
+    pub(crate) fn note_lost(&self) {
+        let mut status = self.status.lock();
+        status.is_connected = false;
+        let error = status
+            .last_error
+            .get_or_insert_with(|| "the connection to NATS is lost".to_owned());
+        tracing::warn!(cluster = self.cluster, error, "the connection to NATS is lost");
+    }
+
+    pub(crate) fn note_failed(&self, error: &dyn Display) {
+        let error = error.to_string();
+        if self.failures.ready().is_some() {
+            tracing::warn!(cluster = self.cluster, error, "can't connect to NATS");
+        }
+        self.note_error(error);
+    }
+
+    pub(crate) fn note_error(&self, error: String) {
+        self.status.lock().last_error = Some(error);
+    }
+
+    pub(crate) fn note_sent(&self, bytes: usize) {
+        self.status.lock().sent_bytes += bytes as u64;
+    }
+
+    /// Decodes a message and notes its time and its size. A message that is not readable is logged; the reader counts it.
+    pub(crate) fn receive(&self, message: NatsMessage<'_>) -> StoredMessage {
+        self.status.lock().received_bytes += message.payload.len() as u64;
+        let (stored, result) = message.decode(self.config.limits);
+        self.clock.note(&stored);
+        if let Err(error) = result
+            && let Some(more) = self.unreadable.ready()
+        {
+            let subject = &stored.message.subject;
+            let (subject, sequence) = (subject.as_str(), stored.sequence);
+            tracing::warn!(subject, sequence, %error, more, "a message of the cluster is not readable");
+        }
+        stored
+    }
+}

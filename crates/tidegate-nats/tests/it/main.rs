@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The engine with a real NATS server, which `cargo xtask setup` installs.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod calls;
+mod cluster;
+mod kit;
+mod outages;
+mod security;
+mod streams;
