@@ -22,7 +22,7 @@ const MIN_COMPRESSED: usize = 128;
 
 /// The body that stands for one that is not readable. No OTLP request begins with a zero byte, so the reader counts it as a
 /// message that is not readable.
-const UNREADABLE: Bytes = Bytes::from_static(b"\0");
+const UNREADABLE: &[u8] = b"\0";
 
 /// Why a body is not readable.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ impl NatsMessage<'_> {
     pub(crate) fn decode(self, limits: PageLimits) -> (StoredMessage, Result<(), BodyError>) {
         let (body, result) = match self.body(limits) {
             Ok(body) => (body, Ok(())),
-            Err(error) => (UNREADABLE, Err(error)),
+            Err(error) => (Bytes::from_static(UNREADABLE), Err(error)),
         };
         let stored = StoredMessage {
             message: StoreMessage {

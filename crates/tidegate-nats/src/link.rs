@@ -52,7 +52,7 @@ impl NatsLink {
         let options = shared.config.connect_options().await;
         let (is_lost, _) = watch::channel(false);
         let noted = is_lost.clone();
-        let note = move |event| {
+        let note = move |event: Event| {
             if matches!(event, Event::Disconnected | Event::Closed) {
                 noted.send_replace(true);
             }

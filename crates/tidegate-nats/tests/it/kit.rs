@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -82,11 +82,6 @@ impl Server {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-    }
-
-    /// Its directory, for files that its settings name.
-    pub(crate) fn directory(&self) -> &Path {
-        self.directory.path()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -200,8 +195,8 @@ impl Session {
     /// The first event that `pick` takes. Others wait.
     pub(crate) async fn find<T>(&mut self, pick: impl Fn(&StoreEvent) -> Option<T>) -> T {
         let begin = Instant::now();
-        let waiting = self.events.iter().enumerate();
-        let found = waiting.filter_map(|(at, event)| Some((at, pick(event)?))).next();
+        let mut waiting = self.events.iter().enumerate();
+        let found = waiting.find_map(|(at, event)| Some((at, pick(event)?)));
         if let Some((at, found)) = found {
             self.events.remove(at);
             return found;
