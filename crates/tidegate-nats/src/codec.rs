@@ -2,8 +2,8 @@
 
 //! Messages as NATS carries them. Bodies are compressed with zstd if that makes them smaller.
 
-use async_nats::HeaderMap;
 use async_nats::datetime::DateTime;
+use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use tidegate_cluster::{PageLimits, StoreError, StoreMessage, StoredMessage};
 use zstd::bulk;
@@ -94,7 +94,7 @@ impl NatsMessage<'_> {
             return Err(BodyError::TooLarge(most));
         }
         let encoding = self.headers.and_then(|headers| headers.get(ENCODING));
-        match encoding.map(|encoding| encoding.as_str()) {
+        match encoding.map(HeaderValue::as_str) {
             None => Ok(self.payload.clone()),
             // It allocates what the frame declares, and at most the limit.
             Some(ZSTD) => match bulk::decompress(&self.payload, most) {
