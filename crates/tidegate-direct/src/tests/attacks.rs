@@ -41,7 +41,7 @@ fn copy(subject: &str, headers: &str, bytes: usize) -> MessageCopy {
 async fn callers_without_the_token_are_refused() {
     let at = address();
     let _engine = replica(at, Some("right")).await;
-    for token in [None, Some("wrong"), Some("righ")] {
+    for token in [None, Some("wrong"), Some("secre")] {
         let mut config = config(&[at]);
         config.token = token.map(Secret::new);
         let status = client(at, &config).status().await.unwrap_err();
