@@ -35,7 +35,9 @@ pub use page::{
     PageReport, PageWriter, RecordDigest, RetainedSeries, WindowReport, decode_page, decode_record,
     encode_record,
 };
-pub use reader::{PageReader, ProducerCounts, ReaderConfig, ReaderStats, ReplicaState, ReplicaStatus};
+pub use reader::{
+    PageReader, ProducerCounts, ProducerStatus, ReaderConfig, ReaderStats, ReplicaState, ReplicaStatus,
+};
 pub use sender::{PageSender, SenderConfig, SenderStats, SentItem};
 pub use store::{
     CallId, ClusterStore, LeaseRequest, ReadScope, StoreCall, StoreError, StoreEvent, StoreMessage,

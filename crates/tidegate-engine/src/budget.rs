@@ -47,7 +47,8 @@ impl Bounds {
         self.is_tight.store(is_tight, Relaxed);
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// The bytes that they may take.
+    pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 

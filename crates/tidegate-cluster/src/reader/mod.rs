@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use producers::ProducerCounts;
+pub use producers::{ProducerCounts, ProducerStatus};
 pub(crate) use records::{MissingRecord, RecordPlace, RecordProblem};
 use tidegate_engine::{
     Answer, Budget, Declaration, Merged, MergedLimits, MergedWindows, UnixNanos, Unshareable,
@@ -251,6 +251,22 @@ impl PageReader {
     /// The answers of a composite; `None`: it is not declared.
     pub fn answers(&mut self, composite: &str, now: UnixNanos) -> Option<Vec<Answer>> {
         Some(self.windows.get_mut(composite)?.answers(now))
+    }
+
+    /// The status of each known producer, by name.
+    pub fn producers(&self, now: UnixNanos) -> impl Iterator<Item = ProducerStatus> + '_ {
+        self.producers.status(now, self.config.merged.lease_ns)
+    }
+
+    /// The producers that are expected even if they never reported.
+    pub fn expected(&self) -> &BTreeSet<ProducerName> {
+        &self.expected
+    }
+
+    /// The number of records of retained totals in the store.
+    pub fn retained(&self) -> usize {
+        let known = self.records.known.values();
+        known.filter(|record| record.sequence > 0).count()
     }
 
     /// The counts of a producer.

@@ -65,6 +65,21 @@ pub struct ProducerCounts {
     pub newer: u64,
 }
 
+/// The status of a producer, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProducerStatus {
+    /// Its name.
+    pub name: ProducerName,
+    /// The numbers of its runs whose pages are in the store, the newest last.
+    pub runs: Vec<UnixNanos>,
+    /// Whether one of them reports.
+    pub is_reporting: bool,
+    /// The time since its last message, in nanoseconds; `None`: there is none.
+    pub age_ns: Option<u64>,
+    /// The counts of its messages.
+    pub counts: ProducerCounts,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct ProducerEntry {
     pub(super) runs: BTreeMap<UnixNanos, RunEntry>,
@@ -136,6 +151,21 @@ impl ProducerList {
         self.by_name
             .values_mut()
             .flat_map(|entry| entry.runs.values_mut())
+    }
+
+    /// The status of each producer.
+    pub(super) fn status(&self, now: UnixNanos, lease_ns: u64) -> impl Iterator<Item = ProducerStatus> + '_ {
+        self.by_name.iter().map(move |(name, entry)| {
+            let runs = entry.runs.values();
+            let seen = runs.clone().map(|run| run.seen).max();
+            ProducerStatus {
+                name: name.clone(),
+                runs: entry.runs.keys().copied().collect(),
+                is_reporting: runs.clone().any(|run| run.is_alive(now, lease_ns)),
+                age_ns: seen.map(|seen| now.saturating_sub(seen)),
+                counts: entry.counts,
+            }
+        })
     }
 
     /// The producers that report.

@@ -46,12 +46,12 @@ impl CarriedTotal {
         }
     }
 
-    /// Takes the value of the table. A value with another start, or a smaller one, adds to the total so far. A start of 0
-    /// is not known: it is the same one.
+    /// Takes the value of the table. A value with a later start, or a smaller value, adds to the total so far. A start of 0
+    /// is not known: it is the same one. A table moves a start back if it adds a process that began earlier.
     pub(super) fn take(&mut self, start: UnixNanos, time: UnixNanos, value: &Value) -> CarryOutcome {
         let start = if start == 0 { self.source_start } else { start };
         let weight = weight(value);
-        let is_reset = start != self.source_start || weight < self.weight;
+        let is_reset = start > self.source_start || weight < self.weight;
         let carried = if is_reset {
             Some(&self.value)
         } else {
@@ -153,6 +153,15 @@ mod tests {
         let mut total = CarriedTotal::new(10, 11, Value::Double(5.0));
         assert_eq!(total.take(10, 12, &Value::Double(1.5)), CarryOutcome::Grown);
         assert_eq!(total.value, Value::Double(6.5));
+    }
+
+    #[test]
+    fn a_start_that_moves_back_does_not_add_the_value_again() {
+        let mut total = CarriedTotal::new(10, 11, Value::Int(5));
+        assert_eq!(total.take(7, 12, &Value::Int(9)), CarryOutcome::Grown);
+        assert_eq!(total.take(7, 13, &Value::Int(9)), CarryOutcome::Same);
+        assert_eq!((total.start, &total.value), (10, &Value::Int(9)));
+        assert!(!total.is_carried());
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod merged;
 #[cfg(feature = "tables")]
 mod observe;
 mod plan;
+mod published;
 mod sketch;
 mod slab;
 mod source;
@@ -254,6 +255,7 @@ pub struct Composite {
     version: AtomicU64,
     room: GroupLimits,
     computed: expression::Computed,
+    published: published::Published,
     match_tracker: MatchTracker,
     /// The reason why the declaration does not suit the data.
     refused: Mutex<Option<Arc<str>>>,
@@ -286,6 +288,7 @@ impl Composite {
             version: AtomicU64::new(0),
             room: GroupLimits::new(max_streams),
             computed: expression::Computed::default(),
+            published: published::Published::default(),
             refused: Mutex::default(),
         }
     }
@@ -311,6 +314,9 @@ impl Composite {
 
     /// The same; an expression is not computed for it.
     pub fn answers(&self, now: UnixNanos) -> Vec<Answer> {
+        if let Some(published) = self.published.get() {
+            return published.to_vec();
+        }
         if self.declaration.expression.is_some() {
             return self.computed(self.sources(now));
         }
@@ -387,6 +393,9 @@ impl Composite {
 
     /// Shows every group that has a value as a gauge.
     pub fn show(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
+        if let Some(published) = self.published.get() {
+            return self.show_published(&published, now, each);
+        }
         if self.declaration.expression.is_some() {
             return self.show_computed(self.sources(now), now, each);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Table;
 use super::cell::{Cell, CellCursor, CellRef};
 use crate::streams::lock;
-use crate::{Composite, Reading, Resource, Series, UnixNanos};
+use crate::{Composite, GaugePolicy, Reading, Resource, Series, UnixNanos};
 
 /// Arrivals that a table remembers. A reader that misses more of them walks the table.
 const REMEMBERED: usize = if cfg!(test) { 8 } else { 16 << 10 };
@@ -124,6 +124,12 @@ impl Table {
     /// last call of [`Table::flush_and_list_arrivals`].
     pub fn series_reader(&self) -> SeriesReader<'_> {
         SeriesReader(self.cells.cursor())
+    }
+
+    /// How the gauges of a group make the value of this output series.
+    pub fn gauge_policy(&self, output: &Series) -> GaugePolicy {
+        let rule = self.rules.iter().find(|rule| rule.could_make(output));
+        rule.map_or(GaugePolicy::Last, |rule| rule.gauge)
     }
 
     /// Whether it holds this series.
