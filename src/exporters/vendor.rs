@@ -206,8 +206,8 @@ impl Chosen<'_> {
         self.vendor.map_or(&PLAIN, VendorName::preset)
     }
 
-    /// The temporality of points.
-    fn temporality(&self) -> TemporalityChoice {
+    /// The temporality of requests: the user's, then the vendor's.
+    pub fn temporality(&self) -> TemporalityChoice {
         self.temporality.unwrap_or(self.preset().temporality)
     }
 
@@ -307,6 +307,17 @@ impl Chosen<'_> {
             }
             _ => {}
         }
+    }
+}
+
+/// Reports deltas from a cluster: the next leader does not know the points that the last one has sent.
+pub fn check_led(only_leader: Option<&String>, temporality: TemporalityChoice, at: &Node, cx: &mut Problems) {
+    if only_leader.is_some() && temporality == TemporalityChoice::Delta {
+        cx.at(at.child("only_leader"))
+            .help("set `temporality: cumulative`, or put a gateway that converts behind the cluster")
+            .error(
+                "can't be combined with delta temporality: a new leader does not know the last sent values",
+            );
     }
 }
 

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidegate_engine::{Data, Point, Reading, Table, UnixNanos, clock};
+use tidegate_engine::{Table, UnixNanos};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::batch::{Batch, Points};
+use crate::batch::{Batch, snapshot};
 use crate::component::unix_now;
 use crate::component::worker::in_background;
 use crate::component::{Consumer, Flow, Ledger};
-
-/// The points of a batch: enough to share its costs, few enough to be queued whole.
-const BATCH_POINTS: usize = 8192;
 
 /// The interval of searches for expired state.
 const EXPIRY_CHECK: Duration = Duration::from_secs(1);
@@ -32,54 +29,15 @@ impl Emitter {
     /// Hands on the current contents of the table. A refused batch is not lost, because the next snapshot contains
     /// it.
     pub(super) fn emit(&self, now: UnixNanos) {
-        for points in snapshot(&self.table, now) {
-            self.push(points);
-        }
+        snapshot(&self.table, now).for_each(|batch| self.push(batch));
     }
 
-    fn push(&self, points: Vec<Point>) {
-        let items = points.len();
-        let points = Points {
-            points: points.into(),
-        };
-        let batch = Batch {
-            snapshot_of: Some(self.table.owner().clone()),
-            ..Batch::new(points)
-        };
+    fn push(&self, batch: Batch) {
         let mut flow = Flow::default();
         if self.next.admit(&batch, &mut flow).is_ok() {
-            self.ledger.make(items);
+            self.ledger.make(batch.items());
             self.next.consume(batch, &mut flow);
         }
-    }
-}
-
-fn snapshot(table: &Table, now: UnixNanos) -> Vec<Vec<Point>> {
-    let mut batches: Vec<Vec<Point>> = Vec::new();
-    table.read(now, &mut |reading| {
-        let full = batches.last().is_none_or(|batch| batch.len() >= BATCH_POINTS);
-        if full {
-            batches.push(Vec::new());
-        }
-        if let Some(batch) = batches.last_mut() {
-            batch.push(point(reading, now));
-        }
-    });
-    batches
-}
-
-fn point(reading: Reading<'_>, now: UnixNanos) -> Point {
-    // A total is valid until now, whenever it last grew; a gauge was valid when it was measured.
-    let time = match reading.series.metric.data {
-        Data::Gauge => reading.time,
-        _ => clock::wall(now).max(reading.time),
-    };
-    Point {
-        series: reading.series.clone(),
-        start: reading.start,
-        time,
-        value: reading.value.clone(),
-        exemplars: reading.exemplars.to_vec(),
     }
 }
 
@@ -138,7 +96,7 @@ impl Ticker {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_engine::{Limits, Rule, Value};
+    use tidegate_engine::{Data, Limits, Rule, Value};
 
     use super::*;
     use crate::component::Refused;

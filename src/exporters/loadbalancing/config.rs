@@ -201,6 +201,7 @@ impl LoadBalancingConfig {
             temporality: None,
             max_buckets: None,
             metric_names: None,
+            only_leader: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::target::Target;
 use crate::config::{Node, Problems, Secret, WithoutEffect};
 use crate::delivery::{NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
-use crate::exporters::vendor::{VendorName, vendor_methods};
+use crate::exporters::vendor::{VendorName, check_led, vendor_methods};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, Coding, TlsClientConfig};
@@ -45,6 +45,9 @@ crate::options! {
         pub max_buckets: Option<usize> = None,
         /// Rules for the names of metrics and of their attributes. Unset: any name, or the vendor's rules.
         pub metric_names: Option<NameRules> = None,
+        /// Id of a `cluster` extension. The exporter drops and counts all data while this replica does not lead the
+        /// cluster. Unset: every replica exports.
+        pub only_leader: Option<String> = None,
         /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// Queue of batches that wait for delivery.
@@ -142,6 +145,7 @@ impl OtlpExporterConfig {
         headers::check(&self.headers, at.child("headers"), cx);
         check_authority(self.authority.as_ref(), at, cx);
         self.chosen().check(at, true, cx);
+        check_led(self.only_leader.as_ref(), self.chosen().temporality(), at, cx);
         self.retry_on_failure.check_statuses(Speaks::Grpc, at, cx);
         let binary = self.headers.keys().find(|name| name.ends_with("-bin"));
         if let Some(name) = binary {

@@ -76,7 +76,7 @@ pub(super) fn destination(
     cx: ExporterContext,
 ) -> Result<Destination<OtlpClient>, ComponentError> {
     let client = OtlpClient::new(config, &cx.base)?;
-    Ok(Destination::new(cx, &config.delivery(), client))
+    Destination::new(cx, &config.delivery(), client).only_leader(config.only_leader.as_deref())
 }
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");

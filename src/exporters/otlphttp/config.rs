@@ -12,7 +12,7 @@ use crate::batch::Signal;
 use crate::config::{Node, Problems, Secret, WithoutEffect};
 use crate::delivery::http::PING;
 use crate::delivery::{NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
-use crate::exporters::vendor::{VendorName, vendor_methods};
+use crate::exporters::vendor::{VendorName, check_led, vendor_methods};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
@@ -73,6 +73,9 @@ crate::options! {
         pub max_buckets: Option<usize> = None,
         /// Rules for the names of metrics and of their attributes. Unset: any name, or the vendor's rules.
         pub metric_names: Option<NameRules> = None,
+        /// Id of a `cluster` extension. The exporter drops and counts all data while this replica does not lead the
+        /// cluster. Unset: every replica exports.
+        pub only_leader: Option<String> = None,
         /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// Queue of batches that wait for delivery.
@@ -107,6 +110,7 @@ impl OtlpHttpExporterConfig {
         headers::check(&self.headers, at.child("headers"), cx);
         self.compression_params.check_with(self.compression(), at, cx);
         self.chosen().check(at, false, cx);
+        check_led(self.only_leader.as_ref(), self.chosen().temporality(), at, cx);
         self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
         if self.endpoint.is_none() && self.own_urls() == [None; 3] {
             cx.at(at)

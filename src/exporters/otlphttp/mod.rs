@@ -53,7 +53,8 @@ pub static FACTORY: ExporterFactory = Factory {
                 .for_each(|ledger| ledger.goes_to(peer(&config, signal)));
         }
         let client = OtlpHttpClient::new(&config, &cx.base)?;
-        Ok(Arc::new(Destination::new(cx, &config.delivery(), client)))
+        let destination = Destination::new(cx, &config.delivery(), client);
+        Ok(Arc::new(destination.only_leader(config.only_leader.as_deref())?))
     },
 };
 

@@ -12,6 +12,7 @@ use crate::delivery::http::PING;
 use crate::delivery::{
     Delivery, QueueConfig, RetryConfig, Shape, Speaks, StorageMode, TemporalityChoice, Together,
 };
+use crate::exporters::vendor::check_led;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
@@ -94,6 +95,9 @@ crate::options! {
         /// Most concurrent requests, 256 at most. Requests with the same series are never concurrent. Unset: the
         /// queue's `num_consumers`.
         pub max_batch_request_parallelism: Option<NonZeroUsize> = None,
+        /// Id of a `cluster` extension. The exporter drops and counts all data while this replica does not lead the
+        /// cluster. Unset: every replica exports.
+        pub only_leader: Option<String> = None,
         /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// Queue of batches that wait for delivery. Unset: `num_consumers: 5`.
@@ -199,6 +203,7 @@ impl RemoteWriteExporterConfig {
             cx.at(at.child("max_batch_size_bytes"))
                 .error("must be greater than 0");
         }
+        check_led(self.only_leader.as_ref(), self.temporality, at, cx);
         self.check_queue(at, cx);
     }
 

@@ -51,7 +51,8 @@ pub static FACTORY: ExporterFactory = Factory {
     build: |settings, cx| {
         let config = settings.get::<RemoteWriteExporterConfig>();
         let writer = RemoteWriter(Arc::new(SharedWriter::new(&config, &cx.base)?));
-        Ok(Arc::new(Destination::new(cx, &config.delivery(), writer)))
+        let destination = Destination::new(cx, &config.delivery(), writer);
+        Ok(Arc::new(destination.only_leader(config.only_leader.as_deref())?))
     },
 };
 

@@ -6,6 +6,7 @@ mod batching;
 mod client;
 #[cfg(test)]
 mod partition_tests;
+mod snapshot;
 mod split;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tidegate_engine::{Events, Point};
 
 pub use batching::{BatchMetrics, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
+pub use snapshot::snapshot;
 pub use tidegate_otlp::{Encoded, Part, Signal, convert, json, stream_id, wire};
 
 /// The data on an edge.

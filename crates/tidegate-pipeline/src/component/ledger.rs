@@ -43,11 +43,13 @@ pub enum Reason {
     Future,
     /// There was not enough memory for the item, or for its converted form.
     Memory,
+    /// Another replica leads the cluster, and exports the data.
+    NotLeader,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Filtered,
         Self::Limit,
         Self::Invalid,
@@ -62,6 +64,7 @@ impl Reason {
         Self::StorageFailed,
         Self::Future,
         Self::Memory,
+        Self::NotLeader,
     ];
 
     /// The `reason` label of the drop counters.
@@ -81,6 +84,7 @@ impl Reason {
             Self::StorageFailed => "storage_failed",
             Self::Future => "future",
             Self::Memory => "memory",
+            Self::NotLeader => "not_leader",
         }
     }
 }

@@ -5,6 +5,7 @@
 pub mod anomalies;
 pub mod auth;
 mod brief;
+pub mod cluster;
 pub mod collisions;
 pub mod edge;
 pub mod factory;
@@ -31,6 +32,7 @@ use tidegate_engine::Table;
 use tidegate_wal::Storage;
 
 pub use brief::Brief;
+pub use cluster::Cluster;
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
@@ -70,7 +72,13 @@ pub trait Lifecycle: Send + Sync {
 }
 
 /// An input of data. It pushes batches into its edges and answers its peers with the results.
-pub trait Receiver: Lifecycle {}
+pub trait Receiver: Lifecycle {
+    /// The table whose contents it pushes, if it has one. Exporters that its pushes reach unedited may read the table
+    /// instead.
+    fn table(&self) -> Option<&Arc<Table>> {
+        None
+    }
+}
 
 /// A component that inspects or changes data. Each pipeline has its own instance.
 pub trait Processor: Lifecycle + Consumer {
@@ -140,6 +148,19 @@ impl Context {
         found.ok_or_else(|| {
             self.error(format!(
                 "{option}: `{id}` is not a storage extension in `service::extensions`"
+            ))
+        })
+    }
+
+    /// The cluster with the given id, which the option `option` names.
+    ///
+    /// # Errors
+    /// The service has no cluster extension with this id.
+    pub fn cluster(&self, option: &str, id: &str) -> Result<Arc<Cluster>, ComponentError> {
+        let found = self.shared.services.get(id).and_then(|found| found.cluster);
+        found.ok_or_else(|| {
+            self.error(format!(
+                "{option}: `{id}` is not a cluster extension in `service::extensions`"
             ))
         })
     }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tidegate_wal::Storage;
 
 use super::auth::{Authenticator, Credentials};
+use super::cluster::Cluster;
 
 /// The services of one extension.
 #[derive(Clone, Default)]
@@ -19,6 +20,8 @@ pub struct Services {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// Keeps data that must survive the process.
     pub storage: Option<Arc<Storage>>,
+    /// Connects components with those of other gateways.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 /// The services of all extensions, by extension id.
@@ -34,5 +37,14 @@ impl ServicesById {
     /// The services of an extension.
     pub fn get(&self, id: &str) -> Option<Services> {
         self.0.lock().get(id).cloned()
+    }
+
+    /// The clusters, with the ids of their extensions.
+    pub fn clusters(&self) -> Vec<(String, Arc<Cluster>)> {
+        let services = self.0.lock();
+        let clusters = services
+            .iter()
+            .filter_map(|(id, services)| Some((id.clone(), services.cluster.clone()?)));
+        clusters.collect()
     }
 }

@@ -147,6 +147,7 @@ impl Notices {
 pub struct Health {
     phase: AtomicU8,
     troubles: Mutex<BTreeMap<String, String>>,
+    unready: Mutex<BTreeMap<String, &'static str>>,
 }
 
 /// A phase in the lifecycle of the gateway.
@@ -179,6 +180,27 @@ impl Health {
     /// The problems of components that can't work, by component.
     pub fn troubles(&self) -> BTreeMap<String, String> {
         self.troubles.lock().clone()
+    }
+
+    /// Sets why a component must not be read yet although the gateway runs. `None`: it may be read.
+    pub fn hold(&self, component: &str, why: Option<&'static str>) {
+        let mut unready = self.unready.lock();
+        match why {
+            Some(why) => drop(unready.insert(component.to_owned(), why)),
+            None => drop(unready.remove(component)),
+        }
+    }
+
+    /// Why some component must not be read yet: `receivers::partials: catching up`. `None`: all may be read.
+    pub fn unready(&self) -> Option<String> {
+        let unready = self.unready.lock();
+        let first = unready.iter().next();
+        first.map(|(component, why)| format!("{component}: {why}"))
+    }
+
+    /// Whether all components run and may be read.
+    pub fn is_ready(&self) -> bool {
+        self.phase() == Phase::Ready && self.unready.lock().is_empty()
     }
 
     /// The current phase.

@@ -20,6 +20,7 @@ use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
 use super::driver::RunningParts;
 use super::export_request::ExportRequest;
 use super::health::{DestinationHealth, OUTAGE};
+use super::leadership::Leadership;
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
@@ -68,6 +69,7 @@ pub type DrainHandler = Box<dyn Fn(Batch) + Send + Sync>;
 pub struct Destination<A> {
     inner: Arc<DestinationInner<A>>,
     task: Mutex<Option<JoinHandle<()>>>,
+    leadership: Leadership,
 }
 
 pub(super) struct DestinationInner<A> {
@@ -145,7 +147,17 @@ impl<A: Attempt> Destination<A> {
         Self {
             inner: Arc::new(inner),
             task: Mutex::default(),
+            leadership: Leadership::default(),
         }
+    }
+
+    /// Exports only while this replica leads the cluster with this id. `None`: always.
+    ///
+    /// # Errors
+    /// The service has no cluster extension with this id.
+    pub fn only_leader(self, cluster: Option<&str>) -> Result<Self, ComponentError> {
+        let leadership = Leadership::of(&self.inner.context, cluster)?;
+        Ok(Self { leadership, ..self })
     }
 }
 
@@ -203,7 +215,7 @@ impl<A: Attempt> Exporter for Destination<A> {}
 
 impl<A: Attempt> Consumer for Destination<A> {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        if batch.items() == 0 {
+        if batch.items() == 0 || !self.leadership.exports() {
             return Ok(());
         }
         flow.keep_in_memory()?;
@@ -236,6 +248,11 @@ impl<A: Attempt> Consumer for Destination<A> {
         let placement: Option<Placement> = flow.take(inner.owner());
         if batch.items() == 0 {
             return;
+        }
+        if !self.leadership.exports() {
+            return inner.ledgers[batch.signal() as usize]
+                .iter()
+                .for_each(|ledger| ledger.drop_items(Reason::NotLeader, batch.items()));
         }
         let placement = placement.or_else(|| inner.reserve(&batch).ok());
         if inner.batching.is_some() {

@@ -19,6 +19,7 @@ pub mod export_request;
 mod gauges;
 mod health;
 pub mod http;
+mod leadership;
 pub mod machine;
 mod notices;
 pub mod outcome;

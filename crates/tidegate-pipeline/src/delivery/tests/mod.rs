@@ -2,6 +2,7 @@
 
 //! A destination on tokio, with an attempt that answers as the test says.
 
+mod leader;
 mod retries;
 mod storage;
 mod temporality;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A cluster of gateways: the engine that its components share, and their reports for people.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tidegate_cluster::ClusterEngine;
+
+use super::unix_now;
+
+/// A note that this replica leads counts for this long (2 s).
+const LEADER_TERM: Duration = Duration::from_secs(2);
+
+/// A cluster that this gateway takes part in. An extension owns it, and components find it by the id of the extension.
+pub struct Cluster {
+    name: String,
+    partitions: u16,
+    engine: Mutex<Option<Arc<dyn ClusterEngine>>>,
+    /// Until when this replica leads, by the gateway's clock.
+    leads_until: AtomicU64,
+    /// The newest reports of the components, by path.
+    reports: Mutex<BTreeMap<String, Value>>,
+}
+
+impl Cluster {
+    /// A cluster whose engine has not started.
+    pub fn new(name: &str, partitions: u16) -> Self {
+        Self {
+            name: name.to_owned(),
+            partitions,
+            engine: Mutex::default(),
+            leads_until: AtomicU64::new(0),
+            reports: Mutex::default(),
+        }
+    }
+
+    /// The name of the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of partitions of the cluster.
+    pub fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    /// Sets the engine, which has started; `None`: it stops when no component uses it any more.
+    pub fn set_engine(&self, engine: Option<Arc<dyn ClusterEngine>>) {
+        let before = std::mem::replace(&mut *self.engine.lock(), engine);
+        drop(before);
+    }
+
+    /// The engine; `None`: it does not run.
+    pub fn engine(&self) -> Option<Arc<dyn ClusterEngine>> {
+        self.engine.lock().clone()
+    }
+
+    /// Notes whether this replica leads now. Call it at least once a second.
+    pub fn note_leading(&self, leads: bool) {
+        let term = u64::try_from(LEADER_TERM.as_nanos()).unwrap_or(u64::MAX);
+        let until = if leads { unix_now().saturating_add(term) } else { 0 };
+        self.leads_until.store(until, Relaxed);
+    }
+
+    /// Whether this replica leads. Exporters that push ask this.
+    pub fn is_leading(&self) -> bool {
+        unix_now() < self.leads_until.load(Relaxed)
+    }
+
+    /// Sets the report of a component; `None`: it has stopped.
+    pub fn report(&self, component: &str, report: Option<Value>) {
+        let mut reports = self.reports.lock();
+        match report {
+            Some(report) => drop(reports.insert(component.to_owned(), report)),
+            None => drop(reports.remove(component)),
+        }
+    }
+
+    /// The status, for people.
+    pub fn status(&self) -> Value {
+        let engine = self.engine().map(|engine| engine.status()).unwrap_or_default();
+        json!({
+            "name": self.name,
+            "partitions": self.partitions,
+            "leading": self.is_leading(),
+            "engine": {
+                "connected": engine.is_connected,
+                "connections": engine.connections,
+                "sent_bytes": engine.sent_bytes,
+                "received_bytes": engine.received_bytes,
+                "last_error": engine.last_error,
+            },
+            "components": *self.reports.lock(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_leads_from_its_note_until_the_next_one() {
+        let cluster = Cluster::new("test", 1);
+        assert!(!cluster.is_leading());
+        cluster.note_leading(true);
+        assert!(cluster.is_leading());
+        cluster.note_leading(false);
+        assert!(!cluster.is_leading());
+    }
+
+    #[test]
+    fn the_status_has_the_reports_of_the_components_that_run() {
+        let cluster = Cluster::new("test", 2);
+        cluster.report("receivers::partials", Some(json!({"state": "fresh"})));
+        assert_eq!(
+            cluster.status()["components"]["receivers::partials"]["state"],
+            "fresh"
+        );
+        cluster.report("receivers::partials", None);
+        assert_eq!(cluster.status()["components"], json!({}));
+        assert_eq!(cluster.status()["engine"]["connected"], false);
+    }
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Exporters of a cluster: one replica exports at a time.
+
+use std::sync::Arc;
+
+use crate::component::{Cluster, ComponentError, Context};
+
+/// Whether this replica exports.
+#[derive(Default)]
+pub(super) struct Leadership(Option<Arc<Cluster>>);
+
+impl Leadership {
+    /// Exports while this replica leads the cluster with this id. `None`: always.
+    pub(super) fn of(context: &Context, cluster: Option<&str>) -> Result<Self, ComponentError> {
+        let cluster = cluster.map(|id| context.cluster("only_leader", id));
+        cluster.transpose().map(Self)
+    }
+
+    pub(super) fn exports(&self) -> bool {
+        self.0.as_ref().is_none_or(|cluster| cluster.is_leading())
+    }
+}
