@@ -11,6 +11,7 @@ pub mod otlphttp;
 pub mod plugin;
 pub mod prometheus;
 pub mod prometheusremotewrite;
+mod tables;
 #[cfg(test)]
 mod testing;
 pub mod vendor;

@@ -15,29 +15,26 @@ mod server;
 mod singleflight;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::batch::wire::{
-    self,
-    points::{PointVisitor, WirePoint},
-};
-use crate::batch::{Batch, Encoded, Payload, Signal};
+use crate::batch::{Batch, Signal};
 use crate::component::worker::{Pause, Worker, lower_priority};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Reason, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
+    Lifecycle, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
 };
+use crate::exporters::tables::{ExporterTables, TableSink};
 use crate::net::auth::AuthGate;
 use crate::net::pages::PageServer;
 use crate::prom::Escaping;
-use crate::prom::catalog::{Exposes, Senders, View};
+use crate::prom::catalog::{Senders, View};
 use async_trait::async_trait;
 use config::PrometheusExporterConfig;
 use page::Pages;
 use parking_lot::Mutex;
 use server::Scrapes;
-use tidegate_engine::{Outcome, Overflow, Point, Rule, Session, Stats, Table};
+use tidegate_engine::{Overflow, Rule, Stats, Table};
 
 /// The factory of `prometheus`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -59,50 +56,11 @@ pub static FACTORY: ExporterFactory = Factory {
 /// The interval at which expired series are removed and new ones registered.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The tables that scrapes read.
-struct Views {
-    /// The table of data from no other table.
-    own: Arc<Table>,
-    /// The tables of earlier processors.
-    live: Mutex<Vec<TableHandle>>,
-}
-
-impl Exposes for Views {
-    fn live(&self) -> Vec<Arc<Table>> {
-        let mut live = self.live.lock();
-        live.retain(|handle| !handle.is_gone());
-        live.iter().filter_map(TableHandle::table).collect()
-    }
-
-    fn own(&self) -> &Arc<Table> {
-        &self.own
-    }
-}
-
-impl Views {
-    fn all(&self) -> Vec<Arc<Table>> {
-        self.live().into_iter().chain([self.own.clone()]).collect()
-    }
-
-    fn attach(&self, handle: TableHandle) {
-        tracing::debug!(owner = %handle.owner(), "serving its live table");
-        self.live.lock().push(handle);
-    }
-
-    /// Whether the batch only repeats a table that scrapes read themselves.
-    fn has_table_of(&self, batch: &Batch) -> bool {
-        let is_attached = |owner: &Arc<str>| self.live.lock().iter().any(|handle| handle.owner() == owner);
-        batch.snapshot_of.as_ref().is_some_and(is_attached)
-    }
-}
-
 struct Prometheus {
     config: Arc<PrometheusExporterConfig>,
     base: Context,
-    ledger: Arc<Ledger>,
-    views: Arc<Views>,
-    /// Whether the log names a sum of deltas that may fall.
-    told_of_falling: Once,
+    views: Arc<ExporterTables>,
+    sink: TableSink,
     /// The thread for long work without waiters. The runtime's threads are for waiters.
     worker: Worker,
     server: PageServer,
@@ -112,7 +70,7 @@ impl Prometheus {
     fn new(config: Arc<PrometheusExporterConfig>, base: Context, ledger: Arc<Ledger>) -> Self {
         let own = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
         let own = Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()));
-        let views = Arc::new(Views {
+        let views = Arc::new(ExporterTables {
             own,
             live: Mutex::default(),
         });
@@ -120,47 +78,11 @@ impl Prometheus {
         View::of(&base.shared).expose(base.id.clone(), style, views.clone());
         Self {
             config,
+            sink: TableSink::new(views.clone(), ledger, base.id.clone()),
             base,
-            ledger,
             views,
-            told_of_falling: Once::new(),
             worker: Worker::new("tidegate-pages"),
             server: PageServer::default(),
-        }
-    }
-
-    fn observe(&self, points: &[Point], flow: &mut Flow) {
-        let mut session = self.views.own.session(unix_now());
-        for point in points {
-            let outcome = session.observe(point);
-            self.count_outcome(outcome, &point.series.metric.name, flow);
-        }
-    }
-
-    fn observe_encoded(&self, encoded: &Encoded, flow: &mut Flow) {
-        let mut reading = Reading {
-            exporter: self,
-            session: self.views.own.session(unix_now()),
-            seen: 0,
-            flow,
-        };
-        // Unreadable data ends the walk.
-        let _ = wire::points::visit(encoded, &mut reading);
-        let unread = encoded.items().saturating_sub(reading.seen);
-        self.ledger.drop_items(Reason::Invalid, unread);
-    }
-
-    fn count_outcome(&self, outcome: Outcome, metric: &str, flow: &mut Flow) {
-        if self.ledger.count_outcome(outcome, metric, flow) {
-            self.ledger.drop_items(Reason::Unsupported, 1);
-            self.told_of_falling.call_once(|| {
-                let exporter = &*self.base.id;
-                tracing::warn!(
-                    exporter,
-                    metric,
-                    "dropped: a sum of deltas that may fall has no total; put an `aggregate` processor before the exporter"
-                );
-            });
         }
     }
 }
@@ -194,29 +116,6 @@ fn record_metrics(stats: &Stats, exporter: &Arc<str>) {
     }
 }
 
-/// Reads the points of a request into the exporter's own table.
-struct Reading<'a> {
-    exporter: &'a Prometheus,
-    session: Session<'a>,
-    seen: usize,
-    flow: &'a mut Flow,
-}
-
-impl PointVisitor for Reading<'_> {
-    fn wants(&mut self, _: &str) -> bool {
-        true
-    }
-
-    fn point(&mut self, point: &WirePoint<'_>) -> bool {
-        let outcome = self
-            .session
-            .observe_as(point.key, point.sample, &mut || (point.series)());
-        self.exporter.count_outcome(outcome, point.name, self.flow);
-        self.seen += 1;
-        true
-    }
-}
-
 impl Exporter for Prometheus {
     fn attach_table(&self, table: TableHandle) {
         self.views.attach(table);
@@ -237,7 +136,7 @@ impl Lifecycle for Prometheus {
             &self.config,
             self.base.id.clone(),
             pages.clone(),
-            self.base.shared.memory.clone(),
+            self.base.shared.clone(),
         ));
         self.server
             .start(&self.base, server::config(&self.config), scrapes)
@@ -261,22 +160,7 @@ impl Consumer for Prometheus {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        if self.views.has_table_of(&batch) {
-            return self.ledger.absorb(batch.items());
-        }
-        match batch.payload {
-            Payload::Points(points) => self.observe(&points.points, flow),
-            Payload::Events(events) => {
-                let absorbed = self.views.own.absorb(&events);
-                self.ledger.absorb(absorbed.absorbed);
-                self.ledger.drop_items(Reason::Invalid, absorbed.invalid);
-                self.ledger.drop_items(Reason::Limit, absorbed.limited);
-                self.ledger.drop_future(absorbed.future, flow);
-                let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
-                self.ledger.drop_items(Reason::Unsupported, unmatched);
-            }
-            Payload::Encoded(encoded) => self.observe_encoded(&encoded, flow),
-        }
+        self.sink.consume(batch, flow);
     }
 
     fn absorbs(&self) -> bool {

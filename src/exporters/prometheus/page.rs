@@ -14,11 +14,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tidegate_runtime::Every;
 use tokio::sync::OnceCell;
 
-use super::Views;
 use super::config::PrometheusExporterConfig;
 use super::debug::{self, FormatOmissions};
 use super::singleflight::Singleflight;
 use crate::component::unix_now;
+use crate::exporters::tables::ExporterTables;
 use crate::net::pages::COMPRESSING;
 use crate::net::{Coding, compress};
 use crate::prom::catalog::Senders;
@@ -143,7 +143,7 @@ struct FormatRenderer {
 struct RenderJob {
     /// The format and the escaping, for log lines and metric labels.
     name: String,
-    views: Arc<Views>,
+    views: Arc<ExporterTables>,
     exporter: Arc<str>,
     renderer: Mutex<Renderer>,
     last: Mutex<Option<Arc<EncodedVariants>>>,
@@ -154,7 +154,7 @@ struct RenderJob {
 
 /// Renders scrapes in every requested format. Ingest waits for none of them.
 pub(super) struct Pages {
-    views: Arc<Views>,
+    views: Arc<ExporterTables>,
     exporter: Arc<str>,
     senders: Arc<Senders>,
     config: Arc<PrometheusExporterConfig>,
@@ -168,7 +168,7 @@ pub(super) struct Pages {
 impl Pages {
     pub(super) fn new(
         config: Arc<PrometheusExporterConfig>,
-        views: Arc<Views>,
+        views: Arc<ExporterTables>,
         exporter: Arc<str>,
         senders: Arc<Senders>,
     ) -> Self {

@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use super::config::{DEBUG_PATH, PrometheusExporterConfig};
 use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
-use crate::component::Account;
+use crate::component::Shared;
 use crate::component::account::SenderKey;
 use crate::component::worker::Turns;
 use crate::net::accept::{self, joined};
@@ -43,7 +43,7 @@ pub(super) struct Scrapes {
     path: String,
     with_openmetrics: bool,
     pages: Arc<Pages>,
-    memory: Arc<Account>,
+    shared: Arc<Shared>,
     /// The unread pages of each scraper, by their uncompressed bytes.
     unread: Arc<Shares>,
 }
@@ -65,14 +65,14 @@ impl Scrapes {
         config: &PrometheusExporterConfig,
         exporter: Arc<str>,
         pages: Arc<Pages>,
-        memory: Arc<Account>,
+        shared: Arc<Shared>,
     ) -> Self {
         Self {
             exporter,
             path: config.path.clone(),
             with_openmetrics: config.enable_open_metrics,
             pages,
-            memory,
+            shared,
             unread: Arc::default(),
         }
     }
@@ -80,7 +80,7 @@ impl Scrapes {
     /// The most bytes of unread pages, if the newest has `page` bytes. The previous one may have been a little
     /// larger.
     fn max_unread_bytes(&self, page: usize) -> usize {
-        let most = MAX_UNREAD_BYTES.min(self.memory.limit() / OF_MEMORY);
+        let most = MAX_UNREAD_BYTES.min(self.shared.memory.limit() / OF_MEMORY);
         let pages = page.saturating_mul(UNREAD_PAGES).saturating_add(page / 4);
         most.max(pages.saturating_mul(self.pages.formats()))
     }
@@ -97,6 +97,9 @@ impl Scrapes {
     }
 
     async fn scrape(&self, headers: &HeaderMap, client: Option<SenderKey>) -> Answer {
+        if let Some(why) = self.shared.health.unready() {
+            return pages::busy(&why);
+        }
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
         let coding = accept::coding(&joined(headers, ACCEPT_ENCODING), &CODINGS);
         let unrendered = || failed("the scrape could not be rendered\n");
@@ -185,10 +188,10 @@ mod tests {
     use parking_lot::Mutex;
     use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
 
-    use super::super::Views;
     use super::*;
     use crate::component::testing::settings;
     use crate::component::unix_now;
+    use crate::exporters::tables::ExporterTables;
     use crate::net::pages::Pages as _;
     use crate::prom::catalog::testing::point;
 
@@ -203,7 +206,7 @@ mod tests {
             let point = point("level", Data::Gauge, of, (now, now), Value::Int(1));
             table.observe(&point, now);
         }
-        let views = Views {
+        let views = ExporterTables {
             own: Arc::new(table),
             live: Mutex::default(),
         };
@@ -215,8 +218,8 @@ mod tests {
             "prometheus".into(),
             Arc::default(),
         );
-        let memory = Arc::<Account>::default();
-        let scrapes = Scrapes::of(&config, "prometheus".into(), Arc::new(pages), memory.clone());
+        let shared = Arc::<Shared>::default();
+        let scrapes = Scrapes::of(&config, "prometheus".into(), Arc::new(pages), shared.clone());
         let ask = async |client: &str| {
             let request = Request {
                 client: Some(SenderKey::of(client)),
@@ -240,7 +243,7 @@ mod tests {
         drop(unread);
         assert_eq!(ask("lazy").await.status(), StatusCode::OK);
         // An eighth of it is less than a page.
-        memory.add_limit(crate::component::Limit::of(8 << 20));
+        shared.memory.add_limit(crate::component::Limit::of(8 << 20));
         let unread = ask("lazy").await;
         assert_eq!(unread.status(), StatusCode::OK);
         assert_eq!(ask("lazy").await.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -30,7 +30,6 @@ use super::composites::{self, COMPOSITES};
 use super::memory::{QueryMemory, SAMPLE_BYTES};
 use super::queues::{NotComputed, QueryKind, QueryQueues};
 use super::{QueryConfig, explain};
-use crate::component::shared::Phase;
 use crate::component::{Ceiling, Shared};
 use crate::net::pages::{self, Answer, Request};
 use crate::prom::catalog::View;
@@ -238,15 +237,11 @@ impl Api {
     pub(super) async fn answer(self: Arc<Self>, request: Request) -> Answer {
         match &*request.path {
             "/-/healthy" => pages::text(StatusCode::OK, "text/plain", "tidegate is healthy.\n".to_owned()),
-            "/-/ready" => match self.shared.health.phase() {
-                Phase::Ready => pages::text(StatusCode::OK, "text/plain", "tidegate is ready.\n".to_owned()),
-                _ => pages::text(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "text/plain",
-                    "not ready\n".to_owned(),
-                ),
-            },
+            "/-/ready" => self.ready(),
             path if path.starts_with(COMPOSITES) => {
+                if let Some(why) = self.shared.health.unready() {
+                    return pages::busy(&why);
+                }
                 let page = composites::page(&request, &self.shared, &self.queues, &self.stopping).await;
                 page.unwrap_or_else(nothing)
             }
@@ -254,10 +249,29 @@ impl Api {
         }
     }
 
+    fn ready(&self) -> Answer {
+        let health = &self.shared.health;
+        if health.is_ready() {
+            return pages::text(StatusCode::OK, "text/plain", "tidegate is ready.\n".to_owned());
+        }
+        let why = health
+            .unready()
+            .map_or_else(String::new, |why| format!(": {why}"));
+        pages::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "text/plain",
+            format!("not ready{why}\n"),
+        )
+    }
+
     async fn prometheus(self: Arc<Self>, mut request: Request) -> Answer {
         let Some(route) = Route::at(&request.path) else {
             return nothing();
         };
+        let unready = self.shared.health.unready().filter(|_| route.reads_data());
+        if let Some(why) = unready {
+            return pages::busy(&why);
+        }
         let deadline = request.came + self.time_for(&request);
         request.patience = Patience::until(deadline);
         let kind = route.kind(&request);

@@ -164,7 +164,8 @@ impl Pages for Probe {
 struct Since(SystemTime, Instant);
 
 fn health(config: &HealthCheckConfig, shape: Shape, shared: &Shared, since: Since) -> Answer {
-    let is_ready = shared.health.phase() == Phase::Ready;
+    let unready = shared.health.unready();
+    let is_ready = shared.health.phase() == Phase::Ready && unready.is_none();
     let status = if is_ready {
         StatusCode::OK
     } else {
@@ -189,10 +190,13 @@ fn health(config: &HealthCheckConfig, shape: Shape, shared: &Shared, since: Sinc
         Shape::Second => json!({
             "start_time": up_since,
             "healthy": is_ready,
-            "status": v2::status(shared.health.phase()),
+            "status": v2::status(shared.health.phase(), is_ready),
             "status_time": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
         }),
     };
+    if let Some(why) = unready {
+        body["reason"] = json!(why);
+    }
     // The gateway is not restarted for one component in trouble: the others do their work.
     let troubles = shared.health.troubles();
     if !troubles.is_empty() {
@@ -232,6 +236,17 @@ mod tests {
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(body["status"] == "Server available", expected == 200);
         }
+        extension.base.shared.health.enter(Phase::Ready);
+        let hold = |why| extension.base.shared.health.hold("receivers::partials", why);
+        hold(Some("catching up"));
+        let (status, body) = fetch(&endpoint, "GET", "/").await;
+        assert!(
+            status == 503 && body.contains("receivers::partials: catching up"),
+            "{body}"
+        );
+        hold(None);
+        assert_eq!(fetch(&endpoint, "GET", "/").await.0, 200);
+        extension.base.shared.health.enter(Phase::Stopping);
         assert_eq!(fetch(&endpoint, "GET", "/other").await.0, 404);
         assert_eq!(fetch(&endpoint, "POST", "/").await.0, 405);
         assert_eq!(fetch(&endpoint, "HEAD", "/").await, (503, String::new()));

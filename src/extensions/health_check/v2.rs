@@ -151,10 +151,10 @@ pub static FACTORY: ExtensionFactory = Factory {
 };
 
 /// The Collector's word for it.
-pub(super) fn status(phase: Phase) -> &'static str {
+pub(super) fn status(phase: Phase, is_ready: bool) -> &'static str {
     match phase {
-        Phase::Starting => "StatusStarting",
-        Phase::Ready => "StatusOK",
+        Phase::Ready if is_ready => "StatusOK",
+        Phase::Starting | Phase::Ready => "StatusStarting",
         Phase::Stopping => "StatusStopping",
     }
 }

@@ -33,7 +33,7 @@ async fn an_unchanged_page_is_compressed_once() {
 
 fn pages() -> Pages {
     let own = Table::new("test", vec![Rule::newest()], Limits::default());
-    let views = Views {
+    let views = ExporterTables {
         own: Arc::new(own),
         live: Mutex::default(),
     };

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::batch::Points;
+use crate::batch::{Payload, Points};
 use crate::component::testing::{context, settings};
 use crate::net::Endpoint;
 

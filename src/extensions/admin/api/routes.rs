@@ -80,6 +80,7 @@ const ROUTES: &[Route] = &[
     get("notifications", Cost::Little, |_, _| Ok(json!([]).into())),
     get("status/tsdb", Cost::Diagnosis, Api::cardinality),
     get("status/buildinfo", Cost::Little, Api::build),
+    get("status/cluster", Cost::Little, Api::clusters),
     get("status/config", Cost::Little, Api::config),
     get("status/notices", Cost::Little, |api, _| {
         Ok(json!(api.shared.notices.list()).into())
@@ -95,6 +96,14 @@ const ROUTES: &[Route] = &[
 const FEDERATE: &Route = &get("/federate", Cost::Much, Api::federate);
 
 impl Route {
+    /// Whether its answer depends on the values of series, which may not be complete yet.
+    pub(super) fn reads_data(&self) -> bool {
+        match self.cost {
+            Cost::Query | Cost::Much => true,
+            Cost::Diagnosis | Cost::Little => false,
+        }
+    }
+
     /// The kind of query that a request for it is.
     pub(super) fn kind(&self, request: &Request) -> QueryKind {
         match self.cost {

@@ -62,6 +62,13 @@ impl Api {
         Ok(json!({"groups": []}).into())
     }
 
+    /// The clusters that this gateway takes part in, by the id of their extension.
+    pub(super) fn clusters(&self, _: &Request) -> Result<PageContent, ApiFailure> {
+        let clusters = self.shared.services.clusters().into_iter();
+        let status: serde_json::Map<_, _> = clusters.map(|(id, cluster)| (id, cluster.status())).collect();
+        Ok(serde_json::Value::from(status).into())
+    }
+
     pub(super) fn build(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         Ok(json!({
             "version": VERSION,

@@ -99,6 +99,9 @@ impl Encoder for ReplyEncoder {
 /// Answers one call.
 pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answer {
     let client = request.extensions().get().copied();
+    if let Some(why) = api.shared().health.unready() {
+        return grpc_error(Status::unavailable(why));
+    }
     let caller = Caller { api, client };
     match request.uri().path() {
         "/tidegate.v1.Query/Get" => unary(caller, request, query::get).await,

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The tables that an exporter reads: those of earlier components, and one of its own for all other data.
+
+use std::sync::{Arc, Once};
+
+use parking_lot::Mutex;
+use tidegate_engine::{Outcome, Point, Session, Table};
+
+use crate::batch::wire::{
+    self,
+    points::{PointVisitor, WirePoint},
+};
+use crate::batch::{Batch, Encoded, Payload};
+use crate::component::{Flow, Ledger, Reason, TableHandle, unix_now};
+use crate::prom::catalog::Exposes;
+
+/// The tables of an exporter.
+pub(super) struct ExporterTables {
+    /// The table of data from no other table.
+    pub(super) own: Arc<Table>,
+    /// The tables of earlier components.
+    pub(super) live: Mutex<Vec<TableHandle>>,
+}
+
+impl Exposes for ExporterTables {
+    fn live(&self) -> Vec<Arc<Table>> {
+        let mut live = self.live.lock();
+        live.retain(|handle| !handle.is_gone());
+        live.iter().filter_map(TableHandle::table).collect()
+    }
+
+    fn own(&self) -> &Arc<Table> {
+        &self.own
+    }
+}
+
+impl ExporterTables {
+    /// The tables that can be read now: the own one is the last.
+    pub(super) fn all(&self) -> Vec<Arc<Table>> {
+        self.live().into_iter().chain([self.own.clone()]).collect()
+    }
+
+    pub(super) fn attach(&self, handle: TableHandle) {
+        tracing::debug!(owner = %handle.owner(), "serving its live table");
+        self.live.lock().push(handle);
+    }
+
+    /// Whether the batch only repeats a table that the exporter reads itself.
+    fn has_table_of(&self, batch: &Batch) -> bool {
+        let is_attached = |owner: &Arc<str>| self.live.lock().iter().any(|handle| handle.owner() == owner);
+        batch.snapshot_of.as_ref().is_some_and(is_attached)
+    }
+}
+
+/// Puts batches into the own table of an exporter.
+pub(super) struct TableSink {
+    tables: Arc<ExporterTables>,
+    ledger: Arc<Ledger>,
+    exporter: Arc<str>,
+    /// Whether the log names a sum of deltas that may fall.
+    told_of_falling: Once,
+}
+
+impl TableSink {
+    pub(super) fn new(tables: Arc<ExporterTables>, ledger: Arc<Ledger>, exporter: Arc<str>) -> Self {
+        Self {
+            tables,
+            ledger,
+            exporter,
+            told_of_falling: Once::new(),
+        }
+    }
+
+    pub(super) fn consume(&self, batch: Batch, flow: &mut Flow) {
+        if self.tables.has_table_of(&batch) {
+            return self.ledger.absorb(batch.items());
+        }
+        match batch.payload {
+            Payload::Points(points) => self.observe(&points.points, flow),
+            Payload::Events(events) => {
+                let absorbed = self.tables.own.absorb(&events);
+                self.ledger.absorb(absorbed.absorbed);
+                self.ledger.drop_items(Reason::Invalid, absorbed.invalid);
+                self.ledger.drop_items(Reason::Limit, absorbed.limited);
+                self.ledger.settle_future(absorbed.future, flow);
+                let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
+                self.ledger.drop_items(Reason::Unsupported, unmatched);
+            }
+            Payload::Encoded(encoded) => self.observe_encoded(&encoded, flow),
+        }
+    }
+
+    fn observe(&self, points: &[Point], flow: &mut Flow) {
+        let mut session = self.tables.own.session(unix_now());
+        for point in points {
+            let outcome = session.observe(point);
+            self.settle(outcome, &point.series.metric.name, flow);
+        }
+    }
+
+    fn observe_encoded(&self, encoded: &Encoded, flow: &mut Flow) {
+        let mut reading = Reading {
+            sink: self,
+            session: self.tables.own.session(unix_now()),
+            seen: 0,
+            flow,
+        };
+        // Unreadable data ends the walk.
+        let _ = wire::points::visit(encoded, &mut reading);
+        let unread = encoded.items().saturating_sub(reading.seen);
+        self.ledger.drop_items(Reason::Invalid, unread);
+    }
+
+    fn settle(&self, outcome: Outcome, metric: &str, flow: &mut Flow) {
+        if self.ledger.settle(outcome, metric, flow) {
+            self.ledger.drop_items(Reason::Unsupported, 1);
+            self.told_of_falling.call_once(|| {
+                let exporter = &*self.exporter;
+                tracing::warn!(
+                    exporter,
+                    metric,
+                    "dropped: a sum of deltas that may fall has no total; put an `aggregate` processor before the exporter"
+                );
+            });
+        }
+    }
+}
+
+/// Reads the points of a request into the exporter's own table.
+struct Reading<'a> {
+    sink: &'a TableSink,
+    session: Session<'a>,
+    seen: usize,
+    flow: &'a mut Flow,
+}
+
+impl PointVisitor for Reading<'_> {
+    fn wants(&mut self, _: &str) -> bool {
+        true
+    }
+
+    fn point(&mut self, point: &WirePoint<'_>) -> bool {
+        let outcome = self
+            .session
+            .observe_as(point.key, point.sample, &mut || (point.series)());
+        self.sink.settle(outcome, point.name, self.flow);
+        self.seen += 1;
+        true
+    }
+}
