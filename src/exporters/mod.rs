@@ -8,6 +8,7 @@ pub mod loadbalancing;
 pub mod nop;
 pub mod otlp;
 pub mod otlphttp;
+pub mod partials;
 pub mod plugin;
 pub mod prometheus;
 pub mod prometheusremotewrite;
@@ -26,6 +27,7 @@ pub static FACTORIES: &[&ExporterFactory] = &[
     &nop::FACTORY,
     &otlp::FACTORY,
     &otlphttp::FACTORY,
+    &partials::FACTORY,
     &plugin::FACTORY,
     &prometheus::FACTORY,
     &prometheusremotewrite::FACTORY,

@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod cluster;
 pub mod composite_page;
 pub mod file_storage;
 pub mod health_check;
@@ -20,6 +21,7 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &auth::bearer::FACTORY,
     &auth::headers_setter::FACTORY,
     &auth::sigv4::FACTORY,
+    &cluster::FACTORY,
     &composite_page::FACTORY,
     &file_storage::FACTORY,
     &health_check::FACTORY,

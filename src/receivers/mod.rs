@@ -10,6 +10,7 @@ pub mod nixl;
 pub mod nixl_mp;
 pub mod nop;
 pub mod otlp;
+pub mod partials;
 pub mod prometheusremotewrite;
 pub mod shm;
 pub mod uds;
@@ -23,6 +24,7 @@ pub static FACTORIES: &[&ReceiverFactory] = &[
     &nixl_mp::FACTORY,
     &nop::FACTORY,
     &otlp::FACTORY,
+    &partials::FACTORY,
     &tidegate_scrape::FACTORY,
     &prometheusremotewrite::FACTORY,
     &shm::FACTORY,

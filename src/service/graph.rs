@@ -8,6 +8,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use tidegate_engine::Table;
+
+use super::cycles;
 use super::plan::{PipelinePlan, Plan, Planned};
 use super::tables::TableReaders;
 use super::writers::{self, SeriesWriter};
@@ -15,8 +18,8 @@ use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{
     ComponentError, Connector, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
-    ExporterContext, Extension, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, ReceiverContext,
-    Shared, TableHandle,
+    ExporterContext, Extension, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, Receiver,
+    ReceiverContext, Shared, TableHandle,
 };
 use crate::config::{Class, ComponentId, PipelineId};
 
@@ -86,6 +89,7 @@ impl Graph {
         builder.receivers();
         let duplicates = writers::check(plan, &builder.series_writers);
         builder.errors.extend(duplicates.certain);
+        builder.errors.extend(cycles::check(plan));
         if builder.errors.is_empty() {
             Ok(Self {
                 members: builder.members,
@@ -283,7 +287,7 @@ impl<'a> Builder<'a> {
             let Some(processor) = self.processor(pipeline, id, base, ledger, next.clone()) else {
                 continue;
             };
-            self.connect_table(&*processor, &readers);
+            self.connect_table(processor.table(), &readers);
             self.series_writers.push(SeriesWriter {
                 pipeline: pipeline.id.clone(),
                 id: (*id).clone(),
@@ -309,9 +313,9 @@ impl<'a> Builder<'a> {
         next
     }
 
-    /// Gives the table of `processor`, the newest member, to the exporters that its pushes reach unedited.
-    fn connect_table(&mut self, processor: &dyn Processor, readers: &BTreeSet<ComponentId>) {
-        let Some(table) = processor.table() else { return };
+    /// Gives the table of the newest member to the exporters that its pushes reach unedited.
+    fn connect_table(&mut self, table: Option<&Arc<Table>>, readers: &BTreeSet<ComponentId>) {
+        let Some(table) = table else { return };
         let handle = TableHandle::new(table);
         self.table_readers.attach(&handle, readers);
         if let Some(member) = self.members.last_mut() {
@@ -411,7 +415,11 @@ impl<'a> Builder<'a> {
             let base = self.context(Class::Receiver, id, "");
             let path = base.path.clone();
             let built = (factory.build)(settings, ReceiverContext { base, entries });
-            self.keep(Class::Receiver, id, path, built, |life| life);
+            let kept = self.keep(Class::Receiver, id, path, built, |life: Arc<dyn Receiver>| life);
+            if let Some(receiver) = kept {
+                let readers = self.table_readers.after_receiver(plan, id);
+                self.connect_table(receiver.table(), &readers);
+            }
         }
     }
 

@@ -3,9 +3,13 @@
 //! The service: from a checked configuration to a running graph of components, and back to a clean stop.
 //!
 //! `plan` resolves a configuration to factories and settings. `graph` builds and connects the instances. `tables`
-//! connects the tables of processors with the exporters that can read them. `writers` finds processors that write the same series. `running` starts the instances from exporters to receivers, and
-//! stops them in the opposite order.
+//! connects the tables of processors with the exporters that can read them. `writers` finds processors that write
+//! the same series, `cycles` finds pipelines that publish what they merge. `running` starts the instances from exporters to
+//! receivers, and stops them in the opposite order.
 
+#[cfg(test)]
+mod cluster_tests;
+mod cycles;
 pub mod graph;
 pub mod plan;
 pub mod running;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Connects the tables of processors with the exporters that the contents of these tables reach unedited.
+//! Connects the tables of processors and receivers with the exporters that the contents of these tables reach unedited.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::plan::{PipelinePlan, Plan};
+use crate::batch::Signal;
 use crate::component::{Exporter, TableHandle};
 use crate::config::{ComponentId, PipelineId};
 
@@ -39,6 +40,16 @@ impl TableReaders {
             readers.extend(reached.flatten().cloned());
         }
         readers
+    }
+
+    /// The exporters that metrics of a receiver reach unedited. Its pipelines must be noted.
+    pub(super) fn after_receiver(&self, plan: &Plan, receiver: &ComponentId) -> BTreeSet<ComponentId> {
+        let fed = plan
+            .pipelines
+            .iter()
+            .filter(|fed| fed.id.signal == Signal::Metrics && fed.receivers.contains(receiver));
+        let reached = fed.filter_map(|fed| self.reached.get(&fed.id));
+        reached.flatten().cloned().collect()
     }
 
     /// Notes the exporters that data reaches unedited from the beginning of a pipeline.

@@ -91,7 +91,7 @@ fn message(
 }
 
 /// The exporters that a pipeline feeds, also through connectors.
-fn exporters(plan: &Plan, from: &PipelineId) -> BTreeSet<ComponentId> {
+pub(super) fn exporters(plan: &Plan, from: &PipelineId) -> BTreeSet<ComponentId> {
     let mut reached = BTreeSet::new();
     let mut visited = BTreeSet::new();
     let mut open: Vec<_> = plan

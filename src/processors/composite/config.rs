@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{Across, BadPattern, Declaration, Function, Grouping, OnStale, Pattern};
+use tidegate_engine::{Across, BadPattern, Declaration, Function, Grouping, OnStale, Pattern, Threshold};
 use tidegate_promql::Query;
 
 use super::expression;
@@ -199,11 +199,7 @@ impl CompositeConfig {
             cx.at(at.child("quantiles"))
                 .error(format!("must be at most {MAX_QUANTILES} ranks between 0 and 1"));
         }
-        let names: Vec<_> = self
-            .thresholds
-            .iter()
-            .filter_map(ThresholdConfig::threshold)
-            .collect();
+        let names = self.thresholds();
         for (index, threshold) in names.iter().enumerate() {
             if names.iter().take(index).any(|other| other.name == threshold.name) {
                 cx.at(at.child("thresholds"))
@@ -251,6 +247,12 @@ impl CompositeConfig {
         for key in others.into_iter().filter(|key| at.get(key).is_some()) {
             cx.at(at.child(key)).error("can't be combined with `expr`");
         }
+    }
+
+    /// The thresholds in the form of the engine.
+    pub fn thresholds(&self) -> Vec<Threshold> {
+        let thresholds = self.thresholds.iter();
+        thresholds.filter_map(ThresholdConfig::threshold).collect()
     }
 
     /// The expression.

@@ -23,7 +23,6 @@ use tidegate_engine::{
 use tokio::task::JoinHandle;
 
 use self::config::CompositeProcessorConfig;
-use self::threshold::ThresholdConfig;
 use self::webhook::Webhook;
 use super::emit::{Emitter, Ticker};
 use crate::batch::wire::{
@@ -79,8 +78,7 @@ impl Composites {
         let (mut watched, mut webhooks) = (Vec::new(), Vec::new());
         for (composite, options) in list.iter().zip(&config.composites) {
             table.attach(composite.clone());
-            let thresholds = options.thresholds.iter().filter_map(ThresholdConfig::threshold);
-            let one = Arc::new(Watched::new(composite.clone(), thresholds.collect()));
+            let one = Arc::new(Watched::new(composite.clone(), options.thresholds()));
             for threshold in &options.thresholds {
                 if let (Some(webhook), Some(named)) = (&threshold.webhook, threshold.threshold()) {
                     webhooks.push(Webhook::new(webhook, &cx.base, one.clone(), named.name)?);

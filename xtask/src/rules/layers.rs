@@ -54,6 +54,11 @@ const EXCEPTIONS: &[Exception] = &[
         from: "exporters/loadbalancing",
         to: "exporters::otlp",
     },
+    // Replicas merge the windows of composites that their producers declare, with the same options.
+    Exception {
+        from: "receivers/partials",
+        to: "processors::composite::config::CompositeConfig",
+    },
     // Extensions share composites with components, which need the account of memory.
     Exception {
         from: "component",

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `cluster`: connects this gateway with the store of a cluster.
+//!
+//! The extension has one engine, which the `partials` exporter and receiver use. The engine starts with the extension,
+//! before all other components, and stops with it, after them.
+
+mod config;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tidegate_cluster::ClusterEngine;
+use tidegate_cluster::local::LocalEngine;
+
+use self::config::{ClusterConfig, EngineConfig, LocalConfig};
+use crate::component::services::Services;
+use crate::component::{
+    Cluster, ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+};
+
+/// The factory of `cluster`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "cluster",
+    aliases: &[],
+    signals: &[],
+    help: "connects this gateway with others that show the same totals, through a store",
+    config: ConfigType::of::<ClusterConfig>(),
+    build: |settings, cx| Ok(Arc::new(ClusterExtension::new(settings.get(), cx))),
+};
+
+struct ClusterExtension {
+    config: Arc<ClusterConfig>,
+    base: Context,
+    cluster: Arc<Cluster>,
+}
+
+impl ClusterExtension {
+    fn new(config: Arc<ClusterConfig>, base: Context) -> Self {
+        let cluster = Arc::new(Cluster::new(&config.name, config.partitions));
+        Self {
+            config,
+            base,
+            cluster,
+        }
+    }
+}
+
+impl Extension for ClusterExtension {
+    fn services(&self) -> Services {
+        Services {
+            cluster: Some(self.cluster.clone()),
+            ..Services::default()
+        }
+    }
+}
+
+#[async_trait]
+impl Lifecycle for ClusterExtension {
+    async fn start(&self) -> Result<(), ComponentError> {
+        // Gateways in one process may share an engine.
+        if self.cluster.engine().is_none() {
+            let engine = start_engine(&self.config.engine);
+            let engine = engine.map_err(|error| self.base.error(error))?;
+            self.cluster.set_engine(Some(engine));
+        }
+        Ok(())
+    }
+
+    async fn stop(&self, _deadline: Instant) {
+        self.cluster.set_engine(None);
+    }
+}
+
+/// Starts the engine that the options name. Each engine has a branch here.
+fn start_engine(config: &EngineConfig) -> Result<Arc<dyn ClusterEngine>, String> {
+    let EngineConfig { local } = config;
+    match local {
+        Some(LocalConfig {}) => Ok(Arc::new(LocalEngine::new())),
+        None => Err("engine: exactly one engine must be given".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::{context, options, settings};
+
+    #[tokio::test]
+    async fn the_engine_runs_from_the_start_to_the_stop() {
+        let settings = settings::<ClusterConfig>("{name: test, engine: {local: {}}}");
+        let extension = ClusterExtension::new(settings.get(), context("extensions", "cluster"));
+        let cluster = extension.services().cluster.unwrap();
+        assert!(cluster.engine().is_none());
+        extension.start().await.unwrap();
+        assert!(cluster.engine().is_some());
+        extension.stop(Instant::now()).await;
+        assert!(cluster.engine().is_none());
+    }
+
+    #[test]
+    fn a_cluster_needs_a_plain_name_partitions_and_one_engine() {
+        for (yaml, expected) in [
+            ("{name: a.b, engine: {local: {}}}", "letters, digits"),
+            (
+                "{name: a, partitions: 0, engine: {local: {}}}",
+                "between 1 and 99",
+            ),
+            ("{name: a, engine: {}}", "exactly one engine"),
+            ("{name: a, engine: {nats: {}}}", "no engine for NATS"),
+        ] {
+            let error = options::<ClusterConfig>(yaml).unwrap_err();
+            assert!(error.contains(expected), "{yaml}: {error}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `partials`: shows the totals of all gateways of a cluster.
+//!
+//! Each replica reads the pages of all producers and merges them. So all replicas show the same values, and each answers
+//! all readers. The merged series are a table, which pages and queries read. At each interval they are pushed to exporters
+//! that can't read tables. While the replica does not know the newest values, readers get 503.
+
+mod config;
+mod driver;
+mod replica;
+mod report;
+mod shown;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tidegate_engine::{Composite, Rule, Table};
+use tokio::task::JoinHandle;
+
+use self::config::PartialsReceiverConfig;
+use self::driver::ReplicaDriver;
+use self::replica::Replica;
+use crate::batch::Signal;
+use crate::component::{
+    Cluster, ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverContext,
+    ReceiverFactory, Stability,
+};
+use crate::watch::Watched;
+
+/// The factory of `partials`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "partials",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Alpha)],
+    help: "shows the totals of all gateways of a cluster",
+    config: ConfigType::of::<PartialsReceiverConfig>(),
+    build: |settings, cx| Ok(Arc::new(Partials::new(settings.get(), cx)?)),
+};
+
+struct Partials {
+    config: Arc<PartialsReceiverConfig>,
+    base: Context,
+    cluster: Arc<Cluster>,
+    entry: Entry,
+    table: Arc<Table>,
+    composites: Vec<Arc<Watched>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Partials {
+    fn new(config: Arc<PartialsReceiverConfig>, cx: ReceiverContext) -> Result<Self, ComponentError> {
+        let entry = cx.entry(Signal::Metrics).cloned();
+        let base = cx.base;
+        let entry = entry.ok_or_else(|| base.error("only metrics pipelines can use it"))?;
+        let table = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
+        let table = Arc::new(table.bounded_by(base.shared.memory.bounds_of_tables()));
+        let composites = config.composites.iter().map(|declared| {
+            let declaration = declared.declaration(&base.shared);
+            let declaration = declaration.map_err(|error| base.error(error.to_string()))?;
+            let composite = Arc::new(Composite::new(declaration));
+            table.attach(composite.clone());
+            Ok(Arc::new(Watched::new(composite, declared.thresholds())))
+        });
+        Ok(Self {
+            composites: composites.collect::<Result<_, ComponentError>>()?,
+            cluster: base.cluster("cluster", &config.cluster)?,
+            config,
+            base,
+            entry,
+            table,
+            tasks: Mutex::default(),
+        })
+    }
+
+    /// Whether a reader must be told to wait.
+    fn hold(&self, why: Option<&'static str>) {
+        self.base.shared.health.hold(&self.base.path, why);
+    }
+}
+
+impl Receiver for Partials {
+    fn table(&self) -> Option<&Arc<Table>> {
+        Some(&self.table)
+    }
+}
+
+#[async_trait]
+impl Lifecycle for Partials {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let engine = self.cluster.engine();
+        let engine = engine.ok_or_else(|| self.base.error("cluster: the extension does not run"))?;
+        let composites = self.composites.iter().map(|watched| watched.composite().clone());
+        let replica = Replica::new(
+            self.base.clone(),
+            &self.config,
+            self.cluster.clone(),
+            composites.collect(),
+            self.table.clone(),
+        )?;
+        let replica = Arc::new(Mutex::new(replica));
+        self.hold(Some("catching up"));
+        let driver = ReplicaDriver {
+            replica: replica.clone(),
+            reader: engine.open(),
+            leader: engine.open(),
+        };
+        let pushing = driver::push(
+            replica,
+            self.table.clone(),
+            self.entry.clone(),
+            self.config.interval,
+        );
+        let mut tasks = vec![tokio::spawn(driver.run()), tokio::spawn(pushing)];
+        for watched in &self.composites {
+            self.base.shared.composites.add(watched.clone());
+            let watched = watched.clone();
+            tasks.push(tokio::spawn(async move { watched.keep_looking().await }));
+        }
+        *self.tasks.lock() = tasks;
+        Ok(())
+    }
+
+    /// Other replicas have the same state: nothing is handed on.
+    async fn stop(&self, _deadline: Instant) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            task.abort();
+            // It has ended, or it panicked before.
+            let _ = task.await;
+        }
+        let shared = &self.base.shared;
+        self.composites
+            .iter()
+            .for_each(|watched| shared.composites.remove(watched));
+        self.cluster.note_leading(false);
+        self.cluster.report(&self.base.path, None);
+        self.hold(None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A replica: the machines that read and lead, and the series and composites that it shows. It does no I/O.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_cluster::{
+    CallId, ClusterLeader, LeaderConfig, PageReader, ReplicaState, ReplicaStatus, StoreCall, StoreEvent,
+};
+use tidegate_engine::{Bounds, Budget, Composite, Table, UnixNanos};
+
+use super::config::PartialsReceiverConfig;
+use super::report;
+use super::shown::ShownSeries;
+use crate::component::{Cluster, ComponentError, Context, unix_now};
+
+/// Interval of the sweeps, and of the reports.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The part of the time that may go into showing merged series: one in this many.
+const SHOW_SHARE: u32 = 10;
+
+/// The most calls that one pass takes from a machine. The others follow with the next event or tick.
+const CALLS_AT_ONCE: usize = 64;
+
+/// What happens to a replica.
+pub(super) enum ReplicaInput {
+    /// Events of the session of the reader.
+    Read(Vec<StoreEvent>),
+    /// Events of the session of the leader.
+    Lead(Vec<StoreEvent>),
+    /// Time has passed.
+    Tick,
+}
+
+/// The calls that a replica makes next.
+#[derive(Default)]
+pub(super) struct ReplicaCalls {
+    pub(super) reader: Vec<(CallId, StoreCall)>,
+    pub(super) leader: Vec<(CallId, StoreCall)>,
+}
+
+/// The state of a replica.
+pub(super) struct Replica {
+    base: Context,
+    cluster: Arc<Cluster>,
+    reader: PageReader,
+    leader: ClusterLeader,
+    composites: Vec<Arc<Composite>>,
+    shown: ShownSeries,
+    /// The memory that merged series may take.
+    bounds: Arc<Bounds>,
+    last_sweep: UnixNanos,
+    /// When the series were last shown, how long that took, and the messages that they contain.
+    last_show: (UnixNanos, Duration, u64),
+}
+
+impl Replica {
+    pub(super) fn new(
+        base: Context,
+        config: &PartialsReceiverConfig,
+        cluster: Arc<Cluster>,
+        composites: Vec<Arc<Composite>>,
+        table: Arc<Table>,
+    ) -> Result<Self, ComponentError> {
+        let bounds = base.shared.memory.bounds_of_tables();
+        let budget = Arc::new(Budget::of(bounds.clone()));
+        let declarations = composites.iter().map(|composite| composite.declaration().clone());
+        let reader = PageReader::new(config.reader(&cluster), declarations.collect(), &budget);
+        let mut reader = reader.map_err(|error| base.error(format!("composites: {error}")))?;
+        reader.expect(config.expected());
+        // No other process has this name.
+        let holder = format!(
+            "{}-{:016x}",
+            rustix::system::uname().nodename().to_string_lossy(),
+            rand::random::<u64>()
+        );
+        Ok(Self {
+            leader: ClusterLeader::new(LeaderConfig::new(cluster.name(), &holder)),
+            base,
+            cluster,
+            reader,
+            composites,
+            shown: ShownSeries::new(table),
+            bounds,
+            last_sweep: 0,
+            last_show: (0, Duration::ZERO, 0),
+        })
+    }
+
+    /// Takes an input, and gives the calls that are due then. It may take long.
+    pub(super) fn step(&mut self, input: ReplicaInput) -> ReplicaCalls {
+        let now = unix_now();
+        match input {
+            ReplicaInput::Read(events) => events.into_iter().for_each(|event| self.reader.event(event, now)),
+            ReplicaInput::Lead(events) => events
+                .into_iter()
+                .for_each(|event| self.leader.event(event, &mut self.reader, now)),
+            ReplicaInput::Tick => self.tick(now),
+        }
+        let Self { reader, leader, .. } = self;
+        ReplicaCalls {
+            reader: reader.poll().into_iter().collect(),
+            leader: std::iter::from_fn(|| leader.poll(reader, now))
+                .take(CALLS_AT_ONCE)
+                .collect(),
+        }
+    }
+
+    fn tick(&mut self, now: UnixNanos) {
+        let status = self.reader.status(now);
+        let is_ready = unready(&status).is_none();
+        if is_ready && self.is_show_due(now) {
+            self.show(now);
+        }
+        self.cluster.note_leading(is_ready && self.leader.is_leading(now));
+        // Readers may come when the series are there.
+        self.base.shared.health.hold(&self.base.path, unready(&status));
+        if now.saturating_sub(self.last_sweep) >= nanos(SWEEP) {
+            self.last_sweep = now;
+            self.reader.merged().set_max_bytes(self.bounds.bytes());
+            self.reader.tick(now);
+            report::report(
+                &self.base,
+                &self.cluster,
+                &mut self.reader,
+                &self.leader,
+                &self.shown,
+            );
+        }
+    }
+
+    /// Whether there are new messages, or the shown values need a confirmation.
+    fn is_show_due(&self, now: UnixNanos) -> bool {
+        let (at, took, messages) = self.last_show;
+        let since = Duration::from_nanos(now.saturating_sub(at));
+        let is_rested = since >= took * SHOW_SHARE;
+        is_rested && (since >= SWEEP || messages != self.messages())
+    }
+
+    fn messages(&self) -> u64 {
+        let stats = self.reader.stats();
+        stats.pages + stats.records
+    }
+
+    fn show(&mut self, now: UnixNanos) {
+        let (begun, messages) = (Instant::now(), self.messages());
+        self.shown.show(self.reader.merged(), now);
+        for composite in &self.composites {
+            if let Some(answers) = self.reader.answers(&composite.declaration().name, now) {
+                composite.publish(answers);
+            }
+        }
+        self.last_show = (now, begun.elapsed(), messages);
+    }
+
+    /// Whether readers may trust the table now.
+    pub(super) fn is_ready(&self) -> bool {
+        unready(&self.reader.status(unix_now())).is_none()
+    }
+}
+
+/// Why readers must not trust the replica; `None`: they may.
+pub(super) fn unready(status: &ReplicaStatus) -> Option<&'static str> {
+    match status.state {
+        ReplicaState::CatchingUp => Some("catching up"),
+        ReplicaState::Stale => Some("stale"),
+        ReplicaState::Fresh | ReplicaState::Partial => None,
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The state of a replica in the gateway's own metrics and in the status of the cluster.
+
+use serde_json::{Value, json};
+use tidegate_cluster::{
+    ClusterLeader, LeaderStats, PageReader, ProducerStatus, ReaderStats, ReplicaState, ReplicaStatus,
+};
+use tidegate_engine::MergedStats;
+
+use super::shown::ShownSeries;
+use crate::component::{Cluster, Context, unix_now};
+
+/// The most producers that metrics name, and that the status lists. The others count as one.
+const MAX_NAMED: usize = 1000;
+
+/// The label of the producers that are not named.
+const OTHERS: &str = "others";
+
+pub(super) fn report(
+    base: &Context,
+    cluster: &Cluster,
+    reader: &mut PageReader,
+    leader: &ClusterLeader,
+    shown: &ShownSeries,
+) {
+    let now = unix_now();
+    let status = reader.status(now);
+    let merged = reader.merged();
+    let (merged_stats, series, bytes) = (merged.stats(), merged.len(), merged.bytes());
+    let metrics = ReplicaMetrics(base.id.to_string());
+    metrics.messages(&reader.stats(), &merged_stats, shown);
+    metrics.unreadable(reader.producers(now));
+    metrics.state(&status, series, bytes);
+    metrics.leader(&leader.stats(), leader.is_leading(now));
+    let producers: Vec<_> = reader.producers(now).take(MAX_NAMED).map(producer).collect();
+    cluster.report(
+        &base.path,
+        Some(json!({
+            "kind": "replica",
+            "state": state_name(status.state),
+            "lag_seconds": status.lag_ns.map(seconds),
+            "sources": {"reporting": status.reporting, "expected": status.expected},
+            "leading": leader.is_leading(now),
+            "series": series,
+            "retained_records": reader.retained(),
+            "producers": producers,
+            "missing": missing(reader),
+        })),
+    );
+}
+
+/// The names of expected producers that no message is known of.
+fn missing(reader: &PageReader) -> Vec<String> {
+    let known: std::collections::BTreeSet<_> =
+        reader.producers(unix_now()).map(|status| status.name).collect();
+    let missing = reader.expected().iter().filter(|name| !known.contains(*name));
+    missing.map(|name| name.as_str().to_owned()).collect()
+}
+
+fn producer(status: ProducerStatus) -> Value {
+    json!({
+        "name": status.name.as_str(),
+        "reporting": status.is_reporting,
+        "runs": status.runs,
+        "age_seconds": status.age_ns.map(seconds),
+        "unreadable": status.counts.poisoned,
+        "newer": status.counts.newer,
+    })
+}
+
+fn state_name(state: ReplicaState) -> &'static str {
+    match state {
+        ReplicaState::CatchingUp => "catching_up",
+        ReplicaState::Fresh => "fresh",
+        ReplicaState::Partial => "partial",
+        ReplicaState::Stale => "stale",
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// The label of the metrics.
+struct ReplicaMetrics(String);
+
+impl ReplicaMetrics {
+    fn label(&self) -> [(&'static str, String); 1] {
+        [("receiver", self.0.clone())]
+    }
+
+    fn messages(&self, stats: &ReaderStats, merged: &MergedStats, shown: &ShownSeries) {
+        let labels = self.label();
+        metrics::counter!("tidegate_cluster_pages_total", &labels).absolute(stats.pages);
+        metrics::counter!("tidegate_cluster_records_total", &labels).absolute(stats.records);
+        metrics::counter!("tidegate_cluster_losses_total", &labels).absolute(stats.losses);
+        for (reason, count) in [
+            ("foreign", stats.foreign),
+            ("room", stats.refused),
+            ("unknown_composite", stats.unknown_composites),
+            ("invalid", merged.invalid),
+            ("mixed_kinds", merged.mixed_kinds),
+            ("lease_ended", merged.lease_ended),
+            ("final_run", merged.final_runs),
+            ("producer_limit", merged.producer_limits),
+            ("limit", merged.limits),
+            ("table", shown.refused()),
+        ] {
+            let labels = [("receiver", self.0.clone()), ("reason", reason.to_owned())];
+            metrics::counter!("tidegate_cluster_refused_total", &labels).absolute(count);
+        }
+    }
+
+    /// The messages that are not readable, of the first producers that have sent some.
+    fn unreadable(&self, producers: impl Iterator<Item = ProducerStatus>) {
+        let is_bad = |status: &ProducerStatus| status.counts.poisoned + status.counts.newer > 0;
+        let (mut poisoned, mut newer) = (0, 0);
+        for (at, status) in producers.filter(is_bad).enumerate() {
+            if at < MAX_NAMED {
+                self.unreadable_of(status.name.as_str(), status.counts.poisoned, status.counts.newer);
+            } else {
+                poisoned += status.counts.poisoned;
+                newer += status.counts.newer;
+            }
+        }
+        if poisoned + newer > 0 {
+            self.unreadable_of(OTHERS, poisoned, newer);
+        }
+    }
+
+    fn unreadable_of(&self, producer: &str, poisoned: u64, newer: u64) {
+        for (reason, count) in [("unreadable", poisoned), ("newer_version", newer)] {
+            let labels = [
+                ("receiver", self.0.clone()),
+                ("producer", producer.to_owned()),
+                ("reason", reason.to_owned()),
+            ];
+            metrics::counter!("tidegate_cluster_unreadable_messages_total", &labels).absolute(count);
+        }
+    }
+
+    fn state(&self, status: &ReplicaStatus, series: usize, bytes: usize) {
+        let labels = self.label();
+        let is_ready = matches!(status.state, ReplicaState::Fresh | ReplicaState::Partial);
+        metrics::gauge!("tidegate_cluster_ready", &labels).set(f64::from(u8::from(is_ready)));
+        metrics::gauge!("tidegate_cluster_series", &labels).set(series as f64);
+        metrics::gauge!("tidegate_cluster_bytes", &labels).set(bytes as f64);
+        if let Some(lag) = status.lag_ns {
+            metrics::gauge!("tidegate_cluster_lag_seconds", &labels).set(seconds(lag));
+        }
+        for (state, count) in [("expected", status.expected), ("reporting", status.reporting)] {
+            let labels = [("receiver", self.0.clone()), ("state", state.to_owned())];
+            metrics::gauge!("tidegate_cluster_producers", &labels).set(count as f64);
+        }
+    }
+
+    fn leader(&self, stats: &LeaderStats, leads: bool) {
+        let labels = self.label();
+        metrics::gauge!("tidegate_cluster_leader", &labels).set(f64::from(u8::from(leads)));
+        metrics::counter!("tidegate_cluster_restored_records_total", &labels).absolute(stats.restored);
+        metrics::counter!("tidegate_cluster_folded_runs_total", &labels).absolute(stats.purged);
+        for (reason, count) in [
+            ("store", stats.failed),
+            ("too_large", stats.too_large),
+            ("unreadable", stats.unreadable),
+        ] {
+            let labels = [("receiver", self.0.clone()), ("reason", reason.to_owned())];
+            metrics::counter!("tidegate_cluster_failed_folds_total", &labels).absolute(count);
+        }
+    }
+}

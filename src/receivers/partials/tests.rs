@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The options of the receiver, and when it may be read.
+
+use std::time::Duration;
+
+use tidegate_cluster::local::LocalEngine;
+use tidegate_cluster::{ReplicaState, ReplicaStatus};
+
+use super::replica::unready;
+use super::*;
+use crate::component::services::Services;
+use crate::component::testing::{Sink, options, settings};
+
+#[test]
+fn only_a_replica_that_is_behind_is_not_ready() {
+    for (state, expected) in [
+        (ReplicaState::CatchingUp, Some("catching up")),
+        (ReplicaState::Stale, Some("stale")),
+        (ReplicaState::Partial, None),
+        (ReplicaState::Fresh, None),
+    ] {
+        let status = ReplicaStatus {
+            state,
+            reporting: 0,
+            expected: 0,
+            lag_ns: None,
+        };
+        assert_eq!(unready(&status), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_held_until_it_has_read_the_store() {
+    let cluster = Arc::new(Cluster::new("test", 1));
+    let sink = Sink::new();
+    let cx = sink.receiver_context("partials");
+    let shared = cx.base.shared.clone();
+    let services = Services {
+        cluster: Some(cluster.clone()),
+        ..Services::default()
+    };
+    shared.services.add("cluster".to_owned(), services);
+    let settings = settings::<PartialsReceiverConfig>("{cluster: cluster, expect: [a]}");
+    let receiver = Partials::new(settings.get(), cx).unwrap();
+    let error = receiver.start().await.unwrap_err();
+    assert!(error.message.contains("does not run"), "{error}");
+    cluster.set_engine(Some(Arc::new(LocalEngine::new())));
+    receiver.start().await.unwrap();
+    assert_eq!(
+        shared.health.unready().as_deref(),
+        Some("receivers::partials: catching up")
+    );
+    let ready = async {
+        while shared.health.unready().is_some() || cluster.status()["components"] == serde_json::json!({}) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ready)
+        .await
+        .expect("it catches up");
+    let status = cluster.status()["components"]["receivers::partials"].take();
+    assert_eq!(status["missing"], serde_json::json!(["a"]), "{status}");
+    receiver.stop(Instant::now()).await;
+    assert!(shared.health.unready().is_none() && !cluster.is_leading());
+}
+
+#[test]
+fn composites_that_can_not_be_merged_are_refused_with_the_reason() {
+    let declared = |more: &str| {
+        let composite = format!("{{name: a, metric: m, window: 10s, {more}}}");
+        options::<PartialsReceiverConfig>(&format!("{{cluster: c, composites: [{composite}]}}"))
+    };
+    assert!(declared("function: sum").is_ok());
+    for (more, expected) in [
+        ("function: avg, across: sum", "needs the series of all processes"),
+        (
+            "function: sum, thresholds: [{above: 1, webhook: {endpoint: 'http://a'}}]",
+            "each replica would call",
+        ),
+    ] {
+        let error = declared(more).unwrap_err();
+        assert!(error.contains(expected), "{more}: {error}");
+    }
+    let error = options::<PartialsReceiverConfig>("{cluster: c, expect: ['']}").unwrap_err();
+    assert!(error.contains("the name is empty"), "{error}");
+}
