@@ -5,6 +5,7 @@
 mod broken_runtime;
 pub mod cardinality;
 pub mod client;
+pub mod cluster;
 pub mod completion;
 pub mod components;
 pub mod composites;
@@ -64,6 +65,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Count the series of a running gateway by metric, label and source
     Cardinality(cardinality::CardinalityArgs),
+    /// Show the clusters of a running gateway, with their producers
+    Cluster(cluster::ClusterArgs),
     /// Inspect NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::RingArgs),
     /// The process of a plugin, which the gateway starts
@@ -87,6 +90,7 @@ impl Cli {
             Command::Composites(args) => composites::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Cardinality(args) => cardinality::run(&args),
+            Command::Cluster(args) => cluster::run(&args),
             Command::Ring(args) => ring::run(&args),
             Command::PluginHost(args) => plugin_host::run(&args),
             Command::Version => version::run(),

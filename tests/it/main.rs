@@ -15,6 +15,7 @@ mod autoscaling;
 mod capi;
 mod cells;
 mod clocks;
+mod cluster;
 mod collector;
 mod composites;
 mod conservation;
