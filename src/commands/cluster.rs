@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, number, table};
-use crate::say;
+use crate::print_line;
 
 /// Arguments of `tidegate cluster`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
 async fn status(client: Client, output: ClusterOutput) -> Result<(), Failure> {
     let clusters = client.data(PATH, &[]).await?;
     if output == ClusterOutput::Json {
-        say!("{clusters}");
+        print_line!("{clusters}");
         return Ok(());
     }
     let known = clusters.as_object().filter(|known| !known.is_empty());
@@ -61,7 +61,7 @@ async fn status(client: Client, output: ClusterOutput) -> Result<(), Failure> {
         )
     })?;
     for (id, cluster) in known {
-        say!("{}", show(id, cluster).trim_end());
+        print_line!("{}", show(id, cluster).trim_end());
     }
     Ok(())
 }

@@ -83,7 +83,7 @@ impl TableSink {
                 self.ledger.absorb(absorbed.absorbed);
                 self.ledger.drop_items(Reason::Invalid, absorbed.invalid);
                 self.ledger.drop_items(Reason::Limit, absorbed.limited);
-                self.ledger.settle_future(absorbed.future, flow);
+                self.ledger.drop_future(absorbed.future, flow);
                 let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
                 self.ledger.drop_items(Reason::Unsupported, unmatched);
             }
@@ -95,7 +95,7 @@ impl TableSink {
         let mut session = self.tables.own.session(unix_now());
         for point in points {
             let outcome = session.observe(point);
-            self.settle(outcome, &point.series.metric.name, flow);
+            self.count_outcome(outcome, &point.series.metric.name, flow);
         }
     }
 
@@ -112,8 +112,8 @@ impl TableSink {
         self.ledger.drop_items(Reason::Invalid, unread);
     }
 
-    fn settle(&self, outcome: Outcome, metric: &str, flow: &mut Flow) {
-        if self.ledger.settle(outcome, metric, flow) {
+    fn count_outcome(&self, outcome: Outcome, metric: &str, flow: &mut Flow) {
+        if self.ledger.count_outcome(outcome, metric, flow) {
             self.ledger.drop_items(Reason::Unsupported, 1);
             self.told_of_falling.call_once(|| {
                 let exporter = &*self.exporter;
@@ -144,7 +144,7 @@ impl PointVisitor for Reading<'_> {
         let outcome = self
             .session
             .observe_as(point.key, point.sample, &mut || (point.series)());
-        self.sink.settle(outcome, point.name, self.flow);
+        self.sink.count_outcome(outcome, point.name, self.flow);
         self.seen += 1;
         true
     }
