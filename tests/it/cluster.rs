@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A cluster in one process: a producer and a replica in one gateway, and the command that shows both.
+//! A producer and a replica in one gateway, and the command that shows both. Then two replicas without a broker.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -63,4 +63,90 @@ service:
     let ready = gateway.own_metric("tidegate_cluster_ready", &["receiver=\"partials\""]);
     assert_eq!(ready, 1.0);
     gateway.stop();
+}
+
+/// A replica without a broker. `name` orders it among its peers.
+struct Replica {
+    name: &'static str,
+    page: u16,
+    peers: [u16; 2],
+}
+
+impl Replica {
+    fn start(&self, own: u16) -> Gateway {
+        let [one, other] = self.peers;
+        Gateway::start(&format!(
+            "extensions:
+  cluster:
+    name: test
+    engine:
+      direct:
+        replicas: [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]
+        token: secret
+        serve: {{endpoint: \"127.0.0.1:{own}\", name: {}, sync_timeout: 1s}}
+receivers:
+  partials: {{cluster: cluster}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{}\"}}
+service:
+  extensions: [health_check, cluster]
+  pipelines:
+    metrics: {{receivers: [partials], exporters: [prometheus]}}
+",
+            self.name, self.page
+        ))
+    }
+
+    fn shows(&self, line: &str) -> bool {
+        http::get(self.page, "/metrics").is_ok_and(|page| page.text().contains(line))
+    }
+}
+
+#[test]
+fn a_replica_that_was_killed_learns_the_totals_from_the_other() {
+    let peers = [free_port(), free_port()];
+    let replicas = [("a", free_port()), ("b", free_port())].map(|(name, page)| Replica { name, page, peers });
+    let [first, second] = [0, 1].map(|index| replicas[index].start(peers[index]));
+    let sockets = tempfile::tempdir().expect("a folder");
+    let socket = sockets.path().join("statsd.sock");
+    let producer = Gateway::start(&format!(
+        "extensions:
+  cluster:
+    name: test
+    engine: {{direct: {{replicas: [\"127.0.0.1:{}\", \"127.0.0.1:{}\"], token: secret}}}}
+receivers:
+  uds: {{datagram: {{path: \"{}\"}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: hits}}, by: []}}]}}
+exporters:
+  partials: {{cluster: cluster, producer: node-a}}
+service:
+  extensions: [health_check, cluster]
+  pipelines:
+    metrics: {{receivers: [uds], processors: [aggregate], exporters: [partials]}}
+",
+        peers[0],
+        peers[1],
+        socket.display()
+    ));
+    let sender = UnixDatagram::unbound().expect("a socket");
+    sender.send_to(b"hits:7|c", &socket).expect("taken");
+    for replica in &replicas {
+        wait_until(SOON, "both replicas show the total", || {
+            replica.shows("\nhits_total 7\n")
+        });
+    }
+    // The producer ends, so only the replicas know its total.
+    producer.stop();
+    first.kill();
+    let again = replicas[0].start(peers[0]);
+    wait_until(SOON, "the new replica shows the total", || {
+        replicas[0].shows("\nhits_total 7\n")
+    });
+    assert!(
+        replicas[1].shows("\nhits_total 7\n"),
+        "the other replica shows it all the time"
+    );
+    again.stop();
+    second.stop();
 }

@@ -112,7 +112,12 @@ impl NatsConfig {
         self.servers.iter().map(|url| address(url)).collect()
     }
 
-    pub(crate) fn check(&self) -> Result<(), NatsError> {
+    /// Checks the options without a connection.
+    ///
+    /// # Errors
+    /// Options that are not valid or contradict each other.
+    pub fn validate(&self) -> Result<(), NatsError> {
+        self.addresses()?;
         let credentials = [
             self.credentials_file.is_some(),
             self.username.is_some(),
@@ -211,11 +216,11 @@ mod tests {
             password: secret(),
             ..valid
         };
-        assert!(valid.check().is_ok());
+        assert!(valid.validate().is_ok());
         assert!(!format!("{valid:?}").contains("hunter2"));
         let token = secret();
         let both = NatsConfig { token, ..valid };
-        assert!(matches!(both.check(), Err(NatsError::Credentials)));
+        assert!(matches!(both.validate(), Err(NatsError::Credentials)));
         let cases: [fn(&mut NatsConfig); 5] = [
             |config| config.username = Some("u".to_owned()),
             |config| config.replicas = 0,
@@ -229,7 +234,7 @@ mod tests {
             },
         ];
         for case in cases {
-            assert!(with(case).check().is_err());
+            assert!(with(case).validate().is_err());
         }
     }
 

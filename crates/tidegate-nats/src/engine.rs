@@ -38,7 +38,7 @@ impl NatsEngine {
     /// # Errors
     /// Options that contradict each other, or no runtime.
     pub fn start(config: NatsConfig, cluster: &str) -> Result<Self, NatsError> {
-        config.check()?;
+        config.validate()?;
         let servers = config.addresses()?;
         let runtime = Handle::try_current().map_err(|_| NatsError::Runtime)?;
         let shared = Arc::new(NatsShared::new(config, cluster));

@@ -2,14 +2,11 @@
 
 //! Options of the `cluster` extension.
 
+use super::engines::{DirectOptions, LocalConfig, NatsOptions};
 use crate::config::{Node, Problems};
 
 /// The engines that this build does not have.
-const OTHER_ENGINES: &[(&str, &str)] = &[
-    ("nats", "this build has no engine for NATS JetStream yet"),
-    ("kafka", "this build has no engine for Kafka yet"),
-    ("direct", "this build has no engine without a broker yet"),
-];
+const OTHER_ENGINES: &[(&str, &str)] = &[("kafka", "this build has no engine for Kafka yet")];
 
 /// The most bytes of the name of a cluster. It is a part of every subject and of names in the store.
 const MAX_NAME_BYTES: usize = 64;
@@ -36,14 +33,13 @@ crate::options! {
         /// Store in the memory of this process, to try a configuration with one gateway. Other processes do not see
         /// it, and the end of the process loses it.
         pub local: Option<LocalConfig> = None,
+        /// Store in a stream of NATS JetStream.
+        pub nats: Option<NatsOptions> = None,
+        /// Store in the replicas themselves, without a broker.
+        pub direct: Option<DirectOptions> = None,
     }
     refused = OTHER_ENGINES;
     check = EngineConfig::check
-}
-
-crate::options! {
-    /// `local`. It has no options.
-    pub struct LocalConfig {}
 }
 
 impl ClusterConfig {
@@ -62,7 +58,7 @@ impl ClusterConfig {
 
 impl EngineConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        let given = [self.local.is_some()];
+        let given = [self.local.is_some(), self.nats.is_some(), self.direct.is_some()];
         if given.into_iter().filter(|given| *given).count() != 1 {
             cx.at(at).error("exactly one engine must be given");
         }

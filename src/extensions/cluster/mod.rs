@@ -6,19 +6,17 @@
 //! before all other components, and stops with it, after them.
 
 mod config;
+mod engines;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use async_trait::async_trait;
-use tidegate_cluster::ClusterEngine;
-use tidegate_cluster::local::LocalEngine;
-
-use self::config::{ClusterConfig, EngineConfig, LocalConfig};
+use self::config::ClusterConfig;
 use crate::component::services::Services;
 use crate::component::{
     Cluster, ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
+use async_trait::async_trait;
 
 /// The factory of `cluster`.
 pub static FACTORY: ExtensionFactory = Factory {
@@ -61,7 +59,7 @@ impl Lifecycle for ClusterExtension {
     async fn start(&self) -> Result<(), ComponentError> {
         // Gateways in one process may share an engine.
         if self.cluster.engine().is_none() {
-            let engine = start_engine(&self.config.engine);
+            let engine = engines::start(&self.config.engine, &self.config.name);
             let engine = engine.map_err(|error| self.base.error(error))?;
             self.cluster.set_engine(Some(engine));
         }
@@ -70,15 +68,6 @@ impl Lifecycle for ClusterExtension {
 
     async fn stop(&self, _deadline: Instant) {
         self.cluster.set_engine(None);
-    }
-}
-
-/// Starts the engine that the options name. Each engine has a branch here.
-fn start_engine(config: &EngineConfig) -> Result<Arc<dyn ClusterEngine>, String> {
-    let EngineConfig { local } = config;
-    match local {
-        Some(LocalConfig {}) => Ok(Arc::new(LocalEngine::new())),
-        None => Err("engine: exactly one engine must be given".to_owned()),
     }
 }
 
@@ -108,7 +97,11 @@ mod tests {
                 "between 1 and 99",
             ),
             ("{name: a, engine: {}}", "exactly one engine"),
-            ("{name: a, engine: {nats: {}}}", "no engine for NATS"),
+            ("{name: a, engine: {kafka: {}}}", "no engine for Kafka"),
+            ("{name: a, engine: {local: {}, nats: {}}}", "exactly one engine"),
+            ("{name: a, engine: {nats: {servers: []}}}", "at least one server"),
+            ("{name: a, engine: {nats: {username: u}}}", "set together"),
+            ("{name: a, engine: {direct: {}}}", "either `replicas` or `dns`"),
         ] {
             let error = options::<ClusterConfig>(yaml).unwrap_err();
             assert!(error.contains(expected), "{yaml}: {error}");
