@@ -24,7 +24,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     worker.ttft.observe(0.2); // its exemplar names the span
     drop(span);
 
-    // Spans of `tracing`, by the same way. The filter of the layer leaves out what sending makes itself.
+    // Spans of `tracing`, by the same way. The filter of the layer drops the spans of sending.
     tracing_subscriber::registry()
         .with(registry.spans()?.layer())
         .init();
