@@ -82,7 +82,7 @@ impl Scene {
         self.sockets.path().join("events.sock")
     }
 
-    fn say(&self, line: &str) {
+    fn send_line(&self, line: &str) {
         let sender = UnixDatagram::unbound().expect("a socket");
         sender
             .send_to(line.as_bytes(), self.socket())
@@ -157,7 +157,7 @@ fn totals_of_older_builds_are_shown_and_continue() {
         scene.send("deltas", DELTA, (1, 2), 4);
         scene.send("deltas", DELTA, (2, 3), 5);
         scene.send("requests", CUMULATIVE, (0, 3), 160);
-        scene.say("jobs:1|c|#queue:a");
+        scene.send_line("jobs:1|c|#queue:a");
         scene.shows(&[
             "deltas_total{instance=\"\",job=\"llm\"} 12",
             "requests_total{instance=\"\",job=\"llm\"} 160",
@@ -263,7 +263,7 @@ fn pages_of_older_builds_are_read_and_replaced() {
         let gateway = scene.start();
         wait_until(SOON, "another page", || !old.is_current());
         let new = Reader::open(&path).expect("a page");
-        scene.say("queue:5|g|#model:m");
+        scene.send_line("queue:5|g|#model:m");
         let now = wait_for(SOON, "a value", || {
             let handle = new.find("depth", "model=\"m\"").ok()?;
             new.read(&handle).ok().filter(|now| now.value.is_some())
