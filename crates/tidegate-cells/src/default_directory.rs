@@ -25,7 +25,7 @@ fn of(told: Option<OsString>, runtime: Option<OsString>) -> Result<PathBuf, Erro
     if let Some(told) = told {
         return Ok(told.into());
     }
-    let user = rustix::process::geteuid().as_raw();
+    let user = tidegate_shm::user_id();
     let base = match runtime {
         Some(runtime) => Path::new(&runtime).join("tidegate"),
         None => PathBuf::from(format!("/dev/shm/tidegate-{user}")),
@@ -54,7 +54,7 @@ mod tests {
         std::os::unix::fs::symlink("/", temporary.path().join("tidegate")).unwrap();
         let foreign = place("", Some(&runtime)).unwrap_err();
         assert!(foreign.to_string().contains("another user"), "{foreign}");
-        let user = rustix::process::geteuid().as_raw();
+        let user = tidegate_shm::user_id();
         let shared = PathBuf::from(format!("/dev/shm/tidegate-{user}/cells"));
         assert_eq!(place("", None).unwrap(), shared);
     }

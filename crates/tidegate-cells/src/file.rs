@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, MemfdFlags};
-use tidegate_shm::reserve;
+use tidegate_shm::{memory_file, reserve};
 
 use crate::error::Error;
 use crate::layout::{Header, Identity, Role};
@@ -122,7 +121,7 @@ fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error>
 fn fill(file: &File, path: &Path, content: &Content<'_>) -> io::Result<File> {
     let (lock, _) = tidegate_shm::open(OpenOptions::new().read(true), path)?;
     // Waits for readers, which only test the lock.
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+    lock.lock()?;
     reserve(file, 0, content.size)?;
     write_parts(file, content)?;
     Ok(lock)
@@ -141,7 +140,7 @@ pub(crate) fn unfinished(path: &Path) -> PathBuf {
 
 /// Memory that is not a file, but can be put somewhere else.
 pub(crate) fn memory(content: &Content<'_>) -> io::Result<Open> {
-    let file = File::from(rustix::fs::memfd_create("tidegate-cells", MemfdFlags::CLOEXEC)?);
+    let file = memory_file(c"tidegate-cells")?;
     reserve(&file, 0, content.size)?;
     write_parts(&file, content)?;
     Ok(Open { file, _lock: None })

@@ -10,13 +10,13 @@
 //! again: it was removed after the open. A killed writer leaves both files. The system releases its lock, and the next
 //! writer replaces both.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, Stat};
+use rustix::fs::Mode;
 use tidegate_shm::{Backing, FileId, OpenError, Region, Slot, reserve, try_lock};
 
 use crate::error::{Error, Reject};
@@ -26,7 +26,7 @@ use crate::layout::{Geometry, MAGIC, header_bytes};
 const LOCK_ATTEMPTS: u32 = 64;
 
 /// Opens a regular file without following a link or blocking on a pipe.
-pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Stat), Error> {
+pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Metadata), Error> {
     tidegate_shm::open(options, path).map_err(|error| match error {
         OpenError::NotRegular => Error::rejected(path, Reject::NotRegular),
         OpenError::Io { operation, source } => Error::io(operation, path, source),
@@ -52,11 +52,11 @@ impl Lock {
                 .create(true)
                 .truncate(false)
                 .mode(0o600);
-            let (file, stat) = open(&mut options, &path)?;
+            let (file, metadata) = open(&mut options, &path)?;
             if !try_lock(&file).map_err(|e| Error::io("lock", &path, e))? {
                 break;
             }
-            let id = FileId::of_stat(&stat);
+            let id = FileId::of(&metadata);
             if id.is_at(&path) {
                 return Ok(Lock {
                     path,
@@ -118,14 +118,14 @@ fn check_replaceable(path: &Path) -> Result<(), Error> {
 fn make(path: &Path, geometry: Geometry, mode: u32) -> Result<(Slot, FileId), Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let (file, stat) = open(&mut options, path)?;
+    let (file, metadata) = open(&mut options, path)?;
     let written = fill(&file, geometry);
     written.map_err(|e| Error::io("write", path, e))?;
     let map = map(&file, geometry).map_err(|e| Error::io("map", path, e))?;
     // The exact bits: the umask has no say.
     let set = rustix::fs::fchmod(&file, Mode::from_raw_mode(mode));
     set.map_err(|e| Error::io("change the mode of", path, e))?;
-    Ok((map, FileId::of_stat(&stat)))
+    Ok((map, FileId::of(&metadata)))
 }
 
 fn fill(file: &File, geometry: Geometry) -> io::Result<()> {

@@ -82,8 +82,8 @@ impl Reader {
     /// [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (file, stat) = create::open(OpenOptions::new().read(true), path)?;
-        let size = tidegate_shm::size(&stat);
+        let (file, metadata) = create::open(OpenOptions::new().read(true), path)?;
+        let size = metadata.len();
         let mut bytes = [0; HEADER_SIZE];
         // Fewer bytes if the file is shorter: then the check of sizes says so.
         tidegate_shm::read_at(&file, &mut bytes, 0).map_err(|e| Error::io("read", path, e))?;
@@ -92,7 +92,7 @@ impl Reader {
         let map = Mapping::new(&file, size as usize, false).map_err(|e| Error::io("map", path, e))?;
         Ok(Reader {
             path: path.to_owned(),
-            id: FileId::of_stat(&stat),
+            id: FileId::of(&metadata),
             map,
             geometry,
             boot,

@@ -15,10 +15,11 @@
 pub(crate) mod writer;
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use tidegate_shm::{FileId, Mapping, is_locked, size};
+use tidegate_shm::{FileId, Mapping, is_locked};
 
 use crate::error::Error;
 use crate::kind::KNOWN_KINDS;
@@ -141,15 +142,15 @@ impl MpStore {
     /// [`Error::PermissionDenied`] (stores have mode 0600), [`Error::Rejected`] if it is not a store, or [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (file, stat) = open::open(path, false)?;
-        check_size(path, size(&stat))?;
+        let (file, metadata) = open::open(path, false)?;
+        check_size(path, metadata.len())?;
         let mapping = Mapping::new(&file, STORE_SIZE, false);
         let mapping = mapping.map_err(|e| Error::io("map", path, e))?;
         let identity = check(&mapping).map_err(|reject| Error::rejected(path, reject))?;
         Ok(MpStore {
             path: path.to_owned(),
-            id: FileId::of_stat(&stat),
-            owner_uid: stat.st_uid,
+            id: FileId::of(&metadata),
+            owner_uid: metadata.uid(),
             file,
             mapping,
             identity,
@@ -161,8 +162,9 @@ impl MpStore {
     /// # Errors
     /// [`Error::Rejected`] if it is no longer a store; drop it then.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        let stat = rustix::fs::fstat(&self.file).map_err(|e| Error::io("stat", &self.path, e))?;
-        check_size(&self.path, size(&stat))?;
+        let metadata = self.file.metadata();
+        let metadata = metadata.map_err(|e| Error::io("stat", &self.path, e))?;
+        check_size(&self.path, metadata.len())?;
         let reject = |reject| Error::rejected(&self.path, reject);
         check_fixed_fields(&self.mapping).map_err(reject)?;
         let snapshot = self.load();

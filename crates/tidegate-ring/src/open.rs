@@ -2,12 +2,12 @@
 
 //! Opening files that others own: without following links, blocking on pipes, or changing anything.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::Stat;
-use tidegate_shm::{FileId, OpenError, read_at, size};
+use tidegate_shm::{FileId, OpenError, read_at};
 
 use crate::error::Error;
 use crate::layout::{Geometry, HEADER_SIZE_V5, RawHeader, Reject};
@@ -40,20 +40,20 @@ impl Inspection {
 /// # Errors
 /// When the file cannot be opened or read, or is not a regular file.
 pub fn inspect(path: &Path) -> Result<Inspection, Error> {
-    let (file, stat) = open(path, false)?;
+    let (file, metadata) = open(path, false)?;
     let header = read_header(&file).map_err(|e| Error::io("read", path, e))?;
-    let file_size = size(&stat);
+    let file_size = metadata.len();
     Ok(Inspection {
         header,
         file_size,
-        owner_uid: stat.st_uid,
-        id: FileId::of_stat(&stat),
+        owner_uid: metadata.uid(),
+        id: FileId::of(&metadata),
         verdict: header.validate(file_size),
     })
 }
 
 /// Opens a regular file for reading, or for reading and writing.
-pub(crate) fn open(path: &Path, write: bool) -> Result<(File, Stat), Error> {
+pub(crate) fn open(path: &Path, write: bool) -> Result<(File, Metadata), Error> {
     let opened = tidegate_shm::open(OpenOptions::new().read(true).write(write), path);
     opened.map_err(|error| refusal(path, write, error))
 }
@@ -63,11 +63,11 @@ fn refusal(path: &Path, consume: bool, error: OpenError) -> Error {
         OpenError::NotRegular => return Error::rejected(path, Reject::NotRegular),
         OpenError::Io { operation, source } => (operation, source),
     };
-    match rustix::fs::lstat(path) {
-        Ok(stat) if source.kind() == ErrorKind::PermissionDenied => Error::PermissionDenied {
+    match path.symlink_metadata() {
+        Ok(metadata) if source.kind() == ErrorKind::PermissionDenied => Error::PermissionDenied {
             path: path.to_owned(),
-            owner_uid: stat.st_uid,
-            our_uid: rustix::process::geteuid().as_raw(),
+            owner_uid: metadata.uid(),
+            our_uid: tidegate_shm::user_id(),
             consume,
         },
         _ => Error::io(operation, path, source),

@@ -13,13 +13,13 @@
 mod position;
 mod report;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-use rustix::fs::Stat;
-use tidegate_shm::{FileId, Mapping, read_at, size, try_lock};
+use tidegate_shm::{FileId, Mapping, read_at, try_lock};
 
 use crate::decode::Batch;
 use crate::error::Error;
@@ -66,10 +66,10 @@ impl Reader {
     /// [`Error::PermissionDenied`], [`Error::Rejected`] if it is not a ring (never written to then), or [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (file, stat) = open::open(path, options.consume)?;
+        let (file, metadata) = open::open(path, options.consume)?;
         let io = |operation| move |e: io::Error| Error::io(operation, path, e);
         let found = open::read_header(&file).map_err(io("read"))?;
-        let ring = found.validate(size(&stat));
+        let ring = found.validate(metadata.len());
         let ring = ring.map_err(|reject| Error::rejected(path, reject))?;
         // The lock makes us the one consumer of this inode. NIXL itself takes none.
         let mode = if !options.consume {
@@ -82,8 +82,8 @@ impl Reader {
         let header = map_header(&file, mode).map_err(io("map"))?;
         Ok(Reader {
             path: path.to_owned(),
-            id: FileId::of_stat(&stat),
-            owner_uid: stat.st_uid,
+            id: FileId::of(&metadata),
+            owner_uid: metadata.uid(),
             mode,
             max_events: options.max_events.max(1) as u64,
             header,
@@ -105,15 +105,15 @@ impl Reader {
     pub fn read(&mut self, batch: &mut Batch) -> Result<Poll, Error> {
         batch.clear();
         self.pending = [0; 3];
-        let stat = rustix::fs::fstat(&self.file).map_err(|e| self.io("stat", e.into()))?;
-        let header = self.load_header(size(&stat))?;
-        let ring = match header.validate(size(&stat)) {
+        let metadata = self.file.metadata().map_err(|e| self.io("stat", e))?;
+        let header = self.load_header(metadata.len())?;
+        let ring = match header.validate(metadata.len()) {
             Ok(ring) => ring,
-            Err(reject) => return Ok(self.unfit(reject, header, &stat)),
+            Err(reject) => return Ok(self.unfit(reject, header, &metadata)),
         };
         match self.reconcile(header, ring) {
             Some(reset) => Ok(reset),
-            None => self.fetch(header, batch, &stat),
+            None => self.fetch(header, batch, &metadata),
         }
     }
 
@@ -198,9 +198,9 @@ impl Reader {
     }
 
     /// No valid header: patience first, then one reset, then waiting.
-    fn unfit(&mut self, reject: Reject, header: RawHeader, stat: &Stat) -> Poll {
+    fn unfit(&mut self, reject: Reject, header: RawHeader, metadata: &Metadata) -> Poll {
         if self.lost {
-            return match stat.st_nlink {
+            return match metadata.nlink() {
                 0 => self.gone(),
                 _ => Poll::Unreadable(reject),
             };
@@ -212,7 +212,7 @@ impl Reader {
         self.lost = true;
         let known = self.position.ring;
         let known_size = known.layout.file_size(known.capacity);
-        let reason = match size(stat) {
+        let reason = match metadata.len() {
             size if size < known_size => Reset::Truncated,
             _ if header.is_zero() => Reset::Zeroed,
             size if size > known_size => Reset::Grown,
@@ -251,13 +251,13 @@ impl Reader {
     }
 
     /// Copies and decodes what is readable.
-    fn fetch(&mut self, header: RawHeader, batch: &mut Batch, stat: &Stat) -> Result<Poll, Error> {
+    fn fetch(&mut self, header: RawHeader, batch: &mut Batch, metadata: &Metadata) -> Result<Poll, Error> {
         // Slots accepted while we only peeked, or while the hand-over failed.
         self.hand_back();
         let ring = self.position.ring;
         let readable = self.position.readable(header.write_pos);
         if readable == 0 {
-            return Ok(if stat.st_nlink == 0 {
+            return Ok(if metadata.nlink() == 0 {
                 self.gone()
             } else {
                 Poll::Idle

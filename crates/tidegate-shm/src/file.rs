@@ -2,14 +2,12 @@
 
 //! Files: their checks at opening, their identity, their locks and their memory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, OFlags, Stat};
-use rustix::io::Errno;
-use rustix::process::Resource;
+use crate::map::system;
 
 /// The reason why a file is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -40,23 +38,22 @@ impl From<OpenError> for io::Error {
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Stat), OpenError> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    options.custom_flags(flags.bits() as i32); // defined as int in C
+pub fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Metadata), OpenError> {
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
     let file = options.open(path).map_err(refusal)?;
-    let stat = rustix::fs::fstat(&file).map_err(|errno| OpenError::Io {
+    let metadata = file.metadata().map_err(|source| OpenError::Io {
         operation: "stat",
-        source: errno.into(),
+        source,
     })?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    if !metadata.is_file() {
         return Err(OpenError::NotRegular);
     }
-    Ok((file, stat))
+    Ok((file, metadata))
 }
 
 fn refusal(source: io::Error) -> OpenError {
     // The errors of `open` for a symbolic link, a directory to be written and a socket.
-    let not_regular = [Errno::LOOP, Errno::ISDIR, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
+    let not_regular = [libc::ELOOP, libc::EISDIR, libc::ENXIO].map(Some);
     if not_regular.contains(&source.raw_os_error()) {
         return OpenError::NotRegular;
     }
@@ -81,14 +78,14 @@ impl FileId {
     /// # Errors
     /// As of `lstat`.
     pub fn of_path(path: &Path) -> io::Result<FileId> {
-        Ok(FileId::of_stat(&rustix::fs::lstat(path)?))
+        Ok(FileId::of(&path.symlink_metadata()?))
     }
 
-    /// The file of that `stat`.
-    pub fn of_stat(stat: &Stat) -> FileId {
+    /// The file of that metadata.
+    pub fn of(metadata: &Metadata) -> FileId {
         FileId {
-            device: stat.st_dev,
-            inode: stat.st_ino,
+            device: metadata.dev(),
+            inode: metadata.ino(),
         }
     }
 
@@ -98,20 +95,15 @@ impl FileId {
     }
 }
 
-/// The bytes of the file of that `stat`.
-pub fn size(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or(0)
-}
-
 /// Takes the exclusive lock of a file, which lasts until the file is closed. False if another process has it.
 ///
 /// # Errors
 /// As of `flock`.
 pub fn try_lock(file: &File) -> io::Result<bool> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    match file.try_lock() {
         Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(errno) => Err(errno.into()),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -120,13 +112,10 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 /// # Errors
 /// As of `flock`.
 pub fn is_locked(file: &File) -> io::Result<bool> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => {
-            rustix::fs::flock(file, FlockOperation::Unlock)?;
-            Ok(false)
-        }
-        Err(Errno::WOULDBLOCK) => Ok(true),
-        Err(errno) => Err(errno.into()),
+    match file.try_lock_shared() {
+        Ok(()) => file.unlock().map(|()| false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -152,15 +141,14 @@ pub fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> 
 /// # Errors
 /// As of `fallocate`, or of `write` on a file system that can't reserve. There, the bytes become zero.
 pub fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    let limit = rustix::process::getrlimit(Resource::Fsize).current;
-    if limit.is_some_and(|limit| offset + len > limit) {
-        return Err(Errno::FBIG.into()); // asking would raise SIGXFSZ
+    if offset + len > system::file_size_limit() {
+        return Err(ErrorKind::FileTooLarge.into()); // asking would raise SIGXFSZ
     }
     loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len) {
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP) => return zeros(file, offset, len),
-            done => return Ok(done?),
+        match system::allocate(file, offset, len) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return zeros(file, offset, len),
+            done => return done,
         }
     }
 }

@@ -18,7 +18,8 @@ compile_error!("the reservation of memory and the guard of mappings need Linux")
 mod file;
 mod map;
 
-pub use file::{FileId, OpenError, is_locked, open, read_at, reserve, size, try_lock};
+pub use file::{FileId, OpenError, is_locked, open, read_at, reserve, try_lock};
 pub use map::fork::at_fork;
 pub use map::mapping::{Loads, Mapping};
 pub use map::region::{Backing, Pinned, Region, Slot};
+pub use map::system::{memory_file, user_id};

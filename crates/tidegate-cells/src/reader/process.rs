@@ -87,12 +87,12 @@ pub(crate) struct SourceSeries {
 impl Source {
     /// Opens a file and checks its type and header. It reads no records yet.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
-        let (file, stat) = tidegate_shm::open(OpenOptions::new().read(true), path)?;
+        let (file, metadata) = tidegate_shm::open(OpenOptions::new().read(true), path)?;
         let header = Header::parse(&page(&file)?)?;
         Ok(Source {
             path: path.to_owned(),
             file,
-            inode: FileId::of_stat(&stat).inode,
+            inode: FileId::of(&metadata).inode,
             header,
             changing: Changing::default(),
             parsed: 0,

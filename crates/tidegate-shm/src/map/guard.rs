@@ -17,8 +17,6 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-use rustix::mm::{MapFlags, ProtFlags};
-
 use super::region::Backing;
 use super::{READ_WRITE, map};
 
@@ -136,11 +134,11 @@ impl MappingEntry {
             return false;
         }
         let is_writable = self.writable.load(Ordering::Relaxed);
-        let protection = if is_writable { READ_WRITE } else { ProtFlags::READ };
+        let protection = if is_writable { READ_WRITE } else { libc::PROT_READ };
         // SAFETY: the faulting thread borrows the `Mapping` that holds `address`, which can't be dropped meanwhile. The
         // range is that mapping's: one load gave both ends of it. An entry that held the address before was released
         // before its range was unmapped, so before the system gave the range to this mapping. The kernel maps whole
-        // pages, so the last page is this mapping's too. A bare system call, allowed here.
+        // pages, so the last page is this mapping's too. One system call, allowed here.
         let replaced = unsafe {
             let start = ptr::without_provenance_mut(addresses.start);
             map(
@@ -148,7 +146,7 @@ impl MappingEntry {
                 addresses.len(),
                 Backing::Anonymous,
                 protection,
-                MapFlags::FIXED,
+                libc::MAP_FIXED,
             )
         };
         if replaced.is_ok() {
@@ -195,7 +193,7 @@ fn sigaction(new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     }
 }
 
-/// Async-signal-safe: atomics and bare system calls only.
+/// Async-signal-safe: atomics and system calls only.
 extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid siginfo to handlers set with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };

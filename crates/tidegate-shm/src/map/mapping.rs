@@ -7,8 +7,6 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use rustix::mm::ProtFlags;
-
 use super::guard::Guard;
 use super::region::Backing;
 use super::{Map, READ_WRITE};
@@ -31,7 +29,7 @@ impl Mapping {
     /// When the system refuses, or 4096 mappings exist already.
     pub fn new(file: &File, len: usize, writable: bool) -> io::Result<Self> {
         let guard = Guard::reserve()?;
-        let protection = if writable { READ_WRITE } else { ProtFlags::READ };
+        let protection = if writable { READ_WRITE } else { libc::PROT_READ };
         let map = Map::new(Backing::File(file, 0), len, protection, !writable)?;
         guard.arm(map.start.addr().get(), len, writable)?;
         Ok(Mapping { guard, map, writable })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Mapped memory, and the hooks into signals and `fork` that keep it valid: the only `unsafe` of the crate.
+//! Mapped memory, the hooks into signals and `fork` that keep it valid, and system calls that the standard library
+//! lacks: the only `unsafe` of the crate.
 
 #![allow(unsafe_code)]
 
@@ -8,16 +9,16 @@ pub(crate) mod fork;
 mod guard;
 pub(crate) mod mapping;
 pub(crate) mod region;
+pub(crate) mod system;
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
-
-use rustix::mm::{MapFlags, ProtFlags};
 
 use region::Backing;
 
-const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+const READ_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// A range of memory that belongs to this value alone, at a fixed address as long as this lives.
 #[derive(Debug)]
@@ -32,17 +33,8 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    fn new(
-        backing: Backing<'_>,
-        bytes: usize,
-        protection: ProtFlags,
-        is_populated: bool,
-    ) -> io::Result<Self> {
-        let populate = if is_populated {
-            MapFlags::POPULATE
-        } else {
-            MapFlags::empty()
-        };
+    fn new(backing: Backing<'_>, bytes: usize, protection: c_int, is_populated: bool) -> io::Result<Self> {
+        let populate = if is_populated { libc::MAP_POPULATE } else { 0 };
         // SAFETY: no fixed address is asked for, so no existing memory is touched.
         let start = unsafe { map(ptr::null_mut(), bytes, backing, protection, populate) }?;
         Ok(Map { start, bytes })
@@ -53,30 +45,29 @@ impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: the range is that of the mapping that `new` made, and nothing borrows it. Were it refused, it would
         // only stay mapped.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Async-signal-safe: a bare system call.
+/// Async-signal-safe: one system call.
 ///
 /// # Safety
-/// With [`MapFlags::FIXED`], `at` and `bytes` must be a mapping that the caller may replace.
+/// With `MAP_FIXED` in `more`, `at` and `bytes` must be a mapping that the caller may replace.
 unsafe fn map(
     at: *mut c_void,
     bytes: usize,
     backing: Backing<'_>,
-    protection: ProtFlags,
-    more: MapFlags,
+    protection: c_int,
+    more: c_int,
 ) -> io::Result<NonNull<u8>> {
-    let mapped = match backing {
-        // SAFETY: the caller's promise.
-        Backing::File(file, offset) => unsafe {
-            rustix::mm::mmap(at, bytes, protection, MapFlags::SHARED | more, file, offset)
-        },
-        // SAFETY: the caller's promise.
-        Backing::Anonymous => unsafe {
-            rustix::mm::mmap_anonymous(at, bytes, protection, MapFlags::PRIVATE | more)
-        },
-    }?;
+    let (kind, descriptor, offset) = match backing {
+        Backing::File(file, offset) => (libc::MAP_SHARED, file.as_raw_fd(), system::offset(offset)?),
+        Backing::Anonymous => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
+    };
+    // SAFETY: the caller's promise; `backing` keeps its file open during the call.
+    let mapped = unsafe { libc::mmap(at, bytes, protection, kind | more, descriptor, offset) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
     NonNull::new(mapped.cast()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }

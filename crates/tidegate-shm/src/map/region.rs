@@ -16,8 +16,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rustix::mm::{Advice, MapFlags};
-
 use super::{Map, READ_WRITE, map};
 
 /// The memory under a region.
@@ -51,8 +49,10 @@ impl Region {
         let region = Self::new(Backing::Anonymous, bytes)?;
         // SAFETY: the range is this region's, and the advice takes effect in children only, where all its
         // users expect zeros.
-        unsafe { rustix::mm::madvise(region.0.start.as_ptr().cast(), bytes, Advice::LinuxWipeOnFork) }?;
-        Ok(region)
+        match unsafe { libc::madvise(region.0.start.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) } {
+            0 => Ok(region),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Replaces the memory under the same addresses in one step: no access faults meanwhile.
@@ -63,7 +63,7 @@ impl Region {
         let Map { start, bytes } = self.0;
         // SAFETY: the range is exactly the one that this region owns. Slots into it see other values after
         // this, as they may see at any time: all access is atomic, and no value is relied upon.
-        unsafe { map(start.as_ptr().cast(), bytes, backing, READ_WRITE, MapFlags::FIXED) }?;
+        unsafe { map(start.as_ptr().cast(), bytes, backing, READ_WRITE, libc::MAP_FIXED) }?;
         Ok(())
     }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
-
-use rustix::mm::ProtFlags;
 
 use super::*;
 use crate::Mapping;
@@ -57,9 +56,10 @@ fn fault_elsewhere() {
     let file = file_of(PAGE as u64);
     // SAFETY: a new mapping of our own.
     let start = unsafe {
-        let (read, shared) = (ProtFlags::READ, MapFlags::SHARED);
-        rustix::mm::mmap(ptr::null_mut(), PAGE, read, shared, &file, 0).unwrap()
+        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+        libc::mmap(ptr::null_mut(), PAGE, read, shared, file.as_raw_fd(), 0)
     };
+    assert_ne!(start, libc::MAP_FAILED);
     file.set_len(0).unwrap();
     // SAFETY: mapped above; the fault is the point.
     let value = unsafe { start.cast::<u64>().read_volatile() };
