@@ -27,6 +27,7 @@ mod falling;
 mod hostile;
 mod kit;
 mod memory;
+mod nats;
 mod negotiation;
 mod nixl;
 mod notices;

@@ -17,6 +17,7 @@ pub(crate) mod go_sink;
 pub(crate) mod http;
 pub(crate) mod http_peer;
 pub(crate) mod keda;
+pub(crate) mod nats_server;
 pub(crate) mod otlp_sink;
 pub(crate) mod pages;
 pub(crate) mod plugins;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Producers and replicas on a real NATS server, through the kills of each of them.
+
+use std::os::unix::net::UnixDatagram;
+
+use super::kit::nats_server::NatsServer;
+use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_until};
+
+/// A gateway that counts `hits` and publishes its totals.
+struct Producer {
+    gateway: Gateway,
+    sender: UnixDatagram,
+}
+
+impl Producer {
+    fn start(server: &NatsServer, name: &str) -> Self {
+        let gateway = Gateway::start(&format!(
+            "extensions:
+  cluster: {{name: test, engine: {{nats: {{servers: [\"{}\"]}}}}}}
+receivers:
+  uds: {{datagram: {{path: statsd.sock}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: hits}}, by: []}}]}}
+exporters:
+  partials: {{cluster: cluster, producer: {name}, interval: 200ms}}
+service:
+  extensions: [health_check, cluster]
+  pipelines:
+    metrics: {{receivers: [uds], processors: [aggregate], exporters: [partials]}}
+",
+            server.url()
+        ));
+        let sender = UnixDatagram::unbound().expect("a socket");
+        Self { gateway, sender }
+    }
+
+    fn hit(&self, count: u32) {
+        let path = self.gateway.path("statsd.sock");
+        let sent = self.sender.send_to(format!("hits:{count}|c").as_bytes(), path);
+        sent.expect("the gateway takes it");
+    }
+
+    fn own(&self, name: &str) -> f64 {
+        self.gateway.own_metric(name, &["exporter=\"partials\""])
+    }
+}
+
+/// A gateway that shows the totals of all producers, on a page and to queries.
+struct Replica {
+    gateway: Gateway,
+    page: u16,
+    api: QueryApi,
+}
+
+impl Replica {
+    fn start(server: &NatsServer) -> Self {
+        let [page, admin] = [free_port(), free_port()];
+        let gateway = Gateway::start(&format!(
+            "extensions:
+  cluster: {{name: test, engine: {{nats: {{servers: [\"{}\"]}}}}}}
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  partials: {{cluster: cluster, max_lag: 2s}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
+service:
+  extensions: [health_check, cluster, admin]
+  pipelines:
+    metrics: {{receivers: [partials], exporters: [prometheus]}}
+",
+            server.url()
+        ));
+        let api = QueryApi::at(admin);
+        Self { gateway, page, api }
+    }
+
+    /// Waits until the page shows the total, and asks for the same by a query.
+    fn shows(&self, total: u32) {
+        let line = format!("\nhits_total {total}\n");
+        wait_until(SOON, &format!("the page shows {total}"), || {
+            http::get(self.page, "/metrics").is_ok_and(|page| page.text().contains(&line))
+        });
+        let samples = self.api.query("hits_total");
+        assert_eq!(samples.len(), 1, "{samples:?}");
+        assert_eq!(samples[0].value, f64::from(total));
+    }
+
+    fn own(&self, name: &str) -> f64 {
+        self.gateway.own_metric(name, &["receiver=\"partials\""])
+    }
+
+    /// The status codes of its page and of its health check.
+    fn statuses(&self) -> [u16; 2] {
+        let page = http::get(self.page, "/metrics").expect("a page").status;
+        [page, self.gateway.health().expect("a health check").status]
+    }
+}
+
+#[test]
+fn totals_are_exact_after_kills_of_server_producer_and_replica() {
+    let mut server = NatsServer::start();
+    let first = Producer::start(&server, "node-a");
+    let second = Producer::start(&server, "node-b");
+    let replicas = [(); 2].map(|()| Replica::start(&server));
+    first.hit(7);
+    second.hit(5);
+    replicas.iter().for_each(|replica| replica.shows(12));
+
+    server.kill();
+    first.hit(100);
+    wait_until(SOON, "the producer says that a page waits", || {
+        first.own("tidegate_partials_waiting_pages") >= 1.0
+    });
+    for replica in &replicas {
+        wait_until(SOON, "the page and the health check refuse old totals", || {
+            replica.statuses() == [503, 503]
+        });
+        wait_until(SOON, "its own metric says so", || {
+            replica.own("tidegate_cluster_ready") == 0.0
+        });
+    }
+    server.restart();
+    replicas.iter().for_each(|replica| replica.shows(112));
+    assert_eq!(replicas[0].statuses(), [200, 200]);
+    wait_until(SOON, "no page waits any more", || {
+        first.own("tidegate_partials_waiting_pages") == 0.0
+    });
+
+    // Its total is on both pages, so nothing is lost with it.
+    second.gateway.kill();
+    let second = Producer::start(&server, "node-b");
+    second.hit(1_000);
+    replicas.iter().for_each(|replica| replica.shows(1_112));
+
+    let [kept, killed] = replicas;
+    killed.gateway.kill();
+    first.hit(10_000);
+    let new = Replica::start(&server);
+    for replica in [&kept, &new] {
+        replica.shows(11_112);
+        assert_eq!(replica.own("tidegate_cluster_refused_total"), 0.0);
+        assert_eq!(replica.own("tidegate_cluster_losses_total"), 0.0);
+    }
+    assert!(first.own("tidegate_partials_stored_pages_total") >= 3.0);
+    for gateway in [first.gateway, second.gateway, kept.gateway, new.gateway] {
+        gateway.stop();
+    }
+}
