@@ -52,20 +52,26 @@ impl GoTool {
             package,
             version,
         } = self;
-        let directory = cache()?.join(format!("{name}-{version}")).join("bin");
+        let home = cache()?.join(format!("{name}-{version}"));
+        let directory = home.join("bin");
         let program = directory.join(name);
         if !program.exists() {
             eprintln!("building {name} {version} in {}", directory.display());
             let go = find()?;
+            // Nothing is built from these again, and they take more than 1 GB: they go after the build.
+            let scratch = home.join("build");
             process::retry(name, process::PAUSE, || {
                 process::run(
                     process::by_hand(&go)
-                        .args(["install", &format!("{package}@v{version}")])
+                        .args(["install", "-modcacherw", &format!("{package}@v{version}")])
                         .env("GOBIN", &directory)
+                        .env("GOCACHE", scratch.join("cache"))
+                        .env("GOMODCACHE", scratch.join("modules"))
                         .env("CGO_ENABLED", "0")
                         .env("GOTOOLCHAIN", "local"),
                 )
             })?;
+            fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
         }
         Ok(program)
     }
