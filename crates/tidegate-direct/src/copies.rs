@@ -33,8 +33,18 @@ const MAX_HEADERS: usize = 16;
 
 /// Of two messages of a subject, the one with the higher order is newer. `None`: the message has no order.
 pub(crate) fn order(message: &StoreMessage) -> Option<u64> {
+    let headers = message.headers.iter();
+    order_in(headers.map(|(name, value)| (name.as_str(), value.as_str())))
+}
+
+/// The order of a message on the wire.
+pub(crate) fn copy_order(copy: &MessageCopy) -> Option<u64> {
+    order_in(copied_headers(copy))
+}
+
+fn order_in<'a>(headers: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Option<u64> {
     let value = |wanted: &str| {
-        let mut headers = message.headers.iter();
+        let mut headers = headers.clone();
         headers.find_map(|(name, value)| (name == wanted).then_some(value))
     };
     value(ORDER).or_else(|| value(SEQUENCE))?.parse().ok()
@@ -126,15 +136,18 @@ pub(crate) fn new_copy(message: &StoreMessage) -> MessageCopy {
 
 /// The message of a copy. It owns its memory: a part of a large buffer would keep all of the buffer.
 pub(crate) fn of_copy(copy: &MessageCopy) -> StoreMessage {
-    let headers = copy.headers.lines().take(MAX_HEADERS);
-    let headers = headers.filter_map(|line| line.split_once(':'));
     StoreMessage {
         subject: copy.subject.as_str().to_owned(),
-        headers: headers
+        headers: copied_headers(copy)
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
         body: Bytes::copy_from_slice(&copy.body),
     }
+}
+
+fn copied_headers(copy: &MessageCopy) -> impl Iterator<Item = (&str, &str)> + Clone {
+    let headers = copy.headers.lines().take(MAX_HEADERS);
+    headers.filter_map(|line| line.split_once(':'))
 }
 
 #[cfg(test)]

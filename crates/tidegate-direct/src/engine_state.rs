@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::config::DirectConfig;
-use crate::copies::{new_copy, order, packed, stored_order, unpacked};
+use crate::copies::{copy_order, new_copy, order, packed, stored_order, unpacked};
 use crate::limits::MAX_CALL_MESSAGES;
 use crate::link::{Link, result_of};
 use crate::replica::{Decision, Replica, foreign, unavailable};
@@ -210,7 +210,7 @@ impl EngineState {
         match &self.replica {
             Some(replica) => self.compare_both(replica, message, expected, term).await,
             None => match self.decide(message, expected, term, false).await? {
-                Decision::Accepted(copy) => Ok(StoreReply::Stored(foreign(&copy, clock::now()).sequence)),
+                Decision::Accepted(copy) => Ok(StoreReply::Stored(copy_order(&copy).unwrap_or(0))),
                 Decision::Conflict(current) => {
                     let current = current.map(|copy| foreign(&copy, clock::now()));
                     Err(self.conflict(current))
@@ -237,9 +237,8 @@ impl EngineState {
         match self.decide(message, expected, term, false).await? {
             Decision::Accepted(copy) => {
                 result_of(replica.publish(&copy))?;
-                let accepted = foreign(&copy, 0).sequence;
                 match replica.get(&subject) {
-                    Some(stored) if stored_order(Some(&stored)) == accepted => {
+                    Some(stored) if order(&stored.message) == copy_order(&copy) => {
                         Ok(StoreReply::Stored(stored.sequence))
                     }
                     current => Err(self.conflict(current)),
@@ -248,7 +247,7 @@ impl EngineState {
             Decision::Conflict(Some(copy)) => {
                 result_of(replica.publish(&copy))?;
                 let current = replica.get(&subject);
-                if stored_order(current.as_ref()) == foreign(&copy, 0).sequence {
+                if stored_order(current.as_ref()) == copy_order(&copy).unwrap_or(0) {
                     return Err(self.conflict(current));
                 }
                 Err(unavailable("the replicas do not have the same record yet"))

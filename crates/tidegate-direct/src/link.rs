@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use tonic::Status;
 
 use crate::client::PeerClient;
+use crate::copies::copy_order;
 use crate::engine_state::EngineState;
 use crate::limits::{MAX_CALL_BYTES, MAX_CALL_MESSAGES};
 use crate::replica::{Replica, unavailable};
@@ -71,8 +72,10 @@ struct Queued {
 impl SendQueue {
     fn push(&mut self, copy: MessageCopy, waiter: Option<Waiter>) {
         if let Some(queued) = self.by_subject.get_mut(&copy.subject) {
-            // The newer message contains all that the older one says.
-            queued.copy = copy;
+            // The newer message contains all that the older one says. They may come in any order.
+            if copy_order(&copy) >= copy_order(&queued.copy) {
+                queued.copy = copy;
+            }
             queued.waiters.extend(waiter);
             return;
         }
@@ -332,5 +335,33 @@ pub(crate) fn result_of(code: PublishCode) -> Result<(), StoreError> {
         PublishCode::Invalid | PublishCode::Unspecified => {
             Err(unavailable("the replica does not know the message"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(sequence: u64) -> MessageCopy {
+        MessageCopy {
+            subject: "tg.c.p.00.p.1.1".to_owned(),
+            headers: format!("tg-seq:{sequence}\n"),
+            ..MessageCopy::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_message_of_a_subject_waits_in_any_order_of_sends() {
+        let mut queue = SendQueue::default();
+        let (waiter, _results) = mpsc::channel(3);
+        for sequence in [5, 7, 6] {
+            queue.push(page(sequence), Some(waiter.clone()));
+        }
+        let batch = queue.next_batch();
+        assert_eq!(batch.len(), 1);
+        assert_eq!(batch[0].copy, page(7));
+        // All three senders get the result.
+        assert_eq!(batch[0].waiters.len(), 3);
+        assert!(queue.next_batch().is_empty());
     }
 }
