@@ -2,13 +2,14 @@
 
 //! A session: it takes the calls of a state machine and carries out several at a time.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_cluster::{CallId, ClusterStore, StoreCall, StoreError, StoreEvent, StoreReply, StoreSession};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
 use crate::engine::CurrentLink;
@@ -94,6 +95,8 @@ async fn run(
         events,
     };
     let mut running = JoinSet::new();
+    // The calls of the running tasks.
+    let mut call_ids = HashMap::new();
     links.mark_changed();
     loop {
         tokio::select! {
@@ -107,10 +110,21 @@ async fn run(
                 known_links.send_replace(link);
             }
             () = context.events.closed() => return,
-            Some(_) = running.join_next() => {}
+            Some(ended) = running.join_next_with_id() => {
+                let task = ended.as_ref().map_or_else(JoinError::id, |(task, ())| *task);
+                let id = call_ids.remove(&task);
+                // A call that panics has failed: without an answer, its machine would wait forever.
+                if let (Err(_), Some(id)) = (ended, id) {
+                    let panicked = StoreError::Unavailable("the call has panicked".to_owned());
+                    if context.events.send(StoreEvent::Done(id, Err(panicked))).await.is_err() {
+                        return;
+                    }
+                }
+            }
             call = calls.recv(), if running.len() < MAX_RUNNING => {
                 let Some((id, call)) = call else { return };
-                running.spawn(context.clone().carry_out(id, call));
+                let task = running.spawn(context.clone().carry_out(id, call));
+                call_ids.insert(task.id(), id);
             }
         }
     }

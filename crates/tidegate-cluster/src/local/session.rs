@@ -2,12 +2,13 @@
 
 //! A session of an engine that has the messages in memory. Its task reads the store and carries out calls.
 
+use std::collections::HashMap;
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::SharedStore;
@@ -16,7 +17,7 @@ use crate::{
     StoredMessage,
 };
 
-/// The most calls and the most events that wait in a session.
+/// The most calls that wait, the most that are carried out at a time, and the most events that wait in a session.
 const QUEUE_LENGTH: usize = 256;
 
 /// The most messages that are read while the store is locked.
@@ -64,6 +65,7 @@ pub fn open_session<B: SessionBackend>(backend: Arc<B>, mut lifetime: watch::Rec
         backend,
         events: to_events,
         running: JoinSet::new(),
+        call_ids: HashMap::new(),
         follow: None,
     };
     tokio::spawn(async move {
@@ -89,7 +91,8 @@ impl ClusterStore for SessionStore {
         if self.calls.try_send((id, call)).is_err()
             && let Some(events) = self.events.upgrade()
         {
-            // The answer waits for room, and the machine does not.
+            // The answer waits for room, and the machine does not. Each machine limits its calls without an answer, and so
+            // these tasks.
             tokio::spawn(async move {
                 let error = StoreError::Unavailable("too many calls wait".to_owned());
                 let _ = events.send(StoreEvent::Done(id, Err(error))).await;
@@ -109,7 +112,7 @@ struct Follow {
 /// The next thing to do.
 enum SessionStep {
     Call(CallId, StoreCall),
-    Answer(Result<(CallId, Result<StoreReply, StoreError>), JoinError>),
+    Answer(Result<(Id, Result<StoreReply, StoreError>), JoinError>),
     Read,
     Pending,
     Connected,
@@ -129,7 +132,9 @@ struct Session<B> {
     changes: Option<watch::Receiver<()>>,
     connections: Option<watch::Receiver<u64>>,
     events: mpsc::Sender<StoreEvent>,
-    running: JoinSet<(CallId, Result<StoreReply, StoreError>)>,
+    running: JoinSet<Result<StoreReply, StoreError>>,
+    /// The calls of the running tasks.
+    call_ids: HashMap<Id, CallId>,
     follow: Option<Follow>,
 }
 
@@ -141,11 +146,11 @@ impl<B: SessionBackend> Session<B> {
         loop {
             let has_more = self.has_more();
             let step = tokio::select! {
-                call = calls.recv() => {
+                call = calls.recv(), if self.running.len() < QUEUE_LENGTH => {
                     let (id, call) = call.ok_or(SessionEnd)?;
                     SessionStep::Call(id, call)
                 }
-                Some(answer) = self.running.join_next() => SessionStep::Answer(answer),
+                Some(answer) = self.running.join_next_with_id() => SessionStep::Answer(answer),
                 () = ready(()), if has_more => SessionStep::Read,
                 () = changed(&mut self.changes), if self.follow.is_some() && !has_more => SessionStep::Read,
                 () = changed(&mut self.connections) => SessionStep::Connected,
@@ -153,11 +158,7 @@ impl<B: SessionBackend> Session<B> {
             };
             match step {
                 SessionStep::Call(id, call) => self.begin(id, call).await?,
-                SessionStep::Answer(Ok((id, result))) => {
-                    self.events.send(StoreEvent::Done(id, result)).await?;
-                }
-                // A call panicked: its machine waits for the timeout of the call.
-                SessionStep::Answer(Err(_)) => {}
+                SessionStep::Answer(answer) => self.answer(answer).await?,
                 SessionStep::Read => self.read().await?,
                 SessionStep::Pending => self.report_pending().await?,
                 SessionStep::Connected => self.events.send(StoreEvent::Connected).await?,
@@ -168,7 +169,8 @@ impl<B: SessionBackend> Session<B> {
     async fn begin(&mut self, id: CallId, call: StoreCall) -> Result<(), SessionEnd> {
         let StoreCall::ReadAll(scope) = call else {
             let backend = self.backend.clone();
-            self.running.spawn(async move { (id, backend.call(call).await) });
+            let task = self.running.spawn(async move { backend.call(call).await });
+            self.call_ids.insert(task.id(), id);
             return Ok(());
         };
         let Some(store) = self.backend.store() else {
@@ -189,6 +191,21 @@ impl<B: SessionBackend> Session<B> {
             .events
             .send(StoreEvent::Done(id, Ok(StoreReply::ReadEnd)))
             .await?)
+    }
+
+    /// Gives the result of a call. A call that panics has failed: without an answer, its machine would wait forever.
+    async fn answer(
+        &mut self,
+        answer: Result<(Id, Result<StoreReply, StoreError>), JoinError>,
+    ) -> Result<(), SessionEnd> {
+        let (task, result) = answer.unwrap_or_else(|error| {
+            let panicked = StoreError::Unavailable("the call has panicked".to_owned());
+            (error.id(), Err(panicked))
+        });
+        if let Some(id) = self.call_ids.remove(&task) {
+            self.events.send(StoreEvent::Done(id, result)).await?;
+        }
+        Ok(())
     }
 
     fn has_more(&self) -> bool {

@@ -91,3 +91,33 @@ async fn sessions_end_with_their_engine() {
     drop(engine);
     assert_eq!(session.events.recv().await, None);
 }
+
+/// A backend whose calls panic.
+struct PanickingBackend;
+
+impl SessionBackend for PanickingBackend {
+    fn store(&self) -> Option<&SharedStore> {
+        None
+    }
+
+    async fn call(self: Arc<Self>, _call: StoreCall) -> Result<StoreReply, StoreError> {
+        panic!("a bug in the engine");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_panics_fails_and_the_session_goes_on() {
+    let lifetime = watch::Sender::new(());
+    let mut session = open_session(Arc::new(PanickingBackend), lifetime.subscribe());
+    assert_eq!(session.events.recv().await, Some(StoreEvent::Connected));
+    for number in 1..=2 {
+        let call = StoreCall::Publish(message("tg.c.p.00.p.1.1"));
+        session.store.start(CallId(number), call);
+        let answer = session.events.recv().await;
+        assert!(
+            matches!(&answer, Some(StoreEvent::Done(CallId(id), Err(StoreError::Unavailable(text))))
+                if *id == number && text.contains("panicked")),
+            "{answer:?}"
+        );
+    }
+}
