@@ -10,8 +10,6 @@ use tidegate_cluster::{ClusterEngine, EngineStatus, StoreSession};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tracing::instrument::WithSubscriber;
-use tracing::subscriber::NoSubscriber;
 
 use crate::link::NatsLink;
 use crate::session::open_session;
@@ -77,9 +75,7 @@ async fn keep_connected(
 ) {
     let mut backoff = MIN_BACKOFF;
     loop {
-        // The client logs each attempt. The engine says the same less often.
-        let attempt = NatsLink::connect(&shared, &servers).with_subscriber(NoSubscriber::default());
-        match attempt.await {
+        match NatsLink::connect(&shared, &servers).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 backoff = MIN_BACKOFF;
