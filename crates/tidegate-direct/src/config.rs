@@ -81,6 +81,8 @@ pub struct ServeConfig {
     pub max_bytes: usize,
     /// The most calls at a time (default: 64). Others wait.
     pub max_concurrent_calls: usize,
+    /// The most connections (default: 4096). Further ones are closed.
+    pub max_connections: usize,
     /// A new replica waits this long for peers that it can't reach, before it is ready (default: 30 s).
     pub sync_timeout: Duration,
 }
@@ -94,6 +96,7 @@ impl ServeConfig {
             tls: None,
             max_bytes: MessageStoreLimits::default().max_bytes,
             max_concurrent_calls: 64,
+            max_connections: 4096,
             sync_timeout: Duration::from_secs(30),
         }
     }

@@ -10,6 +10,7 @@
 
 mod client;
 mod config;
+mod connections;
 mod copies;
 mod engine;
 mod engine_state;

@@ -27,6 +27,7 @@ use tower::service_fn;
 
 use crate::client::bearer;
 use crate::config::{DirectError, ServeConfig};
+use crate::connections::limited;
 use crate::copies::of_copy;
 use crate::engine_state::EngineState;
 use crate::limits::{MAX_CALL_MESSAGES, MAX_HEAD_BYTES};
@@ -60,7 +61,7 @@ pub(crate) fn start(
         address: config.listen,
         error,
     })?;
-    let incoming = incoming.with_nodelay(Some(true));
+    let incoming = limited(incoming.with_nodelay(Some(true)), config.max_connections);
     let token = bearer(&state.config)?;
     let service = ReplicaService {
         token: token.map(|token| digest(&SHA256, token.as_encoded_bytes())),

@@ -3,11 +3,13 @@
 //! Callers that may not call, or that send what no caller should.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tidegate_cluster::{ClusterEngine, StoreCall, StoreError};
 use tidegate_config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tonic::Code;
 
 use super::kit::{CLUSTER, address, config, serving, start, until};
@@ -108,6 +110,30 @@ async fn messages_that_are_too_large_or_foreign_are_refused() {
     let heads = vec![MessageHead::default(); 10_000];
     assert!(client.remove(heads).await.is_err());
     assert_eq!(read(&engine).await.len(), 1);
+}
+
+#[tokio::test]
+async fn connections_above_the_limit_are_closed_until_one_ends() {
+    let at = address();
+    // Its peer does not run, so the replica has no connection to itself.
+    let mut limited = serving("a", at, &[address()]);
+    limited.serve.as_mut().unwrap().max_connections = 1;
+    let _engine = start(limited).await;
+    let config = config(&[at]);
+    let first = client(at, &config);
+    first.status().await.unwrap();
+    let mut refused = TcpStream::connect(at).await.unwrap();
+    let mut answer = Vec::new();
+    let closed = timeout(Duration::from_secs(10), refused.read_to_end(&mut answer)).await;
+    assert!(closed.is_ok() && answer.is_empty(), "{closed:?}: {answer:?}");
+    drop(first);
+    // The server learns a moment later that the first connection has ended.
+    let connects = async {
+        while client(at, &config).status().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), connects).await.unwrap();
 }
 
 #[tokio::test]
