@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidegate_cluster::local::{SessionBackend, SharedStore};
 use tidegate_cluster::{
-    EngineStatus, RunName, StoreCall, StoreError, StoreMessage, StoreReply, StoredMessage,
+    EngineStatus, RefusedMessages, RunName, StoreCall, StoreError, StoreMessage, StoreReply, StoredMessage,
 };
 use tidegate_engine::clock;
 use tokio::sync::{mpsc, watch};
@@ -20,7 +20,7 @@ use crate::copies::{copy_order, new_copy, order, packed, stored_order, unpacked}
 use crate::limits::MAX_CALL_MESSAGES;
 use crate::link::{Link, result_of};
 use crate::replica::{Decision, Replica, foreign, unavailable};
-use crate::wire::{DecideRequest, MessageCopy};
+use crate::wire::{DecideRequest, MessageCopy, PublishCode};
 
 /// A call waits this long for a first connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(3);
@@ -42,6 +42,7 @@ pub(crate) struct EngineState {
     pub(crate) changed: watch::Sender<()>,
     pub(crate) sent_bytes: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
+    refused: Mutex<RefusedMessages>,
     started: Instant,
 }
 
@@ -62,6 +63,7 @@ impl EngineState {
             changed: watch::Sender::new(()),
             sent_bytes: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
+            refused: Mutex::default(),
             started: Instant::now(),
         }
     }
@@ -84,7 +86,19 @@ impl EngineState {
             connections: *self.connections.borrow(),
             sent_bytes: self.sent_bytes.load(Relaxed),
             received_bytes: self.received_bytes.load(Relaxed),
+            refused: *self.refused.lock(),
             last_error: links.iter().find_map(|link| link.error()),
+        }
+    }
+
+    /// Notes what the own store has done with a message of another replica.
+    pub(crate) fn note_fetched(&self, code: PublishCode) {
+        let mut refused = self.refused.lock();
+        match code {
+            PublishCode::Stored => {}
+            PublishCode::NoRoom => refused.full += 1,
+            PublishCode::TooLarge => refused.too_large += 1,
+            PublishCode::Invalid | PublishCode::Unspecified => refused.invalid += 1,
         }
     }
 

@@ -314,7 +314,9 @@ impl Link {
             let last = copies.last().map(|copy| copy.subject.clone());
             for copy in copies {
                 engine.received_bytes.fetch_add(copy.body.len() as u64, Relaxed);
-                if let Err(error) = result_of(replica.publish(&copy))
+                let code = replica.publish(&copy);
+                engine.note_fetched(code);
+                if let Err(error) = result_of(code)
                     && self.log_limit.ready().is_some()
                 {
                     tracing::warn!(subject = copy.subject, %error, "a message of a replica is not taken");

@@ -4,7 +4,8 @@
 
 use serde_json::{Value, json};
 use tidegate_cluster::{
-    ClusterLeader, LeaderStats, PageReader, ProducerStatus, ReaderStats, ReplicaState, ReplicaStatus,
+    ClusterLeader, LeaderStats, PageReader, ProducerStatus, ReaderStats, RefusedMessages, ReplicaState,
+    ReplicaStatus,
 };
 use tidegate_engine::MergedStats;
 
@@ -30,6 +31,8 @@ pub(super) fn report(
     let (merged_stats, series, bytes) = (merged.stats(), merged.len(), merged.bytes());
     let metrics = ReplicaMetrics(base.id.to_string());
     metrics.messages(&reader.stats(), &merged_stats, shown);
+    let engine = cluster.engine().map(|engine| engine.status()).unwrap_or_default();
+    metrics.store(engine.refused);
     metrics.unreadable(reader.producers(now));
     metrics.state(&status, series, bytes);
     metrics.leader(&leader.stats(), leader.is_leading(now));
@@ -107,9 +110,20 @@ impl ReplicaMetrics {
             ("limit", merged.limits),
             ("table", shown.refused()),
         ] {
-            let labels = [("receiver", self.0.clone()), ("reason", reason.to_owned())];
-            metrics::counter!("tidegate_cluster_refused_total", &labels).absolute(count);
+            self.refused(reason, count);
         }
+    }
+
+    /// The messages that did not reach the store of this replica.
+    fn store(&self, refused: RefusedMessages) {
+        self.refused("store_full", refused.full);
+        self.refused("store_too_large", refused.too_large);
+        self.refused("store_invalid", refused.invalid);
+    }
+
+    fn refused(&self, reason: &'static str, count: u64) {
+        let labels = [("receiver", self.0.clone()), ("reason", reason.to_owned())];
+        metrics::counter!("tidegate_cluster_refused_total", &labels).absolute(count);
     }
 
     /// The messages that are not readable, of the first producers that have sent some.

@@ -3,8 +3,8 @@
 //! The calls of sessions.
 
 use tidegate_cluster::{
-    CallId, ClusterEngine, LeaseRequest, ReadScope, StoreCall, StoreError, StoreEvent, StoreMessage,
-    StoreReply, StoreSession, StoredMessage,
+    CallId, ClusterEngine, LeaseRequest, ReadScope, RefusedMessages, StoreCall, StoreError, StoreEvent,
+    StoreMessage, StoreReply, StoreSession, StoredMessage,
 };
 
 use super::kit::{address, config, serving, start, until};
@@ -178,6 +178,30 @@ async fn a_full_store_refuses_and_says_which_limit_to_raise() {
         call(&mut session, StoreCall::Publish(large)).await,
         Err(StoreError::TooLarge)
     );
+}
+
+#[tokio::test]
+async fn a_page_of_a_peer_that_a_full_store_refuses_is_counted() {
+    let addresses = [address(), address()];
+    let peer = start(serving("a", addresses[0], &addresses)).await;
+    let mut session = peer.open();
+    for number in 0..6 {
+        let published = call(&mut session, StoreCall::Publish(page(number, 1, Vec::new()))).await;
+        assert!(published.is_ok(), "{published:?}");
+    }
+    // Five pages fit.
+    let mut small = serving("b", addresses[1], &addresses);
+    small.serve.as_mut().unwrap().max_bytes = 3_000;
+    let small = start(small).await;
+    until("a page is refused", || small.status().refused.full > 0).await;
+    until("the replica is synced", || small.is_synced()).await;
+    assert_eq!(read(&small).await.len(), 5);
+    let refused = RefusedMessages {
+        full: 1,
+        ..RefusedMessages::default()
+    };
+    assert_eq!(small.status().refused, refused);
+    assert_eq!(peer.status().refused, RefusedMessages::default());
 }
 
 #[tokio::test]
