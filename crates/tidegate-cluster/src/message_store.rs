@@ -56,7 +56,7 @@ impl MessageStore {
     /// Stores a message, and gives its sequence.
     ///
     /// # Errors
-    /// The body is too large, or there is no room.
+    /// The body is too large, or the store is full.
     pub fn put(&mut self, message: StoreMessage, time: UnixNanos) -> Result<u64, StoreError> {
         self.put_until(message, time, None)
     }
@@ -64,7 +64,7 @@ impl MessageStore {
     /// Stores a message that the store forgets at `end`; `None`: it stays.
     ///
     /// # Errors
-    /// The body is too large, or there is no room.
+    /// The body is too large, or the store is full.
     pub fn put_until(
         &mut self,
         message: StoreMessage,
@@ -78,7 +78,7 @@ impl MessageStore {
         let bytes = self.bytes - replaced + weight(&message);
         if bytes > self.limits.max_bytes {
             let most = self.limits.max_bytes;
-            let error = format!("no room: the store may have {most} bytes. Raise its limit");
+            let error = format!("the store is full, at {most} bytes: raise its limit");
             return Err(StoreError::Unavailable(error));
         }
         self.remove(&message.subject);

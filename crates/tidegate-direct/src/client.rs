@@ -96,7 +96,9 @@ impl PeerClient {
         if outcomes.len() == sent {
             Ok(outcomes)
         } else {
-            Err(Status::internal("there is not one outcome a message"))
+            Err(Status::internal(
+                "the replica answers with a wrong number of outcomes",
+            ))
         }
     }
 

@@ -131,7 +131,7 @@ pub struct DirectServerTls {
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectError {
-    /// There is no address of a replica.
+    /// No address of a replica is given.
     #[error("`replicas` has no address: give the addresses of the replicas, or a DNS name")]
     NoReplicas,
     /// An address is not valid.

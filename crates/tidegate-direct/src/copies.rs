@@ -90,7 +90,8 @@ pub(crate) fn packed(mut message: StoreMessage) -> StoreMessage {
     message
 }
 
-/// Undoes [`packed`], and removes what only stores need. A body that can't be decompressed stays as it is: it is no page.
+/// Undoes [`packed`], and removes what only stores need. A body that can't be decompressed stays as it is, and its reader
+/// counts it as unreadable.
 pub(crate) fn unpacked(mut message: StoreMessage, max_body_bytes: usize) -> StoreMessage {
     let is_compressed = message.headers.iter().any(|(name, _)| name == CODING);
     message

@@ -47,7 +47,7 @@ pub(crate) struct Link {
 
 #[derive(Debug, Default)]
 struct LinkState {
-    /// The last status; `None`: there is no connection.
+    /// The last status; `None`: the replica is not connected.
     peer: Option<StatusResponse>,
     is_self: bool,
     /// Whether all messages that the replica had were read.
@@ -130,7 +130,7 @@ impl Link {
         state.is_self || state.is_read || (is_late && state.peer.is_none())
     }
 
-    /// The last error, if there is no connection.
+    /// The last error, if the replica is not connected.
     pub(crate) fn error(&self) -> Option<String> {
         self.state.lock().last_error.clone()
     }

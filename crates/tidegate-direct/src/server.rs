@@ -139,7 +139,7 @@ impl ReplicaService {
             "/tidegate.v1.Replica/Remove" => self.stream(request, MAX_HEAD_BYTES, remove).await,
             "/tidegate.v1.Replica/List" => self.stream(request, MAX_HEAD_BYTES, list).await,
             "/tidegate.v1.Replica/Fetch" => self.stream(request, MAX_HEAD_BYTES, fetch).await,
-            path => Status::unimplemented(format!("there is no {path}")).into_http(),
+            path => Status::unimplemented(format!("the replica has no method {path}")).into_http(),
         }
     }
 

@@ -74,7 +74,7 @@ impl Default for NatsConfig {
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
-    /// There is no server.
+    /// No server is given.
     #[error("`servers` is empty: name at least one server")]
     NoServers,
     /// A URL is not valid.

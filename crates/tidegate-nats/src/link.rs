@@ -16,7 +16,7 @@ use crate::stream::{open_stream, stream_config};
 /// The most time for an answer of the store.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there is no connection.
+/// Why a connection can't be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("can't read the credentials: {0}")]

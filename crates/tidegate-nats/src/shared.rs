@@ -41,10 +41,10 @@ impl NatsShared {
         self.status.lock().clone()
     }
 
-    /// Why there is no connection, for the error of a call.
+    /// Why NATS is not connected, for the error of a call.
     pub(crate) fn outage(&self) -> String {
         let error = self.status.lock().last_error.clone();
-        error.unwrap_or_else(|| "there is no connection yet".to_owned())
+        error.unwrap_or_else(|| "the first connection to NATS is not made yet".to_owned())
     }
 
     pub(crate) fn note_connected(&self, server: &str) {

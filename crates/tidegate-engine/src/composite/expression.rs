@@ -214,7 +214,7 @@ impl Composite {
         self.room.note_omitted(rest, without);
         let why = match (rest, without) {
             (0, 0) => return evaluated,
-            (0, without) => format!("{without} groups are omitted: there is no memory for their attributes"),
+            (0, without) => format!("{without} groups are omitted: no memory is left for their attributes"),
             (rest, _) => format!("{rest} groups are omitted: `max_groups` is {max}"),
         };
         evaluated.collision.get_or_insert_with(|| why.into());

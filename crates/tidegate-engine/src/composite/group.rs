@@ -199,7 +199,7 @@ impl CompositeGroup {
         self.restored.as_deref_mut().into_iter().chain(&mut self.pool)
     }
 
-    /// Adds the observations of an earlier run, which begin at `start` by our clock. `false`: there is no memory for them.
+    /// Adds the observations of an earlier run, which begin at `start` by our clock. `false`: no memory is left for them.
     #[cfg(feature = "tables")]
     pub(super) fn restore(
         &mut self,

@@ -11,7 +11,7 @@ use crate::{Budget, UnixNanos};
 
 /// The reason why series are omitted without memory.
 const NO_MEMORY: &str =
-    "there is no memory for them; narrow `metric` or `attributes`, or raise the memory limit";
+    "no memory is left for them; narrow `metric` or `attributes`, or raise the memory limit";
 
 /// The limits of a composite, and how often they were reached.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ impl Merged {
     /// an old message that is read late then keeps nothing alive. A time in the future counts as `now`.
     ///
     /// # Errors
-    /// If the run is new and there is no room for its lease.
+    /// If the run is new and no memory is left for its lease.
     pub fn touch(
         &mut self,
         producer: ProducerId,
@@ -27,7 +27,7 @@ impl Merged {
     /// Notes that a run has reported its end. Its levels are removed now.
     ///
     /// # Errors
-    /// If the run is new and there is no room for its lease.
+    /// If the run is new and no memory is left for its lease.
     pub fn end(
         &mut self,
         producer: ProducerId,

@@ -209,7 +209,7 @@ impl Merged {
     /// Takes the retained total of a producer, as a leader has published it.
     ///
     /// # Errors
-    /// If the record is not valid, or if there is no room for all of it. The part that had room counts.
+    /// If the record is not valid, or if no memory is left for all of it. The part that fits counts.
     pub fn take_retained(
         &mut self,
         key: Key,
@@ -283,7 +283,7 @@ impl Merged {
     /// Merges another state into this one.
     ///
     /// # Errors
-    /// If there is no room for all of it. The part that had room counts.
+    /// If no memory is left for all of it. The part that fits counts.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeRefusal> {
         let mut result = Ok(());
         for (producer, leases) in other.producers.leases() {

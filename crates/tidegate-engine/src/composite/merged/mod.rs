@@ -82,7 +82,7 @@ pub enum SubWindowRefused {
     Malformed,
     /// It needs a place beyond `max_groups` or `max_runs`, its attributes are too long, or memory is short.
     #[error(
-        "there is no room for a run, a group, its attributes or its values: raise `max_runs`, `max_groups` or the \
+        "a run, a group, its attributes or its values exceed a limit: raise `max_runs`, `max_groups` or the \
          memory limit, or group `by` fewer or shorter attributes"
     )]
     Full,
@@ -179,7 +179,7 @@ impl MergedWindows {
     /// Takes a sub-window of a group from a page with this sequence number.
     ///
     /// # Errors
-    /// It is not valid, or there is no room.
+    /// It is not valid, or a limit is reached.
     pub fn take(
         &mut self,
         run: ProducerRun,
