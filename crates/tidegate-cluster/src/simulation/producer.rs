@@ -63,18 +63,13 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new(client: ClientId, producer: usize, skew: i64, nonce: u32) -> Self {
+        let name = ProducerName::new(&format!("node {producer}")).unwrap();
         let sender = PageSender::new(SenderConfig {
-            cluster: super::CLUSTER.to_owned(),
-            producer: ProducerName::new(&format!("node {producer}")).unwrap(),
             partitions: super::PARTITIONS,
-            rules: 0,
             interval: Duration::from_secs(1),
             refresh: Duration::from_secs(4),
-            max_bytes_per_second: 1 << 20,
-            max_series: 100,
-            max_body_bytes: 1 << 20,
-            max_in_flight: 4,
             nonce,
+            ..testing::sender_config(super::CLUSTER, name)
         });
         Self {
             client,

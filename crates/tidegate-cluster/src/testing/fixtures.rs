@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Series for the tests of this crate.
+//! Series and options for tests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_engine::{Attributes, Data, Metric, Series, Temporality};
 
+use crate::{ProducerName, SenderConfig};
+
 /// The data of a counter.
-pub(crate) const COUNTER: Data = Data::Sum {
+pub const COUNTER: Data = Data::Sum {
     monotonic: true,
     temporality: Temporality::Cumulative,
 };
 
 /// A series without attributes.
-pub(crate) fn series(name: &str, data: Data) -> Series {
+pub fn series(name: &str, data: Data) -> Series {
     Series {
         resource: Arc::default(),
         scope: Arc::default(),
@@ -25,5 +28,22 @@ pub(crate) fn series(name: &str, data: Data) -> Series {
             metadata: Attributes::default(),
         }),
         attributes: Attributes::default(),
+    }
+}
+
+/// A sender of small pages to one partition, with short intervals.
+pub fn sender_config(cluster: &str, producer: ProducerName) -> SenderConfig {
+    SenderConfig {
+        cluster: cluster.to_owned(),
+        producer,
+        partitions: 1,
+        rules: 0,
+        interval: Duration::from_millis(100),
+        refresh: Duration::from_secs(2),
+        max_bytes_per_second: 1 << 20,
+        max_series: 100,
+        max_body_bytes: 1 << 20,
+        max_in_flight: 4,
+        nonce: 0,
     }
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A simulated broker for tests: virtual time, and faults by seeded random numbers.
+//! For tests: a simulated broker with virtual time and faults by seeded random numbers, and series and options.
 
 mod broker;
-#[cfg(test)]
 mod fixtures;
 mod random;
 
 pub use broker::{Broker, BrokerClient, BrokerFaults, ClientId};
-#[cfg(test)]
-pub(crate) use fixtures::{COUNTER, series};
+pub use fixtures::{COUNTER, sender_config, series};
 pub use random::SeededRandom;

@@ -7,13 +7,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_cluster::testing::{COUNTER, sender_config, series};
 use tidegate_cluster::{
     ClusterEngine, ClusterLeader, LeaderConfig, PageReader, PageSender, ProducerName, ReaderConfig,
     ReplicaState, SenderConfig, SentItem, StoreEvent, StoreSession,
 };
-use tidegate_engine::{
-    Attributes, Data, MergeMode, MergedLimits, Metric, Point, Series, Temporality, UnixNanos, Value, clock,
-};
+use tidegate_engine::{MergeMode, MergedLimits, Point, UnixNanos, Value, clock};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -122,25 +121,6 @@ fn value(series: usize, amount: u64) -> Value {
     }
 }
 
-fn series(name: &str) -> Arc<Series> {
-    let data = Data::Sum {
-        monotonic: true,
-        temporality: Temporality::Cumulative,
-    };
-    Arc::new(Series {
-        resource: Arc::default(),
-        scope: Arc::default(),
-        metric: Arc::new(Metric {
-            name: name.into(),
-            description: "".into(),
-            unit: "".into(),
-            data,
-            metadata: Attributes::default(),
-        }),
-        attributes: Attributes::default(),
-    })
-}
-
 /// A process that counts.
 pub(super) struct Producer {
     pub(super) sender: PageSender,
@@ -155,17 +135,8 @@ impl Producer {
     pub(super) async fn start(name: &str, replicas: &[SocketAddr]) -> Self {
         let engine = start(config(replicas)).await;
         let sender = PageSender::new(SenderConfig {
-            cluster: CLUSTER.to_owned(),
-            producer: ProducerName::new(name).unwrap(),
-            partitions: 1,
-            rules: 0,
-            interval: Duration::from_millis(100),
-            refresh: Duration::from_secs(2),
-            max_bytes_per_second: 1 << 20,
-            max_series: 100,
-            max_body_bytes: 1 << 20,
-            max_in_flight: 4,
             nonce: rand::random(),
+            ..sender_config(CLUSTER, ProducerName::new(name).unwrap())
         });
         Self {
             sender,
@@ -203,7 +174,7 @@ impl Producer {
     fn update(&mut self, now: UnixNanos) {
         let items = self.counted.iter().map(|(at, amount)| {
             let point = Point {
-                series: series(SERIES[*at]),
+                series: Arc::new(series(SERIES[*at], COUNTER)),
                 start: self.start,
                 time: now,
                 value: value(*at, *amount),

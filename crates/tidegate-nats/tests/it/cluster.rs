@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_cluster::testing::{COUNTER, sender_config, series};
 use tidegate_cluster::{
     ClusterEngine, ClusterLeader, LeaderConfig, PageReader, PageSender, ProducerName, ReaderConfig,
     SenderConfig, SentItem, StoreEvent, StoreSession,
 };
-use tidegate_engine::{Attributes, Data, MergeMode, Metric, Point, Series, Temporality, Value, clock};
+use tidegate_engine::{MergeMode, Point, Series, Value, clock};
 use tidegate_nats::NatsEngine;
 
 use crate::kit::{CLUSTER, Server, status_when};
@@ -33,24 +34,17 @@ struct Producer {
 impl Producer {
     fn new(server: &Server, number: u32, nonce: u32) -> Self {
         let engine = server.engine();
+        let name = ProducerName::new(&format!("node {number}")).unwrap();
         let sender = SenderConfig {
-            cluster: CLUSTER.to_owned(),
-            producer: ProducerName::new(&format!("node {number}")).unwrap(),
-            partitions: 1,
-            rules: 0,
             interval: Duration::from_millis(200),
-            refresh: Duration::from_secs(2),
-            max_bytes_per_second: 1 << 20,
-            max_series: 100,
-            max_body_bytes: 1 << 20,
-            max_in_flight: 4,
             nonce,
+            ..sender_config(CLUSTER, name)
         };
         Self {
             session: engine.open(),
             _engine: engine,
             sender: PageSender::new(sender),
-            series: series(),
+            series: Arc::new(series("requests", COUNTER)),
             start: clock::wall(clock::now()),
             count: 0,
         }
@@ -77,24 +71,6 @@ impl Producer {
             self.session.store.start(id, call);
         }
     }
-}
-
-fn series() -> Arc<Series> {
-    Arc::new(Series {
-        resource: Arc::default(),
-        scope: Arc::default(),
-        metric: Arc::new(Metric {
-            name: "requests".into(),
-            description: "".into(),
-            unit: "".into(),
-            data: Data::Sum {
-                monotonic: true,
-                temporality: Temporality::Cumulative,
-            },
-            metadata: Attributes::default(),
-        }),
-        attributes: Attributes::default(),
-    })
 }
 
 struct Replica {
