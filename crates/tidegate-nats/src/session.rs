@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_cluster::{CallId, ClusterStore, StoreCall, StoreError, StoreEvent, StoreReply, StoreSession};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::timeout;
 
 use crate::engine::CurrentLink;
@@ -96,7 +96,7 @@ async fn run(
     };
     let mut running = JoinSet::new();
     // The calls of the running tasks.
-    let mut call_ids = HashMap::new();
+    let mut call_ids: HashMap<Id, CallId> = HashMap::new();
     links.mark_changed();
     loop {
         tokio::select! {
