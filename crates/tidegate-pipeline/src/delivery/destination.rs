@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tidegate_wal::{Done, Recovered};
+use tidegate_wal::Done;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::backpressure::Backpressure;
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
@@ -31,8 +31,8 @@ use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
-    Brief, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle,
-    PushOutcome, Reason, Refused,
+    ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, PushOutcome,
+    Reason, Refused,
 };
 
 /// The retry delay while the gateway stops. The retry goes to the next gateway.
@@ -95,7 +95,7 @@ pub(super) struct DestinationInner<A> {
     /// Takes the remaining batches at the stop. `retire` sets it.
     pub(super) drain_handler: OnceLock<DrainHandler>,
     stopping: AtomicBool,
-    queue: QueueConfig,
+    pub(super) queue: QueueConfig,
     batching: Option<Batching>,
 }
 
@@ -282,79 +282,6 @@ impl<A: Attempt> DestinationInner<A> {
     pub(super) fn waiting(&self) -> u64 {
         let on_disk_only = self.spill.get().map_or(0, Spill::backlog);
         self.machine().held_items() as u64 + on_disk_only
-    }
-
-    fn log_drain(&self, waiting: u64, deadline: Instant) {
-        if waiting > 0 {
-            let (component, limit) = (
-                &*self.context.path,
-                deadline.saturating_duration_since(Instant::now()),
-            );
-            info!(component, items = waiting, limit = %Brief(limit), "stopping: sending the queue");
-        }
-    }
-
-    fn log_end(&self, waited: u64) {
-        let kept = match self.drain_handler.get() {
-            Some(_) => 0,
-            None => self.spill.get().map_or(0, Spill::waiting),
-        };
-        let (sent, lost) = (
-            self.ending.delivered.load(Relaxed),
-            self.ending.lost.load(Relaxed),
-        );
-        let component = &*self.context.path;
-        if lost > 0 {
-            warn!(component, sent, kept, lost, "stopped before the queue was empty");
-        } else if waited > 0 || kept > 0 {
-            info!(component, sent, kept, lost, "stopped");
-        }
-        if kept > 0 {
-            info!(component, items = kept, "kept on disk for the next run");
-        }
-    }
-
-    async fn open_spill(&self) -> Result<(), ComponentError> {
-        let Some(id) = &self.queue.storage else {
-            return Ok(());
-        };
-        let storage = self.context.storage("sending_queue::storage", id)?;
-        let opening = Spill::open(
-            &self.context,
-            storage,
-            self.queue.storage_mode,
-            self.wake.clone(),
-            self.conversion.clone(),
-        );
-        let (spill, recovered) = opening.await?;
-        self.note(&recovered);
-        // The destination starts only once.
-        let _ = self.spill.set(spill);
-        self.wake.notify_one();
-        Ok(())
-    }
-
-    /// Counts the items that a previous run left, and logs their state.
-    fn note(&self, recovered: &Recovered) {
-        let component = &*self.context.path;
-        for (signal, items) in Signal::ALL.into_iter().zip(recovered.items) {
-            match &self.ledgers[signal as usize] {
-                Some(ledger) => ledger.restore(usize::try_from(items).unwrap_or(usize::MAX)),
-                None if items > 0 => {
-                    warn!(component, %signal, items, "no pipeline sends the stored data of this signal to the destination");
-                }
-                None => {}
-            }
-        }
-        if recovered.records > 0 {
-            let (records, items) = (recovered.records, recovered.items.iter().sum::<u64>());
-            info!(component, records, items, "found batches on disk to send");
-            self.recovery.begin(items, Instant::now());
-        }
-        recovered.report_damage(component);
-        if let Some(conversion) = &self.conversion {
-            conversion.note_lost(component);
-        }
     }
 
     fn reserve(&self, batch: &Batch) -> Result<Placement, CapacityError> {

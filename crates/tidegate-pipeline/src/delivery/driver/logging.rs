@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Log lines of a destination: retries, refused credentials, outages, and data that was found on disk.
+//! Log lines of a destination: retries, refused credentials, outages, the stop, and data that was found on disk.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
@@ -11,6 +12,7 @@ use crate::delivery::destination::{Attempt, DestinationInner};
 use crate::delivery::health::{Outage, Trouble};
 use crate::delivery::notices::INTERVAL;
 use crate::delivery::recovery::Progress;
+use crate::delivery::spill::Spill;
 
 impl<A: Attempt> DestinationInner<A> {
     pub(in crate::delivery) fn log_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
@@ -65,6 +67,36 @@ impl<A: Attempt> DestinationInner<A> {
             Some(Progress::CaughtUp(items, took)) => {
                 info!(component, items, took = %Brief(took), "caught up: sent all batches found on disk");
             }
+        }
+    }
+
+    pub(in crate::delivery) fn log_drain(&self, waiting: u64, deadline: Instant) {
+        if waiting > 0 {
+            let (component, limit) = (
+                &*self.context.path,
+                deadline.saturating_duration_since(Instant::now()),
+            );
+            info!(component, items = waiting, limit = %Brief(limit), "stopping: sending the queue");
+        }
+    }
+
+    pub(in crate::delivery) fn log_end(&self, waited: u64) {
+        let kept = match self.drain_handler.get() {
+            Some(_) => 0,
+            None => self.spill.get().map_or(0, Spill::waiting),
+        };
+        let (sent, lost) = (
+            self.ending.delivered.load(Relaxed),
+            self.ending.lost.load(Relaxed),
+        );
+        let component = &*self.context.path;
+        if lost > 0 {
+            warn!(component, sent, kept, lost, "stopped before the queue was empty");
+        } else if waited > 0 || kept > 0 {
+            info!(component, sent, kept, lost, "stopped");
+        }
+        if kept > 0 {
+            info!(component, items = kept, "kept on disk for the next run");
         }
     }
 }

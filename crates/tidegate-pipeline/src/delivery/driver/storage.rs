@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Batches between memory and disk: those that are read back, kept for the next run, or lost.
+//! The disk part of the queue: its start and its end, and the batches that are read back, kept for the next run, or
+//! lost.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use tidegate_wal::Recovered;
+use tracing::{info, warn};
+
 use crate::batch::Signal;
-use crate::component::Reason;
+use crate::component::{ComponentError, Reason};
 use crate::delivery::capacity::Permits;
 use crate::delivery::destination::{Attempt, DestinationInner};
 use crate::delivery::export_request::{BatchKey, ExportRequest};
@@ -14,6 +18,50 @@ use crate::delivery::outcome::Loss;
 use crate::delivery::spill::{AppendOptions, Spill};
 
 impl<A: Attempt> DestinationInner<A> {
+    /// Opens the disk part of the queue, if the queue has one.
+    pub(in crate::delivery) async fn open_spill(&self) -> Result<(), ComponentError> {
+        let Some(id) = &self.queue.storage else {
+            return Ok(());
+        };
+        let storage = self.context.storage("sending_queue::storage", id)?;
+        let opening = Spill::open(
+            &self.context,
+            storage,
+            self.queue.storage_mode,
+            self.wake.clone(),
+            self.conversion.clone(),
+        );
+        let (spill, recovered) = opening.await?;
+        self.note(&recovered);
+        // The destination starts only once.
+        let _ = self.spill.set(spill);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Counts the items that a previous run left, and logs their state.
+    fn note(&self, recovered: &Recovered) {
+        let component = &*self.context.path;
+        for (signal, items) in Signal::ALL.into_iter().zip(recovered.items) {
+            match &self.ledgers[signal as usize] {
+                Some(ledger) => ledger.restore(usize::try_from(items).unwrap_or(usize::MAX)),
+                None if items > 0 => {
+                    warn!(component, %signal, items, "no pipeline sends the stored data of this signal to the destination");
+                }
+                None => {}
+            }
+        }
+        if recovered.records > 0 {
+            let (records, items) = (recovered.records, recovered.items.iter().sum::<u64>());
+            info!(component, records, items, "found batches on disk to send");
+            self.recovery.begin(items, Instant::now());
+        }
+        recovered.report_damage(component);
+        if let Some(conversion) = &self.conversion {
+            conversion.note_lost(component);
+        }
+    }
+
     /// Moves batches from disk to memory, and reads more if memory allows. Returns whether there are more.
     pub(super) fn read_back(self: &Arc<Self>, spill: &Spill) -> bool {
         let mut reloaded = spill.collect();
