@@ -3,6 +3,7 @@
 //! Prometheus's HTTP API over the data of the gateway.
 
 mod exemplars;
+mod failure;
 mod federate;
 mod json;
 mod numbers;
@@ -23,6 +24,7 @@ use tidegate_engine::{OnStale, UnixNanos};
 use tidegate_promql::{Instant, Patience, Query, QueryError};
 use tokio_util::sync::CancellationToken;
 
+use self::failure::ApiFailure;
 pub(super) use self::numbers::{NoNumbers, Partial};
 pub(super) use self::routes::takes;
 use self::routes::{Cost, Route};
@@ -38,12 +40,6 @@ use crate::watch::Watched;
 /// The most series or samples of an instant query in the light queue. Larger ones go to the heavy queue.
 const MAX_LIGHT: usize = 100_000;
 
-/// The kind of error of a query that took longer than it may.
-const TIMEOUT: &str = "timeout";
-
-/// The kind of error of a query that has no memory for now.
-const MEMORY: &str = "memory";
-
 /// The prefix of the API's paths.
 const API: &str = "/api/v1/";
 
@@ -58,70 +54,6 @@ pub(super) struct Api {
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
     started: SystemTime,
-}
-
-/// The failure of a request, in the form of Prometheus.
-struct ApiFailure {
-    status: StatusCode,
-    kind: &'static str,
-    why: String,
-    /// Whether the request exceeds a limit.
-    is_too_much: bool,
-}
-
-impl From<QueryError> for ApiFailure {
-    fn from(error: QueryError) -> Self {
-        let (status, kind) = match &error {
-            QueryError::Syntax(_) | QueryError::Unsupported(_) => (StatusCode::BAD_REQUEST, "bad_data"),
-            QueryError::Execution(_) | QueryError::Samples(_) | QueryError::TooMuch(_) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "execution")
-            }
-            QueryError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, TIMEOUT),
-            QueryError::Canceled => (StatusCode::SERVICE_UNAVAILABLE, "canceled"),
-            QueryError::Memory => return Self::memory(),
-        };
-        Self {
-            status,
-            kind,
-            why: error.to_string(),
-            is_too_much: matches!(error, QueryError::TooMuch(_)),
-        }
-    }
-}
-
-impl ApiFailure {
-    /// The request is wrong.
-    fn bad(why: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            kind: "bad_data",
-            why: why.into(),
-            is_too_much: false,
-        }
-    }
-
-    /// There is too little memory for the query.
-    fn memory() -> Self {
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: MEMORY,
-            why: NotComputed::Memory.to_string(),
-            is_too_much: false,
-        }
-    }
-
-    /// The query took longer than it may.
-    fn is_timeout(&self) -> bool {
-        self.kind == TIMEOUT
-    }
-
-    /// The failure with the name of a parameter.
-    fn of(self, parameter: &str) -> Self {
-        Self {
-            why: format!("invalid parameter {parameter:?}: {}", self.why),
-            ..self
-        }
-    }
 }
 
 /// The content of a page.
@@ -329,7 +261,7 @@ impl Api {
     /// The answer that says why there is no page. It counts a query that took too long or has no memory; it is called once
     /// for each request, on the side of the client.
     fn refusal(&self, failure: &ApiFailure) -> Answer {
-        if failure.kind == MEMORY {
+        if failure.is_memory() {
             return pages::busy(&self.queues.refused(NotComputed::Memory).to_string());
         }
         if failure.is_timeout() {
@@ -397,26 +329,17 @@ impl Api {
             let name = &composite.declaration().name;
             let answers = composite.composite().read(now);
             if let Some(error) = answers.iter().find_map(|answer| answer.error.as_deref()) {
-                return Err(ApiFailure {
-                    status: StatusCode::UNPROCESSABLE_ENTITY,
-                    kind: "execution",
-                    why: format!("the composite `{name}` has no value: {error}"),
-                    is_too_much: false,
-                });
+                let why = format!("the composite `{name}` has no value: {error}");
+                return Err(ApiFailure::execution(why));
             }
             let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
             if composite.declaration().on_stale == OnStale::Error
                 && answers.iter().all(|answer| answer.state.is_unusable())
             {
-                return Err(ApiFailure {
-                    status: StatusCode::UNPROCESSABLE_ENTITY,
-                    kind: "execution",
-                    why: format!(
-                        "the composite `{name}` is {} and has no value; use `or` or `absent` to give one",
-                        states.into_iter().collect::<Vec<_>>().join(", ")
-                    ),
-                    is_too_much: false,
-                });
+                return Err(ApiFailure::execution(format!(
+                    "the composite `{name}` is {} and has no value; use `or` or `absent` to give one",
+                    states.into_iter().collect::<Vec<_>>().join(", ")
+                )));
             }
         }
         Ok(())
