@@ -328,7 +328,9 @@ impl<A: Attempt> DestinationInner<A> {
             (Placement::Memory(permit) | Placement::Both(permit, _), _) => {
                 self.enqueue(batch, permit, flow);
             }
-            (Placement::Disk(_), None) => self.lose_batch(&batch, Reason::QueueFull, "there is no storage"),
+            (Placement::Disk(_), None) => {
+                self.lose_batch(&batch, Reason::QueueFull, "the queue has no storage");
+            }
         }
     }
 
