@@ -7,44 +7,36 @@ use crate::component::Cluster;
 use crate::component::services::Services;
 
 #[tokio::test]
-async fn only_the_leader_exports_and_others_drop_and_count() {
-    let Setup {
-        destination,
-        cx,
-        asked,
-        permits,
-    } = setup(&delivery(), |_| Outcome::Done);
-    let unknown = destination.only_leader(Some("cluster"));
-    let error = unknown.err().expect("there is no cluster").to_string();
+async fn an_unknown_cluster_in_only_leader_is_refused() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    let unknown = setup.destination.only_leader(Some("cluster"));
+    let error = unknown.err().expect("an unknown cluster").to_string();
     assert!(error.contains("not a cluster extension"), "{error}");
+}
+
+#[tokio::test]
+async fn only_the_leader_exports_and_others_drop_and_count() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
     let cluster = Arc::new(Cluster::new("test", 1));
     let services = Services {
         cluster: Some(cluster.clone()),
         ..Services::default()
     };
-    cx.base.shared.services.add("cluster".to_owned(), services);
-    let again = ExporterContext {
-        base: cx.base.clone(),
-        ledgers: cx.ledgers.clone(),
-    };
-    let script = Script {
-        answer: |_| Outcome::Done,
-        asked,
-        permits,
-    };
-    let destination = Destination::new(again, &delivery(), script);
+    setup.cx.base.shared.services.add("cluster".to_owned(), services);
     let setup = Setup {
-        destination: destination.only_leader(Some("cluster")).unwrap(),
-        asked: Arc::default(),
-        permits: Arc::new(Semaphore::new(0)),
-        cx,
+        destination: setup.destination.only_leader(Some("cluster")).unwrap(),
+        ..setup
     };
     setup.destination.start().await.unwrap();
-    setup.push(3).unwrap();
+    setup.permits.add_permits(3);
+    for (leads, items) in [(false, 3), (true, 2), (false, 4)] {
+        cluster.note_leading(leads);
+        setup.push(items).unwrap();
+    }
+    setup.stop(Duration::from_secs(5)).await;
+    assert_eq!(setup.asked.load(SeqCst), 1, "requests at the destination");
     let balance = ledgers(&setup.cx)[0].balance();
-    assert_eq!(balance.dropped[Reason::NotLeader as usize], 3);
-    cluster.note_leading(true);
-    setup.push(2).unwrap();
-    assert_eq!(ledgers(&setup.cx)[0].balance().held(), 2);
-    setup.stop(Duration::from_millis(10)).await;
+    assert_eq!(balance.left, 2);
+    assert_eq!(balance.dropped[Reason::NotLeader as usize], 7);
+    assert_eq!(balance.held(), 0);
 }
