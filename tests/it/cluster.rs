@@ -1,13 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A producer and a replica in one gateway, and the command that shows both. Then two replicas without a broker.
+//! Producers and replicas. The answers of replicas are compared with the counters of both ends.
 
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 
 use serde_json::Value as Json;
+use tempfile::TempDir;
 
 use super::kit::gateway::tidegate;
-use super::kit::{Gateway, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, OtlpSink, QueryApi, SOON, free_port, http, wait_until};
+
+/// The total that replicas show.
+const TOTAL: f64 = 7.0;
+
+/// Sends [`TOTAL`] to the `uds` receiver of a gateway.
+fn send_total(socket: &Path) {
+    let sender = UnixDatagram::unbound().expect("a socket");
+    sender.send_to(b"hits:7|c", socket).expect("taken");
+}
+
+/// Whether a page of `prometheus` shows the total.
+fn shows_total(page: u16) -> bool {
+    http::get(page, "/metrics").is_ok_and(|page| page.text().contains("\nhits_total 7\n"))
+}
+
+/// The producer sends one series and the replica merges it, by the counters of both. Neither refuses anything.
+fn assert_counters_agree(producer: &Gateway, replica: &Gateway) {
+    let sent = |name: &str| producer.own_metric(name, &["exporter=\"partials\""]);
+    let merged = |name: &str| replica.own_metric(name, &["receiver=\"partials\""]);
+    let reporting = ["receiver=\"partials\"", "state=\"reporting\""];
+    wait_until(SOON, "both ends count one series of one producer", || {
+        sent("tidegate_partials_series") == 1.0
+            && merged("tidegate_cluster_series") == 1.0
+            && replica.own_metric("tidegate_cluster_producers", &reporting) == 1.0
+    });
+    wait_until(SOON, "the producer counts its pages", || {
+        sent("tidegate_partials_stored_pages_total") > 0.0
+    });
+    let stored = sent("tidegate_partials_stored_pages_total");
+    wait_until(SOON, "the replica has merged as many pages", || {
+        merged("tidegate_cluster_pages_total") >= stored
+    });
+    assert_eq!(sent("tidegate_partials_refused_series_total"), 0.0);
+    for name in [
+        "tidegate_cluster_refused_total",
+        "tidegate_cluster_unreadable_messages_total",
+    ] {
+        assert_eq!(merged(name), 0.0, "{name}");
+    }
+}
 
 #[test]
 fn a_producer_and_a_replica_of_one_gateway_show_one_total() {
@@ -34,11 +76,8 @@ service:
 ",
         socket.display()
     ));
-    let sender = UnixDatagram::unbound().expect("a socket");
-    sender.send_to(b"hits:7|c", &socket).expect("taken");
-    wait_until(SOON, "the page shows the total", || {
-        http::get(page, "/metrics").is_ok_and(|page| page.text().contains("\nhits_total 7\n"))
-    });
+    send_total(&socket);
+    wait_until(SOON, "the page shows the total", || shows_total(page));
     let status = |more: &[&str]| {
         let mut command = tidegate();
         command.args(["cluster", "status", "--endpoint", &format!("127.0.0.1:{admin}")]);
@@ -62,6 +101,7 @@ service:
     }
     let ready = gateway.own_metric("tidegate_cluster_ready", &["receiver=\"partials\""]);
     assert_eq!(ready, 1.0);
+    assert_counters_agree(&gateway, &gateway);
     gateway.stop();
 }
 
@@ -69,7 +109,22 @@ service:
 struct Replica {
     name: &'static str,
     page: u16,
+    api: QueryApi,
     peers: [u16; 2],
+    /// Where it exports to while it leads.
+    sink: OtlpSink,
+}
+
+/// The replicas `a` and `b`, which are not running yet.
+fn replicas() -> [Replica; 2] {
+    let peers = [free_port(), free_port()];
+    ["a", "b"].map(|name| Replica {
+        name,
+        page: free_port(),
+        api: QueryApi::at(free_port()),
+        peers,
+        sink: OtlpSink::start(),
+    })
 }
 
 impl Replica {
@@ -84,38 +139,47 @@ impl Replica {
         replicas: [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]
         token: secret
         serve: {{endpoint: \"127.0.0.1:{own}\", name: {}, sync_timeout: 1s}}
+  admin: {{endpoint: \"127.0.0.1:{}\"}}
 receivers:
   partials: {{cluster: cluster}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{}\"}}
+  otlphttp: {{endpoint: {:?}, only_leader: cluster}}
 service:
-  extensions: [health_check, cluster]
+  extensions: [health_check, cluster, admin]
   pipelines:
-    metrics: {{receivers: [partials], exporters: [prometheus]}}
+    metrics: {{receivers: [partials], exporters: [prometheus, otlphttp]}}
 ",
-            self.name, self.page
+            self.name,
+            self.api.port(),
+            self.page,
+            self.sink.endpoint()
         ))
     }
 
-    fn shows(&self, line: &str) -> bool {
-        http::get(self.page, "/metrics").is_ok_and(|page| page.text().contains(line))
+    /// Waits until the page and the answer to a query show the total.
+    fn wait_for_total(&self) {
+        wait_until(SOON, "the page shows the total", || shows_total(self.page));
+        self.api.wait_for_value("hits_total", TOTAL);
     }
 }
 
-#[test]
-fn a_replica_that_was_killed_learns_the_totals_from_the_other() {
-    let peers = [free_port(), free_port()];
-    let replicas = [("a", free_port()), ("b", free_port())].map(|(name, page)| Replica { name, page, peers });
-    let [first, second] = [0, 1].map(|index| replicas[index].start(peers[index]));
-    let sockets = tempfile::tempdir().expect("a folder");
-    let socket = sockets.path().join("statsd.sock");
-    let producer = Gateway::start(&format!(
-        "extensions:
+/// A gateway that sends its totals to replicas without a broker.
+struct Producer {
+    gateway: Gateway,
+    sockets: TempDir,
+}
+
+impl Producer {
+    fn start([one, other]: [u16; 2]) -> Self {
+        let sockets = tempfile::tempdir().expect("a folder");
+        let gateway = Gateway::start(&format!(
+            "extensions:
   cluster:
     name: test
-    engine: {{direct: {{replicas: [\"127.0.0.1:{}\", \"127.0.0.1:{}\"], token: secret}}}}
+    engine: {{direct: {{replicas: [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"], token: secret}}}}
 receivers:
-  uds: {{datagram: {{path: \"{}\"}}}}
+  uds: {{datagram: {{path: \"{}/statsd.sock\"}}}}
 processors:
   aggregate: {{rules: [{{match: {{name: hits}}, by: []}}]}}
 exporters:
@@ -125,28 +189,87 @@ service:
   pipelines:
     metrics: {{receivers: [uds], processors: [aggregate], exporters: [partials]}}
 ",
-        peers[0],
-        peers[1],
-        socket.display()
-    ));
-    let sender = UnixDatagram::unbound().expect("a socket");
-    sender.send_to(b"hits:7|c", &socket).expect("taken");
-    for replica in &replicas {
-        wait_until(SOON, "both replicas show the total", || {
-            replica.shows("\nhits_total 7\n")
-        });
+            sockets.path().display()
+        ));
+        Self { gateway, sockets }
+    }
+
+    fn send_total(&self) {
+        send_total(&self.sockets.path().join("statsd.sock"));
+    }
+}
+
+#[test]
+fn a_replica_that_was_killed_learns_the_totals_from_the_other() {
+    let replicas = replicas();
+    let peers = replicas[0].peers;
+    let [first, second] = [0, 1].map(|index| replicas[index].start(peers[index]));
+    let producer = Producer::start(peers);
+    producer.send_total();
+    for (replica, gateway) in replicas.iter().zip([&first, &second]) {
+        replica.wait_for_total();
+        assert_counters_agree(&producer.gateway, gateway);
     }
     // The producer ends, so only the replicas know its total.
-    producer.stop();
+    producer.gateway.stop();
     first.kill();
     let again = replicas[0].start(peers[0]);
-    wait_until(SOON, "the new replica shows the total", || {
-        replicas[0].shows("\nhits_total 7\n")
+    replicas[0].wait_for_total();
+    wait_until(SOON, "the new replica counts the series", || {
+        let merged = |name: &str| again.own_metric(name, &["receiver=\"partials\""]);
+        merged("tidegate_cluster_series") == 1.0 && merged("tidegate_cluster_pages_total") > 0.0
     });
     assert!(
-        replicas[1].shows("\nhits_total 7\n"),
+        shows_total(replicas[1].page),
         "the other replica shows it all the time"
     );
     again.stop();
     second.stop();
+}
+
+/// The items that entered the `otlphttp` exporter, that it delivered, and that it dropped because another replica leads.
+fn exported(replica: &Gateway) -> [f64; 3] {
+    let component = "component=\"exporters::otlphttp\"";
+    let items = |flow| replica.own_metric("tidegate_component_items_total", &[component, flow]);
+    let dropped = ["reason=\"not_leader\"", component];
+    [
+        items("flow=\"in\""),
+        items("flow=\"out\""),
+        replica.own_metric("tidegate_dropped_items_total", &dropped),
+    ]
+}
+
+#[test]
+fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
+    let replicas = replicas();
+    let peers = replicas[0].peers;
+    let gateways = [0, 1].map(|index| replicas[index].start(peers[index]));
+    let leads = |gateway: &Gateway| gateway.own_metric("tidegate_cluster_leader", &[]) == 1.0;
+    wait_until(SOON, "one replica leads", || {
+        gateways.iter().filter(|gateway| leads(gateway)).count() == 1
+    });
+    let leader = usize::from(leads(&gateways[1]));
+    let other = 1 - leader;
+    let producer = Producer::start(peers);
+    producer.send_total();
+    let sink = &replicas[leader].sink;
+    sink.wait_until("the leader delivers", |sink| sink.points_of("hits").len() > 1);
+    assert!(sink.points().iter().all(|point| point.number() == TOTAL));
+    wait_until(SOON, "the leader counts what its destination received", || {
+        let [entered, delivered, dropped] = exported(&gateways[leader]);
+        delivered == sink.points().len() as f64 && entered == delivered + dropped
+    });
+    wait_until(SOON, "the other replica counts all its items as dropped", || {
+        let [entered, delivered, dropped] = exported(&gateways[other]);
+        entered > 1.0 && delivered == 0.0 && dropped == entered
+    });
+    assert_eq!(
+        replicas[other].sink.attempts(),
+        0,
+        "its destination received nothing"
+    );
+    producer.gateway.stop();
+    for gateway in gateways {
+        gateway.stop();
+    }
 }
