@@ -102,30 +102,32 @@ impl ServeConfig {
     }
 }
 
-/// TLS of a client, with the names of the Collector.
-#[derive(Clone, Debug, Default)]
-pub struct DirectClientTls {
-    /// Trust these authorities instead of those of the system, PEM.
-    pub ca_file: Option<PathBuf>,
-    /// Trust the authorities of the system as well.
-    pub include_system_ca_certs_pool: bool,
-    /// Client certificate chain, PEM.
-    pub cert_file: Option<PathBuf>,
-    /// Private key of the client certificate, PEM.
-    pub key_file: Option<PathBuf>,
-    /// The name that the certificate of a replica must have (default: the host of its address, or of the DNS name).
-    pub server_name_override: Option<String>,
+tidegate_config::options! {
+    /// `tls` of `direct`.
+    pub struct DirectClientTls {
+        /// PEM file with the authorities that the gateway trusts. Unset: those of the system.
+        pub ca_file: Option<PathBuf> = None,
+        /// Whether the gateway trusts the authorities of the system as well.
+        pub include_system_ca_certs_pool: bool = false,
+        /// PEM file with the client certificate.
+        pub cert_file: Option<PathBuf> = None,
+        /// PEM file with the private key of the client certificate.
+        pub key_file: Option<PathBuf> = None,
+        /// Name that the certificate of a replica must have. Unset: the host of its address.
+        pub server_name_override: Option<String> = None,
+    }
 }
 
-/// TLS of a server, with the names of the Collector.
-#[derive(Clone, Debug, Default)]
-pub struct DirectServerTls {
-    /// Certificate chain, PEM.
-    pub cert_file: PathBuf,
-    /// Private key, PEM.
-    pub key_file: PathBuf,
-    /// Clients must show a certificate that one of these authorities signed, PEM.
-    pub client_ca_file: Option<PathBuf>,
+tidegate_config::options! {
+    /// `tls` of `serve`.
+    pub struct DirectServerTls {
+        /// PEM file with the certificate chain.
+        pub cert_file: PathBuf = required,
+        /// PEM file with the private key.
+        pub key_file: PathBuf = required,
+        /// PEM file with the authorities that must have signed the certificates of clients.
+        pub client_ca_file: Option<PathBuf> = None,
+    }
 }
 
 /// Why an engine does not start.

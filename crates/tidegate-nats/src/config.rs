@@ -6,68 +6,49 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
-use tidegate_cluster::PageLimits;
-use tidegate_config::Secret;
+use tidegate_config::{ByteSize, Node, Problems, Secret};
 
 /// A server that does not answer for about three times this long is lost.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The options of a [`NatsEngine`](crate::NatsEngine).
-#[derive(Clone, Debug)]
-pub struct NatsConfig {
-    /// URLs of servers, without credentials (default: `nats://localhost:4222`). `tls://` demands TLS.
-    pub servers: Vec<String>,
-    /// The name of the stream (default: `tidegate_` and the name of the cluster).
-    pub stream: Option<String>,
-    /// The number of servers that keep the stream (default: 1).
-    pub replicas: usize,
-    /// The most bytes of the stream (default: no limit). A full stream refuses new subjects and keeps the old ones.
-    pub max_bytes: Option<u64>,
-    /// A file with a user JWT and its seed (`.creds`). It is read for each connection.
-    pub credentials_file: Option<PathBuf>,
-    /// The name of the user.
-    pub username: Option<String>,
-    /// The password of the user.
-    pub password: Option<Secret>,
-    /// The token.
-    pub token: Option<Secret>,
-    /// The seed of an NKey.
-    pub nkey: Option<Secret>,
-    /// TLS (default: only if a server demands it, with the authorities of the system).
-    pub tls: Option<NatsTlsConfig>,
-    /// The most time for a connection to one server (default: 5 s).
-    pub connect_timeout: Duration,
-    /// The limits of messages. They must be those of the readers and senders.
-    pub limits: PageLimits,
+tidegate_config::options! {
+    /// `nats`: a stream of NATS JetStream. The engine creates it.
+    pub struct NatsConfig {
+        /// URLs of servers, without credentials. `tls://` demands TLS.
+        pub servers: Vec<String> = vec!["nats://localhost:4222".to_owned()],
+        /// Name of the stream. Unset: `tidegate_` and the name of the cluster.
+        pub stream: Option<String> = None,
+        /// Number of servers that keep the stream, 1 to 5.
+        pub replicas: usize = 1,
+        /// Most bytes of the stream. A full stream refuses new pages and keeps the old ones. Unset: no limit.
+        pub max_bytes: Option<ByteSize> = None,
+        /// File with a user JWT and its seed (`.creds`). It is read for each connection.
+        pub credentials_file: Option<PathBuf> = None,
+        /// Name of the user.
+        pub username: Option<String> = None,
+        /// Password of the user.
+        pub password: Option<Secret> = None,
+        /// Token.
+        pub token: Option<Secret> = None,
+        /// Seed of an NKey.
+        pub nkey: Option<Secret> = None,
+        /// TLS. Unset: only if a server demands it, with the authorities of the system.
+        pub tls: Option<NatsTlsConfig> = None,
+        /// Most time for a connection to one server.
+        pub connect_timeout: Duration = Duration::from_secs(5),
+    }
+    check = NatsConfig::check
 }
 
-/// TLS of the connection. The files are read for each connection.
-#[derive(Clone, Debug, Default)]
-pub struct NatsTlsConfig {
-    /// Trust these authorities instead of the system's, PEM.
-    pub ca_file: Option<PathBuf>,
-    /// Client certificate chain, PEM.
-    pub cert_file: Option<PathBuf>,
-    /// Private key of the client certificate, PEM.
-    pub key_file: Option<PathBuf>,
-}
-
-impl Default for NatsConfig {
-    fn default() -> Self {
-        Self {
-            servers: vec!["nats://localhost:4222".to_owned()],
-            stream: None,
-            replicas: 1,
-            max_bytes: None,
-            credentials_file: None,
-            username: None,
-            password: None,
-            token: None,
-            nkey: None,
-            tls: None,
-            connect_timeout: Duration::from_secs(5),
-            limits: PageLimits::default(),
-        }
+tidegate_config::options! {
+    /// `tls` of `nats`. The files are read for each connection.
+    pub struct NatsTlsConfig {
+        /// PEM file with the authorities that the gateway trusts. Unset: those of the system.
+        pub ca_file: Option<PathBuf> = None,
+        /// PEM file with the client certificate.
+        pub cert_file: Option<PathBuf> = None,
+        /// PEM file with the private key of the client certificate.
+        pub key_file: Option<PathBuf> = None,
     }
 }
 
@@ -104,6 +85,12 @@ pub enum NatsError {
 }
 
 impl NatsConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if let Err(error) = self.validate() {
+            cx.at(at).error(error.to_string());
+        }
+    }
+
     /// The addresses of the servers.
     pub(crate) fn addresses(&self) -> Result<Vec<ServerAddr>, NatsError> {
         if self.servers.is_empty() {

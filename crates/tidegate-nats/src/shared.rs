@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_cluster::{EngineStatus, StoredMessage};
+use tidegate_cluster::{EngineStatus, PageLimits, StoredMessage};
 use tidegate_runtime::Every;
 
 use crate::NatsConfig;
@@ -84,7 +84,7 @@ impl NatsShared {
     /// Decodes a message and notes its time and its size. A message that is not readable is logged; the reader counts it.
     pub(crate) fn receive(&self, message: NatsMessage<'_>) -> StoredMessage {
         self.status.lock().received_bytes += message.payload.len() as u64;
-        let (stored, result) = message.decode(self.config.limits);
+        let (stored, result) = message.decode(PageLimits::default());
         self.clock.note(&stored);
         if let Err(error) = result
             && let Some(more) = self.unreadable.ready()

@@ -37,7 +37,7 @@ pub(crate) fn stream_config(config: &NatsConfig, cluster: &str) -> Config {
         discard: DiscardPolicy::New,
         max_bytes: config
             .max_bytes
-            .map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+            .map_or(-1, |limit| i64::try_from(limit.bytes()).unwrap_or(i64::MAX)),
         storage: StorageType::File,
         retention: RetentionPolicy::Limits,
         num_replicas: config.replicas,
@@ -106,6 +106,8 @@ fn setting<T: Debug + PartialEq>(
 
 #[cfg(test)]
 mod tests {
+    use tidegate_config::ByteSize;
+
     use super::*;
 
     #[test]
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn a_limit_of_bytes_is_free_if_no_option_sets_one() {
         let limited = NatsConfig {
-            max_bytes: Some(1 << 30),
+            max_bytes: Some(ByteSize::mib(1024)),
             ..NatsConfig::default()
         };
         let (free, limited) = (

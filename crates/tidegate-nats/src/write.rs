@@ -8,7 +8,9 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{self, ErrorCode};
-use tidegate_cluster::{LeaseRequest, RunName, StoreError, StoreMessage, StoreReply, StoredMessage};
+use tidegate_cluster::{
+    LeaseRequest, PageLimits, RunName, StoreError, StoreMessage, StoreReply, StoredMessage,
+};
 
 use crate::codec::{NatsMessage, encode};
 use crate::link::NatsLink;
@@ -84,7 +86,7 @@ async fn store(
     message: &StoreMessage,
     expected: Option<u64>,
 ) -> Result<StoreReply, StoreError> {
-    let (headers, payload) = encode(message, shared.config.limits)?;
+    let (headers, payload) = encode(message, PageLimits::default())?;
     let bytes = payload.len();
     let mut publish = PublishMessage::build().headers(headers).payload(payload);
     if let Some(expected) = expected {

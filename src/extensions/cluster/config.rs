@@ -2,7 +2,9 @@
 
 //! Options of the `cluster` extension.
 
-use super::engines::{DirectOptions, LocalConfig, NatsOptions};
+use tidegate_nats::NatsConfig;
+
+use super::engines::{DirectOptions, LocalConfig};
 use crate::config::{Node, Problems};
 
 /// The engines that this build does not have.
@@ -34,7 +36,7 @@ crate::options! {
         /// it, and the end of the process loses it.
         pub local: Option<LocalConfig> = None,
         /// Store in a stream of NATS JetStream.
-        pub nats: Option<NatsOptions> = None,
+        pub nats: Option<NatsConfig> = None,
         /// Store in the replicas themselves, without a broker.
         pub direct: Option<DirectOptions> = None,
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Options of the engines, and their start. Each engine has a crate of its own.
+//! The options that differ from those of an engine's crate, and the start of the engines.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tidegate_cluster::local::LocalEngine;
 use tidegate_direct::{
     DirectClientTls, DirectConfig, DirectEngine, DirectServerTls, ReplicaAddresses, ServeConfig,
 };
-use tidegate_nats::{NatsConfig, NatsEngine, NatsTlsConfig};
+use tidegate_nats::NatsEngine;
 
 use super::config::EngineConfig;
 use crate::config::{ByteSize, Node, Problems, Secret};
@@ -20,47 +19,6 @@ use crate::config::{ByteSize, Node, Problems, Secret};
 crate::options! {
     /// `local`. It has no options.
     pub struct LocalConfig {}
-}
-
-crate::options! {
-    /// `nats`: a stream of NATS JetStream. The engine creates it.
-    pub struct NatsOptions {
-        /// URLs of servers, without credentials. `tls://` demands TLS.
-        pub servers: Vec<String> = vec!["nats://localhost:4222".to_owned()],
-        /// Name of the stream. Unset: `tidegate_` and the name of the cluster.
-        pub stream: Option<String> = None,
-        /// Number of servers that keep the stream, 1 to 5.
-        pub replicas: usize = 1,
-        /// Most bytes of the stream. A full stream refuses new pages and keeps the old ones. Unset: no limit.
-        pub max_bytes: Option<ByteSize> = None,
-        /// File with a user JWT and its seed (`.creds`). It is read for each connection.
-        pub credentials_file: Option<PathBuf> = None,
-        /// Name of the user.
-        pub username: Option<String> = None,
-        /// Password of the user.
-        pub password: Option<Secret> = None,
-        /// Token.
-        pub token: Option<Secret> = None,
-        /// Seed of an NKey.
-        pub nkey: Option<Secret> = None,
-        /// TLS. Unset: only if a server demands it, with the authorities of the system.
-        pub tls: Option<NatsTlsOptions> = None,
-        /// Most time for a connection to one server.
-        pub connect_timeout: Duration = Duration::from_secs(5),
-    }
-    check = NatsOptions::check
-}
-
-crate::options! {
-    /// `tls` of `nats`. The files are read for each connection.
-    pub struct NatsTlsOptions {
-        /// PEM file with the authorities that the gateway trusts. Unset: those of the system.
-        pub ca_file: Option<PathBuf> = None,
-        /// PEM file with the client certificate.
-        pub cert_file: Option<PathBuf> = None,
-        /// PEM file with the private key of the client certificate.
-        pub key_file: Option<PathBuf> = None,
-    }
 }
 
 crate::options! {
@@ -75,7 +33,7 @@ crate::options! {
         /// Bearer token that all gateways of the cluster share.
         pub token: Option<Secret> = None,
         /// TLS to the replicas. Unset: connections are not encrypted.
-        pub tls: Option<DirectTlsOptions> = None,
+        pub tls: Option<DirectClientTls> = None,
         /// Timeout of a call.
         pub timeout: Duration = Duration::from_secs(5),
     }
@@ -94,66 +52,9 @@ crate::options! {
         /// Most time that a new replica waits for peers that it can't reach, before it is ready.
         pub sync_timeout: Duration = Duration::from_secs(30),
         /// TLS of the server. Unset: connections are not encrypted.
-        pub tls: Option<ServeTlsOptions> = None,
+        pub tls: Option<DirectServerTls> = None,
     }
     check = ServeOptions::check
-}
-
-crate::options! {
-    /// `tls` of `direct`.
-    pub struct DirectTlsOptions {
-        /// PEM file with the authorities that the gateway trusts. Unset: those of the system.
-        pub ca_file: Option<PathBuf> = None,
-        /// Whether the gateway trusts the authorities of the system as well.
-        pub include_system_ca_certs_pool: bool = false,
-        /// PEM file with the client certificate.
-        pub cert_file: Option<PathBuf> = None,
-        /// PEM file with the private key of the client certificate.
-        pub key_file: Option<PathBuf> = None,
-        /// Name that the certificate of a replica must have. Unset: the host of its address.
-        pub server_name_override: Option<String> = None,
-    }
-}
-
-crate::options! {
-    /// `tls` of `serve`.
-    pub struct ServeTlsOptions {
-        /// PEM file with the certificate chain.
-        pub cert_file: PathBuf = required,
-        /// PEM file with the private key.
-        pub key_file: PathBuf = required,
-        /// PEM file with the authorities that must have signed the certificates of clients.
-        pub client_ca_file: Option<PathBuf> = None,
-    }
-}
-
-impl NatsOptions {
-    fn check(&self, at: &Node, cx: &mut Problems) {
-        if let Err(error) = self.engine().validate() {
-            cx.at(at).error(error.to_string());
-        }
-    }
-
-    fn engine(&self) -> NatsConfig {
-        NatsConfig {
-            servers: self.servers.clone(),
-            stream: self.stream.clone(),
-            replicas: self.replicas,
-            max_bytes: self.max_bytes.map(ByteSize::bytes),
-            credentials_file: self.credentials_file.clone(),
-            username: self.username.clone(),
-            password: self.password.clone(),
-            token: self.token.clone(),
-            nkey: self.nkey.clone(),
-            tls: self.tls.as_ref().map(|tls| NatsTlsConfig {
-                ca_file: tls.ca_file.clone(),
-                cert_file: tls.cert_file.clone(),
-                key_file: tls.key_file.clone(),
-            }),
-            connect_timeout: self.connect_timeout,
-            ..NatsConfig::default()
-        }
-    }
 }
 
 impl DirectOptions {
@@ -171,13 +72,7 @@ impl DirectOptions {
         Ok(DirectConfig {
             serve: self.serve.as_ref().map(ServeOptions::engine).transpose()?,
             token: self.token.clone(),
-            tls: self.tls.as_ref().map(|tls| DirectClientTls {
-                ca_file: tls.ca_file.clone(),
-                include_system_ca_certs_pool: tls.include_system_ca_certs_pool,
-                cert_file: tls.cert_file.clone(),
-                key_file: tls.key_file.clone(),
-                server_name_override: tls.server_name_override.clone(),
-            }),
+            tls: self.tls.clone(),
             timeout: self.timeout,
             ..DirectConfig::new(addresses)
         })
@@ -200,11 +95,7 @@ impl ServeOptions {
 
     fn engine(&self) -> Result<ServeConfig, String> {
         Ok(ServeConfig {
-            tls: self.tls.as_ref().map(|tls| DirectServerTls {
-                cert_file: tls.cert_file.clone(),
-                key_file: tls.key_file.clone(),
-                client_ca_file: tls.client_ca_file.clone(),
-            }),
+            tls: self.tls.clone(),
             max_bytes: usize::try_from(self.max_bytes.bytes()).unwrap_or(usize::MAX),
             sync_timeout: self.sync_timeout,
             ..ServeConfig::new(&self.name, self.address()?)
@@ -215,7 +106,7 @@ impl ServeOptions {
 /// Starts the engine that the options name. Each engine has a branch here.
 pub(super) fn start(config: &EngineConfig, cluster: &str) -> Result<Arc<dyn ClusterEngine>, String> {
     if let Some(nats) = &config.nats {
-        let engine = NatsEngine::start(nats.engine(), cluster);
+        let engine = NatsEngine::start(nats.clone(), cluster);
         return Ok(Arc::new(engine.map_err(|error| error.to_string())?));
     }
     if let Some(direct) = &config.direct {

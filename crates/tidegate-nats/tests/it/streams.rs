@@ -6,6 +6,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use tidegate_cluster::StoreError;
 use tidegate_cluster::testing::SeededRandom;
 use tidegate_cluster::{StoreCall, StoreReply};
+use tidegate_config::ByteSize;
 use tidegate_nats::{NatsConfig, NatsEngine};
 
 use crate::kit::{CLUSTER, Server, Session, message, status_when};
@@ -59,7 +60,7 @@ async fn two_engines_share_a_stream_that_does_not_exist() {
 async fn a_full_stream_replaces_pages_and_refuses_new_ones() {
     let server = Server::running("");
     let config = NatsConfig {
-        max_bytes: Some(100_000),
+        max_bytes: Some(ByteSize(100_000)),
         ..server.config()
     };
     let engine = NatsEngine::start(config, CLUSTER).unwrap();
