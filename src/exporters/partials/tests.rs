@@ -17,8 +17,7 @@ use tidegate_engine::{
 use super::items::Statement;
 use super::*;
 use crate::batch::Points;
-use crate::component::services::Services;
-use crate::component::testing::{context, options, settings};
+use crate::component::testing::{add_cluster, context, options, settings};
 use crate::component::unix_now;
 
 fn point(name: &str, data: Data, value: i64) -> Point {
@@ -181,16 +180,9 @@ fn a_composite_travels_as_windows_and_never_as_a_gauge() {
 #[tokio::test]
 async fn points_from_no_table_are_sent_and_a_stop_says_goodbye() {
     let engine = Arc::new(LocalEngine::new());
-    let cluster = Arc::new(Cluster::new("test", 1));
-    cluster.set_engine(Some(engine.clone()));
     let base = context("exporters", "partials");
-    base.shared.services.add(
-        "cluster".to_owned(),
-        Services {
-            cluster: Some(cluster.clone()),
-            ..Services::default()
-        },
-    );
+    let cluster = add_cluster(&base.shared);
+    cluster.set_engine(Some(engine.clone()));
     let ledger = Arc::new(Ledger::default());
     let settings = settings::<PartialsExporterConfig>("{cluster: cluster, producer: a}");
     let exporter = Partials::new(settings.get(), base, ledger.clone()).unwrap();

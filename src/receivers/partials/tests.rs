@@ -9,8 +9,7 @@ use tidegate_cluster::{ReplicaState, ReplicaStatus};
 
 use super::replica::unready;
 use super::*;
-use crate::component::services::Services;
-use crate::component::testing::{Sink, options, settings};
+use crate::component::testing::{Sink, add_cluster, options, settings};
 
 #[test]
 fn only_a_replica_that_is_behind_is_not_ready() {
@@ -32,15 +31,10 @@ fn only_a_replica_that_is_behind_is_not_ready() {
 
 #[tokio::test]
 async fn a_replica_is_held_until_it_has_read_the_store() {
-    let cluster = Arc::new(Cluster::new("test", 1));
     let sink = Sink::new();
     let cx = sink.receiver_context("partials");
     let shared = cx.base.shared.clone();
-    let services = Services {
-        cluster: Some(cluster.clone()),
-        ..Services::default()
-    };
-    shared.services.add("cluster".to_owned(), services);
+    let cluster = add_cluster(&shared);
     let settings = settings::<PartialsReceiverConfig>("{cluster: cluster, expect: [a]}");
     let receiver = Partials::new(settings.get(), cx).unwrap();
     let error = receiver.start().await.unwrap_err();

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{Consumer, Context, Entry, EntryCounts, Flow, ReceiverContext, Refused, Shared};
+use super::services::Services;
+use super::{Cluster, Consumer, Context, Entry, EntryCounts, Flow, ReceiverContext, Refused, Shared};
 use crate::batch::{Batch, Payload, Signal};
 
 /// A consumer that keeps every batch, and refuses the next `refusals` pushes.
@@ -98,6 +99,17 @@ pub fn context(section: &str, id: &str) -> Context {
         id: id.into(),
         shared: Arc::new(Shared::default()),
     }
+}
+
+/// Adds a cluster with the id `cluster`. Its engine does not run.
+pub fn add_cluster(shared: &Shared) -> Arc<Cluster> {
+    let cluster = Arc::new(Cluster::new("test", 1));
+    let services = Services {
+        cluster: Some(cluster.clone()),
+        ..Services::default()
+    };
+    shared.services.add("cluster".to_owned(), services);
+    cluster
 }
 
 /// Decodes options of type `C` from YAML, or returns the problems.

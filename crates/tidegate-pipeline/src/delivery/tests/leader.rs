@@ -3,8 +3,7 @@
 //! Exporters of which only the one of the leader exports.
 
 use super::*;
-use crate::component::Cluster;
-use crate::component::services::Services;
+use crate::component::testing::add_cluster;
 
 #[tokio::test]
 async fn an_unknown_cluster_in_only_leader_is_refused() {
@@ -17,12 +16,7 @@ async fn an_unknown_cluster_in_only_leader_is_refused() {
 #[tokio::test]
 async fn only_the_leader_exports_and_others_drop_and_count() {
     let setup = setup(&delivery(), |_| Outcome::Done);
-    let cluster = Arc::new(Cluster::new("test", 1));
-    let services = Services {
-        cluster: Some(cluster.clone()),
-        ..Services::default()
-    };
-    setup.cx.base.shared.services.add("cluster".to_owned(), services);
+    let cluster = add_cluster(&setup.cx.base.shared);
     let setup = Setup {
         destination: setup.destination.only_leader(Some("cluster")).unwrap(),
         ..setup
