@@ -2,10 +2,12 @@
 
 //! The state of a replica in the gateway's own metrics and in the status of the cluster.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tidegate_cluster::{
-    ClusterLeader, LeaderStats, PageReader, ProducerStatus, ReaderStats, RefusedMessages, ReplicaState,
-    ReplicaStatus,
+    ClusterLeader, LeaderStats, PageReader, ProducerName, ProducerStatus, ReaderStats, RefusedMessages,
+    ReplicaState, ReplicaStatus,
 };
 use tidegate_engine::MergedStats;
 
@@ -29,14 +31,14 @@ pub(super) fn report(
     let status = reader.status(now);
     let merged = reader.merged();
     let (merged_stats, series, bytes) = (merged.stats(), merged.len(), merged.bytes());
+    let producers: Vec<_> = reader.producers(now).collect();
     let metrics = ReplicaMetrics(base.id.to_string());
     metrics.messages(&reader.stats(), &merged_stats, shown);
     let engine = cluster.engine().map(|engine| engine.status()).unwrap_or_default();
     metrics.store(engine.refused);
-    metrics.unreadable(reader.producers(now));
+    metrics.unreadable(&producers);
     metrics.state(&status, series, bytes);
     metrics.leader(&leader.stats(), leader.is_leading(now));
-    let producers: Vec<_> = reader.producers(now).take(MAX_NAMED).map(producer).collect();
     cluster.report(
         &base.path,
         Some(json!({
@@ -47,21 +49,20 @@ pub(super) fn report(
             "leading": leader.is_leading(now),
             "series": series,
             "retained_records": reader.retained(),
-            "producers": producers,
-            "missing": missing(reader),
+            "producers": producers.iter().take(MAX_NAMED).map(producer).collect::<Vec<_>>(),
+            "missing": missing(reader.expected(), &producers),
         })),
     );
 }
 
 /// The names of expected producers that no message is known of.
-fn missing(reader: &PageReader) -> Vec<String> {
-    let known: std::collections::BTreeSet<_> =
-        reader.producers(unix_now()).map(|status| status.name).collect();
-    let missing = reader.expected().iter().filter(|name| !known.contains(*name));
-    missing.map(|name| name.as_str().to_owned()).collect()
+fn missing<'a>(expected: &'a BTreeSet<ProducerName>, producers: &[ProducerStatus]) -> Vec<&'a str> {
+    let known: BTreeSet<_> = producers.iter().map(|status| &status.name).collect();
+    let missing = expected.iter().filter(|name| !known.contains(name));
+    missing.map(ProducerName::as_str).collect()
 }
 
-fn producer(status: ProducerStatus) -> Value {
+fn producer(status: &ProducerStatus) -> Value {
     json!({
         "name": status.name.as_str(),
         "reporting": status.is_reporting,
@@ -127,10 +128,10 @@ impl ReplicaMetrics {
     }
 
     /// The messages that are not readable, of the first producers that have sent some.
-    fn unreadable(&self, producers: impl Iterator<Item = ProducerStatus>) {
-        let is_bad = |status: &ProducerStatus| status.counts.poisoned + status.counts.newer > 0;
+    fn unreadable(&self, producers: &[ProducerStatus]) {
+        let is_bad = |status: &&ProducerStatus| status.counts.poisoned + status.counts.newer > 0;
         let (mut poisoned, mut newer) = (0, 0);
-        for (at, status) in producers.filter(is_bad).enumerate() {
+        for (at, status) in producers.iter().filter(is_bad).enumerate() {
             if at < MAX_NAMED {
                 self.unreadable_of(status.name.as_str(), status.counts.poisoned, status.counts.newer);
             } else {
