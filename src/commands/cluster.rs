@@ -42,7 +42,7 @@ const PATH: &str = "/api/v1/status/cluster";
 /// Asks, and prints.
 ///
 /// # Errors
-/// The gateway can't be reached, or takes part in no cluster.
+/// The gateway can't be reached, or has no `cluster` extension.
 pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
     let What::Status { output } = args.what;
     client::run(&args.place, |client| status(client, output))
@@ -56,9 +56,7 @@ async fn status(client: Client, output: ClusterOutput) -> Result<(), Failure> {
     }
     let known = clusters.as_object().filter(|known| !known.is_empty());
     let known = known.ok_or_else(|| {
-        Failure::Message(
-            "the gateway takes part in no cluster: add a `cluster` extension to its configuration".to_owned(),
-        )
+        Failure::Message("the gateway has no `cluster` extension: add one to its configuration".to_owned())
     })?;
     for (id, cluster) in known {
         print_line!("{}", show(id, cluster).trim_end());

@@ -78,7 +78,7 @@ impl MessageStore {
         let bytes = self.bytes - replaced + weight(&message);
         if bytes > self.limits.max_bytes {
             let most = self.limits.max_bytes;
-            let error = format!("the store is full, at {most} bytes: raise its limit");
+            let error = format!("the store is full: its limit is {most} bytes. Raise it");
             return Err(StoreError::Unavailable(error));
         }
         self.remove(&message.subject);

@@ -96,9 +96,7 @@ impl PeerClient {
         if outcomes.len() == sent {
             Ok(outcomes)
         } else {
-            Err(Status::internal(
-                "the replica answers with a wrong number of outcomes",
-            ))
+            Err(Status::internal("the replica did not answer for each message"))
         }
     }
 

@@ -44,7 +44,7 @@ impl NatsShared {
     /// Why NATS is not connected, for the error of a call.
     pub(crate) fn outage(&self) -> String {
         let error = self.status.lock().last_error.clone();
-        error.unwrap_or_else(|| "the first connection to NATS is not made yet".to_owned())
+        error.unwrap_or_else(|| "the engine has not connected to NATS yet".to_owned())
     }
 
     pub(crate) fn note_connected(&self, server: &str) {

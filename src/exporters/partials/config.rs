@@ -10,7 +10,7 @@ use tidegate_engine::Limits;
 use crate::component::Cluster;
 use crate::config::{ByteSize, Node, Problems};
 
-/// The shortest and the longest interval. Readers miss a producer that is silent for 3 s.
+/// The shortest and the longest interval. A producer that is silent for 3 s counts as missing.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
 
 /// The most pages that wait for an answer of the store.
@@ -41,7 +41,7 @@ impl PartialsExporterConfig {
         let [shortest, longest] = INTERVALS;
         if !(shortest..=longest).contains(&self.interval) {
             cx.at(at.child("interval"))
-                .error("must be between 100ms and 2s: replicas miss a producer that is silent for 3s");
+                .error("must be between 100ms and 2s: a producer that is silent for 3s counts as missing");
         }
         if self.refresh < self.interval {
             cx.at(at.child("refresh"))

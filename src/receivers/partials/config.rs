@@ -20,8 +20,8 @@ crate::options! {
         /// Longest time for which the replica may be behind the store. After that, it answers no reader until it has
         /// caught up.
         pub max_lag: Duration = Duration::from_secs(5),
-        /// Names of producers that are missed even if they never reported. All others with a run that has not ended are
-        /// missed anyway.
+        /// Names of producers that should report even if they never have. While one is missing, the replica is
+        /// `partial`. All others with a run that has not ended should report anyway.
         pub expect: Vec<String> = Vec::new(),
         /// Interval at which the merged series are pushed to exporters that can't read tables.
         pub interval: Duration = Duration::from_secs(1),
