@@ -7,7 +7,8 @@
 //!   same without a file.
 //! - [`Directory`] is the reader: [`Directory::scan`] gives the values of all processes, merged as in
 //!   `prometheus_client`. [`Directory::fold`] puts the counts of dead processes into one file.
-//!   [`Follower`] suits callers that read a hundred times a second: it reports the changes.
+//!   [`Follower`] suits callers that read a hundred times a second: it reports the changes. The feature `reader`, on by
+//!   default, has all of these.
 //! - [`default_directory`] is the default for both.
 //! - [`layout`] has the bytes; `docs/cells.md` has them as tables. It also has the guarantees when a process is killed,
 //!   forks or runs out of room.
@@ -42,8 +43,17 @@ mod file;
 mod fork;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
+#[cfg_attr(
+    not(feature = "reader"),
+    expect(dead_code, reason = "only readers write the file of dead processes")
+)]
 pub mod layout;
+#[cfg(feature = "reader")]
 mod reader;
+#[cfg_attr(
+    not(feature = "reader"),
+    expect(dead_code, reason = "only readers write the file of dead processes")
+)]
 mod record;
 mod spec;
 mod store;
@@ -56,6 +66,7 @@ pub use error::{Error, SpecError};
 pub use exponential::bucket_of;
 pub use family::{Family, Series};
 pub use layout::{Identity, Reject};
+#[cfg(feature = "reader")]
 pub use reader::{
     Changes, Directory, Folded, Follower, Limits, Problem, Process, Room, Scan, SharedDirectory,
 };

@@ -227,6 +227,7 @@ pub(crate) fn decode(read: impl Fn(usize) -> u64) -> ExponentialHistogram {
 }
 
 /// Puts a value in words that are all zero; what [`decode`] reads again.
+#[cfg(feature = "reader")]
 pub(crate) fn encode(value: &ExponentialHistogram, write: &mut impl FnMut(usize, u64)) {
     write(ZERO, value.zero_count);
     write(SUM, value.sum.unwrap_or_default().to_bits());

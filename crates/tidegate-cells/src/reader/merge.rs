@@ -7,10 +7,11 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::process::{Source, SourceSeries};
+use super::value::rebucket;
 use crate::layout::{Identity, Role};
 use crate::record::SeriesRole;
 use crate::spec::{FamilySpec, GaugeMode, Kind};
-use crate::value::{FamilyValues, Labels, SeriesValue, Snapshot, Value, rebucket};
+use crate::value::{FamilyValues, Labels, SeriesValue, Snapshot, Value};
 
 /// The label of gauges that every process keeps for itself.
 const PID: &str = "pid";

@@ -4,9 +4,12 @@
 
 mod fold;
 mod follow;
+mod header;
 mod merge;
 mod process;
+mod record;
 mod shared;
+mod value;
 mod weight;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

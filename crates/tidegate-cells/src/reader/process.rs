@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use tidegate_shm::{FileId, OpenError, is_locked};
 
+use super::header::Changing;
 use super::{Limits, Room, weight};
-use crate::layout::{Changing, HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
+use crate::layout::{HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
 use crate::record::SeriesRole;
 use crate::spec::FamilySpec;
 use crate::store::Refused;

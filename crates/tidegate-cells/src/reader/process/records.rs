@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::super::{Limits, Room, weight};
+use super::super::{Limits, Room, record, weight};
 use super::{ReadError, Source, SourceSeries};
 use crate::family::overflow_labels;
 use crate::layout::{MAX_PAYLOAD, Reject, Role, SegmentKind};
-use crate::record::{self, Record, SeriesRole};
+use crate::record::{Record, SeriesRole};
 use crate::spec::value_words;
 use crate::value::Labels;
 
