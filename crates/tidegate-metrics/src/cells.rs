@@ -13,7 +13,7 @@ use crate::description::{FamilySpec, Kind};
 use crate::family::{AnyFamily, Family, Made, Make};
 use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownCounter};
 use crate::side::Info;
-use crate::value::{ExponentialHistogram, FamilyValues, HistogramValue, SeriesValues, Value};
+use crate::value::{ExponentialHistogram, FamilyValues, HistogramValue};
 
 /// Families whose values are cells of a store.
 #[derive(Debug)]
@@ -183,62 +183,5 @@ pub(crate) fn exponential(value: cells::Value) -> ExponentialHistogram {
     match value {
         cells::Value::Exponential(value) => *value,
         _ => ExponentialHistogram::empty(),
-    }
-}
-
-/// Families as they were read from files. (Summaries, which other writers may have, become histograms without bounds.)
-pub(crate) fn families(snapshot: &cells::Snapshot) -> Vec<FamilyValues> {
-    snapshot.families.iter().map(family).collect()
-}
-
-fn family(family: &cells::FamilyValues) -> FamilyValues {
-    let spec = &family.spec;
-    let series = family.series.iter().map(|series| SeriesValues {
-        labels: series
-            .labels
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect(),
-        value: value(&spec.kind, &series.value),
-        exemplars: Vec::new(),
-    });
-    FamilyValues {
-        name: spec.name.clone(),
-        help: spec.help.clone(),
-        unit: spec.unit.clone(),
-        kind: kind(&spec.kind),
-        series: series.collect(),
-    }
-}
-
-fn kind(kind: &Kind) -> Kind {
-    match kind {
-        Kind::Summary => Kind::Histogram {
-            bounds: Arc::default(),
-        },
-        other => other.clone(),
-    }
-}
-
-fn value(kind: &Kind, value: &cells::Value) -> Value {
-    match value {
-        cells::Value::Counter(value) => Value::Counter(*value),
-        cells::Value::FloatCounter(value) => Value::FloatCounter(*value),
-        cells::Value::UpDownCounter(value) => Value::UpDownCounter(*value),
-        cells::Value::Gauge { value, .. } => Value::Gauge(*value),
-        cells::Value::Histogram { .. } => {
-            let bounds = match kind {
-                Kind::Histogram { bounds } => bounds.clone(),
-                _ => Arc::default(),
-            };
-            Value::Histogram(histogram(bounds, value.clone()))
-        }
-        cells::Value::Exponential(_) => Value::Exponential(exponential(value.clone())),
-        cells::Value::Summary { count, sum } => Value::Histogram(HistogramValue {
-            bounds: Arc::default(),
-            counts: vec![*count],
-            sum: *sum,
-        }),
     }
 }

@@ -3,7 +3,6 @@
 //! Families: the series of one name, distinguished by the values of their labels.
 
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 use foldhash::fast::RandomState;
@@ -13,6 +12,7 @@ use crate::description::FamilySpec;
 use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownCounter, misuse};
 use crate::labels::LabelSet;
 use crate::value::{FamilyValues, SeriesValues};
+use crate::watched::FamilyWatch;
 
 /// A family of counters.
 pub type CounterFamily = Family<Counter>;
@@ -58,10 +58,7 @@ struct Inner<H> {
     series: RwLock<Series<H>>,
     /// Held while a series is made or ended, so that readers wait only while it is put in or taken out.
     changing: Mutex<()>,
-    /// Changes with the set of series.
-    version: AtomicU64,
-    /// How many watch all series, those to come as well.
-    watchers: AtomicU32,
+    watched: FamilyWatch,
 }
 
 type Series<H> = HashMap<Values, H, RandomState>;
@@ -109,8 +106,7 @@ impl<H: Instrument> Family<H> {
             maker: Box::new(maker),
             series: RwLock::default(),
             changing: Mutex::default(),
-            version: AtomicU64::new(0),
-            watchers: AtomicU32::new(0),
+            watched: Default::default(),
         }))
     }
 
@@ -161,13 +157,11 @@ impl<H: Instrument> Family<H> {
         }
         let made = self.0.maker.make(values);
         if let Made::Own(handle) = &made {
-            if let Some(side) = handle.side().filter(|_| self.0.watchers.load(Relaxed) > 0) {
-                side.0.watch();
-            }
+            self.watched().made(handle.side().map(|side| side.0));
             let owned = Values(values.iter().map(|value| (*value).into()).collect());
             self.write().insert(owned, handle.clone());
         }
-        self.0.version.fetch_add(1, Relaxed);
+        self.watched().changed();
         made
     }
 
@@ -177,7 +171,7 @@ impl<H: Instrument> Family<H> {
         let removed = self.write().remove(&Wanted(values));
         if removed.is_some() {
             self.0.maker.remove(values);
-            self.0.version.fetch_add(1, Relaxed);
+            self.watched().changed();
         }
         removed.is_some()
     }
@@ -186,19 +180,8 @@ impl<H: Instrument> Family<H> {
         self.0.series.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts or ends a watch of all series. A series that is made during a watch keeps its extremes from its first
-    /// value on, for good.
-    pub(crate) fn expect(&self, is_watched: bool) {
-        if is_watched {
-            self.0.watchers.fetch_add(1, Relaxed)
-        } else {
-            self.0.watchers.fetch_sub(1, Relaxed)
-        };
-    }
-
-    /// Changes with the set of series.
-    pub(crate) fn version(&self) -> u64 {
-        self.0.version.load(Relaxed)
+    pub(crate) fn watched(&self) -> &FamilyWatch {
+        &self.0.watched
     }
 
     /// All series: the values of their labels and their handles, by value; then the one that further ones share.

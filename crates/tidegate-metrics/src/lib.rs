@@ -39,6 +39,7 @@ mod adapters;
 pub mod buckets;
 mod catalog;
 mod cells;
+#[cfg(feature = "composites")]
 mod composite;
 mod description;
 mod error;
@@ -59,11 +60,14 @@ mod span;
 pub mod text;
 mod trace;
 mod value;
+#[cfg_attr(not(feature = "composites"), path = "unwatched.rs")]
+mod watched;
 
 #[cfg(feature = "metrics-facade")]
 pub use adapters::Facade;
 #[cfg(feature = "otel")]
 pub use adapters::Meters;
+#[cfg(feature = "composites")]
 pub use composite::{
     Across, Change, Composite, CompositeBuilder, CompositeError, Function, LOOK_EVERY, Snapshot, Source,
     State, Subscription, Trigger, Watcher, callback_panics, composite,
@@ -81,9 +85,11 @@ pub use handle::{
 #[cfg(feature = "http")]
 pub use http::{Health, HttpServer, serve_http};
 pub use labels::{LabelSet, LabelValue, Scratch};
+#[cfg(feature = "shm")]
+pub use registries::Shm;
 #[cfg(feature = "otel")]
 pub use registries::otel::{Otel, OtelBuilder, OtelError, Protocol, Temporality};
-pub use registries::{Fanout, Foreign, ForeignSpec, ForeignText, ForeignVtable, Null, Prometheus, Shm};
+pub use registries::{Fanout, Foreign, ForeignSpec, ForeignText, ForeignVtable, Null, Prometheus};
 pub use registry::{Labels, MetricsRegistry, register};
 pub use report::set_reporter;
 pub use scope::{LevelNames, Scope, join_names};

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use crate::composite::{CompositeBuilder, composite};
 use crate::description::{Description, FamilySpec};
 use crate::family::{AnyFamily, Family};
 use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownCounter};
@@ -64,8 +63,9 @@ pub trait MetricsRegistry: Send + Sync {
     }
 
     /// Begins a composite of this name.
-    fn composite(&self, name: &str) -> CompositeBuilder {
-        composite(name)
+    #[cfg(feature = "composites")]
+    fn composite(&self, name: &str) -> crate::CompositeBuilder {
+        crate::composite(name)
     }
 
     /// A counter with these labels.

@@ -13,6 +13,12 @@ pub fn set_reporter(reporter: fn(&str)) -> bool {
 }
 
 /// Reports an error that has no caller.
+#[cfg(any(
+    feature = "composites",
+    feature = "http",
+    feature = "metrics-facade",
+    feature = "otel"
+))]
 pub(crate) fn error(text: &str) {
     if let Some(reporter) = REPORTER.get() {
         return reporter(text);

@@ -2,14 +2,13 @@
 
 //! The data that a series keeps beside its cell: its identity, extremes for watchers, exemplars.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::composite::Watch;
 use crate::description::{FamilySpec, Kind};
 use crate::span::SpanRef;
 use crate::value::Exemplar;
+use crate::watched::SeriesWatch;
 
 /// The label of the series that all beyond the limit share.
 pub(crate) const OVERFLOW: (&str, &str) = ("otel_metric_overflow", "true");
@@ -65,18 +64,9 @@ impl Info {
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) info: Info,
-    /// The number of watchers. While there is one, every value is compared with the extremes.
-    watchers: AtomicU32,
-    min: AtomicU64,
-    max: AtomicU64,
-    last: AtomicU64,
-    /// The last values that watchers saw; recording never touches them.
-    pub(crate) watch: Mutex<Watch>,
+    pub(crate) watched: SeriesWatch,
     exemplars: Box<[Mutex<Option<Exemplar>>]>,
 }
-
-const NO_MIN: u64 = f64::INFINITY.to_bits();
-const NO_MAX: u64 = f64::NEG_INFINITY.to_bits();
 
 impl Side {
     pub(crate) fn new(info: Info) -> Self {
@@ -87,51 +77,9 @@ impl Side {
         };
         Self {
             info,
-            watchers: AtomicU32::new(0),
-            min: AtomicU64::new(NO_MIN),
-            max: AtomicU64::new(NO_MAX),
-            last: AtomicU64::new(0),
-            watch: Mutex::default(),
+            watched: Default::default(),
             exemplars: (0..slots).map(|_| Mutex::default()).collect(),
         }
-    }
-
-    /// Extremes are kept from now on.
-    pub(crate) fn watch(&self) {
-        self.watchers.fetch_add(1, Relaxed);
-    }
-
-    /// One watcher less.
-    pub(crate) fn unwatch(&self) {
-        self.watchers.fetch_sub(1, Relaxed);
-    }
-
-    /// Shows a value.
-    #[inline]
-    pub(crate) fn observe(&self, value: f64) {
-        if self.is_watched() {
-            lower(&self.min, value);
-            raise(&self.max, value);
-            self.last.store(value.to_bits(), Relaxed);
-        }
-    }
-
-    /// The newest value that was seen during a watch.
-    pub(crate) fn last(&self) -> f64 {
-        f64::from_bits(self.last.load(Relaxed))
-    }
-
-    /// Whether there is a watcher.
-    #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watchers.load(Relaxed) != 0
-    }
-
-    /// Smallest and largest value since the last call; `None`: there were none.
-    pub(crate) fn take_range(&self) -> Option<(f64, f64)> {
-        let min = f64::from_bits(self.min.swap(NO_MIN, Relaxed));
-        let max = f64::from_bits(self.max.swap(NO_MAX, Relaxed));
-        (min <= max).then_some((min, max))
     }
 
     /// Remembers the span of a value. If another thread is doing so, its span stays: no thread waits.
@@ -158,30 +106,6 @@ impl Side {
     }
 }
 
-/// Lowers a double; a value that is not a number changes nothing.
-#[inline]
-fn lower(cell: &AtomicU64, value: f64) {
-    let mut seen = cell.load(Relaxed);
-    while value < f64::from_bits(seen) {
-        match cell.compare_exchange_weak(seen, value.to_bits(), Relaxed, Relaxed) {
-            Ok(_) => return,
-            Err(newer) => seen = newer,
-        }
-    }
-}
-
-/// Raises a double; a value that is not a number changes nothing.
-#[inline]
-fn raise(cell: &AtomicU64, value: f64) {
-    let mut seen = cell.load(Relaxed);
-    while value > f64::from_bits(seen) {
-        match cell.compare_exchange_weak(seen, value.to_bits(), Relaxed, Relaxed) {
-            Ok(_) => return,
-            Err(newer) => seen = newer,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,22 +116,6 @@ mod tests {
         description.exemplars = exemplars;
         let spec = description.spec(description.histogram(), &[("b", "c")], &["d"]);
         Side::new(Info::new(&Arc::new(spec), &["e"]))
-    }
-
-    #[test]
-    fn extremes_are_of_what_came_since_the_last_look_while_watched() {
-        let side = side(false);
-        side.observe(5.0);
-        assert_eq!(side.take_range(), None);
-        side.watch();
-        [3.0, -1.0, f64::NAN, 2.0]
-            .iter()
-            .for_each(|value| side.observe(*value));
-        assert_eq!(side.take_range(), Some((-1.0, 3.0)));
-        assert_eq!(side.take_range(), None);
-        side.unwatch();
-        side.observe(5.0);
-        assert_eq!(side.take_range(), None);
     }
 
     #[test]

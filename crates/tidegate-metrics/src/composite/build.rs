@@ -150,7 +150,7 @@ impl<H: Instrument> Source for Family<H> {
     }
 
     fn version(&self) -> u64 {
-        Family::version(self)
+        self.watched().version()
     }
 
     fn kind(&self) -> Option<Kind> {
@@ -162,7 +162,7 @@ impl<H: Instrument> Source for Family<H> {
     }
 
     fn expect(&self, is_watched: bool) {
-        Family::expect(self, is_watched);
+        self.watched().expect(is_watched);
     }
 
     fn boxed(&self) -> Box<dyn Source> {

@@ -28,8 +28,6 @@ pub use trigger::{Change, Trigger};
 pub use watch::Watcher;
 
 pub(crate) use series::Watch;
-#[cfg(feature = "otel")]
-pub(crate) use series::grown;
 
 /// The time that windows, leases and triggers live by: it never jumps when the wall clock is set.
 use tidegate_engine::clock::now;

@@ -45,7 +45,7 @@ enum Seen {
 }
 
 fn lock(side: &Side) -> MutexGuard<'_, Watch> {
-    side.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    side.watched.watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A watcher of a series, until this is dropped.
@@ -56,7 +56,7 @@ pub(super) struct Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.side.unwatch();
+        self.side.watched.unwatch();
         // A listener may own what listens elsewhere: it is dropped without the lock.
         let gone = {
             let mut watch = lock(&self.side);
@@ -82,17 +82,17 @@ impl Watching {
 pub(super) fn listen<H: Instrument>(handle: &H, mut listener: Listener, from_now: bool) -> Option<Watching> {
     let side = handle.side()?.0.clone();
     let mut watch = lock(&side);
-    side.watch();
+    side.watched.watch();
     let now = super::now();
     let range = if from_now || watch.seen.is_some() {
         None
     } else {
-        side.take_range()
+        side.watched.take_range()
     };
     // Changes before this watcher came are not reported to it.
     update_watchers(handle, &side, &mut watch, now);
     if let Some(seen) = watch.seen.as_ref().filter(|_| !from_now) {
-        seen.compare(&seen.nothing(), range, side.last(), u64::MAX, |added| {
+        seen.compare(&seen.nothing(), range, side.watched.last(), u64::MAX, |added| {
             listener(now, added);
             true
         });
@@ -121,7 +121,7 @@ fn update_watchers<H: Instrument>(handle: &H, side: &Side, watch: &mut Watch, no
         return;
     };
     // After the value: the next look reports extremes of values that are not in it.
-    let range = side.take_range();
+    let range = side.watched.take_range();
     let Some(next) = &watch.seen else { return };
     let told = watch.told;
     let listeners = &mut watch.listeners;
@@ -131,7 +131,7 @@ fn update_watchers<H: Instrument>(handle: &H, side: &Side, watch: &mut Watch, no
             .for_each(|(_, listener)| listener(now, added));
         added.is_some()
     };
-    let was_told = next.compare(&seen, range, side.last(), now.saturating_sub(told), tell);
+    let was_told = next.compare(&seen, range, side.watched.last(), now.saturating_sub(told), tell);
     if was_told {
         watch.told = now;
     }
@@ -271,30 +271,5 @@ fn explicit(value: HistogramValue) -> engine::Histogram {
         max: None,
         bounds: value.bounds,
         counts: value.counts,
-    }
-}
-
-/// The increase between two values of a series; a value without an increase (a gauge) stays.
-#[cfg(feature = "otel")]
-pub(crate) fn grown(value: &Value, before: &Value) -> Value {
-    match (value, before) {
-        (Value::Counter(value), Value::Counter(before)) => Value::Counter(value.wrapping_sub(*before)),
-        (Value::FloatCounter(value), Value::FloatCounter(before)) => Value::FloatCounter(value - before),
-        (Value::Histogram(value), Value::Histogram(before)) => {
-            let counts = value.counts.iter().zip(&before.counts);
-            Value::Histogram(HistogramValue {
-                bounds: value.bounds.clone(),
-                counts: counts
-                    .map(|(value, before)| value.wrapping_sub(*before))
-                    .collect(),
-                sum: value.sum - before.sum,
-            })
-        }
-        (Value::Exponential(now), Value::Exponential(before)) => {
-            // Without a difference, it began again.
-            now.since(before)
-                .map_or_else(|| value.clone(), Value::Exponential)
-        }
-        _ => value.clone(),
     }
 }

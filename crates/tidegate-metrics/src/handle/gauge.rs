@@ -44,7 +44,7 @@ impl Gauge {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.set(value);
-                here.side().observe(value);
+                here.side().watched.observe(value);
             }
             Repr::Dyn(other) => other.set(value),
             Repr::Null => {}
@@ -60,8 +60,8 @@ impl Gauge {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.add(amount);
-                if here.side().is_watched() {
-                    here.side().observe(here.cell.get());
+                if here.side().watched.is_watched() {
+                    here.side().watched.observe(here.cell.get());
                 }
             }
             Repr::Dyn(other) => other.add(amount),

@@ -91,7 +91,7 @@ impl Histogram {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.observe(value);
-                here.side().observe(value);
+                here.side().watched.observe(value);
                 here.trace(value);
             }
             Repr::Dyn(other) => other.observe(value),
@@ -107,7 +107,7 @@ impl Histogram {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.observe(value);
-                here.side().observe(value);
+                here.side().watched.observe(value);
                 here.side().remember(value, span);
             }
             Repr::Dyn(other) => other.observe_in(value, span),

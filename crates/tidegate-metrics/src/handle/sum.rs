@@ -226,8 +226,8 @@ impl UpDownCounter {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.add(amount);
-                if here.side().is_watched() {
-                    here.side().observe(here.cell.get() as f64);
+                if here.side().watched.is_watched() {
+                    here.side().watched.observe(here.cell.get() as f64);
                 }
             }
             Repr::Dyn(other) => other.add(amount),

@@ -8,12 +8,14 @@ mod null;
 #[cfg(feature = "otel")]
 pub(crate) mod otel;
 mod prometheus;
+#[cfg(feature = "shm")]
 mod shm;
 
 pub use fanout::Fanout;
 pub use foreign::{Foreign, ForeignSpec, ForeignText, ForeignVtable};
 pub use null::Null;
 pub use prometheus::Prometheus;
+#[cfg(feature = "shm")]
 pub use shm::Shm;
 
 use std::sync::Arc;

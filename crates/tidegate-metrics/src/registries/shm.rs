@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_cells as cells;
 use tidegate_cells::{Directory, Limits, Scan, SharedDirectory, Store, default_directory};
 
-use crate::cells::{Cells, families};
-use crate::description::FamilySpec;
+use crate::cells::{Cells, exponential, histogram};
+use crate::description::{FamilySpec, Kind};
 use crate::family::AnyFamily;
-use crate::value::FamilyValues;
+use crate::value::{FamilyValues, HistogramValue, SeriesValues, Value};
 use crate::{ExportError, MetricsRegistry, RegisterError};
 
 /// Keeps values in a file of a directory that processes share: recording costs as much as in memory, and the values
@@ -30,7 +31,7 @@ impl Shm {
     ///
     /// # Errors
     /// The directory or the file can't be made or read.
-    pub fn create(directory: &Path, resource: &[(&str, &str)]) -> Result<Self, tidegate_cells::Error> {
+    pub fn create(directory: &Path, resource: &[(&str, &str)]) -> Result<Self, cells::Error> {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let store = Store::create(directory, super::options(resource.iter().map(owned).collect()))?;
         Ok(Self {
@@ -44,7 +45,7 @@ impl Shm {
     ///
     /// # Errors
     /// The directory is another user's; it or the file can't be made or read.
-    pub fn create_default(resource: &[(&str, &str)]) -> Result<Self, tidegate_cells::Error> {
+    pub fn create_default(resource: &[(&str, &str)]) -> Result<Self, cells::Error> {
         Self::create(&default_directory()?, resource)
     }
 
@@ -78,5 +79,62 @@ impl MetricsRegistry for Shm {
     /// The values that all processes have recorded.
     fn gather(&self) -> Vec<FamilyValues> {
         families(&self.scan().merged)
+    }
+}
+
+/// Families as they were read from files. (Summaries, which other writers may have, become histograms without bounds.)
+fn families(snapshot: &cells::Snapshot) -> Vec<FamilyValues> {
+    snapshot.families.iter().map(family).collect()
+}
+
+fn family(family: &cells::FamilyValues) -> FamilyValues {
+    let spec = &family.spec;
+    let series = family.series.iter().map(|series| SeriesValues {
+        labels: series
+            .labels
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
+        value: value(&spec.kind, &series.value),
+        exemplars: Vec::new(),
+    });
+    FamilyValues {
+        name: spec.name.clone(),
+        help: spec.help.clone(),
+        unit: spec.unit.clone(),
+        kind: kind(&spec.kind),
+        series: series.collect(),
+    }
+}
+
+fn kind(kind: &Kind) -> Kind {
+    match kind {
+        Kind::Summary => Kind::Histogram {
+            bounds: Arc::default(),
+        },
+        other => other.clone(),
+    }
+}
+
+fn value(kind: &Kind, value: &cells::Value) -> Value {
+    match value {
+        cells::Value::Counter(value) => Value::Counter(*value),
+        cells::Value::FloatCounter(value) => Value::FloatCounter(*value),
+        cells::Value::UpDownCounter(value) => Value::UpDownCounter(*value),
+        cells::Value::Gauge { value, .. } => Value::Gauge(*value),
+        cells::Value::Histogram { .. } => {
+            let bounds = match kind {
+                Kind::Histogram { bounds } => bounds.clone(),
+                _ => Arc::default(),
+            };
+            Value::Histogram(histogram(bounds, value.clone()))
+        }
+        cells::Value::Exponential(_) => Value::Exponential(exponential(value.clone())),
+        cells::Value::Summary { count, sum } => Value::Histogram(HistogramValue {
+            bounds: Arc::default(),
+            counts: vec![*count],
+            sum: *sum,
+        }),
     }
 }

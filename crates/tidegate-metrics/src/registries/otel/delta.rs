@@ -4,8 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::composite::grown;
-use crate::value::{FamilyValues, Value};
+use crate::value::{FamilyValues, HistogramValue, Value};
 
 /// Cumulative values as of the last push that was taken.
 #[derive(Debug, Default)]
@@ -35,5 +34,29 @@ impl Baseline {
             }
         }
         families
+    }
+}
+
+/// The increase between two values of a series; a value without an increase (a gauge) stays.
+fn grown(value: &Value, before: &Value) -> Value {
+    match (value, before) {
+        (Value::Counter(value), Value::Counter(before)) => Value::Counter(value.wrapping_sub(*before)),
+        (Value::FloatCounter(value), Value::FloatCounter(before)) => Value::FloatCounter(value - before),
+        (Value::Histogram(value), Value::Histogram(before)) => {
+            let counts = value.counts.iter().zip(&before.counts);
+            Value::Histogram(HistogramValue {
+                bounds: value.bounds.clone(),
+                counts: counts
+                    .map(|(value, before)| value.wrapping_sub(*before))
+                    .collect(),
+                sum: value.sum - before.sum,
+            })
+        }
+        (Value::Exponential(now), Value::Exponential(before)) => {
+            // Without a difference, it began again.
+            now.since(before)
+                .map_or_else(|| value.clone(), Value::Exponential)
+        }
+        _ => value.clone(),
     }
 }
