@@ -2,7 +2,7 @@
 
 //! The families of a registry: each there once, and none that a reader would take for another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::RegisterError;
@@ -19,7 +19,7 @@ pub(crate) struct Catalog(Mutex<Families>);
 struct Families {
     list: Vec<AnyFamily>,
     /// Which metric each name on a page belongs to.
-    shown: BTreeMap<String, String>,
+    shown: HashMap<String, String>,
 }
 
 impl Catalog {
@@ -27,7 +27,7 @@ impl Catalog {
     pub(crate) fn get_or_make(
         &self,
         spec: &FamilySpec,
-        make: impl FnOnce() -> Result<AnyFamily, RegisterError>,
+        make: &dyn Fn() -> Result<AnyFamily, RegisterError>,
     ) -> Result<AnyFamily, RegisterError> {
         spec.check()?;
         let mut families = self.lock();
@@ -83,9 +83,9 @@ impl Catalog {
 
 /// Whether both can be series of one metric.
 fn compare(known: &FamilySpec, new: &FamilySpec) -> Result<(), RegisterError> {
-    let keys = |spec: &FamilySpec| -> BTreeSet<String> {
-        spec.constant.iter().map(|(key, _)| key.clone()).collect()
-    };
+    // No key is there twice.
+    let has = |(key, _): &(String, String)| new.constant.iter().any(|(own, _)| own == key);
+    let is_same_keys = known.constant.len() == new.constant.len() && known.constant.iter().all(has);
     let what = if known.kind.name() != new.kind.name() {
         "kind of instrument"
     } else if known.kind != new.kind {
@@ -94,7 +94,7 @@ fn compare(known: &FamilySpec, new: &FamilySpec) -> Result<(), RegisterError> {
         "unit"
     } else if known.help != new.help {
         "description"
-    } else if known.labels != new.labels || keys(known) != keys(new) {
+    } else if known.labels != new.labels || !is_same_keys {
         "set of labels"
     } else {
         return Ok(());
@@ -117,7 +117,7 @@ mod tests {
         labels: &[&str],
     ) -> Result<AnyFamily, RegisterError> {
         let spec = description.spec(H::kind(&description), constant, labels);
-        catalog.get_or_make(&spec, || Ok(H::erase(Family::new(spec.clone(), MakeNull))))
+        catalog.get_or_make(&spec, &|| Ok(H::erase(Family::new(spec.clone(), MakeNull))))
     }
 
     #[test]

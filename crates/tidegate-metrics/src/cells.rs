@@ -31,7 +31,7 @@ impl Cells {
     }
 
     pub(crate) fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
-        self.catalog.get_or_make(spec, || {
+        self.catalog.get_or_make(spec, &|| {
             let family = self
                 .store
                 .family(&cell_spec(spec))
@@ -109,29 +109,32 @@ impl FromSeries for Histogram {
 }
 
 fn make<H: FromSeries>(spec: &FamilySpec, family: CellFamily) -> AnyFamily {
-    let names = &family.spec().labels;
-    let place = |name: &str| names.iter().position(|own| own == name);
-    let places = spec.label_names().filter_map(place).collect();
-    let spec = Arc::new(spec.clone());
     let maker = FromStore::<H> {
-        spec: spec.clone(),
-        family,
-        places,
+        family: StoreFamily::new(spec, family),
         overflow: OnceLock::new(),
     };
-    H::erase(Family::new(FamilySpec::clone(&spec), maker))
+    H::erase(Family::new(spec.clone(), maker))
 }
 
-/// Makes handles of the series of a store.
-struct FromStore<H> {
+/// A family of a store.
+struct StoreFamily {
     spec: Arc<FamilySpec>,
     family: CellFamily,
     /// Where the store has each label, the constant ones first.
     places: Vec<usize>,
-    overflow: OnceLock<H>,
 }
 
-impl<H> FromStore<H> {
+impl StoreFamily {
+    fn new(spec: &FamilySpec, family: CellFamily) -> Self {
+        let names = &family.spec().labels;
+        let place = |name: &str| names.iter().position(|own| own == name);
+        Self {
+            spec: Arc::new(spec.clone()),
+            places: spec.label_names().filter_map(place).collect(),
+            family,
+        }
+    }
+
     /// The values of all labels in the order of the store.
     fn all_values<'a>(&'a self, values: &[&'a str]) -> Vec<&'a str> {
         let constant = self.spec.constant.iter().map(|(_, value)| value.as_str());
@@ -144,21 +147,28 @@ impl<H> FromStore<H> {
         }
         placed
     }
+
+    fn series(&self, values: &[&str]) -> Series {
+        self.family.with(&self.all_values(values))
+    }
+}
+
+/// Makes handles of the series of a store.
+struct FromStore<H> {
+    family: StoreFamily,
+    overflow: OnceLock<H>,
 }
 
 impl<H: FromSeries> Make<H> for FromStore<H> {
     fn make(&self, values: &[&str]) -> Made<H> {
-        let series = self.family.with(&self.all_values(values));
+        let series = self.family.series(values);
         // The kind of cell is that of the family, which was made from the same specification.
         let handle = |info| H::from_series(&series, info).unwrap_or_else(|_| H::null());
         if series.is_overflow() {
-            Made::Shared(
-                self.overflow
-                    .get_or_init(|| handle(Info::overflow(&self.spec)))
-                    .clone(),
-            )
+            let overflow = || handle(Info::overflow(&self.family.spec));
+            Made::Shared(self.overflow.get_or_init(overflow).clone())
         } else {
-            Made::Own(handle(Info::new(&self.spec, values)))
+            Made::Own(handle(Info::new(&self.family.spec, values)))
         }
     }
 
@@ -167,7 +177,7 @@ impl<H: FromSeries> Make<H> for FromStore<H> {
     }
 
     fn remove(&self, values: &[&str]) {
-        self.family.remove(&self.all_values(values));
+        self.family.family.remove(&self.family.all_values(values));
     }
 }
 

@@ -67,10 +67,22 @@ type Series<H> = HashMap<Values, H, RandomState>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Values(Box<[Box<str>]>);
 
+// Without the kind of handle, so that the compiler sees it once and not for each kind.
 impl Values {
-    fn borrowed(&self) -> Vec<&str> {
-        self.0.iter().map(|value| &**value).collect()
+    fn new(values: &[&str]) -> Self {
+        Self(values.iter().map(|value| (*value).into()).collect())
     }
+
+    fn owned(&self) -> Vec<String> {
+        self.0.iter().map(|value| String::from(&**value)).collect()
+    }
+}
+
+/// Values in their order, with the place where each was.
+fn sorted(all: Vec<Vec<String>>) -> Vec<(Vec<String>, usize)> {
+    let mut sorted: Vec<_> = all.into_iter().zip(0..).collect();
+    sorted.sort_unstable();
+    sorted
 }
 
 impl Hash for Values {
@@ -101,9 +113,13 @@ impl Equivalent<Values> for Wanted<'_> {
 impl<H: Instrument> Family<H> {
     /// A family whose handles come from `maker`.
     pub fn new(spec: FamilySpec, maker: impl Make<H> + 'static) -> Self {
+        Self::boxed(spec, Box::new(maker))
+    }
+
+    fn boxed(spec: FamilySpec, maker: Box<dyn Make<H>>) -> Self {
         Self(Arc::new(Inner {
             spec: Arc::new(spec),
-            maker: Box::new(maker),
+            maker,
             series: RwLock::default(),
             changing: Mutex::default(),
             watched: Default::default(),
@@ -158,8 +174,7 @@ impl<H: Instrument> Family<H> {
         let made = self.0.maker.make(values);
         if let Made::Own(handle) = &made {
             self.watched().made(handle.side().map(|side| side.0));
-            let owned = Values(values.iter().map(|value| (*value).into()).collect());
-            self.write().insert(owned, handle.clone());
+            self.write().insert(Values::new(values), handle.clone());
         }
         self.watched().changed();
         made
@@ -187,14 +202,14 @@ impl<H: Instrument> Family<H> {
     /// All series: the values of their labels and their handles, by value; then the one that further ones share.
     pub fn series(&self) -> Vec<(Vec<String>, H)> {
         let series = self.0.series.read().unwrap_or_else(PoisonError::into_inner);
-        let owned = |values: &Values| values.borrowed().into_iter().map(str::to_owned).collect();
-        let mut all: Vec<(Vec<String>, H)> = series
-            .iter()
-            .map(|(values, handle)| (owned(values), handle.clone()))
-            .collect();
+        let (mut all, mut handles) = (Vec::new(), Vec::new());
+        for (values, handle) in series.iter() {
+            all.push(values.owned());
+            handles.push(handle.clone());
+        }
         drop(series);
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        all
+        let sorted = sorted(all).into_iter();
+        sorted.map(|(values, at)| (values, handles[at].clone())).collect()
     }
 
     /// The handle that series beyond the limit share, if there were any.
@@ -205,25 +220,23 @@ impl<H: Instrument> Family<H> {
     /// Its current values.
     pub fn read(&self) -> FamilyValues {
         let spec = &self.0.spec;
+        let mut series = Vec::new();
         let handles = self.series().into_iter().map(|(_, handle)| handle);
-        let series = handles.chain(self.overflow()).filter_map(|handle| {
-            let labels = handle.info()?.labels();
-            // A label without a value is as good as none, for all readers.
-            let labels = labels.filter(|(_, value)| !value.is_empty());
-            Some(SeriesValues {
-                labels: labels
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .collect(),
-                value: handle.read()?,
-                exemplars: handle.exemplars(),
-            })
-        });
+        for handle in handles.chain(self.overflow()) {
+            if let (Some(info), Some(value)) = (handle.info(), handle.read()) {
+                series.push(SeriesValues {
+                    labels: info.shown_labels(),
+                    value,
+                    exemplars: handle.exemplars(),
+                });
+            }
+        }
         FamilyValues {
             name: spec.name.clone(),
             help: spec.help.clone(),
             unit: spec.unit.clone(),
             kind: spec.kind.clone(),
-            series: series.collect(),
+            series,
         }
     }
 }

@@ -29,6 +29,15 @@
 //! path never blocks and never allocates once a series is known. Registration returns errors; misuse at run time is a
 //! no-op that is [counted](misused).
 //!
+//! Features, of which the first three are on by default:
+//!
+//! - `composites`: `MetricsRegistry::composite`, composites and callbacks.
+//! - `http`: `serve_http` for `/metrics`, `/health` and `/live`.
+//! - `shm`: the registry `Shm`, whose files processes share.
+//! - `otel`: the registry `Otel`, which pushes OTLP, and the adapter `Meters`.
+//! - `tracing`: `Spans`. It turns `otel` on.
+//! - `metrics-facade`: the recorder `Facade` of the crate `metrics`.
+//!
 //! `docs/sdk.md` is the guide.
 
 #![deny(missing_docs)]

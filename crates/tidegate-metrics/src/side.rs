@@ -58,6 +58,14 @@ impl Info {
             .chain(own.map(|(key, value)| (key.as_str(), &**value)))
             .chain(overflow)
     }
+
+    /// Its labels for readers. A label without a value is as good as none, for all of them.
+    pub(crate) fn shown_labels(&self) -> Vec<(String, String)> {
+        let labels = self.labels().filter(|(_, value)| !value.is_empty());
+        labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    }
 }
 
 /// See the module.

@@ -105,7 +105,7 @@ impl StoreState {
 
     /// The non-zero bytes of values without counts, by their offset in the file. Exponential histograms start with the
     /// generation that `generation` gives.
-    fn shapes(&self, generation: impl Fn(&SeriesInner) -> u64) -> Vec<(u64, Vec<u8>)> {
+    fn shapes(&self, generation: &dyn Fn(&SeriesInner) -> u64) -> Vec<(u64, Vec<u8>)> {
         let shape = |(family, series): (&FamilyInner, &Arc<SeriesInner>)| match family.spec.kind {
             Kind::ExponentialHistogram { max_scale } => {
                 let (word, words) = exponential::empty(max_scale, generation(series));
@@ -162,7 +162,7 @@ impl Store {
                 .grow(None, SegmentKind::Descriptors, resource.len() as u64);
             let planned = planned.and_then(|()| state.arena.grow(None, SegmentKind::Values, 1));
             planned.map_err(io("map memory for"))?;
-            store.0.make_file(&mut locked, |_| 0)?;
+            store.0.make_file(&mut locked, &|_| 0)?;
         }
         store.0.ready_now();
         Ok(store)

@@ -29,7 +29,7 @@ impl StoreInner {
         locked.files.set(self.file, None);
         let replaced = match &self.directory {
             None => true,
-            Some(_) => self.make_file(&mut locked, |_| 0).is_ok() || self.detach(&mut locked).is_ok(),
+            Some(_) => self.make_file(&mut locked, &|_| 0).is_ok() || self.detach(&mut locked).is_ok(),
         };
         if replaced {
             self.ready_now();
@@ -44,7 +44,7 @@ impl StoreInner {
     pub(super) fn make_file(
         &self,
         locked: &mut Locked<'_>,
-        generation: impl Fn(&SeriesInner) -> u64,
+        generation: &dyn Fn(&SeriesInner) -> u64,
     ) -> Result<(), Error> {
         let Some(directory) = &self.directory else {
             return Ok(());
@@ -83,7 +83,7 @@ impl StoreInner {
         let state = &mut *locked.state;
         state.identity = None;
         self.detached.store(true, Ordering::Relaxed);
-        let shapes = state.shapes(|_| 0);
+        let shapes = state.shapes(&|_| 0);
         let parts: Vec<_> = shapes
             .iter()
             .map(|(offset, shape)| (*offset, shape.as_slice()))
@@ -121,7 +121,7 @@ impl StoreInner {
         };
         // A thread that still records in the memory while the file replaces it may be in the middle of a switch.
         let ahead = |series: &SeriesInner| exponential::generation(series.slot.words()) + exponential::AHEAD;
-        if self.make_file(locked, ahead).is_ok() {
+        if self.make_file(locked, &ahead).is_ok() {
             self.carry_over(&locked.state, &memory);
         }
     }

@@ -35,12 +35,10 @@ impl Fanout {
     }
 
     fn fan<H: FromMany>(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
-        let register = |registry: &Arc<dyn MetricsRegistry>| typed::<H>(registry.register(spec)?);
-        let families = self
-            .registries
-            .iter()
-            .map(register)
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut families = Vec::new();
+        for registry in &self.registries {
+            families.push(typed::<H>(registry.register(spec)?)?);
+        }
         Ok(H::erase(Family::new(spec.clone(), Fan(families))))
     }
 
@@ -63,7 +61,7 @@ impl Fanout {
 
 impl MetricsRegistry for Fanout {
     fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
-        self.catalog.get_or_make(spec, || match spec.kind {
+        self.catalog.get_or_make(spec, &|| match spec.kind {
             Kind::Counter => self.fan::<Counter>(spec),
             Kind::FloatCounter => self.fan::<FloatCounter>(spec),
             Kind::UpDownCounter => self.fan::<UpDownCounter>(spec),
@@ -110,15 +108,18 @@ struct Fan<H>(Vec<Family<H>>);
 
 impl<H: FromMany> Make<H> for Fan<H> {
     fn make(&self, values: &[&str]) -> Made<H> {
-        let made: Vec<Made<H>> = self.0.iter().map(|family| family.find(values)).collect();
-        let is_own = made.iter().any(|made| matches!(made, Made::Own(_)));
-        let handles = made.into_iter().map(|made| match made {
-            Made::Own(handle) | Made::Shared(handle) => handle,
-        });
+        let (mut handles, mut is_own) = (Vec::new(), false);
+        for family in &self.0 {
+            let made = family.find(values);
+            is_own |= matches!(made, Made::Own(_));
+            let (Made::Own(handle) | Made::Shared(handle)) = made;
+            handles.push(handle);
+        }
+        let handle = H::from_many(handles.into());
         if is_own {
-            Made::Own(H::from_many(handles.collect()))
+            Made::Own(handle)
         } else {
-            Made::Shared(H::from_many(handles.collect()))
+            Made::Shared(handle)
         }
     }
 

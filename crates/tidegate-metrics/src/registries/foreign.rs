@@ -113,26 +113,15 @@ impl Foreign {
     /// Registers a family there and here. `kind` is its [`ForeignSpec::kind`].
     fn pass<H: Passed>(&self, spec: &FamilySpec, kind: u32) -> Result<AnyFamily, RegisterError> {
         let family = typed::<H>(self.here.register(spec)?)?;
-        let number = self
-            .table
-            .register(spec, kind)
-            .map_err(|code| RegisterError::Foreign {
-                name: spec.name.clone(),
-                code,
-            })?;
-        let maker = Passing {
-            table: self.table.clone(),
-            number,
-            constant: spec.constant.iter().map(|(_, value)| value.clone()).collect(),
-            family,
-        };
+        let there = ForeignFamily::new(&self.table, spec, kind)?;
+        let maker = Passing { there, family };
         Ok(H::erase(Family::new(spec.clone(), maker)))
     }
 }
 
 impl MetricsRegistry for Foreign {
     fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
-        self.catalog.get_or_make(spec, || match spec.kind {
+        self.catalog.get_or_make(spec, &|| match spec.kind {
             Kind::Counter => self.pass::<Counter>(spec, 0),
             Kind::FloatCounter => self.pass::<FloatCounter>(spec, 1),
             Kind::UpDownCounter => self.pass::<UpDownCounter>(spec, 2),
@@ -337,27 +326,45 @@ impl Passed for Histogram {
     }
 }
 
-/// Makes handles of both.
-struct Passing<H> {
+/// A family there.
+struct ForeignFamily {
     table: Arc<Table>,
     number: u64,
     constant: Vec<String>,
-    family: Family<H>,
 }
 
-impl<H> Passing<H> {
-    fn all<'a>(&'a self, values: &[&'a str]) -> Vec<&'a str> {
-        let constant = self.constant.iter().map(String::as_str);
-        constant.chain(values.iter().copied()).collect()
+impl ForeignFamily {
+    fn new(table: &Arc<Table>, spec: &FamilySpec, kind: u32) -> Result<Self, RegisterError> {
+        let refused = |code| RegisterError::Foreign {
+            name: spec.name.clone(),
+            code,
+        };
+        Ok(Self {
+            table: table.clone(),
+            number: table.register(spec, kind).map_err(refused)?,
+            constant: spec.constant.iter().map(|(_, value)| value.clone()).collect(),
+        })
     }
+
+    fn series(&self, values: &[&str]) -> u64 {
+        let constant = self.constant.iter().map(String::as_str);
+        let all: Vec<&str> = constant.chain(values.iter().copied()).collect();
+        self.table.series(self.number, &all)
+    }
+}
+
+/// Makes handles of both.
+struct Passing<H> {
+    there: ForeignFamily,
+    family: Family<H>,
 }
 
 impl<H: Passed> Make<H> for Passing<H> {
     fn make(&self, values: &[&str]) -> Made<H> {
         match self.family.find(values) {
             Made::Own(here) => Made::Own(H::pass(Both {
-                table: self.table.clone(),
-                series: self.table.series(self.number, &self.all(values)),
+                table: self.there.table.clone(),
+                series: self.there.series(values),
                 here,
             })),
             // Beyond the limit here, so there as well. Only this side keeps the shared series.
@@ -371,10 +378,11 @@ impl<H: Passed> Make<H> for Passing<H> {
 
     fn remove(&self, values: &[&str]) {
         self.family.remove(values);
-        if let Some(remove) = self.table.0.remove {
-            let number = self.table.series(self.number, &self.all(values));
+        let table = &self.there.table.0;
+        if let Some(remove) = table.remove {
+            let number = self.there.series(values);
             // SAFETY: the table lives, and the number is one that it gave.
-            unsafe { remove(self.table.0.context, number) }
+            unsafe { remove(table.context, number) }
         }
     }
 }

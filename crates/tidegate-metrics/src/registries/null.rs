@@ -21,7 +21,7 @@ impl Null {
 
 impl MetricsRegistry for Null {
     fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
-        self.0.get_or_make(spec, || null_family(spec.clone()))
+        self.0.get_or_make(spec, &|| null_family(spec.clone()))
     }
 
     fn gather(&self) -> Vec<FamilyValues> {
