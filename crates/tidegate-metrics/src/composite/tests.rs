@@ -374,9 +374,9 @@ fn a_series_that_ends_leaves_its_group() {
     let handle = registry.histogram(&Description::new("i", ""), &[]).unwrap();
     let composite = unattended(super::composite("d").of(&handle));
     let side = crate::Instrument::side(&handle).unwrap().0.clone();
-    assert!(side.is_watched());
+    assert!(side.watched.is_watched());
     drop(composite);
-    assert!(!side.is_watched());
+    assert!(!side.watched.is_watched());
 }
 
 #[test]
