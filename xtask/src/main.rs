@@ -16,6 +16,7 @@ mod fuzz;
 mod golang;
 mod headers;
 mod instructions;
+mod kafka;
 mod loom;
 mod metadata;
 mod pgo;
@@ -40,7 +41,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "setup",
-        about: "install what the tests need: NIXL wheels, Python packages, Go programs, Prometheus and related servers",
+        about: "install what the tests need: NIXL wheels, Python packages, Go programs, Kafka, Prometheus and related servers",
         run: testenv::setup,
     },
     Command {

@@ -7,7 +7,7 @@
 //! made beside its place and then renamed, under a lock, so a run that dies or overlaps another
 //! leaves nothing half done.
 
-use crate::{Outcome, apt, golang, process};
+use crate::{Outcome, apt, golang, kafka, process};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -181,8 +181,10 @@ pub(crate) fn setup(_arguments: &[String]) -> Outcome {
             .iter()
             .map(|part| scope.spawn(|| part.ensure(&root)))
             .collect();
+        let kafka = scope.spawn(kafka::setup);
         let failures: Vec<String> = installs
             .into_iter()
+            .chain([kafka])
             .filter_map(|install| install.join().expect("an install doesn't panic").err())
             .collect();
         if failures.is_empty() {
@@ -202,7 +204,7 @@ pub(crate) fn directory() -> PathBuf {
 }
 
 /// Held while parts are made; another setup waits for it.
-fn lock(root: &Path) -> Result<File, String> {
+pub(crate) fn lock(root: &Path) -> Result<File, String> {
     let describe = |error| format!("{}: {error}", root.display());
     fs::create_dir_all(root).map_err(describe)?;
     let lock = File::create(root.join(".lock")).map_err(describe)?;
@@ -323,7 +325,7 @@ fn source(package: &str, directory: &Path) -> Outcome {
 }
 
 /// Has `make` fill `root/name` unless the stamp there says that it is made from the same.
-fn ensure(root: &Path, name: &str, stamp: &str, make: impl FnOnce(&Path) -> Outcome) -> Outcome {
+pub(crate) fn ensure(root: &Path, name: &str, stamp: &str, make: impl FnOnce(&Path) -> Outcome) -> Outcome {
     let place = root.join(name);
     if fs::read_to_string(place.join(STAMP)).is_ok_and(|found| found == stamp) {
         return Ok(());
