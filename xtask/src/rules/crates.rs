@@ -40,6 +40,7 @@ const LEVELS: &[&[&str]] = &[
         "tidegate-capi",
         "tidegate-direct",
         "tidegate-nats",
+        "tidegate-kafka",
         "tidegate-pipeline",
         "tidegate-python",
     ],

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Reads partitions of the topic, from their beginnings and without a group.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use krafka::consumer::{AutoOffsetReset, Consumer, ConsumerRecord, IsolationLevel};
+use krafka::{Kafka, KrafkaError};
+
+use super::{ClientError, close_later};
+use crate::record::LogRecord;
+
+/// The most bytes that a broker sends at a time, for each partition. One larger record comes alone.
+const PARTITION_BYTES: i32 = 256 << 10;
+
+/// The same for all partitions.
+const FETCH_BYTES: i32 = 4 << 20;
+
+/// The most bytes of a batch of records after it is decompressed.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// The most records at a time, and the most that wait.
+const RECORDS: i32 = 128;
+
+/// How long a broker holds a request without records.
+const FETCH_WAIT: Duration = Duration::from_millis(500);
+
+pub(crate) struct LogReader {
+    topic: String,
+    partitions: Vec<i32>,
+    /// `None`: it is closed.
+    consumer: Option<Consumer>,
+    /// Records that no reader can decode.
+    pub(crate) skipped: u64,
+}
+
+impl LogReader {
+    pub(super) async fn open(kafka: Kafka, topic: &str, partitions: &[i32]) -> Result<Self, ClientError> {
+        let consumer = kafka
+            .consumer_without_group()
+            .auto_offset_reset(AutoOffsetReset::Earliest)
+            .enable_auto_commit(false)
+            .isolation_level(IsolationLevel::ReadCommitted)
+            .max_partition_fetch_bytes(PARTITION_BYTES)
+            .fetch_max_bytes(FETCH_BYTES)
+            .fetch_max_wait(FETCH_WAIT)
+            .max_poll_records(RECORDS)
+            .max_buffered_records(RECORDS)
+            .max_decompressed_size(BATCH_BYTES)
+            .metrics_push(false)
+            .build()
+            .await?;
+        let reader = Self {
+            topic: topic.to_owned(),
+            partitions: partitions.to_vec(),
+            consumer: Some(consumer),
+            skipped: 0,
+        };
+        reader.consumer()?.assign(topic, partitions.to_vec()).await?;
+        Ok(reader)
+    }
+
+    /// Moves to an offset of a partition.
+    pub(crate) async fn seek(&self, partition: i32, offset: i64) -> Result<(), ClientError> {
+        Ok(self.consumer()?.seek(&self.topic, partition, offset).await?)
+    }
+
+    /// The next records. Waits at most `wait` for the first one. Dropping the call loses nothing.
+    pub(crate) async fn poll(&mut self, wait: Duration) -> Result<Vec<LogRecord>, ClientError> {
+        let records = match self.consumer()?.poll(wait).await {
+            Err(error) if is_undecodable(&error) => self.poll_each(wait).await?,
+            polled => polled?,
+        };
+        Ok(records.into_iter().map(log_record).collect())
+    }
+
+    /// Reads the partitions one by one, to find the one with a record that can't be decoded. Such a record is skipped: it
+    /// would stop every reader for ever.
+    async fn poll_each(&mut self, wait: Duration) -> Result<Vec<ConsumerRecord>, ClientError> {
+        for partition in &self.partitions {
+            let consumer = self.consumer()?;
+            let (this, others): (Vec<i32>, Vec<i32>) =
+                self.partitions.iter().partition(|other| *other == partition);
+            consumer.pause(&self.topic, &others).await;
+            consumer.resume(&self.topic, &this).await;
+            let polled = consumer.poll(wait).await;
+            let position = consumer.position(&self.topic, *partition).await;
+            consumer.resume(&self.topic, &others).await;
+            match (polled, position) {
+                (Err(error), Some(position)) if is_undecodable(&error) => {
+                    consumer.seek(&self.topic, *partition, position + 1).await?;
+                    self.skipped += 1;
+                    return Ok(Vec::new());
+                }
+                (Ok(records), _) if records.is_empty() => {}
+                (polled, _) => return Ok(polled?),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The offset of the next record of each partition; without those that are not known yet.
+    pub(crate) async fn positions(&self) -> Result<HashMap<i32, i64>, ClientError> {
+        let consumer = self.consumer()?;
+        let mut positions = HashMap::new();
+        for partition in &self.partitions {
+            if let Some(position) = consumer.position(&self.topic, *partition).await {
+                positions.insert(*partition, position);
+            }
+        }
+        Ok(positions)
+    }
+
+    fn consumer(&self) -> Result<&Consumer, ClientError> {
+        self.consumer.as_ref().ok_or_else(super::closed)
+    }
+}
+
+impl Drop for LogReader {
+    fn drop(&mut self) {
+        if let Some(consumer) = self.consumer.take() {
+            close_later(async move {
+                let _ = consumer.close().await;
+            });
+        }
+    }
+}
+
+/// Whether the next record of a partition can't be decoded. The library has no kind of its own for this.
+fn is_undecodable(error: &KrafkaError) -> bool {
+    matches!(error, KrafkaError::Protocol { message, .. } if message.starts_with("undecodable record batch"))
+}
+
+/// The library gives the time that the writer set, and not that of the broker (0.28.1 reads the first time of a batch).
+/// The engine sets it by the clock of the broker.
+fn log_record(record: ConsumerRecord) -> LogRecord {
+    LogRecord {
+        partition: record.partition,
+        offset: record.offset,
+        millis: record.timestamp,
+        key: record.key,
+        headers: record.headers,
+        body: record.value,
+    }
+}

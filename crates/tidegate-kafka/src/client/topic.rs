@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The topic: it is created if it is absent, and checked.
+
+use std::time::Duration;
+
+use krafka::admin::{
+    ConfigResource, CreateTopicsOptions, DescribeConfigsOptions, DescribeTopicsOptions, NewTopic,
+    TopicDescription,
+};
+use krafka::error::ErrorCode;
+use krafka::{Kafka, KrafkaError};
+
+use super::ClientError;
+use crate::KafkaConfig;
+
+/// What the engine relies on.
+const NEEDED: [(&str, &str); 2] = [
+    ("cleanup.policy", "compact"),
+    ("message.timestamp.type", "LogAppendTime"),
+];
+
+/// What a new topic has besides. Segments are closed often, because a broker compacts closed ones only.
+const WANTED: [(&str, &str); 3] = [
+    ("min.cleanable.dirty.ratio", "0.1"),
+    ("segment.ms", "600000"),
+    ("segment.bytes", "67108864"),
+];
+
+/// How long a new topic may lack leaders, in steps.
+const LEADER_STEPS: u32 = 50;
+const LEADER_STEP: Duration = Duration::from_millis(100);
+
+/// Creates the topic if it is absent. It must have all partitions and the right settings.
+pub(super) async fn ensure(
+    kafka: &Kafka,
+    config: &KafkaConfig,
+    topic: &str,
+    partitions: i32,
+) -> Result<(), ClientError> {
+    if describe(kafka, config, topic).await?.is_none() {
+        create(kafka, config, topic, partitions).await?;
+    }
+    for _ in 0..LEADER_STEPS {
+        match describe(kafka, config, topic).await? {
+            Some(found) if found.partitions.len() != partitions as usize => {
+                let message = format!(
+                    "has {} partitions: the cluster needs {partitions}, one per partition and two more",
+                    found.partitions.len()
+                );
+                return Err(ClientError::Topic(topic.to_owned(), message));
+            }
+            Some(found) if found.partitions.iter().all(|one| one.leader.is_some()) => {
+                return check(kafka, config, topic).await;
+            }
+            _ => tokio::time::sleep(LEADER_STEP).await,
+        }
+    }
+    Err(ClientError::Topic(
+        topic.to_owned(),
+        "has partitions without a leader".to_owned(),
+    ))
+}
+
+async fn describe(
+    kafka: &Kafka,
+    config: &KafkaConfig,
+    topic: &str,
+) -> Result<Option<TopicDescription>, ClientError> {
+    let options = DescribeTopicsOptions::default().timeout(config.request_timeout);
+    let found = kafka.admin().describe_topics([topic], options).await?;
+    match found.into_values().next() {
+        Some(Ok(found)) => Ok(Some(found)),
+        Some(Err(error)) if !is_absent(&error) => Err(error.into()),
+        Some(Err(_)) | None => Ok(None),
+    }
+}
+
+fn is_absent(error: &KrafkaError) -> bool {
+    matches!(
+        error,
+        KrafkaError::UnknownTopic { .. }
+            | KrafkaError::Broker {
+                code: ErrorCode::UnknownTopicOrPartition,
+                ..
+            }
+    )
+}
+
+async fn create(
+    kafka: &Kafka,
+    config: &KafkaConfig,
+    topic: &str,
+    partitions: i32,
+) -> Result<(), ClientError> {
+    let copies = config.replication_factor.map_or(-1, i16::from);
+    let settings = NEEDED.into_iter().chain(WANTED);
+    let new = settings.fold(NewTopic::new(topic, partitions, copies)?, |new, (name, value)| {
+        new.with_config(name, value)
+    });
+    let options = CreateTopicsOptions::default().timeout(config.request_timeout);
+    let created = kafka.admin().create_topics([new], options).await?;
+    match created.into_values().next() {
+        // Another gateway was quicker.
+        Some(Err(KrafkaError::Broker {
+            code: ErrorCode::TopicAlreadyExists,
+            ..
+        })) => Ok(()),
+        Some(Err(error)) => Err(error.into()),
+        Some(Ok(())) | None => Ok(()),
+    }
+}
+
+/// Compares the settings. Who may not read them is trusted.
+async fn check(kafka: &Kafka, config: &KafkaConfig, topic: &str) -> Result<(), ClientError> {
+    let names = NEEDED.map(|(name, _)| name.to_owned());
+    let options = DescribeConfigsOptions::default()
+        .timeout(config.request_timeout)
+        .config_names(names.into());
+    let found = kafka
+        .admin()
+        .describe_configs([ConfigResource::topic(topic)], options)
+        .await?;
+    let Some(Ok(entries)) = found.into_values().next() else {
+        return Ok(());
+    };
+    for (name, needed) in NEEDED {
+        let entry = entries.iter().find(|entry| entry.name == name);
+        let value = entry.and_then(|entry| entry.value.as_deref());
+        if let Some(value) = value.filter(|value| *value != needed) {
+            let message = format!("has `{name}` = `{value}`: set it to `{needed}`");
+            return Err(ClientError::Topic(topic.to_owned(), message));
+        }
+    }
+    Ok(())
+}

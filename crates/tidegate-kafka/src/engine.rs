@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The engine: it connects, looks after the connection, and opens sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use tidegate_cluster::{ClusterEngine, EngineStatus, StoreSession};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::client::{Client, ClientError};
+use crate::record::TopicLayout;
+use crate::shared::{Link, Shared};
+use crate::{KafkaConfig, KafkaError, records, session};
+
+/// The pause before the second attempt to connect. It doubles up to the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often the connection is tried.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Requests for records that wait.
+const RECORD_QUEUE: usize = 64;
+
+/// The engine of a process. Dropping it ends its tasks.
+pub struct KafkaEngine {
+    shared: Arc<Shared>,
+    link: Link,
+    runtime: Handle,
+    /// It has the other end of the link: without it all tasks end.
+    supervisor: JoinHandle<()>,
+}
+
+impl KafkaEngine {
+    /// Starts the engine of a cluster, within a tokio runtime. It connects in the background.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or there is no runtime.
+    pub fn start(config: KafkaConfig, cluster: &str) -> Result<Self, KafkaError> {
+        config.check(cluster)?;
+        let runtime = Handle::try_current().map_err(|_| KafkaError::NoRuntime)?;
+        let layout = TopicLayout {
+            cluster: cluster.to_owned(),
+            pages: config.partitions,
+        };
+        let (claims, claim_requests) = mpsc::channel(RECORD_QUEUE);
+        let (retained, retained_requests) = mpsc::channel(RECORD_QUEUE);
+        let (places, requests) = (layout.record_partitions(), [claim_requests, retained_requests]);
+        let shared = Arc::new(Shared::new(config, layout, claims, retained));
+        let (connection, link) = watch::channel(None);
+        let link = Link(link);
+        for (partition, requests) in places.into_iter().zip(requests) {
+            runtime.spawn(records::run(shared.clone(), partition, link.clone(), requests));
+        }
+        let supervisor = runtime.spawn(supervise(shared.clone(), connection));
+        Ok(Self {
+            shared,
+            link,
+            runtime,
+            supervisor,
+        })
+    }
+}
+
+impl ClusterEngine for KafkaEngine {
+    fn open(&self) -> StoreSession {
+        session::open(self.shared.clone(), self.link.clone(), &self.runtime)
+    }
+
+    fn status(&self) -> EngineStatus {
+        self.shared.status.lock().clone()
+    }
+}
+
+impl Drop for KafkaEngine {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+/// Connects again and again.
+async fn supervise(shared: Arc<Shared>, connection: watch::Sender<Option<Arc<Client>>>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match Client::connect(&shared.config, &shared.layout).await {
+            Ok(client) => {
+                pause = FIRST_PAUSE;
+                let client = Arc::new(client);
+                note_connection(&shared);
+                connection.send_replace(Some(client.clone()));
+                let error = probe(&shared, &client).await;
+                connection.send_replace(None);
+                note_loss(&shared, &error);
+            }
+            Err(error) => note_failure(&shared, &error),
+        }
+        let jitter = rand::rng().random_range(0.5..1.0);
+        tokio::time::sleep(pause.mul_f64(jitter)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Asks for the end of the log until there is no answer.
+async fn probe(shared: &Shared, client: &Client) -> ClientError {
+    let partitions = [shared.layout.claims()];
+    loop {
+        tokio::time::sleep(PROBE_INTERVAL).await;
+        if let Err(error) = client.ends(&partitions).await {
+            return error;
+        }
+    }
+}
+
+fn note_connection(shared: &Shared) {
+    let mut status = shared.status.lock();
+    status.is_connected = true;
+    status.connections += 1;
+    status.last_error = None;
+    drop(status);
+    tracing::info!(brokers = ?shared.config.brokers, "Kafka is connected");
+}
+
+fn note_loss(shared: &Shared, error: &ClientError) {
+    let mut status = shared.status.lock();
+    status.is_connected = false;
+    status.last_error = Some(error.to_string());
+    drop(status);
+    tracing::warn!(%error, "the connection to Kafka is lost");
+}
+
+fn note_failure(shared: &Shared, error: &ClientError) {
+    shared.status.lock().last_error = Some(error.to_string());
+    if let Some(held_back) = shared.connect_log.ready() {
+        tracing::warn!(%error, held_back, "Kafka is not available: the engine tries again");
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Reads of many messages.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_cluster::{CallId, ReadScope, StoreError, StoreEvent, StoreReply, Subject};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::client::{Client, ClientError, LogReader};
+use crate::record::LogRecord;
+use crate::records::RecordRequest;
+use crate::shared::{Link, Shared};
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(500);
+
+/// The time between two reports of what is pending.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A read goes on after errors for this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause after an error.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// One read of a session.
+pub(crate) struct ReadTask {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: CallId,
+    pub(crate) scope: ReadScope,
+    pub(crate) events: mpsc::Sender<StoreEvent>,
+}
+
+impl ReadTask {
+    /// Reads until the end, or until the connection is lost.
+    pub(crate) async fn run(self, client: &Arc<Client>, link: &mut Link) -> Result<StoreReply, StoreError> {
+        // The log has earlier records of a subject too. Who asks for what there is now gets the last ones only.
+        let wanted = match self.scope {
+            ReadScope::Everything => None,
+            ReadScope::Retained => Some(self.last_offsets().await?),
+        };
+        tokio::select! {
+            result = self.read(client, wanted) => result,
+            () = link.lost(client) => {
+                Err(StoreError::Unavailable("the connection to Kafka is lost".to_owned()))
+            }
+        }
+    }
+
+    async fn last_offsets(&self) -> Result<HashMap<String, i64>, StoreError> {
+        let (answer, offsets) = oneshot::channel();
+        let request = RecordRequest::Offsets(answer);
+        let ended = || StoreError::Unavailable("the engine has ended".to_owned());
+        self.shared.retained.send(request).await.map_err(|_| ended())?;
+        offsets.await.map_err(|_| ended())?
+    }
+
+    async fn read(
+        &self,
+        client: &Client,
+        wanted: Option<HashMap<String, i64>>,
+    ) -> Result<StoreReply, StoreError> {
+        let partitions = self.shared.layout.scope(self.scope);
+        let failed = |error| self.shared.failed(error);
+        let mut reader = client.reader(&partitions).await.map_err(failed)?;
+        let goal = client.ends(&partitions).await.map_err(failed)?;
+        let (mut reported, mut worked) = (Instant::now(), Instant::now());
+        let mut has_caught_up = false;
+        loop {
+            match self.turn(&mut reader, wanted.as_ref()).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(StoreReply::ReadEnd),
+                Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
+                Err(error) => {
+                    tracing::debug!(%error, "a read from Kafka goes on after an error");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            if !has_caught_up && self.pending(&reader, &goal).await.map_err(failed)? == 0 {
+                has_caught_up = true;
+                if self.scope == ReadScope::Retained {
+                    return Ok(StoreReply::ReadEnd);
+                }
+                self.send(StoreEvent::Pending(self.id, 0)).await;
+            }
+            if reported.elapsed() < REPORT_INTERVAL {
+                worked = Instant::now();
+                continue;
+            }
+            // A broker that does not answer is not current: the reader must not believe that it knows everything.
+            match client.ends(&partitions).await {
+                Ok(ends) => {
+                    let pending = self.pending(&reader, &ends).await.map_err(failed)?;
+                    self.send(StoreEvent::Pending(self.id, pending)).await;
+                    (reported, worked) = (Instant::now(), Instant::now());
+                }
+                Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
+                Err(error) => tracing::debug!(%error, "Kafka does not say where its log ends"),
+            }
+        }
+    }
+
+    /// Gives the next records. `false`: nobody takes them.
+    async fn turn(
+        &self,
+        reader: &mut LogReader,
+        wanted: Option<&HashMap<String, i64>>,
+    ) -> Result<bool, ClientError> {
+        let skipped = reader.skipped;
+        let records = reader.poll(POLL).await?;
+        if reader.skipped > skipped
+            && let Some(times) = self.shared.skip_log.ready()
+        {
+            tracing::warn!(times, "a record of the topic is not readable: it is skipped");
+        }
+        for record in records {
+            if !self.give(&record, wanted).await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn give(&self, record: &LogRecord, wanted: Option<&HashMap<String, i64>>) -> bool {
+        self.index(record);
+        let Some(stored) = record.stored() else {
+            return true;
+        };
+        let subject = &stored.message.subject;
+        let first = wanted.map(|wanted| wanted.get(subject).copied().unwrap_or(0));
+        if first.is_some_and(|first| record.offset < first) {
+            return true;
+        }
+        self.shared.note_received(stored.message.body.len());
+        self.send(StoreEvent::Read(self.id, stored)).await
+    }
+
+    fn index(&self, record: &LogRecord) {
+        let Some(text) = record.subject() else { return };
+        let Some(subject) = Subject::parse(&self.shared.layout.cluster, text) else {
+            return;
+        };
+        let mut index = self.shared.index.lock();
+        let has_room = if record.body.is_some() {
+            index.note(&subject, record.sequence())
+        } else {
+            index.forget(&subject, record.sequence());
+            true
+        };
+        drop(index);
+        if !has_room && let Some(times) = self.shared.index_log.ready() {
+            tracing::warn!(
+                times,
+                "the list of pages is full: pages stay in the topic. Raise `max_index_bytes`"
+            );
+        }
+    }
+
+    /// The number of records up to these ends. Records that the cleaner has removed count too, until the read is there.
+    async fn pending(&self, reader: &LogReader, ends: &HashMap<i32, i64>) -> Result<u64, ClientError> {
+        let positions = reader.positions().await?;
+        let pending = ends.iter().map(|(partition, end)| {
+            let position = positions.get(partition).copied().unwrap_or(0);
+            u64::try_from(end - position).unwrap_or(0)
+        });
+        Ok(pending.sum())
+    }
+
+    async fn send(&self, event: StoreEvent) -> bool {
+        self.events.send(event).await.is_ok()
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The session of a state machine: it carries out the calls and gives the events.
+
+use std::sync::Arc;
+
+use tidegate_cluster::{
+    CallId, ClusterStore, ReadScope, RunName, StoreCall, StoreError, StoreEvent, StoreMessage, StoreReply,
+    StoreSession, Subject,
+};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::client::{Client, NewRecord};
+use crate::read::ReadTask;
+use crate::records::{ComparedRecord, RecordRequest};
+use crate::shared::{Link, Shared};
+
+/// Calls that wait, and events that wait.
+const QUEUE: usize = 1024;
+
+/// Calls that are carried out at a time.
+const MAX_CALLS: usize = 256;
+
+/// Pages that a purge removes at a time.
+const PURGED_TOGETHER: usize = 64;
+
+/// Opens a session.
+pub(crate) fn open(shared: Arc<Shared>, link: Link, runtime: &Handle) -> StoreSession {
+    let (calls, waiting) = mpsc::channel(QUEUE);
+    let (sender, events) = mpsc::channel(QUEUE);
+    let session = Session {
+        shared,
+        link,
+        events: sender.clone(),
+    };
+    runtime.spawn(session.run(waiting));
+    let store = Box::new(CallQueue {
+        calls,
+        events: sender.downgrade(),
+        runtime: runtime.clone(),
+    });
+    StoreSession { store, events }
+}
+
+/// The calls of a state machine.
+struct CallQueue {
+    calls: mpsc::Sender<(CallId, StoreCall)>,
+    /// Weak: the channel of events ends with the engine.
+    events: mpsc::WeakSender<StoreEvent>,
+    runtime: Handle,
+}
+
+impl ClusterStore for CallQueue {
+    fn start(&mut self, id: CallId, call: StoreCall) {
+        // A machine with so many open calls gets an error for this one, and for each other call its answer.
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.calls.try_send((id, call))
+            && let Some(events) = self.events.upgrade()
+        {
+            let error = StoreError::Unavailable("too many calls are open".to_owned());
+            self.runtime.spawn(async move {
+                // The machine may be gone.
+                let _ = events.send(StoreEvent::Done(id, Err(error))).await;
+            });
+        }
+    }
+}
+
+struct Session {
+    shared: Arc<Shared>,
+    link: Link,
+    events: mpsc::Sender<StoreEvent>,
+}
+
+impl Session {
+    /// Runs until the machine or the engine is gone.
+    async fn run(mut self, mut calls: mpsc::Receiver<(CallId, StoreCall)>) {
+        let mut tasks = JoinSet::new();
+        self.link.0.mark_changed();
+        loop {
+            tokio::select! {
+                changed = self.link.0.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let is_connected = self.link.0.borrow_and_update().is_some();
+                    if is_connected && self.events.send(StoreEvent::Connected).await.is_err() {
+                        return;
+                    }
+                }
+                call = calls.recv(), if tasks.len() < MAX_CALLS => {
+                    let Some((id, call)) = call else { return };
+                    let running = RunningCall {
+                        shared: self.shared.clone(),
+                        id,
+                        events: self.events.clone(),
+                    };
+                    tasks.spawn(running.run(self.link.clone(), call));
+                }
+                Some(_) = tasks.join_next() => {}
+            }
+        }
+    }
+}
+
+/// A call, until its answer.
+struct RunningCall {
+    shared: Arc<Shared>,
+    id: CallId,
+    events: mpsc::Sender<StoreEvent>,
+}
+
+impl RunningCall {
+    async fn run(self, mut link: Link, call: StoreCall) {
+        let result = match link.client().await {
+            Ok(client) => self.carry_out(&client, &mut link, call).await,
+            Err(error) => Err(error),
+        };
+        // The machine may be gone.
+        let _ = self.events.send(StoreEvent::Done(self.id, result)).await;
+    }
+
+    async fn carry_out(
+        &self,
+        client: &Arc<Client>,
+        link: &mut Link,
+        call: StoreCall,
+    ) -> Result<StoreReply, StoreError> {
+        match call {
+            StoreCall::Publish(message) => self.publish(client, message).await,
+            StoreCall::ReadAll(scope) => self.read(client, link, scope).await,
+            StoreCall::CompareAndSet(message, expected) => {
+                let term = None;
+                self.compare(ComparedRecord {
+                    message,
+                    expected,
+                    term,
+                })
+                .await
+            }
+            StoreCall::Lease(request) => {
+                self.compare(ComparedRecord {
+                    message: request.message,
+                    expected: request.expected,
+                    term: Some(request.term),
+                })
+                .await
+            }
+            StoreCall::Purge(run, through) => self.purge(client, &run, through).await,
+        }
+    }
+
+    async fn publish(&self, client: &Client, message: StoreMessage) -> Result<StoreReply, StoreError> {
+        let bytes = message.body.len();
+        let record = NewRecord {
+            partition: self.partition(&message.subject)?,
+            key: message.subject,
+            headers: message.headers,
+            body: Some(message.body),
+        };
+        let appended = client
+            .append(record)
+            .await
+            .map_err(|error| self.shared.failed(error))?;
+        self.shared.note_sent(bytes);
+        Ok(StoreReply::Stored(appended.sequence()))
+    }
+
+    async fn read(
+        &self,
+        client: &Arc<Client>,
+        link: &mut Link,
+        scope: ReadScope,
+    ) -> Result<StoreReply, StoreError> {
+        let read = ReadTask {
+            shared: self.shared.clone(),
+            id: self.id,
+            scope,
+            events: self.events.clone(),
+        };
+        read.run(client, link).await
+    }
+
+    async fn compare(&self, record: ComparedRecord) -> Result<StoreReply, StoreError> {
+        let partition = self.partition(&record.message.subject)?;
+        let task = if partition == self.shared.layout.claims() {
+            &self.shared.claims
+        } else {
+            &self.shared.retained
+        };
+        let (answer, result) = oneshot::channel();
+        let ended = || StoreError::Unavailable("the engine has ended".to_owned());
+        let request = RecordRequest::Compare(record, answer);
+        task.send(request).await.map_err(|_| ended())?;
+        result.await.map_err(|_| ended())?
+    }
+
+    /// Removes the pages that reads of this engine have given. A page that came later stays.
+    async fn purge(&self, client: &Client, run: &RunName, through: u64) -> Result<StoreReply, StoreError> {
+        let pages = self.shared.index.lock().pages(run, through);
+        for pages in pages.chunks(PURGED_TOGETHER) {
+            let removals: Result<Vec<_>, _> = pages.iter().map(|page| self.removal(page)).collect();
+            let removed = client.append_all(removals?).await;
+            removed.map_err(|error| self.shared.failed(error))?;
+            let mut index = self.shared.index.lock();
+            pages.iter().for_each(|page| index.forget(page, through));
+        }
+        Ok(StoreReply::Purged)
+    }
+
+    fn removal(&self, page: &Subject) -> Result<NewRecord, StoreError> {
+        let key = page.text(&self.shared.layout.cluster);
+        Ok(NewRecord {
+            partition: self.partition(&key)?,
+            key,
+            headers: Vec::new(),
+            body: None,
+        })
+    }
+
+    fn partition(&self, subject: &str) -> Result<i32, StoreError> {
+        let partition = self.shared.layout.partition(subject);
+        partition
+            .ok_or_else(|| StoreError::Unavailable(format!("`{subject}` is not a subject of the cluster")))
+    }
+}

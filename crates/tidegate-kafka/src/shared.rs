@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! What the tasks of an engine share: the connection, the counts, the index of pages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate_cluster::{EngineStatus, StoreError};
+use tidegate_runtime::Every;
+use tokio::sync::{mpsc, watch};
+
+use crate::KafkaConfig;
+use crate::client::{Client, ClientError};
+use crate::page_index::PageIndex;
+use crate::record::TopicLayout;
+use crate::records::RecordRequest;
+
+/// How long a call waits for a connection.
+const CONNECTION_WAIT: Duration = Duration::from_secs(3);
+
+/// The same error is logged this often.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The parts of an engine that its tasks share.
+pub(crate) struct Shared {
+    pub(crate) config: KafkaConfig,
+    pub(crate) layout: TopicLayout,
+    pub(crate) status: Mutex<EngineStatus>,
+    pub(crate) index: Mutex<PageIndex>,
+    /// The tasks that write records: claims with leases, and retained totals.
+    pub(crate) claims: mpsc::Sender<RecordRequest>,
+    pub(crate) retained: mpsc::Sender<RecordRequest>,
+    pub(crate) connect_log: Every,
+    pub(crate) index_log: Every,
+    pub(crate) skip_log: Every,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: KafkaConfig,
+        layout: TopicLayout,
+        claims: mpsc::Sender<RecordRequest>,
+        retained: mpsc::Sender<RecordRequest>,
+    ) -> Self {
+        Self {
+            status: Mutex::default(),
+            index: Mutex::new(PageIndex::new(config.max_index_bytes)),
+            config,
+            layout,
+            claims,
+            retained,
+            connect_log: Every::new(LOG_INTERVAL),
+            index_log: Every::new(LOG_INTERVAL),
+            skip_log: Every::new(LOG_INTERVAL),
+        }
+    }
+
+    pub(crate) fn note_sent(&self, bytes: usize) {
+        self.status.lock().sent_bytes += bytes as u64;
+    }
+
+    pub(crate) fn note_received(&self, bytes: usize) {
+        self.status.lock().received_bytes += bytes as u64;
+    }
+
+    /// The error for a state machine. People see it in the status.
+    pub(crate) fn failed(&self, error: ClientError) -> StoreError {
+        match error {
+            ClientError::TooLarge => StoreError::TooLarge,
+            error => {
+                let message = error.to_string();
+                self.status.lock().last_error = Some(message.clone());
+                StoreError::Unavailable(message)
+            }
+        }
+    }
+}
+
+/// The connection of an engine, as its tasks see it.
+#[derive(Clone)]
+pub(crate) struct Link(pub(crate) watch::Receiver<Option<Arc<Client>>>);
+
+impl Link {
+    /// The present connection. Waits a few seconds for it.
+    pub(crate) async fn client(&mut self) -> Result<Arc<Client>, StoreError> {
+        let connected = self.0.wait_for(Option::is_some);
+        let client = match tokio::time::timeout(CONNECTION_WAIT, connected).await {
+            Ok(Ok(client)) => client.clone(),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        client.ok_or_else(|| StoreError::Unavailable("there is no connection to Kafka".to_owned()))
+    }
+
+    /// Ends when this connection has ended.
+    pub(crate) async fn lost(&mut self, client: &Arc<Client>) {
+        let is_other = |present: &Option<Arc<Client>>| {
+            present
+                .as_ref()
+                .is_none_or(|present| !Arc::ptr_eq(present, client))
+        };
+        // An error means that the engine has ended.
+        let _ = self.0.wait_for(is_other).await;
+    }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The five calls.
+
+use std::time::Duration;
+
+use tidegate_cluster::{
+    ClusterEngine, ProducerName, ReadScope, StoreCall, StoreError, StoreMessage, StoreReply, Subject,
+};
+use tidegate_config::Secret;
+use tidegate_kafka::{KafkaAuth, KafkaConfig, KafkaEngine, KafkaTls};
+
+use crate::broker::{Broker, PASSWORD, USER};
+use crate::machine::{Machine, engine, lease, message, page, run};
+
+fn retained(cluster: &str, body: &'static [u8]) -> StoreMessage {
+    let subject = Subject::Retained {
+        partition: 0,
+        producer: ProducerName::new("node.1").unwrap(),
+    };
+    message(cluster, &subject, body)
+}
+
+/// The sequence of the current record, and its body.
+fn conflict(result: Result<StoreReply, StoreError>) -> (u64, Vec<u8>) {
+    match result {
+        Err(StoreError::Conflict(Some(current))) => (current.sequence, current.message.body.to_vec()),
+        result => panic!("{result:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_reader_gets_the_pages_that_were_published() {
+    let engine = engine(&Broker::shared().address(), "pages");
+    let mut writer = Machine::new(&engine);
+    let first = writer
+        .stored(StoreCall::Publish(page("pages", 1, 1, b"one")))
+        .await;
+    let second = writer
+        .stored(StoreCall::Publish(page("pages", 1, 1, b"two")))
+        .await;
+    assert!(first < second);
+    let mut reader = Machine::new(&engine);
+    let all = reader.everything().await;
+    let message = page("pages", 1, 1, b"two");
+    let stored = &all[&message.subject];
+    assert_eq!((&stored.message, stored.sequence), (&message, second));
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let age = now.as_nanos() as i128 - i128::from(stored.time);
+    assert!(
+        age.abs() < 10_000_000_000,
+        "the time is that of the broker: {age} ns"
+    );
+    // A read goes on.
+    let third = writer
+        .stored(StoreCall::Publish(page("pages", 1, 2, b"three")))
+        .await;
+    let is_third = |reader: &Machine| reader.reads.iter().any(|(_, stored)| stored.sequence == third);
+    reader.until("it reads what comes", is_third).await;
+    assert!(engine.status().is_connected);
+    assert!(engine.status().sent_bytes >= 11);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_writers_one_conflicts_and_learns_the_record() {
+    let address = Broker::shared().address();
+    let engines = [engine(&address, "records"), engine(&address, "records")];
+    let mut machines = engines.each_ref().map(Machine::new);
+    let big = vec![b'x'; 10_000].leak();
+    let calls = [&b"small"[..], big];
+    let set = |body, expected| StoreCall::CompareAndSet(retained("records", body), expected);
+    let mut last = 0;
+    for body in calls {
+        let [one, two] = &mut machines;
+        let stored = one.stored(set(body, last)).await;
+        assert!(stored > last);
+        assert_eq!(
+            conflict(two.insist(set(b"late", last)).await),
+            (stored, body.to_vec())
+        );
+        assert_eq!(
+            conflict(two.insist(set(b"late", 7)).await),
+            (stored, body.to_vec())
+        );
+        last = stored;
+    }
+    let [one, two] = &mut machines;
+    let (first, second) = (one.start(set(b"a", last)), two.start(set(b"b", last)));
+    one.until("its call ends", |one| one.done.contains_key(&first))
+        .await;
+    two.until("its call ends", |two| two.done.contains_key(&second))
+        .await;
+    let wins = [&one.done[&first], &two.done[&second]].map(|result| result.is_ok());
+    assert!(wins != [true, true], "one of them lost");
+    // Only the last record of the subject is what there is.
+    let id = one.start(StoreCall::ReadAll(ReadScope::Retained));
+    one.until("the read ends", |one| one.done.contains_key(&id)).await;
+    assert_eq!(one.done[&id], Ok(StoreReply::ReadEnd));
+    let reads = one.reads.iter().filter(|(of, _)| *of == id);
+    assert_eq!(reads.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_one_holders_until_its_term_is_over() {
+    let address = Broker::shared().address();
+    let engines = [engine(&address, "leases"), engine(&address, "leases")];
+    let [mut one, mut two] = engines.each_ref().map(Machine::new);
+    let long = Duration::from_mins(10);
+    let first = one.stored(lease("leases", "one", 0, long)).await;
+    assert_eq!(
+        conflict(two.insist(lease("leases", "two", 0, long)).await),
+        (first, b"one".to_vec())
+    );
+    let short = Duration::from_millis(300);
+    let second = one.stored(lease("leases", "one", first, short)).await;
+    let taken = loop {
+        match two.insist(lease("leases", "two", 0, long)).await {
+            Ok(StoreReply::Stored(sequence)) => break sequence,
+            result => assert_eq!(conflict(result), (second, b"one".to_vec())),
+        }
+    };
+    assert_eq!(
+        conflict(one.insist(lease("leases", "one", second, long)).await),
+        (taken, b"two".to_vec())
+    );
+    assert_eq!(
+        conflict(one.insist(lease("leases", "one", 0, long)).await),
+        (taken, b"two".to_vec())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_removes_the_pages_up_to_a_sequence() {
+    let engine = engine(&Broker::shared().address(), "purges");
+    let mut machine = Machine::new(&engine);
+    let publish = |epoch, number| StoreCall::Publish(page("purges", epoch, number, b"page"));
+    machine.stored(publish(1, 0)).await;
+    let through = machine.stored(publish(1, 1)).await;
+    machine.stored(publish(1, 2)).await;
+    machine.stored(publish(2, 1)).await;
+    assert_eq!(machine.everything().await.len(), 4);
+    assert_eq!(
+        machine.call(StoreCall::Purge(run(1), through)).await,
+        Ok(StoreReply::Purged)
+    );
+    let later = page("purges", 1, 2, b"page").subject;
+    let other = page("purges", 2, 1, b"page").subject;
+    // The log still has the removed pages, with a mark behind them. A purge finds them gone.
+    assert_eq!(
+        machine.call(StoreCall::Purge(run(1), through)).await,
+        Ok(StoreReply::Purged)
+    );
+    let mut late = Machine::new(&engine);
+    let all = late.everything().await;
+    assert!(all.contains_key(&later) && all.contains_key(&other));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_the_broker_refuses_is_too_large() {
+    let engine = engine(&Broker::shared().address(), "sizes");
+    let mut machine = Machine::new(&engine);
+    // Bytes that do not compress.
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(2 << 20)
+    .collect();
+    let noise = &*noise.leak();
+    let publish = StoreCall::Publish(page("sizes", 1, 1, noise));
+    assert_eq!(machine.insist(publish).await, Err(StoreError::TooLarge));
+    let set = StoreCall::CompareAndSet(retained("sizes", noise), 0);
+    assert_eq!(machine.insist(set).await, Err(StoreError::TooLarge));
+    machine
+        .stored(StoreCall::CompareAndSet(retained("sizes", b"small"), 0))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_too_large_after_decompression_stops_no_reader() {
+    let engine = engine(&Broker::shared().address(), "bombs");
+    let mut machine = Machine::new(&engine);
+    let zeros = &*vec![0; 8 << 20].leak();
+    machine
+        .stored(StoreCall::Publish(page("bombs", 1, 1, b"before")))
+        .await;
+    machine
+        .stored(StoreCall::Publish(page("bombs", 1, 2, zeros)))
+        .await;
+    machine
+        .stored(StoreCall::Publish(page("bombs", 1, 3, b"after")))
+        .await;
+    let all = machine.everything().await;
+    let numbers = [1, 2, 3].map(|number| all.contains_key(&page("bombs", 1, number, b"").subject));
+    assert_eq!(numbers, [true, false, true]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_speaks_tls_and_scram_with_a_broker() {
+    let broker = Broker::shared();
+    let config = KafkaConfig {
+        auth: Some(KafkaAuth::ScramSha512 {
+            username: USER.to_owned(),
+            password: Secret::new(PASSWORD),
+        }),
+        tls: Some(KafkaTls {
+            ca_file: Some(broker.ca_file()),
+            ..KafkaTls::default()
+        }),
+        ..KafkaConfig::new(vec![broker.secure_address()])
+    };
+    let wrong = KafkaConfig {
+        auth: Some(KafkaAuth::ScramSha512 {
+            username: USER.to_owned(),
+            password: Secret::new("wrong-secret"),
+        }),
+        ..config.clone()
+    };
+    let engine = KafkaEngine::start(config, "secure").unwrap();
+    let mut machine = Machine::new(&engine);
+    machine
+        .stored(StoreCall::Publish(page("secure", 1, 1, b"page")))
+        .await;
+    let refused = KafkaEngine::start(wrong, "secure").unwrap();
+    let mut machine = Machine::new(&refused);
+    let result = machine
+        .call(StoreCall::Publish(page("secure", 1, 1, b"page")))
+        .await;
+    assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
+    let error = refused.status().last_error.expect("an error");
+    assert!(!error.contains("wrong-secret"), "{error}");
+}

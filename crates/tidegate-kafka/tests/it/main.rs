@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The engine against a real broker, which `cargo xtask setup` installs.
+
+mod broker;
+mod calls;
+mod cluster;
+mod machine;
+mod outages;
