@@ -17,6 +17,9 @@ use crate::shared::{Link, Shared};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 
+/// The same before everything is read. The end of a transaction has no record, so a poll does not end with it.
+const FIRST_POLL: Duration = Duration::from_millis(20);
+
 /// The time between two reports of what is pending.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -70,7 +73,8 @@ impl ReadTask {
         let (mut reported, mut worked) = (Instant::now(), Instant::now());
         let mut has_caught_up = false;
         loop {
-            match self.turn(&mut reader, wanted.as_ref()).await {
+            let wait = if has_caught_up { POLL } else { FIRST_POLL };
+            match self.turn(&mut reader, wait, wanted.as_ref()).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(StoreReply::ReadEnd),
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
@@ -108,10 +112,11 @@ impl ReadTask {
     async fn turn(
         &self,
         reader: &mut LogReader,
+        wait: Duration,
         wanted: Option<&HashMap<String, i64>>,
     ) -> Result<bool, ClientError> {
         let skipped = reader.skipped;
-        let records = reader.poll(POLL).await?;
+        let records = reader.poll(wait).await?;
         if reader.skipped > skipped
             && let Some(times) = self.shared.skip_log.ready()
         {

@@ -18,8 +18,8 @@ const SMALL_BODY: usize = 256;
 /// What an entry takes besides its subject and its body, in bytes.
 const ENTRY_BYTES: usize = 256;
 
-/// How long one poll waits.
-const POLL: Duration = Duration::from_millis(200);
+/// How long one poll waits. The end of a transaction has no record, so a poll does not end with it.
+const POLL: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]
 struct ViewEntry {

@@ -125,7 +125,7 @@ impl Client {
             .max_request_size(BUFFER_BYTES)
             .buffer_memory(BUFFER_BYTES)
             .max_block(config.request_timeout)
-            .delivery_timeout(config.request_timeout + Duration::from_secs(1))
+            .delivery_timeout(delivery_time(config))
             .metrics_push(false)
             .build()
             .await?;
@@ -238,6 +238,11 @@ fn close_later(close: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn(close);
     }
+}
+
+/// The time for an acknowledgement. The library wants more than the time of a request, for what waits before it.
+fn delivery_time(config: &KafkaConfig) -> Duration {
+    config.request_timeout.max(config.connect_timeout) + 2 * LINGER
 }
 
 fn closed() -> ClientError {

@@ -2,10 +2,12 @@
 
 //! Transactions: the brokers refuse all earlier writers of the same subject.
 
+use std::time::Duration;
+
 use krafka::producer::TransactionalProducer;
 use krafka::{CloseOptions, Compression};
 
-use super::{BUFFER_BYTES, CLOSE_TIME, Client, ClientError, NewRecord, close_later, closed};
+use super::{BUFFER_BYTES, CLOSE_TIME, Client, ClientError, NewRecord, close_later, closed, delivery_time};
 use crate::record::Appended;
 
 /// The only writer of a subject, until another one begins.
@@ -21,11 +23,11 @@ impl<'a> SubjectTransaction<'a> {
         let builder = client.kafka.producer();
         let producer = builder
             .compression(Compression::Zstd)
-            .linger(std::time::Duration::ZERO)
+            .linger(Duration::ZERO)
             .max_request_size(BUFFER_BYTES)
             .max_block(config.request_timeout)
-            .delivery_timeout(config.request_timeout + CLOSE_TIME)
-            .transaction_timeout(config.request_timeout)
+            .delivery_timeout(delivery_time(config))
+            .transaction_timeout(delivery_time(config))
             .metrics_push(false)
             .build_transactional(format!("{topic}/{subject}"))
             .await?;

@@ -28,7 +28,6 @@ enum EntryState {
 struct Entry {
     offset: i64,
     subject: usize,
-    epoch: u32,
     millis: i64,
     term: Option<i64>,
     state: EntryState,
@@ -101,7 +100,6 @@ impl SimulatedLog {
         let offset = self.push(Entry {
             offset: 0,
             subject: writer.subject,
-            epoch: writer.epoch,
             millis,
             term: writer.is_lease.then_some(TERM),
             state: EntryState::Open,
@@ -210,13 +208,13 @@ impl Writer {
                 }
                 None => true,
             },
-            CompareStep::Commit => match log.end(self, EntryState::Committed) {
-                true => {
+            CompareStep::Commit => {
+                let is_committed = log.end(self, EntryState::Committed);
+                if is_committed {
                     compare.ended();
-                    false
                 }
-                false => true,
-            },
+                !is_committed
+            }
             CompareStep::Abort => {
                 log.end(self, EntryState::Aborted);
                 compare.ended();

@@ -23,7 +23,7 @@ pub(crate) const USER: &str = "alice";
 pub(crate) const PASSWORD: &str = "alice-secret";
 
 /// The shell that starts a broker kills it when its input ends. So no broker outlives the tests.
-const GUARD: &str = r#""$@" & echo $! > "$0"; cat > /dev/null; kill -9 "$(cat "$0")""#;
+const GUARD: &str = r#""$@" & echo $! > "$0"; cat > /dev/null; kill -9 "$(cat "$0")"; wait"#;
 
 pub(crate) struct Broker {
     directory: TempDir,

@@ -68,7 +68,7 @@ async fn of_two_writers_one_conflicts_and_learns_the_record() {
     let address = Broker::shared().address();
     let engines = [engine(&address, "records"), engine(&address, "records")];
     let mut machines = engines.each_ref().map(Machine::new);
-    let big = vec![b'x'; 10_000].leak();
+    let big: &'static [u8] = vec![b'x'; 10_000].leak();
     let calls = [&b"small"[..], big];
     let set = |body, expected| StoreCall::CompareAndSet(retained("records", body), expected);
     let mut last = 0;
@@ -92,7 +92,7 @@ async fn of_two_writers_one_conflicts_and_learns_the_record() {
         .await;
     two.until("its call ends", |two| two.done.contains_key(&second))
         .await;
-    let wins = [&one.done[&first], &two.done[&second]].map(|result| result.is_ok());
+    let wins = [&one.done[&first], &two.done[&second]].map(Result::is_ok);
     assert!(wins != [true, true], "one of them lost");
     // Only the last record of the subject is what there is.
     let id = one.start(StoreCall::ReadAll(ReadScope::Retained));

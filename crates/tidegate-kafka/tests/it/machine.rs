@@ -68,14 +68,15 @@ impl Machine {
                 assert_eq!(self.done.insert(id, result), None, "a call ends once");
             }
             StoreEvent::Read(id, stored) => self.reads.push((id, stored)),
-            StoreEvent::Pending(id, pending) => drop(self.pending.insert(id, pending)),
+            StoreEvent::Pending(id, pending) => {
+                self.pending.insert(id, pending);
+            }
             StoreEvent::Connected => self.connections += 1,
         }
     }
 
     /// Makes a call and waits for its end.
     pub(crate) async fn call(&mut self, call: StoreCall) -> CallResult {
-        let what = format!("{call:?}");
         let id = self.start(call);
         self.until(&what, |machine| machine.done.contains_key(&id)).await;
         self.done[&id].clone()
