@@ -78,7 +78,8 @@ impl Machine {
     /// Makes a call and waits for its end.
     pub(crate) async fn call(&mut self, call: StoreCall) -> CallResult {
         let id = self.start(call);
-        self.until(&what, |machine| machine.done.contains_key(&id)).await;
+        self.until("the call ends", |machine| machine.done.contains_key(&id))
+            .await;
         self.done[&id].clone()
     }
 
