@@ -51,23 +51,16 @@ pub(crate) async fn run(
         partition,
         shared,
     };
-    while let Some(request) = requests.recv().await {
-        let client = link.client().await;
-        match request {
-            RecordRequest::Compare(record, answer) => {
-                let result = match client {
-                    Ok(client) => task.compare(&client, record).await,
-                    Err(error) => Err(error),
-                };
-                // Who asked may be gone.
-                let _ = answer.send(result);
-            }
-            RecordRequest::Offsets(answer) => {
-                let result = match client {
-                    Ok(client) => task.offsets(&client).await,
-                    Err(error) => Err(error),
-                };
-                let _ = answer.send(result);
+    loop {
+        tokio::select! {
+            // The engine has the other end of the link, and this task an end of its own queue.
+            changed = link.0.changed() => match changed {
+                Ok(()) => task.forget(),
+                Err(_) => return,
+            },
+            Some(request) = requests.recv() => {
+                let client = link.client().await;
+                task.carry_out(client, request).await;
             }
         }
     }
@@ -82,6 +75,31 @@ struct RecordTask {
 }
 
 impl RecordTask {
+    async fn carry_out(&mut self, client: Result<Arc<Client>, StoreError>, request: RecordRequest) {
+        // Who asked may be gone.
+        match request {
+            RecordRequest::Compare(record, answer) => {
+                let result = match client {
+                    Ok(client) => self.compare(&client, record).await,
+                    Err(error) => Err(error),
+                };
+                let _ = answer.send(result);
+            }
+            RecordRequest::Offsets(answer) => {
+                let result = match client {
+                    Ok(client) => self.offsets(&client).await,
+                    Err(error) => Err(error),
+                };
+                let _ = answer.send(result);
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.view.reset();
+        self.client = None;
+    }
+
     fn follow(&mut self, client: &Arc<Client>) {
         if !self
             .client
