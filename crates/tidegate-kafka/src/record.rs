@@ -40,7 +40,6 @@ impl Appended {
 /// A record that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct LogRecord {
-    pub(crate) partition: i32,
     pub(crate) offset: i64,
     pub(crate) millis: i64,
     pub(crate) key: Option<Bytes>,
@@ -171,7 +170,6 @@ mod tests {
     #[test]
     fn a_message_does_not_have_the_header_of_the_engine() {
         let record = LogRecord {
-            partition: 0,
             offset: 0,
             millis: 1_000,
             key: Some("tg.c.k.leader".into()),

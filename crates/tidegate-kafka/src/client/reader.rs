@@ -136,7 +136,6 @@ fn is_undecodable(error: &KrafkaError) -> bool {
 /// The engine sets it by the clock of the broker.
 fn log_record(record: ConsumerRecord) -> LogRecord {
     LogRecord {
-        partition: record.partition,
         offset: record.offset,
         millis: record.timestamp,
         key: record.key,
