@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Client, ClientError};
 use crate::record::TopicLayout;
-use crate::shared::{Link, Shared};
+use crate::shared::{Link, EngineState};
 use crate::{KafkaConfig, KafkaError, records, session};
 
 /// The pause before the second attempt to connect. It doubles up to the longest one.
@@ -28,7 +28,7 @@ const RECORD_QUEUE: usize = 64;
 
 /// The engine of a process. Dropping it ends its tasks.
 pub struct KafkaEngine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     link: Link,
     runtime: Handle,
     /// It has the other end of the link: without it all tasks end.
@@ -50,7 +50,7 @@ impl KafkaEngine {
         let (claims, claim_requests) = mpsc::channel(RECORD_QUEUE);
         let (retained, retained_requests) = mpsc::channel(RECORD_QUEUE);
         let (places, requests) = (layout.record_partitions(), [claim_requests, retained_requests]);
-        let shared = Arc::new(Shared::new(config, layout, claims, retained));
+        let shared = Arc::new(EngineState::new(config, layout, claims, retained));
         let (connection, link) = watch::channel(None);
         let link = Link(link);
         for (partition, requests) in places.into_iter().zip(requests) {
@@ -83,7 +83,7 @@ impl Drop for KafkaEngine {
 }
 
 /// Connects again and again.
-async fn supervise(shared: Arc<Shared>, connection: watch::Sender<Option<Arc<Client>>>) {
+async fn supervise(shared: Arc<EngineState>, connection: watch::Sender<Option<Arc<Client>>>) {
     let mut pause = FIRST_PAUSE;
     loop {
         match Client::connect(&shared.config, &shared.layout).await {
@@ -105,7 +105,7 @@ async fn supervise(shared: Arc<Shared>, connection: watch::Sender<Option<Arc<Cli
 }
 
 /// Asks for the end of the log until there is no answer.
-async fn probe(shared: &Shared, client: &Client) -> ClientError {
+async fn probe(shared: &EngineState, client: &Client) -> ClientError {
     let partitions = [shared.layout.claims()];
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
@@ -115,7 +115,7 @@ async fn probe(shared: &Shared, client: &Client) -> ClientError {
     }
 }
 
-fn note_connection(shared: &Shared) {
+fn note_connection(shared: &EngineState) {
     let mut status = shared.status.lock();
     status.is_connected = true;
     status.connections += 1;
@@ -124,7 +124,7 @@ fn note_connection(shared: &Shared) {
     tracing::info!(brokers = ?shared.config.brokers, "Kafka is connected");
 }
 
-fn note_loss(shared: &Shared, error: &ClientError) {
+fn note_loss(shared: &EngineState, error: &ClientError) {
     let mut status = shared.status.lock();
     status.is_connected = false;
     status.last_error = Some(error.to_string());
@@ -132,7 +132,7 @@ fn note_loss(shared: &Shared, error: &ClientError) {
     tracing::warn!(%error, "the connection to Kafka is lost");
 }
 
-fn note_failure(shared: &Shared, error: &ClientError) {
+fn note_failure(shared: &EngineState, error: &ClientError) {
     shared.status.lock().last_error = Some(error.to_string());
     if let Some(held_back) = shared.connect_log.ready() {
         tracing::warn!(%error, held_back, "Kafka is not available: the engine tries again");

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::client::{Client, ClientError, LogReader};
 use crate::record::LogRecord;
 use crate::records::RecordRequest;
-use crate::shared::{Link, Shared};
+use crate::shared::{Link, EngineState};
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// One read of a session.
 pub(crate) struct ReadTask {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineState>,
     pub(crate) id: CallId,
     pub(crate) scope: ReadScope,
     pub(crate) events: mpsc::Sender<StoreEvent>,

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::client::{Client, ClientError, NewRecord};
 use crate::compare::{Compare, CompareStep};
 use crate::record::TERM;
-use crate::shared::{Link, Shared};
+use crate::shared::{Link, EngineState};
 use crate::view::RecordView;
 
 /// Another writer of the same subject may interrupt a call this often.
@@ -40,7 +40,7 @@ pub(crate) enum RecordRequest {
 
 /// Carries out the requests for a partition.
 pub(crate) async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     partition: i32,
     mut link: Link,
     mut requests: mpsc::Receiver<RecordRequest>,
@@ -67,7 +67,7 @@ pub(crate) async fn run(
 }
 
 struct RecordTask {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     partition: i32,
     view: RecordView,
     /// The connection that the view is from.

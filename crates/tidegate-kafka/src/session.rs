@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::client::{Client, NewRecord};
 use crate::read::ReadTask;
 use crate::records::{ComparedRecord, RecordRequest};
-use crate::shared::{Link, Shared};
+use crate::shared::{Link, EngineState};
 
 /// Calls that wait, and events that wait.
 const QUEUE: usize = 1024;
@@ -27,7 +27,7 @@ const MAX_CALLS: usize = 256;
 const PURGED_TOGETHER: usize = 64;
 
 /// Opens a session.
-pub(crate) fn open(shared: Arc<Shared>, link: Link, runtime: &Handle) -> StoreSession {
+pub(crate) fn open(shared: Arc<EngineState>, link: Link, runtime: &Handle) -> StoreSession {
     let (calls, waiting) = mpsc::channel(QUEUE);
     let (sender, events) = mpsc::channel(QUEUE);
     let session = Session {
@@ -68,7 +68,7 @@ impl ClusterStore for CallQueue {
 }
 
 struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     link: Link,
     events: mpsc::Sender<StoreEvent>,
 }
@@ -106,7 +106,7 @@ impl Session {
 
 /// A call, until its answer.
 struct RunningCall {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     id: CallId,
     events: mpsc::Sender<StoreEvent>,
 }

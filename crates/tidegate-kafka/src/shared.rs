@@ -23,7 +23,7 @@ const CONNECTION_WAIT: Duration = Duration::from_secs(3);
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The parts of an engine that its tasks share.
-pub(crate) struct Shared {
+pub(crate) struct EngineState {
     pub(crate) config: KafkaConfig,
     pub(crate) layout: TopicLayout,
     pub(crate) status: Mutex<EngineStatus>,
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) skip_log: Every,
 }
 
-impl Shared {
+impl EngineState {
     pub(crate) fn new(
         config: KafkaConfig,
         layout: TopicLayout,
