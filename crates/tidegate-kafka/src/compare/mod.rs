@@ -78,7 +78,10 @@ impl Compare {
         self.current = current;
         let is_expected = current.map_or(0, |current| current.sequence) == self.expected;
         let may_have_ended = self.expected == 0 && current.is_some_and(|current| current.term.is_some());
-        self.step = if is_expected || may_have_ended {
+        // A missing record is lost, or a later writer has replaced it and the cleaner was quicker than the read. In the
+        // second case the broker refuses the record.
+        let is_missing = current.is_none() && self.expected != 0;
+        self.step = if is_expected || may_have_ended || is_missing {
             // Sequences of a subject grow, even if the clock of a broker goes back.
             CompareStep::Append(current.map_or(0, |current| current.millis.saturating_add(1)))
         } else {
@@ -86,14 +89,18 @@ impl Compare {
         };
     }
 
-    /// The record is in the log. Its time by the clock of the broker says whether the lease before it had ended.
+    /// The record is in the log. Its time by the clock of the broker says whether the lease before it had ended. No later writer
+    /// has committed, so a record that was missing is lost.
     pub(crate) fn appended(&mut self, appended: &Appended) {
         self.sequence = appended.sequence();
-        let before = self.current.filter(|_| self.expected == 0);
-        let is_free = before.is_none_or(|before| {
-            let end = before.millis.saturating_add(before.term.unwrap_or(i64::MAX));
-            appended.broker_millis >= end
-        });
+        let is_free = match self.current {
+            None => self.expected == 0,
+            Some(before) if self.expected == 0 => {
+                let end = before.millis.saturating_add(before.term.unwrap_or(i64::MAX));
+                appended.broker_millis >= end
+            }
+            Some(_) => true,
+        };
         self.step = if is_free {
             CompareStep::Commit
         } else {

@@ -287,8 +287,17 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+/// `PROPTEST_CASES` asks for more cases.
+fn config() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    ProptestConfig {
+        cases: config.cases.max(2_000),
+        ..config
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(config())]
 
     #[test]
     fn no_record_gets_lost_whatever_writers_and_the_cleaner_do(
@@ -374,5 +383,22 @@ fn a_record_that_is_no_lease_does_not_end() {
         millis: 100,
         term: None,
     }));
+    assert_eq!(compare.step(), CompareStep::Conflict);
+}
+
+#[test]
+fn a_missing_record_is_a_conflict_once_the_broker_takes_another_one() {
+    let mut compare = Compare::new(7);
+    compare.fenced();
+    compare.found_end(1);
+    compare.read(None);
+    assert_eq!(compare.step(), CompareStep::Append(0));
+    compare.appended(&Appended {
+        offset: 1,
+        millis: 5,
+        broker_millis: 5,
+    });
+    assert_eq!(compare.step(), CompareStep::Abort);
+    compare.ended();
     assert_eq!(compare.step(), CompareStep::Conflict);
 }
