@@ -29,6 +29,9 @@ use crate::record::{Appended, TopicLayout};
 /// The most bytes of a response, and of what waits to be sent.
 const BUFFER_BYTES: usize = 32 << 20;
 
+/// The most bytes of a record. [`LogReader`] takes no larger one, so none is written.
+const RECORD_BYTES: usize = 4 << 20;
+
 /// Records leave together up to this size. A broker refuses a batch beyond its own limit, by default 1 MiB.
 const BATCH_BYTES: usize = 64 << 10;
 
@@ -73,6 +76,12 @@ impl From<KrafkaError> for ClientError {
                 code: ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge,
                 ..
             } => Self::TooLarge,
+            // In a transaction, the last word of a text is all that the library gives of the broker's answer.
+            KrafkaError::TransactionAbortable { message } => match message.rsplit(' ').next() {
+                Some("MessageTooLarge" | "RecordListTooLarge") => Self::TooLarge,
+                Some("ProducerFenced" | "InvalidProducerEpoch") => Self::Fenced,
+                _ => Self::Kafka(error.to_string()),
+            },
             _ => Self::Kafka(error.to_string()),
         }
     }
@@ -89,14 +98,22 @@ pub(crate) struct NewRecord {
 }
 
 impl NewRecord {
-    fn into_record(self, topic: &str, millis: i64) -> Record {
+    fn into_record(self, topic: &str, millis: i64) -> Result<Record, ClientError> {
+        if self.bytes() > RECORD_BYTES {
+            return Err(ClientError::TooLarge);
+        }
         let record = match self.body {
             Some(body) => Record::new(topic, body).key(self.key),
             None => Record::tombstone(topic, self.key),
         };
         let headers = self.headers.into_iter();
         let record = headers.fold(record, |record, (name, value)| record.header(name, value));
-        record.partition(self.partition).timestamp(millis)
+        Ok(record.partition(self.partition).timestamp(millis))
+    }
+
+    fn bytes(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.key.len() + headers.sum::<usize>() + self.body.as_ref().map_or(0, Bytes::len)
     }
 }
 
@@ -149,7 +166,7 @@ impl Client {
     /// Appends a record.
     pub(crate) async fn append(&self, record: NewRecord) -> Result<Appended, ClientError> {
         let (sent, millis) = self.stamp(0);
-        let record = record.into_record(&self.topic, millis);
+        let record = record.into_record(&self.topic, millis)?;
         let producer = self.producer.as_ref().ok_or_else(closed)?;
         let metadata = producer.send(record).await?;
         self.appended(sent, millis, &metadata)
@@ -161,7 +178,7 @@ impl Client {
         let mut deliveries = Vec::with_capacity(records.len());
         for record in records {
             let (_, millis) = self.stamp(0);
-            let record = record.into_record(&self.topic, millis);
+            let record = record.into_record(&self.topic, millis)?;
             deliveries.push(producer.enqueue(record).await?);
         }
         for delivery in deliveries {

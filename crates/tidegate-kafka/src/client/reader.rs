@@ -17,8 +17,8 @@ const PARTITION_BYTES: i32 = 256 << 10;
 /// The same for all partitions.
 const FETCH_BYTES: i32 = 4 << 20;
 
-/// The most bytes of a batch of records after it is decompressed.
-const BATCH_BYTES: usize = 4 << 20;
+/// The most bytes of a batch of records after it is decompressed: the largest record, and others before it.
+const BATCH_BYTES: usize = super::RECORD_BYTES + 2 * super::BATCH_BYTES;
 
 /// The most records at a time, and the most that wait.
 const RECORDS: i32 = 128;

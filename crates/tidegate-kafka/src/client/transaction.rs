@@ -42,7 +42,7 @@ impl<'a> SubjectTransaction<'a> {
         let producer = self.producer()?;
         producer.begin()?;
         let (sent, millis) = self.client.stamp(least);
-        let record = record.into_record(&self.client.topic, millis);
+        let record = record.into_record(&self.client.topic, millis)?;
         let metadata = producer.send(record).await?;
         self.client.appended(sent, millis, &metadata)
     }

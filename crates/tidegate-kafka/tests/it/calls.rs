@@ -172,6 +172,10 @@ async fn a_message_that_the_broker_refuses_is_too_large() {
     let noise = &*noise.leak();
     let publish = StoreCall::Publish(page("sizes", 1, 1, noise));
     assert_eq!(machine.insist(publish).await, Err(StoreError::TooLarge));
+    // The broker would take it, and no reader would.
+    let zeros = &*vec![0; 8 << 20].leak();
+    let publish = StoreCall::Publish(page("sizes", 1, 1, zeros));
+    assert_eq!(machine.insist(publish).await, Err(StoreError::TooLarge));
     let set = StoreCall::CompareAndSet(retained("sizes", noise), 0);
     assert_eq!(machine.insist(set).await, Err(StoreError::TooLarge));
     machine
@@ -183,13 +187,25 @@ async fn a_message_that_the_broker_refuses_is_too_large() {
 async fn a_record_that_is_too_large_after_decompression_stops_no_reader() {
     let engine = engine(&Broker::shared().address(), "bombs");
     let mut machine = Machine::new(&engine);
-    let zeros = &*vec![0; 8 << 20].leak();
     machine
         .stored(StoreCall::Publish(page("bombs", 1, 1, b"before")))
         .await;
-    machine
-        .stored(StoreCall::Publish(page("bombs", 1, 2, zeros)))
-        .await;
+    // An engine writes no such record.
+    let kafka = krafka::Kafka::builder(Broker::shared().address())
+        .connect()
+        .await
+        .unwrap();
+    let other = kafka
+        .producer()
+        .compression(krafka::Compression::Zstd)
+        .max_request_size(32 << 20)
+        .build()
+        .await
+        .unwrap();
+    let bomb = krafka::Record::new("tidegate.bombs", vec![0; 8 << 20])
+        .key(page("bombs", 1, 2, b"").subject)
+        .partition(0);
+    let _ = other.send(bomb).await.unwrap();
     machine
         .stored(StoreCall::Publish(page("bombs", 1, 3, b"after")))
         .await;
