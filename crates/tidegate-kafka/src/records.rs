@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::client::{Client, ClientError, NewRecord};
 use crate::compare::{Compare, CompareStep};
 use crate::record::TERM;
-use crate::shared::{Link, EngineState};
+use crate::shared::{EngineState, Link};
 use crate::view::RecordView;
 
 /// Another writer of the same subject may interrupt a call this often.
@@ -59,7 +59,8 @@ pub(crate) async fn run(
                 Err(_) => return,
             },
             Some(request) = requests.recv() => {
-                let client = link.client().await;
+                // The caller has waited for a connection. The requests behind this one must not wait for it.
+                let client = link.present();
                 task.carry_out(client, request).await;
             }
         }
@@ -74,9 +75,22 @@ struct RecordTask {
     client: Option<Arc<Client>>,
 }
 
+impl RecordRequest {
+    /// Whether nobody waits for the answer.
+    fn is_given_up(&self) -> bool {
+        match self {
+            Self::Compare(_, answer) => answer.is_closed(),
+            Self::Offsets(answer) => answer.is_closed(),
+        }
+    }
+}
+
 impl RecordTask {
     async fn carry_out(&mut self, client: Result<Arc<Client>, StoreError>, request: RecordRequest) {
-        // Who asked may be gone.
+        if request.is_given_up() {
+            return;
+        }
+        // Who asked may be gone at the end.
         match request {
             RecordRequest::Compare(record, answer) => {
                 let result = match client {

@@ -15,10 +15,13 @@ use tokio::task::JoinSet;
 use crate::client::{Client, NewRecord};
 use crate::read::ReadTask;
 use crate::records::{ComparedRecord, RecordRequest};
-use crate::shared::{Link, EngineState};
+use crate::shared::{EngineState, Link};
 
-/// Calls that wait, and events that wait.
-const QUEUE: usize = 1024;
+/// Calls that wait.
+const WAITING_CALLS: usize = 256;
+
+/// Events that wait. Each may have a message.
+const WAITING_EVENTS: usize = 32;
 
 /// Calls that are carried out at a time.
 const MAX_CALLS: usize = 256;
@@ -28,8 +31,8 @@ const PURGED_TOGETHER: usize = 64;
 
 /// Opens a session.
 pub(crate) fn open(shared: Arc<EngineState>, link: Link, runtime: &Handle) -> StoreSession {
-    let (calls, waiting) = mpsc::channel(QUEUE);
-    let (sender, events) = mpsc::channel(QUEUE);
+    let (calls, waiting) = mpsc::channel(WAITING_CALLS);
+    let (sender, events) = mpsc::channel(WAITING_EVENTS);
     let session = Session {
         shared,
         link,

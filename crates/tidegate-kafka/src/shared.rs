@@ -89,7 +89,12 @@ impl Link {
             Ok(Ok(client)) => client.clone(),
             Ok(Err(_)) | Err(_) => None,
         };
-        client.ok_or_else(|| StoreError::Unavailable("there is no connection to Kafka".to_owned()))
+        client.ok_or_else(no_connection)
+    }
+
+    /// The present connection, if there is one.
+    pub(crate) fn present(&self) -> Result<Arc<Client>, StoreError> {
+        self.0.borrow().clone().ok_or_else(no_connection)
     }
 
     /// Ends when this connection has ended.
@@ -102,4 +107,8 @@ impl Link {
         // An error means that the engine has ended.
         let _ = self.0.wait_for(is_other).await;
     }
+}
+
+fn no_connection() -> StoreError {
+    StoreError::Unavailable("there is no connection to Kafka".to_owned())
 }
