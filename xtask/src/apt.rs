@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Debian packages for the test environment: downloaded and unpacked, never installed.
+//! Debian packages for the test environment: downloaded and unpacked. Only [`install`] changes the system.
 //!
 //! Packages of the machine's own release come by its own lists. Those of the unstable release come by lists of their
 //! own, made from the archive that the machine is configured with, so that the system's stay as they are.
@@ -16,6 +16,9 @@ const UNSTABLE: &str = "sid";
 
 /// Debian's own keys where it keeps them for sources that name theirs; else apt's trusted ones are tried.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Another installation may hold the lock of the system for some seconds.
+const LOCK_WAIT: &str = "-oDPkg::Lock::Timeout=120";
 
 /// Unpacks packages of the machine's release into `directory`; an empty or old package list is renewed.
 pub(crate) fn unpack(packages: &[&str], directory: &Path) -> Outcome {
@@ -46,6 +49,15 @@ pub(crate) fn unpack_unstable(packages: &[&str], directory: &Path) -> Outcome {
     apt.download(packages, directory)?;
     fs::remove_dir_all(&state).map_err(|error| format!("{}: {error}", state.display()))?;
     extract(directory)
+}
+
+/// Installs packages of the machine's release on the system, with those they need. It needs root.
+pub(crate) fn install(packages: &[&str]) -> Outcome {
+    let apt = Apt { options: Vec::new() };
+    apt.install(packages).or_else(|_| {
+        apt.update()?;
+        apt.install(packages)
+    })
 }
 
 /// `apt-get` with options that say which lists it looks at.
@@ -96,6 +108,21 @@ impl Apt {
                 .args(["download", "--quiet"])
                 .args(packages)
                 .current_dir(directory),
+        )
+    }
+
+    fn install(&self, packages: &[&str]) -> Outcome {
+        process::run(
+            self.command()
+                .args([
+                    "install",
+                    "--quiet",
+                    "--yes",
+                    "--no-install-recommends",
+                    LOCK_WAIT,
+                ])
+                .args(packages)
+                .env("DEBIAN_FRONTEND", "noninteractive"),
         )
     }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! The Kafka broker of the tests: jars that Maven fetches, in a cache that outlives the checkout.
+//!
+//! The broker needs Java, and the jars need Maven once. Debian's packages of both work only where they are installed, so
+//! setup installs those that the machine lacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, golang, process, test, testenv};
+use crate::{Outcome, apt, golang, process, test, testenv};
 
 /// The directory in the cache. `tests/it/broker.rs` of `tidegate-kafka` has the same name.
 const NAME: &str = "kafka-4.3.1";
@@ -14,18 +17,54 @@ const NAME: &str = "kafka-4.3.1";
 /// What to fetch.
 const POM: &str = "crates/tidegate-kafka/tests/kafka.pom.xml";
 
-/// Fetches the jars unless they are there.
+/// The oldest Java that runs the broker.
+const OLDEST_JAVA: u32 = 17;
+
+/// Debian's packages with the two programs.
+const JAVA: &str = "openjdk-17-jre-headless";
+const MAVEN: &str = "maven";
+
+/// Installs Java, and fetches the jars unless they are there.
 ///
 /// # Errors
-/// Maven or Java is missing, or the jars are not available.
+/// Java or Maven is missing and not installable, or the jars are not available.
 pub(crate) fn setup() -> Outcome {
     let (pom, cache) = (test::workspace().join(POM), golang::cache()?);
     let stamp = fs::read_to_string(&pom).map_err(|error| format!("{}: {error}", pom.display()))?;
     let _lock = testenv::lock(&cache)?;
+    if java_version() < Some(OLDEST_JAVA) {
+        install(JAVA)?;
+    }
     testenv::ensure(&cache, NAME, &stamp, |scratch| {
         eprintln!("installing {NAME} in {}", cache.display());
+        if said(Command::new("mvn").arg("--version")).is_none() {
+            install(MAVEN)?;
+        }
         process::retry(NAME, process::PAUSE, || fetch(&pom, scratch))
     })
+}
+
+fn install(package: &str) -> Outcome {
+    eprintln!("installing {package} on the system, for {NAME}");
+    process::retry(package, process::PAUSE, || apt::install(&[package])).map_err(|error| {
+        format!("{NAME} needs Debian's package `{package}`: install it, or run setup as root\n{error}")
+    })
+}
+
+/// What a program prints; `None`: it is missing or fails.
+fn said(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn java_version() -> Option<u32> {
+    version(&said(Command::new("java").arg("--version"))?)
+}
+
+/// `openjdk 17.0.15 2025-04-15` as 17.
+fn version(said: &str) -> Option<u32> {
+    let word = said.split(' ').nth(1)?;
+    word.split(['.', '-', '+']).next()?.parse().ok()
 }
 
 fn fetch(pom: &Path, into: &Path) -> Outcome {
@@ -51,6 +90,15 @@ fn fetch(pom: &Path, into: &Path) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_old_java_or_another_program_is_not_new_enough() {
+        assert_eq!(version("openjdk 17.0.15 2025-04-15\n"), Some(17));
+        assert_eq!(version("openjdk 21-ea 2023-09-19\n"), Some(21));
+        for said in ["openjdk 11.0.2 2019-01-15", "java version 8", ""] {
+            assert!(version(said) < Some(OLDEST_JAVA), "{said}");
+        }
+    }
 
     #[test]
     fn the_directory_has_the_version_of_the_pom() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! The programs and packages that the whole-gateway tests need beyond cargo. `cargo xtask setup` installs them under
-//! `target/testenv/` and changes nothing on the system.
+//! `target/testenv/`. It changes nothing on the system, except that [`kafka`] installs Java and Maven if they are missing.
 //!
 //! Each part is a directory of its own with a stamp that says what it was made from. A part is
 //! made beside its place and then renamed, under a lock, so a run that dies or overlaps another

@@ -93,7 +93,7 @@ log.cleaner.backoff.ms=200
             .arg(broker.path("server.properties"))
             .args(["--add-scram", &scram])
             .output()
-            .unwrap();
+            .expect("`java` is there: `cargo xtask setup` installs it");
         assert!(formatted.status.success(), "{formatted:?}");
         broker
     }
@@ -162,7 +162,7 @@ fn java() -> Command {
     let jars = jars();
     assert!(
         jars.is_dir(),
-        "Kafka is not in {}: run `cargo xtask setup`, which needs Java 17, Maven and a network",
+        "Kafka is not in {}: run `cargo xtask setup` once, which installs it and Java",
         jars.display()
     );
     let mut java = Command::new("java");
