@@ -29,6 +29,7 @@ pub(crate) struct Broker {
     directory: TempDir,
     port: u16,
     secure_port: u16,
+    tls_port: u16,
     guard: Option<Child>,
 }
 
@@ -46,22 +47,29 @@ impl Broker {
     /// A broker that does not run yet.
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let [port, secure_port, controller] = free_ports();
+        let [port, secure_port, tls_port, controller] = free_ports();
         certificates(directory.path());
         let path = directory.path().display();
         let settings = format!(
             "process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure_port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://localhost:{secure_port}
+listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure_port},TLS://127.0.0.1:{tls_port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://localhost:{secure_port},TLS://localhost:{tls_port}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
-listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,TLS:SSL,CONTROLLER:PLAINTEXT
+listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER
+listener.name.secure.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.secure.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\";
+listener.name.secure.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
 listener.name.secure.ssl.keystore.type=PEM
 listener.name.secure.ssl.keystore.location={path}/server.pem
+listener.name.tls.ssl.keystore.type=PEM
+listener.name.tls.ssl.keystore.location={path}/server.pem
+listener.name.tls.ssl.truststore.type=PEM
+listener.name.tls.ssl.truststore.location={path}/ca.pem
+listener.name.tls.ssl.client.auth=required
 log.dirs={path}/data
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
@@ -79,9 +87,11 @@ log.cleaner.backoff.ms=200
             directory,
             port,
             secure_port,
+            tls_port,
             guard: None,
         };
-        let scram = format!("SCRAM-SHA-512=[name={USER},password={PASSWORD}]");
+        let scram = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+            .map(|mechanism| format!("{mechanism}=[name={USER},password={PASSWORD}]"));
         let formatted = java()
             .args([
                 "kafka.tools.StorageTool",
@@ -91,7 +101,7 @@ log.cleaner.backoff.ms=200
                 "-c",
             ])
             .arg(broker.path("server.properties"))
-            .args(["--add-scram", &scram])
+            .args(["--add-scram", &scram[0], "--add-scram", &scram[1]])
             .output()
             .expect("`java` is there: `cargo xtask setup` installs it");
         assert!(formatted.status.success(), "{formatted:?}");
@@ -142,12 +152,13 @@ log.cleaner.backoff.ms=200
         format!("localhost:{}", self.secure_port)
     }
 
-    /// The authority of its certificate.
-    pub(crate) fn ca_file(&self) -> PathBuf {
-        self.path("ca.pem")
+    /// The listener that wants a certificate of each client.
+    pub(crate) fn tls_address(&self) -> String {
+        format!("localhost:{}", self.tls_port)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// A file of its directory: `ca.pem`, the authority, or `client.pem` and `client.key`.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 }
@@ -184,17 +195,26 @@ fn free_ports<const N: usize>() -> [u16; N] {
     sockets.map(|socket| socket.local_addr().unwrap().port())
 }
 
-/// An authority in `ca.pem`, and its certificate of `localhost` with the key in `server.pem`.
+/// An authority in `ca.pem`; its certificate of `localhost` with the key in `server.pem`; one of a client with its key.
 fn certificates(directory: &Path) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
     let authority = params.self_signed(&key).unwrap();
     let issuer = Issuer::new(params, key);
-    let server_key = KeyPair::generate().unwrap();
-    let server = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    let server = server.signed_by(&server_key, &issuer).unwrap();
-    fs::write(directory.join("ca.pem"), authority.pem()).unwrap();
-    let both = server_key.serialize_pem() + &server.pem();
-    fs::write(directory.join("server.pem"), both).unwrap();
+    let [(server_key, server), (client_key, client)] = ["localhost", USER].map(|name| {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        (key.serialize_pem(), certificate.pem())
+    });
+    let files = [
+        ("ca.pem", authority.pem()),
+        ("server.pem", server_key + &server),
+        ("client.pem", client),
+        ("client.key", client_key),
+    ];
+    for (name, text) in files {
+        fs::write(directory.join(name), text).unwrap();
+    }
 }

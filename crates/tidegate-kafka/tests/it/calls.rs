@@ -7,10 +7,8 @@ use std::time::Duration;
 use tidegate_cluster::{
     ClusterEngine, ProducerName, ReadScope, StoreCall, StoreError, StoreMessage, StoreReply, Subject,
 };
-use tidegate_config::Secret;
-use tidegate_kafka::{KafkaAuth, KafkaConfig, KafkaEngine, KafkaTls};
 
-use crate::broker::{Broker, PASSWORD, USER};
+use crate::broker::Broker;
 use crate::machine::{Machine, engine, lease, message, page, run};
 
 fn retained(cluster: &str, body: &'static [u8]) -> StoreMessage {
@@ -212,40 +210,4 @@ async fn a_record_that_is_too_large_after_decompression_stops_no_reader() {
     let all = machine.everything().await;
     let numbers = [1, 2, 3].map(|number| all.contains_key(&page("bombs", 1, number, b"").subject));
     assert_eq!(numbers, [true, false, true]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_engine_speaks_tls_and_scram_with_a_broker() {
-    let broker = Broker::shared();
-    let config = KafkaConfig {
-        auth: Some(KafkaAuth::ScramSha512 {
-            username: USER.to_owned(),
-            password: Secret::new(PASSWORD),
-        }),
-        tls: Some(KafkaTls {
-            ca_file: Some(broker.ca_file()),
-            ..KafkaTls::default()
-        }),
-        ..KafkaConfig::new(vec![broker.secure_address()])
-    };
-    let wrong = KafkaConfig {
-        auth: Some(KafkaAuth::ScramSha512 {
-            username: USER.to_owned(),
-            password: Secret::new("wrong-secret"),
-        }),
-        ..config.clone()
-    };
-    let engine = KafkaEngine::start(config, "secure").unwrap();
-    let mut machine = Machine::new(&engine);
-    machine
-        .stored(StoreCall::Publish(page("secure", 1, 1, b"page")))
-        .await;
-    let refused = KafkaEngine::start(wrong, "secure").unwrap();
-    let mut machine = Machine::new(&refused);
-    let result = machine
-        .call(StoreCall::Publish(page("secure", 1, 1, b"page")))
-        .await;
-    assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
-    let error = refused.status().last_error.expect("an error");
-    assert!(!error.contains("wrong-secret"), "{error}");
 }

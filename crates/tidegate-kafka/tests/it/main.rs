@@ -9,3 +9,4 @@ mod calls;
 mod cluster;
 mod machine;
 mod outages;
+mod security;
