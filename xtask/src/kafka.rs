@@ -37,7 +37,7 @@ pub(crate) fn setup() -> Outcome {
     }
     testenv::ensure(&cache, NAME, &stamp, |scratch| {
         eprintln!("installing {NAME} in {}", cache.display());
-        if said(Command::new("mvn").arg("--version")).is_none() {
+        if answer(Command::new("mvn").arg("--version")).is_none() {
             install(MAVEN)?;
         }
         process::retry(NAME, process::PAUSE, || fetch(&pom, scratch))
@@ -52,18 +52,18 @@ fn install(package: &str) -> Outcome {
 }
 
 /// What a program prints; `None`: it is missing or fails.
-fn said(command: &mut Command) -> Option<String> {
+fn answer(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn java_version() -> Option<u32> {
-    version(&said(Command::new("java").arg("--version"))?)
+    version(&answer(Command::new("java").arg("--version"))?)
 }
 
 /// `openjdk 17.0.15 2025-04-15` as 17.
-fn version(said: &str) -> Option<u32> {
-    let word = said.split(' ').nth(1)?;
+fn version(answer: &str) -> Option<u32> {
+    let word = answer.split(' ').nth(1)?;
     word.split(['.', '-', '+']).next()?.parse().ok()
 }
 
