@@ -13,6 +13,15 @@ pub enum KafkaError {
     /// There is no broker to ask.
     #[error("`brokers` is empty: name at least one broker as `host:port`")]
     NoBrokers,
+    /// A broker without a host or a port.
+    #[error("`{0}` in `brokers` is not a host and a port, such as `kafka:9092`")]
+    Broker(String),
+    /// No copy of a partition.
+    #[error("`replication_factor` is 0: a partition has at least 1 copy")]
+    NoCopies,
+    /// No time to connect or to answer.
+    #[error("`connect_timeout` and `request_timeout` must be greater than 0")]
+    NoTime,
     /// The cluster has no partition.
     #[error("`partitions` is 0: a cluster has at least 1 partition")]
     NoPartitions,
@@ -125,17 +134,38 @@ impl KafkaConfig {
     }
 
     /// Checks what no broker is needed for.
-    pub(crate) fn check(&self, cluster: &str) -> Result<(), KafkaError> {
-        if self.brokers.iter().all(|broker| broker.trim().is_empty()) {
+    ///
+    /// # Errors
+    /// An option is wrong.
+    pub fn validate(&self) -> Result<(), KafkaError> {
+        if self.brokers.is_empty() {
             return Err(KafkaError::NoBrokers);
+        }
+        if let Some(broker) = self.brokers.iter().find(|broker| !is_broker(broker)) {
+            return Err(KafkaError::Broker(broker.clone()));
         }
         if self.partitions == 0 {
             return Err(KafkaError::NoPartitions);
+        }
+        if self.replication_factor == Some(0) {
+            return Err(KafkaError::NoCopies);
+        }
+        if self.connect_timeout.is_zero() || self.request_timeout.is_zero() {
+            return Err(KafkaError::NoTime);
         }
         let is_half = |tls: &KafkaTls| tls.cert_file.is_some() != tls.key_file.is_some();
         if self.tls.as_ref().is_some_and(is_half) {
             return Err(KafkaError::HalfIdentity);
         }
+        match &self.topic {
+            Some(topic) if !is_topic(topic) => Err(KafkaError::Topic(topic.clone())),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The same, with the name of the cluster.
+    pub(crate) fn check(&self, cluster: &str) -> Result<(), KafkaError> {
+        self.validate()?;
         let topic = self.topic_of(cluster);
         if is_topic(&topic) {
             Ok(())
@@ -143,6 +173,13 @@ impl KafkaConfig {
             Err(KafkaError::Topic(topic))
         }
     }
+}
+
+fn is_broker(address: &str) -> bool {
+    let parts = address.rsplit_once(':');
+    parts.is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains([',', ' ']) && port.parse::<u16>().is_ok()
+    })
 }
 
 fn is_topic(name: &str) -> bool {
@@ -173,6 +210,23 @@ mod tests {
             KafkaConfig::new(Vec::new()).check("c"),
             Err(KafkaError::NoBrokers)
         ));
+        for broker in ["", "kafka", ":9092", "a:9092,b:9092"] {
+            let config = KafkaConfig::new(vec![broker.to_owned()]);
+            assert!(
+                matches!(config.validate(), Err(KafkaError::Broker(_))),
+                "{broker}"
+            );
+        }
+        let none = KafkaConfig {
+            replication_factor: Some(0),
+            ..config()
+        };
+        assert!(matches!(none.validate(), Err(KafkaError::NoCopies)));
+        let none = KafkaConfig {
+            request_timeout: Duration::ZERO,
+            ..config()
+        };
+        assert!(matches!(none.validate(), Err(KafkaError::NoTime)));
         let none = KafkaConfig {
             partitions: 0,
             ..config()

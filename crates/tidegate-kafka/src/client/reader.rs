@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use krafka::consumer::{AutoOffsetReset, Consumer, ConsumerRecord, IsolationLevel};
-use krafka::{Kafka, KrafkaError};
+use krafka::{CloseOptions, Kafka, KrafkaError};
 
-use super::{ClientError, close_later};
+use super::{CLOSE_TIME, ClientError, close_later};
 use crate::record::LogRecord;
 
 /// The most bytes that a broker sends at a time, for each partition. One larger record comes alone.
@@ -121,7 +121,8 @@ impl Drop for LogReader {
     fn drop(&mut self) {
         if let Some(consumer) = self.consumer.take() {
             close_later(async move {
-                let _ = consumer.close().await;
+                let options = CloseOptions::new().timeout(CLOSE_TIME);
+                let _ = consumer.close_with(options).await;
             });
         }
     }

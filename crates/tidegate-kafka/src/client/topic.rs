@@ -2,7 +2,7 @@
 
 //! The topic: it is created if it is absent, and checked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use krafka::admin::{
     ConfigResource, CreateTopicsOptions, DescribeConfigsOptions, DescribeTopicsOptions, NewTopic,
@@ -27,8 +27,8 @@ const WANTED: [(&str, &str); 3] = [
     ("segment.bytes", "67108864"),
 ];
 
-/// How long a new topic may lack leaders, in steps.
-const LEADER_STEPS: u32 = 50;
+/// How long a new topic may lack leaders, and how often they are looked for.
+const LEADER_WAIT: Duration = Duration::from_secs(5);
 const LEADER_STEP: Duration = Duration::from_millis(100);
 
 /// Creates the topic if it is absent. It must have all partitions and the right settings.
@@ -41,11 +41,12 @@ pub(super) async fn ensure(
     if describe(kafka, config, topic).await?.is_none() {
         create(kafka, config, topic, partitions).await?;
     }
-    for _ in 0..LEADER_STEPS {
+    let start = Instant::now();
+    while start.elapsed() < LEADER_WAIT {
         match describe(kafka, config, topic).await? {
             Some(found) if found.partitions.len() != partitions as usize => {
                 let message = format!(
-                    "has {} partitions: the cluster needs {partitions}, one per partition and two more",
+                    "has {} partitions: the cluster needs {partitions}, one per partition and two more. Name another `topic`",
                     found.partitions.len()
                 );
                 return Err(ClientError::Topic(topic.to_owned(), message));
@@ -58,7 +59,7 @@ pub(super) async fn ensure(
     }
     Err(ClientError::Topic(
         topic.to_owned(),
-        "has partitions without a leader".to_owned(),
+        "has partitions without a leader: look at the brokers".to_owned(),
     ))
 }
 
