@@ -48,10 +48,10 @@ pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, 
 fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     let level = config.level.as_str();
     // Libraries log warnings and errors only, unless all levels are enabled. h2 and hickory log errors only, because any
-    // peer can trigger their warnings at will. async_nats would log every attempt to connect: the engine of the cluster logs
-    // the same errors less often. A directive selects by the prefix of a target: `tidegate` stands for all crates of the
-    // gateway.
-    let default = format!("warn,h2=error,hickory=error,async_nats=off,tidegate={level}");
+    // peer can trigger their warnings at will. async_nats and krafka would log every attempt to connect: the engine of the
+    // cluster logs the same errors less often. A directive selects by the prefix of a target: `tidegate` stands for all
+    // crates of the gateway.
+    let default = format!("warn,h2=error,hickory=error,async_nats=off,krafka=error,tidegate={level}");
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

@@ -5,10 +5,8 @@
 use tidegate_nats::NatsConfig;
 
 use super::engines::{DirectOptions, LocalConfig};
+use super::kafka::KafkaOptions;
 use crate::config::{Node, Problems};
-
-/// The engines that this build does not have.
-const OTHER_ENGINES: &[(&str, &str)] = &[("kafka", "this build has no engine for Kafka yet")];
 
 /// The most bytes of the name of a cluster. It is a part of every subject and of names in the store.
 const MAX_NAME_BYTES: usize = 64;
@@ -37,10 +35,11 @@ crate::options! {
         pub local: Option<LocalConfig> = None,
         /// Store in a stream of NATS JetStream.
         pub nats: Option<NatsConfig> = None,
+        /// Store in a topic of Kafka.
+        pub kafka: Option<KafkaOptions> = None,
         /// Store in the replicas themselves, without a broker.
         pub direct: Option<DirectOptions> = None,
     }
-    refused = OTHER_ENGINES;
     check = EngineConfig::check
 }
 
@@ -60,7 +59,12 @@ impl ClusterConfig {
 
 impl EngineConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        let given = [self.local.is_some(), self.nats.is_some(), self.direct.is_some()];
+        let given = [
+            self.local.is_some(),
+            self.nats.is_some(),
+            self.kafka.is_some(),
+            self.direct.is_some(),
+        ];
         if given.into_iter().filter(|given| *given).count() != 1 {
             cx.at(at).error("exactly one engine must be given");
         }

@@ -14,6 +14,7 @@ use tidegate_direct::{
 use tidegate_nats::NatsEngine;
 
 use super::config::EngineConfig;
+use super::kafka;
 use crate::config::{ByteSize, Node, Problems, Secret};
 
 crate::options! {
@@ -104,10 +105,17 @@ impl ServeOptions {
 }
 
 /// Starts the engine that the options name. Each engine has a branch here.
-pub(super) fn start(config: &EngineConfig, cluster: &str) -> Result<Arc<dyn ClusterEngine>, String> {
+pub(super) fn start(
+    config: &EngineConfig,
+    cluster: &str,
+    partitions: u16,
+) -> Result<Arc<dyn ClusterEngine>, String> {
     if let Some(nats) = &config.nats {
         let engine = NatsEngine::start(nats.clone(), cluster);
         return Ok(Arc::new(engine.map_err(|error| error.to_string())?));
+    }
+    if let Some(options) = &config.kafka {
+        return kafka::start(options, cluster, partitions);
     }
     if let Some(direct) = &config.direct {
         let engine = DirectEngine::start(direct.engine()?, cluster);

@@ -7,6 +7,7 @@
 
 mod config;
 mod engines;
+mod kafka;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,7 +60,8 @@ impl Lifecycle for ClusterExtension {
     async fn start(&self) -> Result<(), ComponentError> {
         // Gateways in one process may share an engine.
         if self.cluster.engine().is_none() {
-            let engine = engines::start(&self.config.engine, &self.config.name);
+            let config = &self.config;
+            let engine = engines::start(&config.engine, &config.name, config.partitions);
             let engine = engine.map_err(|error| self.base.error(error))?;
             self.cluster.set_engine(Some(engine));
         }
@@ -97,11 +99,21 @@ mod tests {
                 "between 1 and 99",
             ),
             ("{name: a, engine: {}}", "exactly one engine"),
-            ("{name: a, engine: {kafka: {}}}", "no engine for Kafka"),
             ("{name: a, engine: {local: {}, nats: {}}}", "exactly one engine"),
             ("{name: a, engine: {nats: {servers: []}}}", "at least one server"),
             ("{name: a, engine: {nats: {username: u}}}", "set together"),
             ("{name: a, engine: {direct: {}}}", "either `replicas` or `dns`"),
+            ("{name: a, engine: {kafka: {brokers: []}}}", "at least one broker"),
+            ("{name: a, engine: {kafka: {brokers: [kafka]}}}", "a host and a port"),
+            (
+                "{name: a, engine: {kafka: {sasl: {mechanism: PLAIN, username: u}}}}",
+                "`username` and `password`",
+            ),
+            (
+                "{name: a, engine: {kafka: {sasl: {mechanism: OAUTHBEARER}}}}",
+                "needs `token_file`",
+            ),
+            ("{name: a, engine: {kafka: {tls: {cert_file: c}}}}", "belong together"),
         ] {
             let error = options::<ClusterConfig>(yaml).unwrap_err();
             assert!(error.contains(expected), "{yaml}: {error}");
