@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Client, ClientError};
 use crate::record::TopicLayout;
-use crate::shared::{Link, EngineState};
+use crate::shared::{EngineState, Link};
 use crate::{KafkaConfig, KafkaError, records, session};
 
 /// The pause before the second attempt to connect. It doubles up to the longest one.

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::client::{Client, ClientError, LogReader};
 use crate::record::LogRecord;
 use crate::records::RecordRequest;
-use crate::shared::{Link, EngineState};
+use crate::shared::{EngineState, Link};
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
