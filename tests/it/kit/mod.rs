@@ -16,6 +16,7 @@ pub(crate) mod gateway;
 pub(crate) mod go_sink;
 pub(crate) mod http;
 pub(crate) mod http_peer;
+pub(crate) mod kafka_broker;
 pub(crate) mod keda;
 pub(crate) mod nats_server;
 pub(crate) mod otlp_sink;

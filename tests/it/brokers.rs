@@ -1,11 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Producers and replicas on a real NATS server, through the kills of each of them.
+//! Producers and replicas on a real broker, NATS or Kafka, through the kills of each of them.
 
 use std::os::unix::net::UnixDatagram;
 
+use super::kit::kafka_broker::KafkaBroker;
 use super::kit::nats_server::NatsServer;
 use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_until};
+
+/// The store of a cluster.
+enum Broker {
+    Nats(NatsServer),
+    Kafka(KafkaBroker),
+}
+
+impl Broker {
+    /// The engine of the extension `cluster`.
+    fn engine(&self) -> String {
+        match self {
+            Self::Nats(server) => format!("{{nats: {{servers: [\"{}\"]}}}}", server.url()),
+            Self::Kafka(broker) => format!("{{kafka: {{brokers: [\"{}\"]}}}}", broker.address()),
+        }
+    }
+
+    fn kill(&mut self) {
+        match self {
+            Self::Nats(server) => server.kill(),
+            Self::Kafka(broker) => broker.kill(),
+        }
+    }
+
+    fn restart(&mut self) {
+        match self {
+            Self::Nats(server) => server.restart(),
+            Self::Kafka(broker) => broker.restart(),
+        }
+    }
+}
 
 /// A gateway that counts `hits` and publishes its totals.
 struct Producer {
@@ -14,10 +45,10 @@ struct Producer {
 }
 
 impl Producer {
-    fn start(server: &NatsServer, name: &str) -> Self {
+    fn start(broker: &Broker, name: &str) -> Self {
         let gateway = Gateway::start(&format!(
             "extensions:
-  cluster: {{name: test, engine: {{nats: {{servers: [\"{}\"]}}}}}}
+  cluster: {{name: test, engine: {}}}
 receivers:
   uds: {{datagram: {{path: statsd.sock}}}}
 processors:
@@ -29,7 +60,7 @@ service:
   pipelines:
     metrics: {{receivers: [uds], processors: [aggregate], exporters: [partials]}}
 ",
-            server.url()
+            broker.engine()
         ));
         let sender = UnixDatagram::unbound().expect("a socket");
         Self { gateway, sender }
@@ -54,11 +85,11 @@ struct Replica {
 }
 
 impl Replica {
-    fn start(server: &NatsServer) -> Self {
+    fn start(broker: &Broker) -> Self {
         let [page, admin] = [free_port(), free_port()];
         let gateway = Gateway::start(&format!(
             "extensions:
-  cluster: {{name: test, engine: {{nats: {{servers: [\"{}\"]}}}}}}
+  cluster: {{name: test, engine: {}}}
   admin: {{endpoint: \"127.0.0.1:{admin}\"}}
 receivers:
   partials: {{cluster: cluster, max_lag: 2s}}
@@ -69,7 +100,7 @@ service:
   pipelines:
     metrics: {{receivers: [partials], exporters: [prometheus]}}
 ",
-            server.url()
+            broker.engine()
         ));
         let api = QueryApi::at(admin);
         Self { gateway, page, api }
@@ -98,16 +129,24 @@ service:
 }
 
 #[test]
-fn totals_are_exact_after_kills_of_server_producer_and_replica() {
-    let mut server = NatsServer::start();
-    let first = Producer::start(&server, "node-a");
-    let second = Producer::start(&server, "node-b");
-    let replicas = [(); 2].map(|()| Replica::start(&server));
+fn totals_on_nats_are_exact_after_kills_of_each_part() {
+    totals_are_exact_after_kills_of_each_part(Broker::Nats(NatsServer::start()));
+}
+
+#[test]
+fn totals_on_kafka_are_exact_after_kills_of_each_part() {
+    totals_are_exact_after_kills_of_each_part(Broker::Kafka(KafkaBroker::start()));
+}
+
+fn totals_are_exact_after_kills_of_each_part(mut broker: Broker) {
+    let first = Producer::start(&broker, "node-a");
+    let second = Producer::start(&broker, "node-b");
+    let replicas = [(); 2].map(|()| Replica::start(&broker));
     first.hit(7);
     second.hit(5);
     replicas.iter().for_each(|replica| replica.shows(12));
 
-    server.kill();
+    broker.kill();
     first.hit(100);
     wait_until(SOON, "the producer says that a page waits", || {
         first.own("tidegate_partials_waiting_pages") >= 1.0
@@ -120,7 +159,7 @@ fn totals_are_exact_after_kills_of_server_producer_and_replica() {
             replica.own("tidegate_cluster_ready") == 0.0
         });
     }
-    server.restart();
+    broker.restart();
     replicas.iter().for_each(|replica| replica.shows(112));
     assert_eq!(replicas[0].statuses(), [200, 200]);
     wait_until(SOON, "no page waits any more", || {
@@ -129,14 +168,14 @@ fn totals_are_exact_after_kills_of_server_producer_and_replica() {
 
     // Its total is on both pages, so nothing is lost with it.
     second.gateway.kill();
-    let second = Producer::start(&server, "node-b");
+    let second = Producer::start(&broker, "node-b");
     second.hit(1_000);
     replicas.iter().for_each(|replica| replica.shows(1_112));
 
     let [kept, killed] = replicas;
     killed.gateway.kill();
     first.hit(10_000);
-    let new = Replica::start(&server);
+    let new = Replica::start(&broker);
     for replica in [&kept, &new] {
         replica.shows(11_112);
         assert_eq!(replica.own("tidegate_cluster_refused_total"), 0.0);
