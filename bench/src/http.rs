@@ -14,6 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A connection to a port of this machine.
 pub(crate) struct Scraper {
     port: u16,
+    timeout: Duration,
     stream: BufReader<TcpStream>,
     request: Vec<u8>,
     body: Vec<u8>,
@@ -21,9 +22,15 @@ pub(crate) struct Scraper {
 
 impl Scraper {
     pub(crate) fn connect(port: u16, path: &str) -> Result<Self, BenchError> {
+        Self::connect_within(port, path, TIMEOUT)
+    }
+
+    /// The same with another timeout of each read.
+    pub(crate) fn connect_within(port: u16, path: &str, timeout: Duration) -> Result<Self, BenchError> {
         let mut scraper = Self {
             port,
-            stream: connect(port)?,
+            timeout,
+            stream: connect(port, timeout)?,
             request: Vec::new(),
             body: Vec::new(),
         };
@@ -43,7 +50,7 @@ impl Scraper {
         let got = written.map_err(BenchError::from).and_then(|()| self.receive());
         if let Err(error) = got {
             // The rest of that answer is not the beginning of the next one.
-            self.stream = connect(self.port)?;
+            self.stream = connect(self.port, self.timeout)?;
             return Err(error);
         }
         Ok(std::str::from_utf8(&self.body)?)
@@ -117,9 +124,9 @@ impl Scraper {
     }
 }
 
-fn connect(port: u16) -> Result<BufReader<TcpStream>, BenchError> {
+fn connect(port: u16, timeout: Duration) -> Result<BufReader<TcpStream>, BenchError> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.set_nodelay(true)?;
     Ok(BufReader::new(stream))
 }

@@ -4,10 +4,11 @@
 //!
 //! `cargo xtask bench [GROUP...]` builds both and runs this. Each group starts gateways of its own, on a core of
 //! their own where there are two, and yields rows; the report prints them with their budgets and writes
-//! `target/bench/report.json` and `report.md`. `cargo xtask soak [MINUTES]` runs the long one, `cargo xtask abuse` peers
-//! that lie.
+//! `target/bench/report.json` and `report.md`. `cargo xtask soak [MINUTES]` runs the long one, `cargo xtask cluster` a
+//! cluster under kills, `cargo xtask abuse` peers that lie.
 
 mod abuse;
+mod cluster;
 mod floor;
 mod gateway;
 mod groups;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), BenchError> {
     const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--publish] [--only SUBJECT,...] \
         [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES] | \
+        cluster OUTPUT_DIRECTORY [MINUTES] [--agents N] [--engine nats|direct] [--seed S] [--server NATS_SERVER] | \
         abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...])";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -72,6 +74,9 @@ fn run() -> Result<(), BenchError> {
             Ok(())
         }
         [binary, "abuse", output, asked @ ..] => abuse::run(&binary_path(binary)?, output.as_ref(), asked),
+        [binary, "cluster", output, asked @ ..] => {
+            cluster::run(&binary_path(binary)?, output.as_ref(), asked)
+        }
         [binary, "soak"] => soak::run(binary.as_ref(), minutes(SOAK_MINUTES)),
         [binary, "soak", time] => soak::run(binary.as_ref(), minutes(time.parse()?)),
         _ => Err(USAGE.into()),

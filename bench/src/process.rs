@@ -71,6 +71,11 @@ impl Process {
         let _ = self.child.kill();
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), BenchError> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
     /// How it ended, if it has.
     pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, BenchError> {
         Ok(self.child.try_wait()?)

@@ -80,6 +80,11 @@ const COMMANDS: &[Command] = &[
         run: bench::soak,
     },
     Command {
+        name: "cluster",
+        about: "kill replicas, NATS and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N (100), --engine nats|direct, --seed S",
+        run: bench::cluster,
+    },
+    Command {
         name: "abuse",
         about: "attack the release binary, with honest clients beside; arguments choose attacks; --peer also attacks a Collector, --small, --publish",
         run: abuse::abuse,

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A reader behind a load balancer: it asks the replicas in turn, and another one if a replica does not answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::check::{Page, PageChecker, Violations};
+use super::model::Model;
+use crate::BenchError;
+use crate::http::Scraper;
+
+/// Between two pages.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A page that takes longer has failed.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The results of all asks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReadResult {
+    pub(super) answered: u64,
+    /// Answers with 503.
+    pub(super) refused: u64,
+    /// Asks without an answer.
+    pub(super) failed: u64,
+    /// Rounds in which no replica answered.
+    pub(super) missed: u64,
+    /// The longest time between two pages.
+    pub(super) longest_gap: Duration,
+    /// Ages of the newest update that is shown, in seconds, of each agent on each page.
+    pub(super) staleness: Vec<f64>,
+}
+
+/// The page of a port.
+pub(super) fn page(port: u16) -> Result<Page, BenchError> {
+    let mut scraper = Scraper::connect_within(port, "/metrics", TIMEOUT)?;
+    Ok(Page::parse(scraper.get()?))
+}
+
+/// The reader.
+pub(super) struct RoundRobin {
+    is_over: Arc<AtomicBool>,
+    is_quiet: Arc<AtomicBool>,
+    thread: JoinHandle<ReadResult>,
+}
+
+impl RoundRobin {
+    /// Begins to ask the ports of the pages.
+    pub(super) fn start(ports: Vec<u16>, model: Arc<Mutex<Model>>, violations: Violations) -> Self {
+        let (is_over, is_quiet) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let mut asker = Asker {
+            ports,
+            model,
+            violations,
+            is_quiet: is_quiet.clone(),
+            checker: PageChecker::default(),
+            last: Instant::now(),
+            result: ReadResult::default(),
+        };
+        let over = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            let mut due = Instant::now();
+            for round in 0.. {
+                if over.load(Relaxed) {
+                    break;
+                }
+                asker.ask(round);
+                due = (due + INTERVAL).max(Instant::now());
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            asker.result
+        });
+        Self {
+            is_over,
+            is_quiet,
+            thread,
+        }
+    }
+
+    /// The trouble is over: gaps and ages count no more, and checks go on.
+    pub(super) fn quiet(&self) {
+        self.is_quiet.store(true, Relaxed);
+    }
+
+    pub(super) fn end(self) -> Result<ReadResult, BenchError> {
+        self.is_over.store(true, Relaxed);
+        self.thread.join().map_err(|_| "the reader panicked".into())
+    }
+}
+
+struct Asker {
+    ports: Vec<u16>,
+    model: Arc<Mutex<Model>>,
+    violations: Violations,
+    is_quiet: Arc<AtomicBool>,
+    checker: PageChecker,
+    /// The time of the last page.
+    last: Instant,
+    result: ReadResult,
+}
+
+impl Asker {
+    fn ask(&mut self, round: usize) {
+        for attempt in 0..self.ports.len() {
+            let number = (round + attempt) % self.ports.len();
+            match page(self.ports[number]) {
+                Ok(page) => return self.take(&page, number),
+                Err(error) if error.to_string().contains(" 503 ") => self.result.refused += 1,
+                Err(_) => self.result.failed += 1,
+            }
+        }
+        self.result.missed += 1;
+    }
+
+    fn take(&mut self, page: &Page, number: usize) {
+        let now = Instant::now();
+        let model = self.model.lock();
+        let most = model.totals();
+        let ages = model.staleness(|sample| page.value(sample), now);
+        drop(model);
+        let by = format!("replica-{number} in answer {}", self.result.answered);
+        self.violations.extend(self.checker.take(page, &by, &most));
+        self.result.answered += 1;
+        let gap = now.saturating_duration_since(std::mem::replace(&mut self.last, now));
+        if !self.is_quiet.load(Relaxed) {
+            self.result.longest_gap = self.result.longest_gap.max(gap);
+            self.result
+                .staleness
+                .extend(ages.iter().map(Duration::as_secs_f64));
+        }
+    }
+}

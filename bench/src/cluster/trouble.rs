@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Trouble: kills, pauses and acts of agents, in an order that depends on a seed only.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::Cluster;
+use super::fleet::AgentAct;
+use crate::BenchError;
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    KillReplica,
+    KillServer,
+    PauseReplica,
+    Agent(AgentAct),
+}
+
+/// The acts of agents that are trouble.
+const ACTS: [AgentAct; 5] = [
+    AgentAct::Restart,
+    AgentAct::SetBack,
+    AgentAct::Resume,
+    AgentAct::Surge,
+    AgentAct::Leave,
+];
+
+/// The mean times between two troubles of a kind. Each time is between half and one and a half of it.
+const KILLED_REPLICA: Duration = Duration::from_secs(5);
+const KILLED_SERVER: Duration = Duration::from_secs(20);
+const PAUSED_REPLICA: Duration = Duration::from_secs(25);
+const ACT: Duration = Duration::from_secs(1);
+
+/// The most time until a killed replica starts again, and a killed server.
+const MAX_DOWN: Duration = Duration::from_secs(1);
+const MAX_SERVER_DOWN: Duration = Duration::from_secs(3);
+/// A pause may be longer than `max_lag` of the replicas (5 s).
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+
+/// Without a broker, a replica must have copied its peer before the peer is harmed. So long after a pause it has.
+const COPYING: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug)]
+enum Repair {
+    StartReplica(usize),
+    StartServer,
+    Continue(usize),
+}
+
+/// Makes trouble.
+pub(super) struct TroubleMaker {
+    random: SmallRng,
+    due: Vec<(Trouble, Instant)>,
+    repairs: Vec<(Instant, Repair)>,
+    /// The number of troubles of each kind.
+    pub(super) counts: BTreeMap<Trouble, u64>,
+}
+
+impl TroubleMaker {
+    pub(super) fn new(seed: u64, now: Instant) -> Self {
+        let kinds = [
+            Trouble::KillReplica,
+            Trouble::KillServer,
+            Trouble::PauseReplica,
+            Trouble::Agent(AgentAct::Restart),
+        ];
+        let mut maker = Self {
+            random: SmallRng::seed_from_u64(seed),
+            due: Vec::new(),
+            repairs: Vec::new(),
+            counts: BTreeMap::new(),
+        };
+        maker.due = kinds.map(|kind| (kind, now + maker.pause(kind))).into();
+        maker
+    }
+
+    /// The time until the next trouble of a kind.
+    fn pause(&mut self, kind: Trouble) -> Duration {
+        let mean = match kind {
+            Trouble::KillReplica => KILLED_REPLICA,
+            Trouble::KillServer => KILLED_SERVER,
+            Trouble::PauseReplica => PAUSED_REPLICA,
+            Trouble::Agent(_) => ACT,
+        };
+        mean.mul_f64(self.random.random_range(0.5..1.5))
+    }
+
+    fn below(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.random.random())
+    }
+
+    /// Makes all trouble that is due, and repairs.
+    pub(super) fn step(&mut self, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
+        self.repair(cluster, |at| at <= now)?;
+        for place in 0..self.due.len() {
+            let (kind, at) = self.due[place];
+            if at <= now {
+                self.due[place].1 = now + self.pause(kind);
+                self.make(kind, cluster, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Repairs everything.
+    pub(super) fn end(&mut self, cluster: &mut Cluster) -> Result<(), BenchError> {
+        self.repair(cluster, |_| true)
+    }
+
+    fn repair(&mut self, cluster: &mut Cluster, is_due: impl Fn(Instant) -> bool) -> Result<(), BenchError> {
+        let repairs: Vec<_> = self.repairs.extract_if(.., |(at, _)| is_due(*at)).collect();
+        for (_, repair) in repairs {
+            match repair {
+                Repair::StartReplica(number) => cluster.replicas[number].start()?,
+                Repair::StartServer => cluster.start_server()?,
+                Repair::Continue(number) => {
+                    cluster.replicas[number].member.pause(false)?;
+                    if cluster.broker.is_none() {
+                        let soonest = Instant::now() + COPYING;
+                        self.due.iter_mut().for_each(|(_, at)| *at = soonest.max(*at));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, kind: Trouble, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
+        let number = self.random.random_range(0..cluster.replicas.len());
+        let has_happened = match kind {
+            Trouble::KillReplica if cluster.may_harm(number) => {
+                cluster.replicas[number].kill(&cluster.violations);
+                let at = now + self.below(MAX_DOWN);
+                // A replica that is killed in its pause does not continue.
+                self.repairs
+                    .retain(|(_, repair)| !matches!(repair, Repair::Continue(one) if *one == number));
+                self.repairs.push((at, Repair::StartReplica(number)));
+                true
+            }
+            Trouble::PauseReplica if cluster.may_harm(number) && cluster.replicas[number].member.runs() => {
+                cluster.replicas[number].member.pause(true)?;
+                self.repairs
+                    .push((now + self.below(MAX_PAUSE), Repair::Continue(number)));
+                true
+            }
+            Trouble::KillServer => match cluster.broker.as_mut().filter(|broker| broker.member.lives_now()) {
+                Some(broker) => {
+                    broker.member.kill();
+                    self.repairs
+                        .push((now + self.below(MAX_SERVER_DOWN), Repair::StartServer));
+                    true
+                }
+                None => false,
+            },
+            Trouble::Agent(_) => {
+                let act = ACTS[self.random.random_range(0..ACTS.len())];
+                let place = self.random.random_range(0..cluster.fleet.len());
+                return self.act(act, place, cluster);
+            }
+            _ => false,
+        };
+        *self.counts.entry(kind).or_default() += u64::from(has_happened);
+        Ok(())
+    }
+
+    fn act(&mut self, act: AgentAct, place: usize, cluster: &Cluster) -> Result<(), BenchError> {
+        let has_happened = cluster.fleet.act(place, act);
+        *self.counts.entry(Trouble::Agent(act)).or_default() += u64::from(has_happened);
+        Ok(())
+    }
+}
