@@ -35,13 +35,13 @@ const MAX_GAUGE: u64 = 1_000;
 
 /// The totals of a process. A restart with `storage` hands them on.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct RunCounts {
     /// The start of each row; 0: it has not counted yet.
     starts: Vec<UnixNanos>,
     cells: Vec<u64>,
 }
 
-impl Life {
+impl RunCounts {
     pub(super) fn new() -> Self {
         Self {
             starts: vec![0; ROWS.len()],
@@ -74,7 +74,7 @@ pub(super) struct RunSetup {
     pub(super) agent: Arc<str>,
     /// The difference of its clock from the true time, in nanoseconds.
     pub(super) skew: i64,
-    pub(super) life: Life,
+    pub(super) counts: RunCounts,
     pub(super) random: SmallRng,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct AgentRun {
     agent: Arc<str>,
     number: RunNumber,
     skew: i64,
-    life: Life,
+    counts: RunCounts,
     random: SmallRng,
     series: Vec<Arc<Series>>,
     model: Arc<Mutex<Model>>,
@@ -106,7 +106,7 @@ impl AgentRun {
         let RunSetup {
             agent,
             skew,
-            life,
+            counts,
             mut random,
         } = setup;
         let sender = PageSender::new(SenderConfig {
@@ -130,7 +130,7 @@ impl AgentRun {
             agent,
             number,
             skew,
-            life,
+            counts,
             random,
             model,
             sender,
@@ -143,7 +143,7 @@ impl AgentRun {
     }
 
     /// Runs until its end. Gives its totals, which the next run may keep.
-    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) -> Result<Life, BenchError> {
+    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) -> Result<RunCounts, BenchError> {
         while !self.is_over() {
             tokio::select! {
                 event = self.session.events.recv() => match event {
@@ -152,7 +152,7 @@ impl AgentRun {
                 },
                 () = sleep_until(self.next.into()) => self.tick(),
                 order = orders.recv() => match order {
-                    Some(order) => self.obey(order),
+                    Some(order) => self.handle(order),
                     None => return Err("nobody asks for the end of a run".into()),
                 },
             }
@@ -163,7 +163,7 @@ impl AgentRun {
         self.model
             .lock()
             .end_run(&self.agent, self.number, &stats, has_settled);
-        Ok(self.life)
+        Ok(self.counts)
     }
 
     /// Now, by its own clock.
@@ -192,7 +192,7 @@ impl AgentRun {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn handle(&mut self, order: Order) {
         self.is_counting = false;
         self.model.lock().freeze(&self.agent);
         match order {
@@ -243,32 +243,32 @@ impl AgentRun {
         for (at, row) in ROWS.iter().enumerate() {
             let (cell, amount) = step(row, at, &mut self.random);
             if row.is_gauge() {
-                self.life.cells[cell] = amount;
+                self.counts.cells[cell] = amount;
             } else if amount > 0 {
-                self.life.cells[cell] += amount;
+                self.counts.cells[cell] += amount;
                 model.count(&self.agent, cell, amount);
             }
-            if amount > 0 && self.life.starts[at] == 0 {
+            if amount > 0 && self.counts.starts[at] == 0 {
                 // No two starts are equal.
-                self.life.starts[at] = now + at as u64;
+                self.counts.starts[at] = now + at as u64;
             }
         }
         let stats = self.sender.stats(now);
-        model.update(&self.agent, self.number, &self.life.cells, stats);
+        model.update(&self.agent, self.number, &self.counts.cells, stats);
         drop(model);
         let items = self.items(now);
         self.sender.update(items, now);
     }
 
     fn items(&self, now: UnixNanos) -> Vec<SentItem> {
-        let rows = ROWS.iter().zip(&self.series).zip(&self.life.starts);
+        let rows = ROWS.iter().zip(&self.series).zip(&self.counts.starts);
         let begun = rows.filter(|((row, _), start)| row.is_gauge() || **start > 0);
         let items = begun.map(|((row, series), start)| {
             let point = Point {
                 series: series.clone(),
                 start: if row.is_gauge() { 0 } else { *start },
                 time: now,
-                value: value(row, &self.life.cells[row.cells.clone()]),
+                value: value(row, &self.counts.cells[row.cells.clone()]),
                 exemplars: Vec::new(),
             };
             SentItem::Value(row.mode(), point)

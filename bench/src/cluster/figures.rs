@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Cluster;
+use super::faults::{Fault, FaultInjector};
 use super::fleet::AgentAct;
 use super::member::Member;
 use super::options::{EngineChoice, Options};
 use super::reader::ReadResult;
 use super::rows::ROWS;
-use super::trouble::{Trouble, TroubleMaker};
 use crate::BenchError;
 use crate::stats::Samples;
 
@@ -23,8 +23,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// The figures of the time with trouble.
-    pub(super) fn of(cluster: &Cluster, options: &Options, time: Duration, trouble: &TroubleMaker) -> Self {
+    /// The figures of the time with faults.
+    pub(super) fn of(cluster: &Cluster, options: &Options, time: Duration, faults: &FaultInjector) -> Self {
         let mut figures = Self {
             rows: Vec::new(),
             time,
@@ -35,13 +35,10 @@ impl Figures {
         };
         let (living, agents) = cluster.fleet.model.lock().agents();
         figures.add("engine, seed", format!("{engine}, {}", options.seed));
-        figures.add("time with trouble", format!("{:.0} s", time.as_secs_f64()));
+        figures.add("time with faults", format!("{:.0} s", time.as_secs_f64()));
         figures.add("agents: at a time, of all names", format!("{living}, {agents}"));
-        figures.add(
-            "series of an agent, samples of a page",
-            format!("{}, {}", ROWS.len(), cluster.samples()),
-        );
-        for (kind, count) in &trouble.counts {
+        figures.add("series of an agent", ROWS.len().to_string());
+        for (kind, count) in &faults.counts {
             figures.add(what(*kind), count.to_string());
         }
         if let Some(broker) = &cluster.broker {
@@ -65,7 +62,7 @@ impl Figures {
         figures
     }
 
-    fn add(&mut self, name: &str, value: String) {
+    pub(super) fn add(&mut self, name: &str, value: String) {
         self.rows.push((name.to_owned(), value));
     }
 
@@ -146,17 +143,17 @@ impl Figures {
     }
 }
 
-fn what(kind: Trouble) -> &'static str {
+fn what(kind: Fault) -> &'static str {
     match kind {
-        Trouble::KillReplica => "replicas killed",
-        Trouble::KillServer => "NATS servers killed",
-        Trouble::PauseReplica => "replicas paused for up to 10 s",
-        Trouble::Agent(AgentAct::Restart) => "agents restarted",
-        Trouble::Agent(AgentAct::SetBack) => "agents restarted with a clock that was set back",
-        Trouble::Agent(AgentAct::Resume) => "agents killed and resumed with their totals",
-        Trouble::Agent(AgentAct::Surge) => "agents with two runs for 5 s",
-        Trouble::Agent(AgentAct::Leave) => "agents that left, and others that came",
-        Trouble::Agent(AgentAct::Freeze | AgentAct::End) => "agents ended",
+        Fault::KillReplica => "replicas killed",
+        Fault::KillServer => "NATS servers killed",
+        Fault::PauseReplica => "replicas paused for up to 10 s",
+        Fault::Agent(AgentAct::Restart) => "agents restarted",
+        Fault::Agent(AgentAct::SetBack) => "agents restarted with a clock that was set back",
+        Fault::Agent(AgentAct::Resume) => "agents killed and resumed with their totals",
+        Fault::Agent(AgentAct::Surge) => "agents with two runs for 5 s",
+        Fault::Agent(AgentAct::Leave) => "agents that left, and others that came",
+        Fault::Agent(AgentAct::Freeze | AgentAct::End) => "agents ended",
     }
 }
 

@@ -16,7 +16,7 @@ use tidegate_nats::{NatsConfig, NatsEngine};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::agent::{AgentRun, CLUSTER, Life, Order, RunEnd, RunSetup};
+use super::agent::{AgentRun, CLUSTER, Order, RunCounts, RunEnd, RunSetup};
 use super::check::Violations;
 use super::model::Model;
 use crate::BenchError;
@@ -88,7 +88,7 @@ impl Fleet {
             let (acts, receiver) = mpsc::channel(MAX_ACTS);
             let agent = Agent {
                 place,
-                lives: 0,
+                successors: 0,
                 skew: 0,
                 random: SmallRng::seed_from_u64(seed ^ ((place as u64 + 1) << 32)),
                 engine: engines[place / AGENTS_A_CONNECTION].clone(),
@@ -184,8 +184,8 @@ fn engine(store: &Store) -> Result<Arc<dyn ClusterEngine>, BenchError> {
 /// The place of an agent. After an agent has left, another one has it.
 struct Agent {
     place: usize,
-    /// Agents that had this place before.
-    lives: u32,
+    /// The number of agents that left this place.
+    successors: u32,
     skew: i64,
     random: SmallRng,
     engine: Arc<dyn ClusterEngine>,
@@ -196,11 +196,11 @@ struct Agent {
 /// A run that lives.
 struct Running {
     orders: mpsc::Sender<Order>,
-    task: JoinHandle<Result<Life, BenchError>>,
+    task: JoinHandle<Result<RunCounts, BenchError>>,
 }
 
 impl Running {
-    async fn end(self, end: RunEnd) -> Result<Life, BenchError> {
+    async fn end(self, end: RunEnd) -> Result<RunCounts, BenchError> {
         self.orders.send(Order::End(end)).await?;
         self.task.await?
     }
@@ -208,7 +208,7 @@ impl Running {
 
 impl Agent {
     async fn run(mut self, mut acts: mpsc::Receiver<AgentAct>) -> Result<(), BenchError> {
-        let mut running = self.begin(Life::new())?;
+        let mut running = self.begin(RunCounts::new())?;
         while let Some(act) = acts.recv().await {
             match act {
                 AgentAct::End => {
@@ -237,28 +237,28 @@ impl Agent {
         };
         match act {
             AgentAct::Resume => {
-                let life = running.end(RunEnd::Kept).await?;
-                return self.begin(life);
+                let counts = running.end(RunEnd::Kept).await?;
+                return self.begin(counts);
             }
             AgentAct::Surge => {
-                let next = self.begin(Life::new())?;
+                let next = self.begin(RunCounts::new())?;
                 tokio::time::sleep(SURGE).await;
                 running.end(end).await?;
                 return Ok(next);
             }
             AgentAct::SetBack => self.skew -= self.random.random_range(0..MAX_STEP_NS),
-            AgentAct::Leave => self.lives += 1,
+            AgentAct::Leave => self.successors += 1,
             _ => {}
         }
         running.end(end).await?;
-        self.begin(Life::new())
+        self.begin(RunCounts::new())
     }
 
-    fn begin(&mut self, life: Life) -> Result<Running, BenchError> {
+    fn begin(&mut self, counts: RunCounts) -> Result<Running, BenchError> {
         let setup = RunSetup {
-            agent: format!("agent-{}-{}", self.place, self.lives).into(),
+            agent: format!("agent-{}-{}", self.place, self.successors).into(),
             skew: self.skew,
-            life,
+            counts,
             random: SmallRng::seed_from_u64(self.random.random()),
         };
         let run = AgentRun::new(setup, self.engine.open(), self.model.clone())?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A process of the cluster that is killed and started again, and what the system says of all its lives.
+//! A process of the cluster that is killed and started again, and what the system says of all its processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::check::Violations;
 use crate::BenchError;
 use crate::process::Process;
 
-/// Processor time and memory of all lives of a process.
+/// Processor time and memory of all processes of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     cpu: Duration,
@@ -35,8 +35,8 @@ impl Usage {
     }
 }
 
-/// A life of a process.
-struct MemberLife {
+/// A process of a member.
+struct MemberProcess {
     process: Process,
     started: Instant,
     /// The usage when it was last looked at.
@@ -46,11 +46,11 @@ struct MemberLife {
 /// The process.
 pub(super) struct Member {
     pub(super) name: String,
-    /// The folder of the output of all lives.
+    /// The folder of the output of all its processes.
     logs: PathBuf,
-    life: Option<MemberLife>,
+    current: Option<MemberProcess>,
     past: Usage,
-    lives: u32,
+    starts: u32,
     is_paused: bool,
 }
 
@@ -59,26 +59,26 @@ impl Member {
         Self {
             name,
             logs: logs.to_owned(),
-            life: None,
+            current: None,
             past: Usage::default(),
-            lives: 0,
+            starts: 0,
             is_paused: false,
         }
     }
 
-    /// Starts a life. Its output stays in a folder of its own.
+    /// Starts a process. Its output stays in a folder of its own.
     pub(super) fn start(
         &mut self,
         command: impl FnOnce(&TempDir) -> Result<Command, BenchError>,
     ) -> Result<(), BenchError> {
-        self.lives += 1;
-        let prefix = format!("{}-{}-", self.name, self.lives);
+        self.starts += 1;
+        let prefix = format!("{}-{}-", self.name, self.starts);
         let directory = Builder::new()
             .prefix(&prefix)
             .disable_cleanup(true)
             .tempdir_in(&self.logs)?;
         let process = Process::start_on_all_cores(command(&directory)?, directory)?;
-        self.life = Some(MemberLife {
+        self.current = Some(MemberProcess {
             process,
             started: Instant::now(),
             usage: Usage::default(),
@@ -89,9 +89,9 @@ impl Member {
     /// SIGKILL.
     pub(super) fn kill(&mut self) {
         self.look();
-        if let Some(life) = self.life.take() {
-            self.past.add(life.usage);
-            life.process.kill();
+        if let Some(current) = self.current.take() {
+            self.past.add(current.usage);
+            current.process.kill();
         }
         self.is_paused = false;
     }
@@ -100,45 +100,45 @@ impl Member {
     pub(super) fn pause(&mut self, is_paused: bool) -> Result<(), BenchError> {
         self.is_paused = is_paused;
         let signal = if is_paused { Signal::STOP } else { Signal::CONT };
-        self.life
+        self.current
             .as_ref()
-            .map_or(Ok(()), |life| life.process.signal(signal))
+            .map_or(Ok(()), |current| current.process.signal(signal))
     }
 
-    /// Whether it lives and is not paused.
+    /// Whether it is alive and not paused.
     pub(super) fn runs(&self) -> bool {
-        self.life.is_some() && !self.is_paused
+        self.current.is_some() && !self.is_paused
     }
 
-    pub(super) fn lives_now(&self) -> bool {
-        self.life.is_some()
+    pub(super) fn is_alive(&self) -> bool {
+        self.current.is_some()
     }
 
     /// Notes its usage. It may have ended.
     pub(super) fn look(&mut self) {
-        if let Some(life) = &mut self.life
-            && let (Ok(cpu), Ok((_, peak_mib))) = (life.process.cpu(), life.process.memory_mib())
+        if let Some(current) = &mut self.current
+            && let (Ok(cpu), Ok((_, peak_mib))) = (current.process.cpu(), current.process.memory_mib())
         {
-            let alive = life.started.elapsed();
-            life.usage = Usage { cpu, alive, peak_mib };
+            let alive = current.started.elapsed();
+            current.usage = Usage { cpu, alive, peak_mib };
         }
     }
 
-    /// The usage of all lives.
+    /// The usage of all its processes.
     pub(super) fn usage(&self) -> Usage {
         let mut usage = self.past;
-        if let Some(life) = &self.life {
-            usage.add(life.usage);
+        if let Some(current) = &self.current {
+            usage.add(current.usage);
         }
         usage
     }
 
     /// Says if it has ended by itself.
     pub(super) fn check(&mut self, violations: &Violations) -> Result<(), BenchError> {
-        if let Some(life) = &mut self.life
-            && let Some(status) = life.process.status()?
+        if let Some(current) = &mut self.current
+            && let Some(status) = current.process.status()?
         {
-            let printed = life.process.printed();
+            let printed = current.process.printed();
             let last = printed
                 .lines()
                 .rfind(|line| !line.trim().is_empty())

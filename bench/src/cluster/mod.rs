@@ -9,6 +9,7 @@
 mod agent;
 mod broker;
 mod check;
+mod faults;
 mod figures;
 mod fleet;
 mod member;
@@ -17,19 +18,18 @@ mod options;
 mod reader;
 mod replica;
 mod rows;
-mod trouble;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use self::broker::Broker;
 use self::check::{Violations, compare};
+use self::faults::FaultInjector;
 use self::figures::Figures;
 use self::fleet::{AgentAct, Fleet, Store};
 use self::options::{EngineChoice, Options};
 use self::reader::{RoundRobin, page};
 use self::replica::Replica;
-use self::trouble::TroubleMaker;
 use crate::BenchError;
 use crate::gateway::free_port;
 
@@ -70,16 +70,17 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
         cluster.violations.clone(),
     );
     let begun = Instant::now();
-    let mut trouble = TroubleMaker::new(options.seed, begun);
+    let mut faults = FaultInjector::new(options.seed, begun);
     while begun.elapsed() < options.time {
-        trouble.step(&mut cluster, Instant::now())?;
+        faults.step(&mut cluster, Instant::now())?;
         cluster.step()?;
     }
     let ran = begun.elapsed();
     reader.quiet();
-    let mut figures = Figures::of(&cluster, &options, ran, &trouble);
-    trouble.end(&mut cluster)?;
+    let mut figures = Figures::of(&cluster, &options, ran, &faults);
+    faults.end(&mut cluster)?;
     cluster.check_end()?;
+    figures.add("samples of a page", cluster.samples().to_string());
     cluster.check_after_goodbyes()?;
     figures.add_read(&reader.end()?);
     let sent = cluster.fleet.model.lock().sent();
@@ -157,8 +158,8 @@ impl Cluster {
     /// Whether a replica may be killed or paused. Without a broker, only the replicas have the totals of ended runs: one of
     /// them must have everything at any time.
     fn may_harm(&self, number: usize) -> bool {
-        let lives = self.replicas[number].member.lives_now();
-        lives && (self.broker.is_some() || self.replicas.iter().all(Replica::is_ready))
+        let is_alive = self.replicas[number].member.is_alive();
+        is_alive && (self.broker.is_some() || self.replicas.iter().all(Replica::is_ready))
     }
 
     fn wait_until_ready(&mut self) -> Result<(), BenchError> {

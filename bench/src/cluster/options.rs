@@ -25,7 +25,7 @@ pub(super) enum EngineChoice {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
-    /// The time with trouble.
+    /// The time with faults.
     pub(super) time: Duration,
     pub(super) agents: usize,
     pub(super) engine: EngineChoice,

@@ -53,7 +53,7 @@ impl RoundRobin {
     /// Begins to ask the ports of the pages.
     pub(super) fn start(ports: Vec<u16>, model: Arc<Mutex<Model>>, violations: Violations) -> Self {
         let (is_over, is_quiet) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-        let mut asker = Asker {
+        let mut state = RoundRobinState {
             ports,
             model,
             violations,
@@ -69,11 +69,11 @@ impl RoundRobin {
                 if over.load(Relaxed) {
                     break;
                 }
-                asker.ask(round);
+                state.ask(round);
                 due = (due + INTERVAL).max(Instant::now());
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
             }
-            asker.result
+            state.result
         });
         Self {
             is_over,
@@ -82,7 +82,7 @@ impl RoundRobin {
         }
     }
 
-    /// The trouble is over: gaps and ages count no more, and checks go on.
+    /// The faults are over: gaps and ages count no more, and checks go on.
     pub(super) fn quiet(&self) {
         self.is_quiet.store(true, Relaxed);
     }
@@ -93,7 +93,7 @@ impl RoundRobin {
     }
 }
 
-struct Asker {
+struct RoundRobinState {
     ports: Vec<u16>,
     model: Arc<Mutex<Model>>,
     violations: Violations,
@@ -104,7 +104,7 @@ struct Asker {
     result: ReadResult,
 }
 
-impl Asker {
+impl RoundRobinState {
     fn ask(&mut self, round: usize) {
         for attempt in 0..self.ports.len() {
             let number = (round + attempt) % self.ports.len();

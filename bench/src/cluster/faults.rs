@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Trouble: kills, pauses and acts of agents, in an order that depends on a seed only.
+//! Fault: kills, pauses and acts of agents, in an order that depends on a seed only.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use super::Cluster;
 use super::fleet::AgentAct;
 use crate::BenchError;
 
-/// A kind of trouble.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trouble {
+pub(super) enum Fault {
     KillReplica,
     KillServer,
     PauseReplica,
     Agent(AgentAct),
 }
 
-/// The acts of agents that are trouble.
+/// The acts of agents that are faults.
 const ACTS: [AgentAct; 5] = [
     AgentAct::Restart,
     AgentAct::SetBack,
@@ -30,7 +30,7 @@ const ACTS: [AgentAct; 5] = [
     AgentAct::Leave,
 ];
 
-/// The mean times between two troubles of a kind. Each time is between half and one and a half of it.
+/// The mean times between two faults of a kind. Each time is between half and one and a half of it.
 const KILLED_REPLICA: Duration = Duration::from_secs(5);
 const KILLED_SERVER: Duration = Duration::from_secs(20);
 const PAUSED_REPLICA: Duration = Duration::from_secs(25);
@@ -52,40 +52,40 @@ enum Repair {
     Continue(usize),
 }
 
-/// Makes trouble.
-pub(super) struct TroubleMaker {
+/// Injects faults.
+pub(super) struct FaultInjector {
     random: SmallRng,
-    due: Vec<(Trouble, Instant)>,
+    due: Vec<(Fault, Instant)>,
     repairs: Vec<(Instant, Repair)>,
-    /// The number of troubles of each kind.
-    pub(super) counts: BTreeMap<Trouble, u64>,
+    /// The number of faults of each kind.
+    pub(super) counts: BTreeMap<Fault, u64>,
 }
 
-impl TroubleMaker {
+impl FaultInjector {
     pub(super) fn new(seed: u64, now: Instant) -> Self {
         let kinds = [
-            Trouble::KillReplica,
-            Trouble::KillServer,
-            Trouble::PauseReplica,
-            Trouble::Agent(AgentAct::Restart),
+            Fault::KillReplica,
+            Fault::KillServer,
+            Fault::PauseReplica,
+            Fault::Agent(AgentAct::Restart),
         ];
-        let mut maker = Self {
+        let mut injector = Self {
             random: SmallRng::seed_from_u64(seed),
             due: Vec::new(),
             repairs: Vec::new(),
             counts: BTreeMap::new(),
         };
-        maker.due = kinds.map(|kind| (kind, now + maker.pause(kind))).into();
-        maker
+        injector.due = kinds.map(|kind| (kind, now + injector.pause(kind))).into();
+        injector
     }
 
-    /// The time until the next trouble of a kind.
-    fn pause(&mut self, kind: Trouble) -> Duration {
+    /// The time until the next fault of a kind.
+    fn pause(&mut self, kind: Fault) -> Duration {
         let mean = match kind {
-            Trouble::KillReplica => KILLED_REPLICA,
-            Trouble::KillServer => KILLED_SERVER,
-            Trouble::PauseReplica => PAUSED_REPLICA,
-            Trouble::Agent(_) => ACT,
+            Fault::KillReplica => KILLED_REPLICA,
+            Fault::KillServer => KILLED_SERVER,
+            Fault::PauseReplica => PAUSED_REPLICA,
+            Fault::Agent(_) => ACT,
         };
         mean.mul_f64(self.random.random_range(0.5..1.5))
     }
@@ -94,14 +94,14 @@ impl TroubleMaker {
         most.mul_f64(self.random.random())
     }
 
-    /// Makes all trouble that is due, and repairs.
+    /// Injects all faults that are due, and repairs.
     pub(super) fn step(&mut self, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
         self.repair(cluster, |at| at <= now)?;
         for place in 0..self.due.len() {
             let (kind, at) = self.due[place];
             if at <= now {
                 self.due[place].1 = now + self.pause(kind);
-                self.make(kind, cluster, now)?;
+                self.inject(kind, cluster, now)?;
             }
         }
         Ok(())
@@ -130,10 +130,10 @@ impl TroubleMaker {
         Ok(())
     }
 
-    fn make(&mut self, kind: Trouble, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
+    fn inject(&mut self, kind: Fault, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
         let number = self.random.random_range(0..cluster.replicas.len());
         let has_happened = match kind {
-            Trouble::KillReplica if cluster.may_harm(number) => {
+            Fault::KillReplica if cluster.may_harm(number) => {
                 cluster.replicas[number].kill(&cluster.violations);
                 let at = now + self.below(MAX_DOWN);
                 // A replica that is killed in its pause does not continue.
@@ -142,13 +142,13 @@ impl TroubleMaker {
                 self.repairs.push((at, Repair::StartReplica(number)));
                 true
             }
-            Trouble::PauseReplica if cluster.may_harm(number) && cluster.replicas[number].member.runs() => {
+            Fault::PauseReplica if cluster.may_harm(number) && cluster.replicas[number].member.runs() => {
                 cluster.replicas[number].member.pause(true)?;
                 self.repairs
                     .push((now + self.below(MAX_PAUSE), Repair::Continue(number)));
                 true
             }
-            Trouble::KillServer => match cluster.broker.as_mut().filter(|broker| broker.member.lives_now()) {
+            Fault::KillServer => match cluster.broker.as_mut().filter(|broker| broker.member.is_alive()) {
                 Some(broker) => {
                     broker.member.kill();
                     self.repairs
@@ -157,7 +157,7 @@ impl TroubleMaker {
                 }
                 None => false,
             },
-            Trouble::Agent(_) => {
+            Fault::Agent(_) => {
                 let act = ACTS[self.random.random_range(0..ACTS.len())];
                 let place = self.random.random_range(0..cluster.fleet.len());
                 return self.act(act, place, cluster);
@@ -170,7 +170,7 @@ impl TroubleMaker {
 
     fn act(&mut self, act: AgentAct, place: usize, cluster: &Cluster) -> Result<(), BenchError> {
         let has_happened = cluster.fleet.act(place, act);
-        *self.counts.entry(Trouble::Agent(act)).or_default() += u64::from(has_happened);
+        *self.counts.entry(Fault::Agent(act)).or_default() += u64::from(has_happened);
         Ok(())
     }
 }
