@@ -125,7 +125,7 @@ impl PageChecker {
                 ));
             }
         }
-        let gone = self.shown.extract_if(|name, _| page.value(name).is_none());
+        let gone = self.shown.extract_if(|name, _| !page.0.contains_key(name));
         wrong.extend(gone.map(|(name, last)| {
             format!(
                 "{name} is gone: {} by {}, then nothing by {by}",

@@ -90,10 +90,6 @@ impl FaultInjector {
         mean.mul_f64(self.random.random_range(0.5..1.5))
     }
 
-    fn below(&mut self, most: Duration) -> Duration {
-        most.mul_f64(self.random.random())
-    }
-
     /// Injects all faults that are due, and repairs.
     pub(super) fn step(&mut self, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
         self.repair(cluster, |at| at <= now)?;
@@ -101,7 +97,7 @@ impl FaultInjector {
             let (kind, at) = self.due[place];
             if at <= now {
                 self.due[place].1 = now + self.pause(kind);
-                self.inject(kind, cluster, now)?;
+                self.inject(kind, cluster)?;
             }
         }
         Ok(())
@@ -130,47 +126,49 @@ impl FaultInjector {
         Ok(())
     }
 
-    fn inject(&mut self, kind: Fault, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
+    /// Repairs something within a time.
+    fn repair_within(&mut self, most: Duration, repair: Repair) {
+        let wait = most.mul_f64(self.random.random());
+        self.repairs.push((Instant::now() + wait, repair));
+    }
+
+    fn inject(&mut self, kind: Fault, cluster: &mut Cluster) -> Result<(), BenchError> {
         let number = self.random.random_range(0..cluster.replicas.len());
         let has_happened = match kind {
             Fault::KillReplica if cluster.may_harm(number) => {
                 cluster.replicas[number].kill(&cluster.violations);
-                let at = now + self.below(MAX_DOWN);
                 // A replica that is killed in its pause does not continue.
                 self.repairs
                     .retain(|(_, repair)| !matches!(repair, Repair::Continue(one) if *one == number));
-                self.repairs.push((at, Repair::StartReplica(number)));
+                self.repair_within(MAX_DOWN, Repair::StartReplica(number));
                 true
             }
             Fault::PauseReplica if cluster.may_harm(number) && cluster.replicas[number].member.runs() => {
                 cluster.replicas[number].member.pause(true)?;
-                self.repairs
-                    .push((now + self.below(MAX_PAUSE), Repair::Continue(number)));
+                self.repair_within(MAX_PAUSE, Repair::Continue(number));
                 true
             }
-            Fault::KillServer => match cluster.broker.as_mut().filter(|broker| broker.member.is_alive()) {
-                Some(broker) => {
+            Fault::KillServer => match &mut cluster.broker {
+                Some(broker) if broker.member.is_alive() => {
                     broker.member.kill();
-                    self.repairs
-                        .push((now + self.below(MAX_SERVER_DOWN), Repair::StartServer));
+                    self.repair_within(MAX_SERVER_DOWN, Repair::StartServer);
                     true
                 }
-                None => false,
+                _ => false,
             },
             Fault::Agent(_) => {
                 let act = ACTS[self.random.random_range(0..ACTS.len())];
                 let place = self.random.random_range(0..cluster.fleet.len());
-                return self.act(act, place, cluster);
+                self.count(Fault::Agent(act), cluster.fleet.act(place, act));
+                return Ok(());
             }
             _ => false,
         };
-        *self.counts.entry(kind).or_default() += u64::from(has_happened);
+        self.count(kind, has_happened);
         Ok(())
     }
 
-    fn act(&mut self, act: AgentAct, place: usize, cluster: &Cluster) -> Result<(), BenchError> {
-        let has_happened = cluster.fleet.act(place, act);
-        *self.counts.entry(Fault::Agent(act)).or_default() += u64::from(has_happened);
-        Ok(())
+    fn count(&mut self, kind: Fault, has_happened: bool) {
+        *self.counts.entry(kind).or_default() += u64::from(has_happened);
     }
 }

@@ -47,6 +47,8 @@ impl Figures {
         for replica in &cluster.replicas {
             figures.add_usage(&replica.member);
         }
+        let folded: f64 = cluster.replicas.iter().map(|replica| replica.folded).sum();
+        figures.add("runs folded by replicas that were killed", folded.to_string());
         figures.add_sent(cluster);
         let catch_ups = cluster.replicas.iter().flat_map(|replica| &replica.catch_ups);
         let catch_ups = Samples::new(catch_ups.map(Duration::as_secs_f64));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate_cluster::SenderStats;
 use tidegate_engine::MergeMode;
 
-use super::rows::{ROWS, UPDATES_ROW, cells, updates_sample};
+use super::rows::{ROWS, cells, updates_sample};
 
 /// The number of a run of an agent. No other run has it.
 pub(super) type RunNumber = u64;
@@ -233,6 +233,7 @@ fn merged(mode: MergeMode, one: f64, other: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rows::UPDATES_ROW;
     use super::*;
 
     fn model() -> Model {
