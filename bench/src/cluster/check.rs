@@ -2,8 +2,9 @@
 
 //! The checks of pages: against each other, and against the model.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -11,6 +12,9 @@ use super::rows::{is_inexact, is_total};
 
 /// The most violations that are kept. The others are counted.
 const KEPT: usize = 100;
+
+/// The findings of a check that are shown.
+const SHOWN: usize = 3;
 
 /// The difference that a sum of inexact terms may have, relative to its value.
 const TOLERANCE: f64 = 1e-9;
@@ -73,8 +77,19 @@ impl Violations {
         }
     }
 
-    pub(super) fn extend(&self, violations: impl IntoIterator<Item = String>) {
-        violations.into_iter().for_each(|violation| self.add(violation));
+    /// Adds all findings of a check as one violation.
+    pub(super) fn add_all(&self, check: &str, found: &[String]) {
+        let first = found
+            .iter()
+            .take(SHOWN)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join("; ");
+        match found.len() {
+            0 => {}
+            count @ 1..=SHOWN => self.add(format!("{check}: {count} wrong: {first}")),
+            count => self.add(format!("{check}: {count} wrong, for example {first}")),
+        }
     }
 
     /// Their number, and the first ones.
@@ -83,57 +98,91 @@ impl Violations {
     }
 }
 
-/// A value that a page showed.
-#[derive(Clone, Debug)]
-struct ShownTotal {
-    value: f64,
-    /// The source of the page.
-    by: String,
+/// A page that a replica showed.
+#[derive(Debug)]
+struct ShownPage {
+    at: Instant,
+    page: Page,
 }
 
 /// Checks the pages that a reader gets one after the other, from any replica.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PageChecker {
-    shown: HashMap<String, ShownTotal>,
+    /// A page may be older than another one that was read this long before.
+    max_lag: Duration,
+    recent: VecDeque<ShownPage>,
+    /// The totals of older pages.
+    floor: BTreeMap<String, f64>,
+}
+
+/// What is wrong with a page.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct PageFindings {
+    /// Totals that fell or went, compared with pages that were read longer than `max_lag` before, and totals above the
+    /// model.
+    pub(super) wrong: Vec<String>,
+    /// Totals that fell or went, compared with all pages.
+    pub(super) fell: Vec<String>,
 }
 
 impl PageChecker {
-    /// What is wrong with the next page: totals that fell or went, and totals above `most`, which is the model after the
-    /// page.
-    pub(super) fn take(&mut self, page: &Page, by: &str, most: &BTreeMap<String, f64>) -> Vec<String> {
-        let mut wrong = Vec::new();
-        for (name, value) in page.values().filter(|(name, _)| is_total(name)) {
-            match most.get(name) {
-                None => wrong.push(format!("{name}: {by} shows {value}, and no agent has counted it")),
-                // A value that is not a number is not below either.
-                Some(most) if !is_at_most(name, value, *most) => {
-                    wrong.push(format!(
-                        "{name}: {by} shows {value}, and the agents have counted {most}"
-                    ));
-                }
-                Some(_) => {}
-            }
-            let by = by.to_owned();
-            let last = self.shown.insert(name.to_owned(), ShownTotal { value, by });
-            if let Some(last) = last
-                && value < last.value
-            {
-                let shown = &self.shown[name];
-                wrong.push(format!(
-                    "{name} fell: {} by {}, then {value} by {}",
-                    last.value, last.by, shown.by
-                ));
-            }
+    pub(super) fn new(max_lag: Duration) -> Self {
+        Self {
+            max_lag,
+            recent: VecDeque::new(),
+            floor: BTreeMap::new(),
         }
-        let gone = self.shown.extract_if(|name, _| !page.0.contains_key(name));
-        wrong.extend(gone.map(|(name, last)| {
-            format!(
-                "{name} is gone: {} by {}, then nothing by {by}",
-                last.value, last.by
-            )
-        }));
-        wrong
     }
+
+    /// Takes the next page. `most` is the model after the page.
+    pub(super) fn take(&mut self, page: Page, at: Instant, most: &BTreeMap<String, f64>) -> PageFindings {
+        while let Some(shown) = self
+            .recent
+            .pop_front_if(|shown| at.duration_since(shown.at) > self.max_lag)
+        {
+            raise(&mut self.floor, &shown.page);
+        }
+        let mut wrong = falls(&self.floor, &page);
+        wrong.extend(excesses(&page, most));
+        let mut newest = self.floor.clone();
+        self.recent
+            .iter()
+            .for_each(|shown| raise(&mut newest, &shown.page));
+        let fell = falls(&newest, &page);
+        self.recent.push_back(ShownPage { at, page });
+        PageFindings { wrong, fell }
+    }
+}
+
+/// Takes the totals of a later page. What it lacks is not missed again.
+fn raise(floor: &mut BTreeMap<String, f64>, page: &Page) {
+    floor.retain(|name, _| page.0.contains_key(name));
+    let totals = page.values().filter(|(name, _)| is_total(name));
+    floor.extend(totals.map(|(name, value)| (name.to_owned(), value)));
+}
+
+/// The totals of a page that are below those of an earlier one.
+fn falls(floor: &BTreeMap<String, f64>, page: &Page) -> Vec<String> {
+    let fell = floor.iter().filter_map(|(name, last)| match page.value(name) {
+        None => Some(format!("{name} is gone: {last}, then nothing")),
+        Some(value) if value < *last => Some(format!("{name} fell: {last}, then {value}")),
+        Some(_) => None,
+    });
+    fell.collect()
+}
+
+/// The totals of a page that are above those of the model.
+fn excesses(page: &Page, most: &BTreeMap<String, f64>) -> Vec<String> {
+    let totals = page.values().filter(|(name, _)| is_total(name));
+    let above = totals.filter_map(|(name, value)| match most.get(name) {
+        None => Some(format!("{name}: shown {value}, and no agent has counted it")),
+        // A value that is not a number is not below either.
+        Some(most) if !is_at_most(name, value, *most) => Some(format!(
+            "{name}: shown {value}, and the agents have counted {most}"
+        )),
+        Some(_) => None,
+    });
+    above.collect()
 }
 
 fn is_at_most(name: &str, value: f64, most: f64) -> bool {
@@ -191,13 +240,24 @@ mod tests {
         ])
     }
 
+    const MAX_LAG: Duration = Duration::from_secs(2);
+
+    /// The findings for pages that were read so many seconds after the first one.
+    fn check(pages: &[(u64, &str)], most: &BTreeMap<String, f64>) -> PageFindings {
+        let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
+        let taken = pages.iter().map(|(seconds, text)| {
+            checker.take(Page::parse(text), begun + Duration::from_secs(*seconds), most)
+        });
+        taken.last().unwrap()
+    }
+
     #[test]
     fn a_right_page_passes_all_checks() {
-        let (page, mut checker) = (Page::parse(TEXT), PageChecker::default());
+        let page = Page::parse(TEXT);
         assert_eq!(compare(&page, &right()), [""; 0]);
-        assert_eq!(checker.take(&page, "one", &right()), [""; 0]);
-        assert_eq!(checker.take(&page, "two", &right()), [""; 0]);
         assert_eq!(page.differences(&page), [""; 0]);
+        let pages = [(0, TEXT), (1, TEXT), (9, TEXT)];
+        assert_eq!(check(&pages, &right()), PageFindings::default());
     }
 
     #[test]
@@ -219,47 +279,48 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_falls_from_one_replica_to_the_next_is_found() {
-        let mut checker = PageChecker::default();
-        checker.take(&Page::parse(TEXT), "one", &right());
+    fn a_counter_that_falls_after_more_than_max_lag_is_wrong() {
         let lower = TEXT.replace(" 7", " 6").replace("0.30000000000000004", "0.3");
-        let wrong = checker.take(&Page::parse(&lower), "two", &right());
         let expected = [
-            "sim_tenth_0_total fell: 0.30000000000000004 by one, then 0.3 by two",
-            "sim_whole_0_total fell: 7 by one, then 6 by two",
+            "sim_tenth_0_total fell: 0.30000000000000004, then 0.3",
+            "sim_whole_0_total fell: 7, then 6",
         ];
-        assert_eq!(wrong, expected);
+        let soon = check(&[(0, TEXT), (1, &lower)], &right());
+        assert_eq!(
+            (soon.wrong, soon.fell),
+            (Vec::new(), expected.map(str::to_owned).into())
+        );
+        let late = check(&[(0, TEXT), (3, &lower)], &right());
+        assert_eq!(
+            (late.wrong, late.fell.len()),
+            (expected.map(str::to_owned).into(), 2)
+        );
     }
 
     #[test]
     fn a_counter_that_goes_is_found_once() {
-        let mut checker = PageChecker::default();
-        checker.take(&Page::parse(TEXT), "one", &right());
-        let less = Page::parse("sim_tenth_0_total 0.30000000000000004\n");
-        let wrong = checker.take(&less, "two", &right());
-        assert_eq!(
-            wrong,
-            ["sim_whole_0_total is gone: 7 by one, then nothing by two"]
-        );
-        assert_eq!(checker.take(&less, "two", &right()), [""; 0]);
+        let less = "sim_tenth_0_total 0.30000000000000004\n";
+        let first = check(&[(0, TEXT), (3, less)], &right());
+        assert_eq!(first.wrong, ["sim_whole_0_total is gone: 7, then nothing"]);
+        let second = check(&[(0, TEXT), (3, less), (6, less)], &right());
+        assert_eq!(second, PageFindings::default());
     }
 
     #[test]
     fn a_counter_above_the_model_and_an_unknown_one_are_found() {
-        let most = model(&[("sim_whole_0_total", 6.0)]);
-        let wrong = PageChecker::default().take(&Page::parse(TEXT), "one", &most);
         let expected = [
-            "sim_tenth_0_total: one shows 0.30000000000000004, and no agent has counted it",
-            "sim_whole_0_total: one shows 7, and the agents have counted 6",
+            "sim_tenth_0_total: shown 0.30000000000000004, and no agent has counted it",
+            "sim_whole_0_total: shown 7, and the agents have counted 6",
         ];
-        assert_eq!(wrong, expected);
+        let found = check(&[(0, TEXT)], &model(&[("sim_whole_0_total", 6.0)]));
+        assert_eq!(found.wrong, expected);
     }
 
     #[test]
     fn values_that_are_no_numbers_are_found() {
-        let page = Page::parse("sim_whole_0_total x\n");
-        assert_eq!(PageChecker::default().take(&page, "one", &right()).len(), 1);
-        assert_eq!(compare(&page, &right()).len(), 3);
+        let text = "sim_whole_0_total x\n";
+        assert_eq!(check(&[(0, text)], &right()).wrong.len(), 1);
+        assert_eq!(compare(&Page::parse(text), &right()).len(), 3);
     }
 
     #[test]
@@ -273,7 +334,8 @@ mod tests {
     #[test]
     fn violations_beyond_those_kept_are_counted() {
         let violations = Violations::default();
-        violations.extend((0..KEPT + 5).map(|at| at.to_string()));
+        (0..KEPT + 5).for_each(|at| violations.add(at.to_string()));
+        violations.add_all("a check", &[]);
         let (count, kept) = violations.all();
         assert_eq!((count, kept.len()), (KEPT as u64 + 5, KEPT));
     }

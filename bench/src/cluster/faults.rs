@@ -39,7 +39,7 @@ const ACT: Duration = Duration::from_secs(1);
 /// The most time until a killed replica starts again, and a killed server.
 const MAX_DOWN: Duration = Duration::from_secs(1);
 const MAX_SERVER_DOWN: Duration = Duration::from_secs(3);
-/// A pause may be longer than `max_lag` of the replicas (5 s).
+/// A pause may be longer than `max_lag` of the replicas.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// Without a broker, a replica must have copied its peer before the peer is harmed. So long after a pause it has.

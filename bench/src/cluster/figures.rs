@@ -105,6 +105,10 @@ impl Figures {
             "pages answered, with 503, not answered",
             format!("{answered}, {refused}, {failed}"),
         );
+        self.add(
+            "pages older than another one, within `max_lag`",
+            read.lower.to_string(),
+        );
         self.add("rounds without a page", missed.to_string());
         self.add(
             "longest time without a page",
@@ -115,7 +119,7 @@ impl Figures {
             let [p50, p99] = [0.5, 0.99].map(|q| ages.quantile(q));
             self.add(
                 "age of what a page shows: p50, p99, max",
-                format!("{p50:.2}, {p99:.2}, {:.2} s", ages.max()),
+                format!("{p50:.2}, {p99:.2}, {:.2} s ({})", ages.max(), read.stalest),
             );
         }
     }

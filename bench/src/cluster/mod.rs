@@ -220,8 +220,7 @@ impl Cluster {
             std::thread::sleep(REST);
         }
         let wrong = self.wrong_totals();
-        self.violations
-            .extend(wrong.into_iter().map(|wrong| format!("{when}: {wrong}")));
+        self.violations.add_all(when, &wrong);
     }
 
     fn wrong_totals(&self) -> Vec<String> {
@@ -251,7 +250,8 @@ impl Cluster {
         let series = model.series();
         drop(model);
         for replica in &mut self.replicas {
-            self.violations.extend(replica.wrong_counts()?);
+            self.violations
+                .add_all(&replica.member.name.clone(), &replica.wrong_counts()?);
             let shown = replica.own_metric("tidegate_cluster_series")? as usize;
             if shown != series {
                 let name = &replica.member.name;

@@ -199,7 +199,11 @@ impl Model {
     }
 
     /// The age of the newest update that is shown, of each agent that counts.
-    pub(super) fn staleness(&self, shown: impl Fn(&str) -> Option<f64>, now: Instant) -> Vec<Duration> {
+    pub(super) fn staleness(
+        &self,
+        shown: impl Fn(&str) -> Option<f64>,
+        now: Instant,
+    ) -> Vec<(String, Duration)> {
         let mut ages = Vec::new();
         for (agent, totals) in &self.agents {
             let count = shown(&updates_sample(agent)).unwrap_or_default() as usize;
@@ -209,7 +213,7 @@ impl Model {
             }
             // Nothing is shown yet: the first update waits.
             if let Some(at) = totals.updates.get(count.saturating_sub(1)) {
-                ages.push(now.saturating_duration_since(*at));
+                ages.push((agent.clone(), now.saturating_duration_since(*at)));
             }
         }
         ages
@@ -277,7 +281,7 @@ mod tests {
         assert_eq!(model.staleness(|_| Some(1.0), later).len(), 2);
         model.freeze("a");
         let ages = model.staleness(|_| Some(1.0), later);
-        assert!(ages.len() == 1 && ages[0] >= Duration::from_secs(4), "{ages:?}");
+        assert!(ages.len() == 1 && ages[0].1 >= Duration::from_secs(4), "{ages:?}");
         assert_eq!(model.staleness(|_| None, later).len(), 2);
     }
 }

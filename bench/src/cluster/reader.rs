@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::check::{Page, PageChecker, Violations};
 use super::model::Model;
+use super::replica::MAX_LAG;
 use crate::BenchError;
 use crate::http::Scraper;
 
@@ -19,6 +20,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A page that takes longer has failed.
 const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A replica notices its lag this late, and an answer takes time.
+const TOLERANCE: Duration = Duration::from_millis(300);
 
 /// The results of all asks.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +36,13 @@ pub(super) struct ReadResult {
     pub(super) missed: u64,
     /// The longest time between two pages.
     pub(super) longest_gap: Duration,
+    /// Pages with a total below that of an earlier page, which was read less than `max_lag` before.
+    pub(super) lower: u64,
     /// Ages of the newest update that is shown, in seconds, of each agent on each page.
     pub(super) staleness: Vec<f64>,
+    highest_age: f64,
+    /// The agent with the highest age.
+    pub(super) stalest: String,
 }
 
 /// The page of a port.
@@ -58,7 +67,8 @@ impl RoundRobin {
             model,
             violations,
             is_quiet: is_quiet.clone(),
-            checker: PageChecker::default(),
+            checker: PageChecker::new(MAX_LAG + TOLERANCE),
+            begun: Instant::now(),
             last: Instant::now(),
             result: ReadResult::default(),
         };
@@ -99,6 +109,7 @@ struct RoundRobinState {
     violations: Violations,
     is_quiet: Arc<AtomicBool>,
     checker: PageChecker,
+    begun: Instant,
     /// The time of the last page.
     last: Instant,
     result: ReadResult,
@@ -108,8 +119,9 @@ impl RoundRobinState {
     fn ask(&mut self, round: usize) {
         for attempt in 0..self.ports.len() {
             let number = (round + attempt) % self.ports.len();
+            let asked = Instant::now();
             match page(self.ports[number]) {
-                Ok(page) => return self.take(&page, number),
+                Ok(page) => return self.take(page, number, asked),
                 Err(error) if error.to_string().contains(" 503 ") => self.result.refused += 1,
                 Err(_) => self.result.failed += 1,
             }
@@ -117,21 +129,33 @@ impl RoundRobinState {
         self.result.missed += 1;
     }
 
-    fn take(&mut self, page: &Page, number: usize) {
+    fn take(&mut self, page: Page, number: usize, asked: Instant) {
         let now = Instant::now();
         let model = self.model.lock();
         let most = model.totals();
         let ages = model.staleness(|sample| page.value(sample), now);
         drop(model);
-        let by = format!("replica-{number} in answer {}", self.result.answered);
-        self.violations.extend(self.checker.take(page, &by, &most));
+        let found = self.checker.take(page, asked, &most);
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let check = format!("a page of replica-{number} after {seconds:.1} s");
+        self.violations.add_all(&check, &found.wrong);
         self.result.answered += 1;
+        self.result.lower += u64::from(!found.fell.is_empty() && found.wrong.is_empty());
         let gap = now.saturating_duration_since(std::mem::replace(&mut self.last, now));
         if !self.is_quiet.load(Relaxed) {
             self.result.longest_gap = self.result.longest_gap.max(gap);
-            self.result
-                .staleness
-                .extend(ages.iter().map(Duration::as_secs_f64));
+            self.note_ages(&ages);
+        }
+    }
+
+    fn note_ages(&mut self, ages: &[(String, Duration)]) {
+        for (agent, age) in ages {
+            let age = age.as_secs_f64();
+            if age > self.result.highest_age {
+                self.result.highest_age = age;
+                self.result.stalest = format!("{agent} after {:.0} s", self.begun.elapsed().as_secs_f64());
+            }
+            self.result.staleness.push(age);
         }
     }
 }

@@ -13,6 +13,9 @@ use crate::BenchError;
 use crate::gateway::{command, free_port};
 use crate::http::{Scraper, sum};
 
+/// The most time by which a replica is behind the store before it answers no reader.
+pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
+
 /// A look at a replica takes this long at most.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -25,12 +28,15 @@ const ZEROS: [&str; 5] = [
     "tidegate_cluster_failed_folds_total",
 ];
 
+/// The reasons for which pages of ended runs are not merged. A replica that starts reads many of them.
+const LATE: [&str; 2] = ["reason=\"lease_ended\"", "reason=\"final_run\""];
+
 const CONFIG: &str = r#"
 extensions:
   cluster: {name: CLUSTER, engine: ENGINE}
   admin: {endpoint: "127.0.0.1:ADMIN"}
 receivers:
-  partials: {cluster: cluster}
+  partials: {cluster: cluster, max_lag: LAG}
 exporters:
   prometheus: {endpoint: "127.0.0.1:PAGE"}
 service:
@@ -73,6 +79,7 @@ impl Replica {
         let places = [
             ("CLUSTER", CLUSTER.to_owned()),
             ("ENGINE", engine),
+            ("LAG", format!("{}s", MAX_LAG.as_secs())),
             ("ADMIN", admin.to_string()),
             ("PAGE", page.to_string()),
             ("OWN", own.to_string()),
@@ -102,7 +109,9 @@ impl Replica {
     /// SIGKILL, after a look at its own metrics.
     pub(super) fn kill(&mut self, violations: &Violations) {
         if self.is_ready() {
-            violations.extend(self.wrong_counts().unwrap_or_default());
+            // It may be too busy to answer.
+            let wrong = self.wrong_counts().unwrap_or_default();
+            violations.add_all(&format!("{} before it is killed", self.member.name), &wrong);
         }
         self.member.kill();
         self.waits_since = None;
@@ -135,12 +144,12 @@ impl Replica {
         let mut own = Scraper::connect_within(self.own, "/metrics", LOOK)?;
         let page = own.get()?;
         self.folded += sum(page, "tidegate_cluster_folded_runs_total");
-        let name = &self.member.name;
         let lines = page.lines().filter(|line| {
             let value = line.rsplit(' ').next().unwrap_or_default();
-            ZEROS.iter().any(|zero| line.starts_with(zero)) && value != "0"
+            let is_counted = ZEROS.iter().any(|zero| line.starts_with(zero)) && value != "0";
+            is_counted && !LATE.iter().any(|late| line.contains(late))
         });
-        Ok(lines.map(|line| format!("{name} counts {line}")).collect())
+        Ok(lines.map(str::to_owned).collect())
     }
 
     /// One of its own metrics.
