@@ -36,6 +36,10 @@ const MAX_BATCH_TIME: Duration = Duration::from_secs(4);
 /// The time between two reports of what is pending. A batch that the server ended is always reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(900);
 
+/// An answer that was asked for longer ago says nothing of what is pending now. The process was suspended, or the network
+/// is slow.
+const MAX_ANSWER_AGE: Duration = Duration::from_millis(1500);
+
 /// The server removes a consumer that asks for nothing for this long: the state machine is that slow, or gone.
 const INACTIVE_THRESHOLD: Duration = Duration::from_mins(5);
 
@@ -56,7 +60,7 @@ pub(crate) async fn read(
     let config = consumer_config(&shared.cluster, scope);
     let result = match link.stream.create_consumer(config).await {
         Ok(consumer) => {
-            let result = BatchReader::new(link, shared, events, (id, scope), &consumer)
+            let result = BatchReader::new(link, shared, events, (id, scope), &consumer, begin)
                 .run()
                 .await;
             // If this fails, the server removes it later.
@@ -104,9 +108,28 @@ struct BatchReader<'a> {
     batch: usize,
     /// The messages that the consumer has given. It counts them too.
     given: u64,
+    pending: PendingReport,
+}
+
+/// What is pending, and when that was reported.
+struct PendingReport {
     pending: u64,
-    /// The last report of what is pending.
+    /// When the answer with this number was asked for.
+    asked: Instant,
+    /// The last report.
     reported: Option<(u64, Instant)>,
+}
+
+impl PendingReport {
+    /// A report is due about once a second, and at once if nothing is pending. A reader takes the last as "now".
+    fn is_due(&self, now: Instant) -> bool {
+        if self.pending == 0 && now.duration_since(self.asked) > MAX_ANSWER_AGE {
+            return false;
+        }
+        self.reported.is_none_or(|(pending, at)| {
+            now.duration_since(at) >= REPORT_INTERVAL || (self.pending == 0 && pending > 0)
+        })
+    }
 }
 
 impl<'a> BatchReader<'a> {
@@ -116,6 +139,7 @@ impl<'a> BatchReader<'a> {
         events: &'a mpsc::Sender<StoreEvent>,
         (id, scope): (CallId, ReadScope),
         consumer: &'a Consumer<pull::Config>,
+        asked: Instant,
     ) -> Self {
         let batch = MAX_BATCH_BYTES / link.client.max_payload().max(1);
         Self {
@@ -126,13 +150,16 @@ impl<'a> BatchReader<'a> {
             consumer,
             batch: batch.clamp(1, MAX_BATCH),
             given: 0,
-            pending: consumer.cached_info().num_pending,
-            reported: None,
+            pending: PendingReport {
+                pending: consumer.cached_info().num_pending,
+                asked,
+                reported: None,
+            },
         }
     }
 
     fn is_over(&self) -> bool {
-        self.scope == ReadScope::Retained && self.pending == 0
+        self.scope == ReadScope::Retained && self.pending.pending == 0
     }
 
     /// A read of everything ends with an error only.
@@ -150,6 +177,7 @@ impl<'a> BatchReader<'a> {
     async fn read_batch(&mut self) -> Result<(), String> {
         let describe = |error: &dyn Display| format!("can't read messages: {error}");
         let asked = Instant::now();
+        self.pending.asked = asked;
         let batch = self.consumer.batch().max_messages(self.batch).expires(BATCH_TIME);
         let mut messages = batch.messages().await.map_err(|error| describe(&error))?;
         let (mut waiting, mut received) = (VecDeque::new(), 0);
@@ -187,10 +215,12 @@ impl<'a> BatchReader<'a> {
 
     /// The server ends a batch also if it is too slow to fill it, so it has to say what is pending.
     async fn ask_pending(&mut self) -> Result<(), String> {
+        let asked = Instant::now();
         let info = self.consumer.get_info().await;
         let info = info.map_err(|error| format!("can't ask what is pending: {error}"))?;
         let on_its_way = info.delivered.consumer_sequence.saturating_sub(self.given);
-        self.pending = info.num_pending + on_its_way;
+        self.pending.pending = info.num_pending + on_its_way;
+        self.pending.asked = asked;
         Ok(())
     }
 
@@ -202,7 +232,7 @@ impl<'a> BatchReader<'a> {
             return Err("the server has left out messages of a read".to_owned());
         }
         self.given = info.consumer_sequence;
-        self.pending = info.pending;
+        self.pending.pending = info.pending;
         let stored = self.shared.receive(NatsMessage {
             subject: &message.subject,
             headers: message.headers.as_ref(),
@@ -213,18 +243,43 @@ impl<'a> BatchReader<'a> {
         Ok(StoreEvent::Read(self.id, stored))
     }
 
-    /// Reports what is pending: about once a second, and at once if it is nothing. While the state machine is slow, it does
-    /// without.
+    /// Reports what is pending. While the state machine is slow, it does without.
     fn report(&mut self) {
-        let is_due = self.reported.is_none_or(|(pending, at)| {
-            at.elapsed() >= REPORT_INTERVAL || (self.pending == 0 && pending > 0)
-        });
-        if self.scope == ReadScope::Retained || !is_due {
+        let now = Instant::now();
+        if self.scope == ReadScope::Retained || !self.pending.is_due(now) {
             return;
         }
-        let event = StoreEvent::Pending(self.id, self.pending);
-        if self.events.try_send(event).is_ok() {
-            self.reported = Some((self.pending, Instant::now()));
+        let pending = self.pending.pending;
+        if self
+            .events
+            .try_send(StoreEvent::Pending(self.id, pending))
+            .is_ok()
+        {
+            self.pending.reported = Some((pending, now));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_pending_is_reported_at_once_unless_the_answer_is_old() {
+        let asked = Instant::now();
+        let report = |pending, reported| PendingReport {
+            pending,
+            asked,
+            reported,
+        };
+        let soon = asked + Duration::from_millis(500);
+        assert!(report(0, None).is_due(soon));
+        assert!(report(0, Some((3, asked))).is_due(soon));
+        assert!(!report(0, Some((0, asked))).is_due(soon));
+        assert!(!report(2, Some((3, asked))).is_due(soon));
+        // The process was suspended: the answer waited in a buffer.
+        let late = asked + Duration::from_secs(4);
+        assert!(!report(0, None).is_due(late) && !report(0, Some((3, asked))).is_due(late));
+        assert!(report(2, Some((3, asked))).is_due(late));
     }
 }
