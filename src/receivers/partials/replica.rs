@@ -51,6 +51,7 @@ pub(super) struct Replica {
     shown: ShownSeries,
     /// The memory that merged series may take.
     bounds: Arc<Bounds>,
+    max_lag: Duration,
     last_sweep: UnixNanos,
     /// When the series were last shown, how long that took, and the messages that they contain.
     last_show: (UnixNanos, Duration, u64),
@@ -84,6 +85,7 @@ impl Replica {
             composites,
             shown: ShownSeries::new(table),
             bounds,
+            max_lag: config.max_lag,
             last_sweep: 0,
             last_show: (0, Duration::ZERO, 0),
         })
@@ -116,7 +118,7 @@ impl Replica {
         }
         self.cluster.note_leading(is_ready && self.leader.is_leading(now));
         // Readers may come when the series are there.
-        self.base.shared.health.hold(&self.base.path, unready(&status));
+        self.hold(&status);
         if now.saturating_sub(self.last_sweep) >= nanos(SWEEP) {
             self.last_sweep = now;
             self.reader.merged().set_max_bytes(self.bounds.bytes());
@@ -128,6 +130,17 @@ impl Replica {
                 &self.leader,
                 &self.shown,
             );
+        }
+    }
+
+    /// Says until when readers may come.
+    fn hold(&self, status: &ReplicaStatus) {
+        let (health, path) = (&self.base.shared.health, &self.base.path);
+        let lag = Duration::from_nanos(status.lag_ns.unwrap_or_default());
+        let end = Instant::now().checked_add(self.max_lag.saturating_sub(lag));
+        match (unready(status), end) {
+            (None, Some(end)) => health.hold_from(path, "stale", end),
+            (why, _) => health.hold(path, why),
         }
     }
 

@@ -6,6 +6,7 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tidegate_engine::{Key, Table, UnixNanos};
@@ -147,7 +148,8 @@ impl Notices {
 pub struct Health {
     phase: AtomicU8,
     troubles: Mutex<BTreeMap<String, String>>,
-    unready: Mutex<BTreeMap<String, &'static str>>,
+    /// Why components must not be read, and from when on.
+    unready: Mutex<BTreeMap<String, (Instant, &'static str)>>,
 }
 
 /// A phase in the lifecycle of the gateway.
@@ -184,23 +186,28 @@ impl Health {
 
     /// Sets why a component must not be read yet although the gateway runs. `None`: it may be read.
     pub fn hold(&self, component: &str, why: Option<&'static str>) {
-        let mut unready = self.unready.lock();
         match why {
-            Some(why) => drop(unready.insert(component.to_owned(), why)),
-            None => drop(unready.remove(component)),
+            Some(why) => self.hold_from(component, why, Instant::now()),
+            None => drop(self.unready.lock().remove(component)),
         }
+    }
+
+    /// The same from a time on, unless the component says something else before. So a process that was suspended is not
+    /// read as if no time had passed.
+    pub fn hold_from(&self, component: &str, why: &'static str, from: Instant) {
+        self.unready.lock().insert(component.to_owned(), (from, why));
     }
 
     /// Why some component must not be read yet: `receivers::partials: catching up`. `None`: all may be read.
     pub fn unready(&self) -> Option<String> {
-        let unready = self.unready.lock();
-        let first = unready.iter().next();
-        first.map(|(component, why)| format!("{component}: {why}"))
+        let (unready, now) = (self.unready.lock(), Instant::now());
+        let first = unready.iter().find(|(_, (from, _))| *from <= now);
+        first.map(|(component, (_, why))| format!("{component}: {why}"))
     }
 
     /// Whether all components run and may be read.
     pub fn is_ready(&self) -> bool {
-        self.phase() == Phase::Ready && self.unready.lock().is_empty()
+        self.phase() == Phase::Ready && self.unready().is_none()
     }
 
     /// The current phase.
@@ -252,5 +259,25 @@ impl<T> Registry<T> {
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<Arc<T>>> {
         self.items.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_component_that_reports_nothing_more_is_unready_from_then_on() {
+        let (health, now) = (Health::default(), Instant::now());
+        health.enter(Phase::Ready);
+        health.hold_from("a", "stale", now + Duration::from_secs(600));
+        assert!(health.is_ready() && health.unready().is_none());
+        health.hold_from("a", "stale", now);
+        assert_eq!(health.unready().as_deref(), Some("a: stale"));
+        assert!(!health.is_ready());
+        health.hold("a", None);
+        assert!(health.is_ready());
     }
 }
