@@ -3,7 +3,7 @@
 //! A real Kafka broker, which is also its own controller.
 
 use super::process::Process;
-use super::{SOON, free_port, wait_until};
+use super::{free_port, wait_until};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -62,7 +62,7 @@ log.cleaner.dedupe.buffer.size=4194304
         let mut command = self.java("kafka.Kafka");
         let process = Process::start("kafka", command.arg(self.settings()));
         wait_until(START, "the broker says that it has started", || {
-            process.stdout.find("Kafka Server started").is_some()
+            process.stderr.find("Kafka Server started").is_some()
         });
         self.process = Some(process);
     }
