@@ -173,7 +173,7 @@ impl<H: Instrument> Family<H> {
         }
         let made = self.0.maker.make(values);
         if let Made::Own(handle) = &made {
-            self.watched().made(handle.side().map(|side| side.0));
+            self.watched().note_new(handle.side().map(|side| side.0));
             self.write().insert(Values::new(values), handle.clone());
         }
         self.watched().changed();

@@ -25,7 +25,7 @@ impl SeriesWatch {
 pub(crate) struct FamilyWatch;
 
 impl FamilyWatch {
-    pub(crate) fn made(&self, _side: Option<&Arc<Side>>) {}
+    pub(crate) fn note_new(&self, _side: Option<&Arc<Side>>) {}
 
     pub(crate) fn changed(&self) {}
 }

@@ -126,7 +126,7 @@ impl FamilyWatch {
     }
 
     /// A new series, before it is put in.
-    pub(crate) fn made(&self, side: Option<&Arc<Side>>) {
+    pub(crate) fn note_new(&self, side: Option<&Arc<Side>>) {
         if let Some(side) = side.filter(|_| self.watchers.load(Relaxed) > 0) {
             side.watched.watch();
         }

@@ -104,7 +104,10 @@ mod tests {
             ("{name: a, engine: {nats: {username: u}}}", "set together"),
             ("{name: a, engine: {direct: {}}}", "either `replicas` or `dns`"),
             ("{name: a, engine: {kafka: {brokers: []}}}", "at least one broker"),
-            ("{name: a, engine: {kafka: {brokers: [kafka]}}}", "a host and a port"),
+            (
+                "{name: a, engine: {kafka: {brokers: [kafka]}}}",
+                "a host and a port",
+            ),
             (
                 "{name: a, engine: {kafka: {sasl: {mechanism: PLAIN, username: u}}}}",
                 "`username` and `password`",
@@ -113,7 +116,10 @@ mod tests {
                 "{name: a, engine: {kafka: {sasl: {mechanism: OAUTHBEARER}}}}",
                 "needs `token_file`",
             ),
-            ("{name: a, engine: {kafka: {tls: {cert_file: c}}}}", "belong together"),
+            (
+                "{name: a, engine: {kafka: {tls: {cert_file: c}}}}",
+                "belong together",
+            ),
         ] {
             let error = options::<ClusterConfig>(yaml).unwrap_err();
             assert!(error.contains(expected), "{yaml}: {error}");
