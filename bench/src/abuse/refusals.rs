@@ -77,7 +77,7 @@ pub(super) const WRITE: &Refusals = &Refusals {
     is_honest: false,
 };
 
-/// Of queries that are not computed, and of answers for which there is no memory.
+/// Of queries that are not computed, and of answers that the memory limit refused.
 pub(super) const QUERIES: Counters = &[
     ("tidegate_queries_refused_total", "component=\"admin\""),
     ("tidegate_answers_refused_total", "component=\"admin\""),

@@ -57,7 +57,7 @@ impl Cells {
     /// new ones.
     ///
     /// # Errors
-    /// There is no space for them.
+    /// The store has no space for them.
     pub(crate) fn of(store: &Store, agent: &str) -> Result<Self, Error> {
         let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let agent = Named {

@@ -258,7 +258,7 @@ impl Api {
         asked.map_or(most, |millis| Duration::from_millis(millis).min(most))
     }
 
-    /// The answer that says why there is no page. It counts a query that took too long or has no memory; it is called once
+    /// The answer that says why the page was refused. It counts a query that took too long or has no memory; it is called once
     /// for each request, on the side of the client.
     fn refusal(&self, failure: &ApiFailure) -> Answer {
         if failure.is_memory() {

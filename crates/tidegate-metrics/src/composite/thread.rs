@@ -18,13 +18,13 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(4);
 /// The thread looks at a composite without callbacks at every sixth look only: often enough for sub-windows of 100 ms.
 const REST: u64 = 6;
 
-/// Calls that wait for those before them. When there is no space the crossing is seen again at the next look.
+/// Calls that wait for those before them. When they are full, the next look sees the crossing again.
 const WAITING: usize = 1024;
 
 /// A call that is due.
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// Takes a call; `false`: there is no space.
+/// Takes a call; `false`: the queue of calls is full.
 pub(super) type Dispatch<'a> = dyn FnMut(Job) -> bool + 'a;
 
 /// Something to be looked at.

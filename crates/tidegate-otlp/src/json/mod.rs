@@ -30,9 +30,9 @@ pub struct JsonError {
 pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
     to_protobuf_within(signal, json, &mut |_| true).map_err(|unread| match unread {
         Unread::Wrong(error) => error,
-        // There always is.
+        // `reserve` above always agrees.
         Unread::NoRoom(_) => JsonError {
-            problem: "there is no memory".to_owned(),
+            problem: "the gateway has no memory left for the request".to_owned(),
             path: "$".to_owned(),
         },
     })
@@ -43,14 +43,14 @@ pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
 pub enum Unread {
     /// It is not a request.
     Wrong(JsonError),
-    /// There is no memory for this many more bytes.
+    /// `reserve` refused this many more bytes.
     NoRoom(usize),
 }
 
 /// The same; `reserve` is asked for every byte before it is allocated.
 ///
 /// # Errors
-/// The first thing that is wrong, or that there is no memory.
+/// The first mistake, or the bytes that `reserve` refused.
 pub fn to_protobuf_within(
     signal: Signal,
     json: &[u8],

@@ -49,8 +49,8 @@ pub enum CheckError {
     /// It is not a request.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The check has to decode or copy it, and there is no room for this many bytes.
-    #[error("there is no room for the decoded request")]
+    /// The check has to decode or copy it, and `has_room` refused this many bytes.
+    #[error("the gateway has no memory left for the decoded request")]
     NoRoom(usize),
 }
 

@@ -95,7 +95,7 @@ pub enum BodyError {
     /// Nothing arrived for [`BodyLimits::idle_timeout`].
     #[error("the body did not arrive in time")]
     TimedOut,
-    /// There is no memory for more of it.
+    /// The memory account refused more bytes for it.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
     /// It came so slowly that others have its room now.

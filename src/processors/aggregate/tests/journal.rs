@@ -172,7 +172,7 @@ async fn a_failed_write_is_reported_to_senders_that_wait() {
         "its sender has it"
     );
     assert_eq!(balance.held(), 0);
-    // Until it is tried again there is no memory.
+    // The storage refuses every batch until it tries again.
     let admit = |rig: &Rig| {
         let batch = Batch::new(encoded(&[("taken", 1)]));
         rig.aggregate.admit(&batch, &mut Flow::default())

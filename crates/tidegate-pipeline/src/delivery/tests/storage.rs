@@ -364,7 +364,7 @@ async fn a_sender_waits_for_room_in_a_full_blocking_queue() {
     let waiting = run.send("batch 1");
     tokio::pin!(waiting);
     let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
-    assert!(early.is_err(), "there is no space: {early:?}");
+    assert!(early.is_err(), "the queue is full: {early:?}");
     run.permit(2);
     waiting.await.unwrap();
     assert_eq!(run.got(2).await, texts(0..2));
