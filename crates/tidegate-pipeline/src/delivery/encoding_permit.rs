@@ -39,7 +39,7 @@ pub async fn apart<T: Send + 'static>(
         Ok(slot) => slot.run(work).await,
         Err(overloaded) => Err(overloaded),
     };
-    done.map_err(|_| "permit the request was broken off (a bug)".to_owned())
+    done.map_err(|_| "encoding the request was interrupted (a bug)".to_owned())
 }
 
 /// The permit to continue without a reservation. Each gateway has one.
