@@ -6,6 +6,7 @@
 //! own, made from the archive that the machine is configured with, so that the system's stay as they are.
 
 use crate::{Outcome, process};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,15 +31,16 @@ pub(crate) fn unpack(packages: &[&str], directory: &Path) -> Outcome {
     extract(directory)
 }
 
-/// Unpacks packages of the machine's release and those they need that the machine lacks.
+/// Unpacks packages of the machine's release, also those that it has, and the packages they need that it lacks.
 pub(crate) fn unpack_with_needs(packages: &[&str], directory: &Path) -> Outcome {
     let apt = Apt { options: Vec::new() };
     let missing = apt.missing(packages).or_else(|_| {
         apt.update()?;
         apt.missing(packages)
     })?;
-    let missing: Vec<_> = missing.iter().map(String::as_str).collect();
-    unpack(&missing, directory)
+    let named = packages.iter().copied();
+    let all: BTreeSet<_> = named.chain(missing.iter().map(String::as_str)).collect();
+    unpack(&Vec::from_iter(all), directory)
 }
 
 /// Unpacks packages of the unstable release into `directory`.

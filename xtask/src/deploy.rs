@@ -3,7 +3,7 @@
 //! `cargo xtask deploy`: the files of `deploy/`, read by the programs that will read them: Helm, hadolint, promtool,
 //! systemd and tidegate itself.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::test::workspace;
 use crate::{Outcome, golang, process, testenv};
@@ -24,7 +24,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let programs = [
         ("TIDEGATE_HELM", HELM.installed()?),
-        ("TIDEGATE_SYSTEMD_ANALYZE", systemd_analyze()?),
+        ("TIDEGATE_SYSTEMD", part("systemd")),
         ("TIDEGATE_BINARY", process::target().join("debug/tidegate")),
         ("TIDEGATE_HADOLINT", part("deploy-tools/bin/hadolint")),
         ("TIDEGATE_PROMTOOL", part("debian-unstable/usr/bin/promtool")),
@@ -46,15 +46,4 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
 
 fn part(path: &str) -> PathBuf {
     testenv::directory().join(path)
-}
-
-/// The only program that is not installed: it belongs to the systemd of the machine.
-fn systemd_analyze() -> Result<PathBuf, String> {
-    let path = Path::new("/usr/bin/systemd-analyze");
-    path.exists().then(|| path.to_owned()).ok_or_else(|| {
-        format!(
-            "{} does not exist: install Debian's package `systemd`",
-            path.display()
-        )
-    })
 }

@@ -22,7 +22,7 @@ const STAMP: &str = ".stamp";
 struct Part {
     name: &'static str,
     source: PackageSource,
-    /// Proves the part works: programs (relative to the part) or Python code, which must succeed; headers of libraries,
+    /// Proves the part works: programs (relative to the part) or Python code, which must succeed; files of libraries,
     /// which must be there.
     checks: &'static [&'static str],
 }
@@ -36,7 +36,8 @@ enum PackageSource {
     Sdist(&'static str),
     /// Packages of the machine's Debian release, unpacked only.
     Debian(&'static [&'static str]),
-    /// Libraries to compile with: packages of the machine's Debian release with the packages they need, unpacked only.
+    /// Packages of the machine's Debian release with the packages they need, unpacked only. Programs in them need
+    /// `LD_LIBRARY_PATH`.
     Libraries(&'static [&'static str]),
     /// The newest packages that Debian has, unpacked only. Their versions move.
     Unstable(&'static [&'static str]),
@@ -110,6 +111,12 @@ const PARTS: &[Part] = &[
             "kubernetes-validate==1.37.0",
         ]),
         checks: &["import kubernetes_validate, yaml"],
+    },
+    // systemd-analyze checks the unit of `deploy/`. It needs libraries and units of the same version.
+    Part {
+        name: "systemd",
+        source: PackageSource::Libraries(&["systemd", "libsystemd-shared"]),
+        checks: &["usr/bin/systemd-analyze"],
     },
     Part {
         name: "nats",
