@@ -1,4 +1,11 @@
-{{/* The configuration of the agents. */}}
+{{/* The ports of both configurations: 4317 and 4318 are those of OTLP, and 4319 is the next one. 9464 is the one of
+OpenTelemetry's Prometheus exporter. 8888 and 13133 are those of the OpenTelemetry Collector for its own metrics and its
+health. 8080 is the default of `admin`.
+
+The memory limit is 80 %, as docs/processors.md advises. The rest is for memory that grows between two checks, 1 s apart. */}}
+
+{{/* The configuration of the agents. A queue of 60 totals lasts for 1 min at the default interval: older totals are
+superseded. The byte limits follow from the memory limit (`agent.resources`). */}}
 {{- define "tidegate.agentConfig" -}}
 {{- $agent := .Values.agent -}}
 {{- $receivers := list -}}
@@ -78,7 +85,8 @@ service:
     {{- end }}
 {{- end }}
 
-{{/* The configuration of the gateway. */}}
+{{/* The configuration of the gateway. `batch` joins the pushes of agents for vendors. 5 s are half of the default
+`vendorInterval`, so a request has points of up to half of the agents. */}}
 {{- define "tidegate.gatewayConfig" -}}
 {{- $gateway := .Values.gateway -}}
 receivers:

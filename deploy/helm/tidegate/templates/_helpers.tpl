@@ -1,3 +1,5 @@
+{{/* The name of the objects. A name in Kubernetes has at most 63 bytes: 40 leave enough for `-gateway-pods` and for the
+hash that a StatefulSet adds. */}}
 {{- define "tidegate.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -88,7 +90,9 @@ args:
   {{- end }}
 {{- end }}
 
-{{/* The gateway answers 200 while it takes data. A failing vendor does not change this: a restart would not help. */}}
+{{/* The gateway answers 200 while it takes data. A failing vendor does not change this: a restart would not help.
+A start may take 2 min (60 x 2 s), because the gateway reads the queues on its volume. A pod without an answer gets no reads
+after 15 s (3 x 5 s), and Kubernetes restarts it after 1 min (6 x 10 s). A busy node answers late, so a liveness probe may take 5 s. */}}
 {{- define "tidegate.probes" -}}
 startupProbe:
   httpGet: {path: /, port: health}
