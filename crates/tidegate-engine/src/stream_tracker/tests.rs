@@ -20,25 +20,34 @@ const DELTA: Data = Data::Sum {
     temporality: Temporality::Delta,
 };
 
-/// The increase by each point (start, time, value), or its rejection.
-fn run(data: Data, points: &[(u64, u64, i64)]) -> Vec<Result<i64, Rejection>> {
+/// A point: its start, its time and its value.
+type Point = (u64, u64, i64);
+
+/// The answers of a new tracker to the points, in order.
+fn each<T>(points: &[Point], mut take: impl FnMut(&mut StreamTracker, &PointSample<'_>) -> T) -> Vec<T> {
     let mut tracker = StreamTracker::default();
-    let mut added = Vec::new();
-    for (start, time, value) in points {
-        let value = Value::Int(*value);
+    let told = points.iter().map(|&(start, time, value)| {
+        let value = Value::Int(value);
         let sample = PointSample {
-            start: *start,
-            time: *time,
+            start,
+            time,
             value: &value,
             exemplars: &[],
         };
-        added.push(match tracker.advance(data, &sample, LATENESS) {
-            Ok(Change::Number(Number::Int(number))) => Ok(number),
-            Ok(other) => panic!("{other:?}"),
-            Err(rejection) => Err(rejection),
-        });
-    }
-    added
+        take(&mut tracker, &sample)
+    });
+    told.collect()
+}
+
+/// The increase by each point, or its rejection.
+fn run(data: Data, points: &[Point]) -> Vec<Result<i64, Rejection>> {
+    each(points, |tracker, sample| {
+        let change = tracker.advance(data, sample, LATENESS);
+        change.map(|change| match change {
+            Change::Number(Number::Int(number)) => number,
+            other => panic!("{other:?}"),
+        })
+    })
 }
 
 /// The allowed lateness of points in these tests.

@@ -4,13 +4,30 @@
 
 use super::*;
 
+/// Restarts, one with a late sample of the epoch before and one of a clock that was set back.
+const RESTARTS: [Point; 6] = [
+    (5, 10, 100),
+    (25, 30, 7),
+    (5, 20, 130),
+    (25, 40, 9),
+    (20, 50, 1),
+    (20, 60, 2),
+];
+
+/// Points of these starts and values, one after the other.
+fn timed(samples: impl Iterator<Item = (u64, i64)>) -> Vec<Point> {
+    let timed = samples.zip(100_u64..);
+    timed.map(|((start, value), time)| (start, time, value)).collect()
+}
+
+/// Three counters in turns; each counts to 10.
+fn three_in_turns() -> Vec<Point> {
+    timed((1..=10).flat_map(|n| [(1, n), (2, n), (3, n)]))
+}
+
 #[test]
 fn three_counters_in_turns_add_up_to_what_they_counted() {
-    let turns = (1..=10).flat_map(|n| [(1, n), (2, n), (3, n)]);
-    let points = turns
-        .enumerate()
-        .map(|(at, (start, n))| (start, 100 + at as u64, n));
-    let added = run(COUNTER, &points.collect::<Vec<_>>());
+    let added = run(COUNTER, &three_in_turns());
     assert_eq!(added.into_iter().sum::<Result<i64, _>>(), Ok(30));
 }
 
@@ -40,7 +57,7 @@ fn an_epoch_that_may_be_forgotten_adds_only_its_increase_from_now_on() {
 
 #[test]
 fn more_epochs_than_are_kept_are_refused_while_all_are_alive() {
-    let mut points: Vec<(u64, u64, i64)> = (1..5000).map(|start| (start, 10_000, 1)).collect();
+    let mut points: Vec<Point> = (1..5000).map(|start| (start, 10_000, 1)).collect();
     points.push((5000, 20_000, 1));
     let added = run(COUNTER, &points);
     let taken = added.iter().filter(|added| added.is_ok()).count();
@@ -75,95 +92,48 @@ fn levels_of_concurrent_epochs_add_up_until_they_fall_silent() {
     assert_eq!(levels, [5, 3, 9, 10, 9, 9, 9, 2]);
 }
 
-/// The collisions that the points (start, time, value) of a counter tell of.
-fn collisions(points: &[(u64, u64, i64)]) -> Vec<Collision> {
-    let mut tracker = StreamTracker::default();
-    let mut told = Vec::new();
-    for (start, time, value) in points {
-        let value = Value::Int(*value);
-        let sample = PointSample {
-            start: *start,
-            time: *time,
-            value: &value,
-            exemplars: &[],
-        };
-        if tracker.next_total(COUNTER, &sample).is_none() {
-            let _ = tracker.advance(COUNTER, &sample, LATENESS);
+/// The collisions that the points of a counter tell of.
+fn collisions(points: &[Point]) -> Vec<Collision> {
+    let told = each(points, |tracker, sample| {
+        if tracker.next_total(COUNTER, sample).is_none() {
+            let _ = tracker.advance(COUNTER, sample, LATENESS);
         }
-        told.extend(tracker.take_collision());
-    }
-    told
+        tracker.take_collision()
+    });
+    told.into_iter().flatten().collect()
 }
 
 #[test]
 fn collisions_are_told_once_and_restarts_are_none() {
-    let in_turns = |starts: [u64; 2]| -> Vec<(u64, u64, i64)> {
-        let samples = (1..20).flat_map(|n: i64| [(starts[0], n), (starts[1], n + 100)]);
-        let timed = samples.enumerate();
-        timed
-            .map(|(at, (start, n))| (start, 100 + at as u64, n))
-            .collect()
-    };
-    assert_eq!(collisions(&in_turns([5, 6])), [Collision::Interleaved]);
-    assert_eq!(collisions(&in_turns([0, 0])), [Collision::Indistinct]);
-    assert_eq!(collisions(&in_turns([6, 6])), [Collision::Indistinct]);
-    // Restarts, one with a late sample of the epoch before and one of a clock that was set back.
-    let restarts = [
-        (5, 10, 100),
-        (25, 30, 7),
-        (5, 20, 130),
-        (25, 40, 9),
-        (20, 50, 1),
-        (20, 60, 2),
-    ];
-    assert_eq!(collisions(&restarts), []);
+    let in_turns = |one, other| timed((1..20).flat_map(|n: i64| [(one, n), (other, n + 100)]));
+    assert_eq!(collisions(&in_turns(5, 6)), [Collision::Interleaved]);
+    assert_eq!(collisions(&in_turns(0, 0)), [Collision::Indistinct]);
+    assert_eq!(collisions(&in_turns(6, 6)), [Collision::Indistinct]);
+    assert_eq!(collisions(&RESTARTS), []);
     let without_start: Vec<_> = (0..1000).map(|at| (0, 1 + at, (at % 100) as i64)).collect();
     assert_eq!(collisions(&without_start), []);
 }
 
-/// The values of a state that shows points unchanged, after each point (start, time, value) of a counter.
-fn shown(points: &[(u64, u64, i64)]) -> Vec<i64> {
-    let mut tracker = StreamTracker::default();
-    let (mut level, mut levels) = (0, Vec::new());
-    for (start, time, value) in points {
-        let value = Value::Int(*value);
-        let sample = PointSample {
-            start: *start,
-            time: *time,
-            value: &value,
-            exemplars: &[],
-        };
+/// The values of a state that shows points unchanged, after each point of a counter.
+fn shown(points: &[Point]) -> Vec<i64> {
+    let mut level = 0;
+    each(points, |tracker, sample| {
         let mut last = || Some(LastValue::Number(Number::Int(level)));
-        match tracker.follow(COUNTER, &sample, LATENESS, &mut last) {
-            Ok(Followed::AsItIs) => level = value.number().map_or(0, |number| number.as_f64() as i64),
+        match tracker.follow(COUNTER, sample, LATENESS, &mut last) {
+            Ok(Followed::AsItIs) => level = sample.value.number().map_or(0, |number| number.as_f64() as i64),
             Ok(Followed::Adds(Change::Number(number))) => level += number.as_f64() as i64,
             Ok(other) => panic!("{other:?}"),
             Err(_) => {}
         }
-        levels.push(level);
-    }
-    levels
+        level
+    })
 }
 
 #[test]
 fn a_series_shown_as_it_is_restarts_and_adds_up_concurrent_epochs() {
-    // A restart, a late sample of the epoch before, and a clock that was set back.
-    let restarts = [
-        (5, 10, 100),
-        (25, 30, 7),
-        (5, 20, 130),
-        (25, 40, 9),
-        (20, 50, 1),
-        (20, 60, 2),
-    ];
-    assert_eq!(shown(&restarts), [100, 7, 7, 9, 1, 2]);
+    assert_eq!(shown(&RESTARTS), [100, 7, 7, 9, 1, 2]);
     // Three processes: from the moment that two are seen alive nothing falls any more.
-    let turns = (1..=10).flat_map(|n| [(1, n), (2, n), (3, n)]);
-    let points: Vec<_> = turns
-        .enumerate()
-        .map(|(at, (start, n))| (start, 100 + at as u64, n))
-        .collect();
-    let levels = shown(&points);
+    let levels = shown(&three_in_turns());
     assert_eq!(levels[..7], [1, 1, 1, 3, 5, 6, 7]);
     assert_eq!(levels.last(), Some(&30));
 }
