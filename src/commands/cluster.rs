@@ -36,7 +36,7 @@ enum ClusterOutput {
     Json,
 }
 
-/// Where the page is.
+/// The path of the page.
 const PATH: &str = "/api/v1/status/cluster";
 
 /// Asks, and prints.
