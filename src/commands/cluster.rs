@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_shown_with_its_replica_and_missing_producers() {
+    fn a_cluster_is_shown_with_its_replica_and_all_producers() {
         let cluster = json!({
             "name": "prod-a", "partitions": 2, "leading": true,
             "engine": {"connected": false, "last_error": "refused"},
@@ -171,6 +171,9 @@ mod tests {
                 "producers": [{"name": "a", "reporting": true, "runs": [5, 9], "age_seconds": 0.25,
                     "unreadable": 1, "newer": 2}],
                 "missing": ["b"],
+            }, "exporters::partials": {
+                "kind": "producer", "producer": "c", "run": 11, "series": 4, "waiting_pages": 3,
+                "oldest_wait_seconds": 1.5,
             }},
         });
         let text = show("cluster", &cluster);
@@ -186,5 +189,6 @@ mod tests {
         };
         assert_eq!(cells("a "), ["a", "yes", "2", "9", "0.25", "3"]);
         assert_eq!(cells("b "), ["b", "no", "0", "-", "-", "0"]);
+        assert_eq!(cells("c "), ["c", "11", "4", "3", "1.5"]);
     }
 }
