@@ -81,7 +81,7 @@ impl Spelling {
 }
 
 impl Naming {
-    /// The Prometheus name of a metric; `None` when nothing of its name is left.
+    /// The Prometheus name of a metric; `None`: its name has no character that Prometheus allows.
     pub fn of(&self, metric: &Metric, kind: Kind) -> Option<String> {
         self.spelt(Spelling::of(metric), &metric.name, &metric.unit, kind)
     }
@@ -104,7 +104,7 @@ impl Naming {
         Some(self.escaping.metric(without_nul(name)))
     }
 
-    /// The Prometheus name of what OTLP calls so; `None` when nothing of the name is left.
+    /// The Prometheus name for a name of OTLP; `None`: it has no character that Prometheus allows.
     pub fn metric(&self, name: &str, unit: &str, kind: Kind) -> Option<String> {
         let translated = match self.strategy {
             Strategy::UnderscoresAndSuffixes => {

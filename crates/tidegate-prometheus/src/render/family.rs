@@ -249,7 +249,10 @@ impl Families {
             .and_then(tidegate_engine::AttributeRef::as_str)
             .unwrap_or(&metric.name);
         let full = self.naming.spelt(Spelling::of(metric), raw, &metric.unit, kind);
-        let full = full.ok_or((OmissionReason::Nameless, "nothing of its name can be exposed"))?;
+        let full = full.ok_or((
+            OmissionReason::Nameless,
+            "its name has no character that the page can show",
+        ))?;
         let without = |suffix: &str| {
             let base = full.strip_suffix(suffix).filter(|base| !base.is_empty());
             base.map(str::to_owned)

@@ -40,7 +40,11 @@ impl Settings {
             _ => None,
         });
         let Some(name) = self.naming.of(metric, kind) else {
-            return StreamNames::refused(stream, Reason::Invalid, "nothing of its name is left");
+            return StreamNames::refused(
+                stream,
+                Reason::Invalid,
+                "its name has no character that Prometheus allows",
+            );
         };
         let family = Family {
             name: name.into(),
