@@ -121,7 +121,6 @@ fn plural(name: &str) -> String {
     let (head, tail) = name.split_at(name.find([' ', ',']).unwrap_or(name.len()));
     match head {
         "non-negative" | "positive" | "any" => name.replace("integer", "integers"),
-        "list" | "map" => format!("{head}s{tail}"),
         "boolean" => "booleans".to_owned(),
         _ => format!("{head}s{tail}"),
     }
