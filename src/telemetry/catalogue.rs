@@ -161,7 +161,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_nixl_ring_info" ["{ring}"] "1 for the current properties of each ring.";
     Normal Gauge "tidegate_nixl_ring_fill_ratio" ["1"] "How full the ring was at the last look, from 0 to 1.";
     Normal Counter "tidegate_nixl_ring_events_total" ["{event}"] "Events taken out of a ring.";
-    Normal Counter "tidegate_nixl_ring_deselected_events_total" ["{event}"] "Events taken out of a ring that `categories` and `events` leave out.";
+    Normal Counter "tidegate_nixl_ring_deselected_events_total" ["{event}"] "Events taken out of a ring that `categories` and `events` exclude.";
     Normal Counter "tidegate_nixl_ring_suspected_loss_total" ["{look}"] "Looks that found a ring full: the agent may have dropped events.";
     Normal Counter "tidegate_nixl_ring_resets_total" ["{reset}"] "Resets of a ring, by reason.";
     Normal Counter "tidegate_nixl_ring_lost_events_total" ["{event}"] "Events lost before the gateway could read them, by reason.";

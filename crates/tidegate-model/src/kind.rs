@@ -106,7 +106,7 @@ impl Instrument {
     }
 }
 
-/// The merge of a gauge of several processes, as in `prometheus_client`. The `Live` modes leave out a dead process.
+/// The merge of a gauge of several processes, as in `prometheus_client`. The `Live` modes omit a dead process.
 ///
 /// The numbers are those of files of cells.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]

@@ -217,7 +217,7 @@ impl Work {
         }
     }
 
-    /// Samples of a page that are left out while the rest of it is taken.
+    /// Samples of a page that are dropped while the rest of it is taken.
     fn note(&self, counts: &Counts) {
         let left_out = [
             ("duplicate", counts.duplicates),

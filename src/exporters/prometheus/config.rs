@@ -116,7 +116,7 @@ impl PrometheusExporterConfig {
         }
         if self.path == DEBUG_PATH {
             cx.at(at.child("path"))
-                .error("the exporter lists there the series that it leaves out");
+                .error("the exporter lists omitted series there");
         }
         if self.metric_expiration.is_zero() {
             cx.at(at.child("metric_expiration"))
@@ -301,7 +301,7 @@ mod tests {
             "{}",
             problems_of(both)
         );
-        assert!(problems_of("path: /debug").contains("that it leaves out"));
+        assert!(problems_of("path: /debug").contains("lists omitted series"));
         assert!(problems_of("metric_expiration: 0s").contains("greater than zero"));
         assert!(problems_of("const_labels: {'..': x}").contains("not a label name"));
         assert_eq!(problems_of("const_labels: {'another label': x}"), "");

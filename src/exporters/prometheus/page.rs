@@ -137,7 +137,7 @@ struct FormatRenderer {
     asked: Option<Instant>,
 }
 
-/// Renders the pages of one format and escaping, and reports the series that it leaves out.
+/// Renders the pages of one format and escaping, and reports the series that it omits.
 ///
 /// Lock order: `renderer` is released before `last` is locked.
 struct RenderJob {

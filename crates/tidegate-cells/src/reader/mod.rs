@@ -44,7 +44,7 @@ const TOO_LARGE: &str = "it takes more memory than one file may: raise the memor
 /// returns true. The bytes are an estimate, for this reader and for the caller that shows the series.
 pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
 
-/// The limits of a reader. It leaves out the excess, and reports a problem.
+/// The limits of a reader. It omits the excess, and reports a problem.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Files. Default 4,096.

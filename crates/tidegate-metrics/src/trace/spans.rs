@@ -129,7 +129,7 @@ impl Spans {
         }
     }
 
-    /// The layer for a subscriber of `tracing`. It leaves out what sending makes itself: the spans of h2, hyper, tonic,
+    /// The layer for a subscriber of `tracing`. It drops what sending makes itself: the spans of h2, hyper, tonic,
     /// tower and opentelemetry.
     pub fn layer<S>(&self) -> Filtered<OpenTelemetryLayer<S, SdkTracer>, FilterFn, S>
     where

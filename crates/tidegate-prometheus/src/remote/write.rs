@@ -156,7 +156,7 @@ const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
 const BYTES: u8 = 2;
 
-/// Fields one after another. It leaves out fields that are zero or empty, as proto3 does.
+/// Fields one after another. It omits fields that are zero or empty, as proto3 does.
 #[derive(Default)]
 struct Encoder {
     bytes: Vec<u8>,

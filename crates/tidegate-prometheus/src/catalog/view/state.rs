@@ -9,7 +9,7 @@
 //! - `names` has the key of a series as long as the series is in `entries` and has a name. Code that removes or
 //!   replaces an entry calls `forget_name` and `SeriesEntry::end`. `end` releases names and contests, and keeps the past.
 //! - A series that is shown owns all its names in `shared.owners`, and no other series has one of them.
-//! - `shared.claims` may have keys of series that have gone. `settle` looks each of them up.
+//! - `shared.claims` may have keys of series that have gone. `resolve_contests` looks each of them up.
 //!
 //! Locks: one lock of `View` guards the whole state. The order is this lock, then the senders, then a table. `Senders`
 //! reads tables under its own lock, so the lock of a table must be free when the senders are asked. Callers list the
