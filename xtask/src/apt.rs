@@ -40,7 +40,8 @@ pub(crate) fn unpack_with_needs(packages: &[&str], directory: &Path) -> Outcome 
     })?;
     let named = packages.iter().copied();
     let all: BTreeSet<_> = named.chain(missing.iter().map(String::as_str)).collect();
-    unpack(&Vec::from_iter(all), directory)
+    let all: Vec<_> = all.into_iter().collect();
+    unpack(&all, directory)
 }
 
 /// Unpacks packages of the unstable release into `directory`.
