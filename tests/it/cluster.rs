@@ -4,7 +4,9 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
@@ -272,4 +274,38 @@ fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
     for gateway in gateways {
         gateway.stop();
     }
+}
+
+#[test]
+fn a_replica_that_was_suspended_never_shows_an_old_total() {
+    let replicas = replicas();
+    let peers = replicas[0].peers;
+    let [suspended, other] = [0, 1].map(|index| replicas[index].start(peers[index]));
+    let producer = Producer::start(peers);
+    producer.send_total();
+    replicas.iter().for_each(Replica::wait_for_total);
+    suspended.signal(Signal::STOP);
+    let stopped = Instant::now();
+    producer.send_total();
+    let new = |page: &str| page.contains(&format!("\nhits_total {}\n", 2.0 * TOTAL));
+    wait_until(SOON, "the other replica shows the new total", || {
+        http::get(replicas[1].page, "/metrics").is_ok_and(|page| new(&page.text()))
+    });
+    // Longer than `max_lag`, which is 5 s.
+    wait_until(SOON, "the other replica is ahead for long", || {
+        stopped.elapsed() > Duration::from_secs(6)
+    });
+    suspended.signal(Signal::CONT);
+    wait_until(
+        SOON,
+        "the replica shows the new total, and nothing before",
+        || {
+            let page = http::get(replicas[0].page, "/metrics").expect("it answers");
+            assert!(page.status == 503 || new(&page.text()), "{}", page.text());
+            page.status == 200
+        },
+    );
+    producer.gateway.stop();
+    suspended.stop();
+    other.stop();
 }

@@ -25,6 +25,9 @@ use crate::wire::{DecideRequest, MessageCopy, PublishCode};
 /// A call waits this long for a first connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(3);
 
+/// The sessions of a replica ask at least once a second what it lacks. A longer pause means that the process was suspended.
+const SUSPENSION: Duration = Duration::from_millis(2_500);
+
 /// A decision waits this long until the other replicas have its record.
 const COPY_WAIT: Duration = Duration::from_secs(2);
 
@@ -44,6 +47,26 @@ pub(crate) struct EngineState {
     pub(crate) received_bytes: AtomicU64,
     refused: Mutex<RefusedMessages>,
     started: Instant,
+    suspension: Mutex<Suspension>,
+}
+
+/// Finds out that the process was suspended.
+#[derive(Debug)]
+struct Suspension {
+    asked: Instant,
+    /// The end of the last suspension.
+    end: Option<Instant>,
+}
+
+impl Suspension {
+    /// The end of the last suspension, if there was one.
+    fn last_end(&mut self, now: Instant) -> Option<Instant> {
+        if now.duration_since(self.asked) > SUSPENSION {
+            self.end = Some(now);
+        }
+        self.asked = now;
+        self.end
+    }
 }
 
 /// The replica that decides.
@@ -65,6 +88,10 @@ impl EngineState {
             received_bytes: AtomicU64::new(0),
             refused: Mutex::default(),
             started: Instant::now(),
+            suspension: Mutex::new(Suspension {
+                asked: Instant::now(),
+                end: None,
+            }),
         }
     }
 
@@ -109,6 +136,14 @@ impl EngineState {
             Some(links) if !links.is_empty() => links.iter().all(|link| link.is_settled(is_late)),
             _ => is_late,
         }
+    }
+
+    /// Whether this replica has all that its peers had when this process was last resumed. Before that, it does not know
+    /// what it lacks.
+    fn has_compared(&self) -> bool {
+        let resumed = self.suspension.lock().last_end(Instant::now());
+        let links = self.connected();
+        resumed.is_none_or(|resumed| links.iter().all(|link| link.has_compared(resumed)))
     }
 
     /// Waits for a value, while there is none, until a call need not wait any longer.
@@ -335,7 +370,8 @@ impl SessionBackend for EngineState {
     }
 
     fn missing(&self) -> u64 {
-        u64::from(self.replica.as_ref().is_some_and(|replica| !replica.is_synced()))
+        let is_behind = |replica: &Replica| !replica.is_synced() || !self.has_compared();
+        u64::from(self.replica.as_ref().is_some_and(is_behind))
     }
 
     fn connections(&self) -> Option<watch::Receiver<u64>> {
@@ -344,5 +380,24 @@ impl SessionBackend for EngineState {
 
     fn received(&self, stored: StoredMessage) -> StoredMessage {
         self.unpacked(stored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_pause_between_two_questions_is_a_suspension() {
+        let start = Instant::now();
+        let mut suspension = Suspension {
+            asked: start,
+            end: None,
+        };
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(suspension.last_end(at(1)), None);
+        assert_eq!(suspension.last_end(at(2)), None);
+        assert_eq!(suspension.last_end(at(6)), Some(at(6)));
+        assert_eq!(suspension.last_end(at(7)), Some(at(6)));
     }
 }

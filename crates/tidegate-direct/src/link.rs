@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidegate_cluster::StoreError;
@@ -52,6 +52,8 @@ struct LinkState {
     is_self: bool,
     /// Whether all messages that the replica had were read.
     is_read: bool,
+    /// All messages that the replica had at this time are here.
+    compared: Option<Instant>,
     queue: SendQueue,
     last_error: Option<String>,
 }
@@ -128,6 +130,11 @@ impl Link {
     pub(crate) fn is_settled(&self, is_late: bool) -> bool {
         let state = self.state.lock();
         state.is_self || state.is_read || (is_late && state.peer.is_none())
+    }
+
+    /// Whether all messages are here that the replica had at that time.
+    pub(crate) fn has_compared(&self, at: Instant) -> bool {
+        self.state.lock().compared.is_some_and(|compared| compared >= at)
     }
 
     /// The last error, if the replica is not connected.
@@ -262,6 +269,7 @@ impl Link {
         let Some(replica) = &engine.replica else {
             return pending().await;
         };
+        let mut looked = Instant::now();
         let mut after = 0;
         loop {
             let heads = self.client.list(after).await?;
@@ -277,6 +285,8 @@ impl Link {
             sleep(engine.config.sync_interval).await;
             let due = std::mem::take(&mut missing).into_values().collect();
             self.fetch(engine, replica, due).await?;
+            self.state.lock().compared = Some(looked);
+            looked = Instant::now();
             loop {
                 let heads = self.client.list(after).await?;
                 let Some(last) = heads.last() else { break };
