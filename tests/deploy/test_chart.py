@@ -64,11 +64,16 @@ def test_services_select_pods_that_have_their_ports(values: Path) -> None:
             assert kit.ports(workload)[port["targetPort"]] == port["port"]
 
 
+# A replica that waits for the store of its cluster is alive and not ready.
+PROBES = {"startupProbe": "/-/healthy", "readinessProbe": "/", "livenessProbe": "/-/healthy"}
+
+
 @matrix
 def test_probes_ask_existing_ports(values: Path) -> None:
     for workload in kit.workloads(values):
-        for probe in ["startupProbe", "readinessProbe", "livenessProbe"]:
-            assert kit.container(workload)[probe]["httpGet"]["port"] in kit.ports(workload)
+        probes = {name: kit.container(workload)[name]["httpGet"] for name in PROBES}
+        assert {probe["port"] for probe in probes.values()} <= kit.ports(workload).keys()
+        assert {name: probe["path"] for name, probe in probes.items()} == PROBES
 
 
 @matrix

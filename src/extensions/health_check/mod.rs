@@ -81,6 +81,10 @@ pub static FACTORY: ExtensionFactory = Factory {
     build: |settings, cx| Ok(Arc::new(HealthCheck::new(settings.get(), Shape::First, cx))),
 };
 
+/// The path for liveness probes, as in `admin`. It answers 200 as long as the process can: a restart does not help a replica
+/// that waits for the store of its cluster.
+const LIVENESS: &str = "/-/healthy";
+
 /// The format of the JSON object.
 #[derive(Clone, Copy)]
 enum Shape {
@@ -150,6 +154,8 @@ impl Pages for Probe {
     async fn page(&self, request: Request) -> Answer {
         if request.path == self.config.path {
             health(&self.config, self.shape, &self.shared, self.since)
+        } else if request.path == LIVENESS {
+            pages::text(StatusCode::OK, "text/plain", "tidegate is healthy.\n".to_owned())
         } else {
             pages::json(
                 StatusCode::NOT_FOUND,
@@ -244,6 +250,7 @@ mod tests {
             status == 503 && body.contains("receivers::partials: catching up"),
             "{body}"
         );
+        assert_eq!(fetch(&endpoint, "GET", "/-/healthy").await.0, 200);
         hold(None);
         assert_eq!(fetch(&endpoint, "GET", "/").await.0, 200);
         extension.base.shared.health.enter(Phase::Stopping);

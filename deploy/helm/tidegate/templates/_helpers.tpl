@@ -90,19 +90,20 @@ args:
   {{- end }}
 {{- end }}
 
-{{/* The gateway answers 200 while it takes data. A failing vendor does not change this: a restart would not help.
+{{/* The gateway answers 200 while it takes data. A failing vendor does not change this: a restart would not help. It would not
+help a replica that waits for the store of its cluster either, so liveness has a path of its own.
 A start may take 2 min (60 x 2 s), because the gateway reads the queues on its volume. A pod without an answer gets no reads
 after 15 s (3 x 5 s), and Kubernetes restarts it after 1 min (6 x 10 s). A busy node answers late, so a liveness probe may take 5 s. */}}
 {{- define "tidegate.probes" -}}
 startupProbe:
-  httpGet: {path: /, port: health}
+  httpGet: {path: /-/healthy, port: health}
   periodSeconds: 2
   failureThreshold: 60
 readinessProbe:
   httpGet: {path: /, port: health}
   periodSeconds: 5
 livenessProbe:
-  httpGet: {path: /, port: health}
+  httpGet: {path: /-/healthy, port: health}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
