@@ -73,8 +73,8 @@ crate::options! {
         pub max_buckets: Option<usize> = None,
         /// Rules for the names of metrics and of their attributes. Unset: any name, or the vendor's rules.
         pub metric_names: Option<NameRules> = None,
-        /// Id of a `cluster` extension. The exporter drops and counts all data while this replica does not lead the
-        /// cluster. Unset: every replica exports.
+        /// Id of a `cluster` extension. The exporter drops and counts metrics while this replica does not lead the
+        /// cluster. Each replica exports its traces and logs. Unset: every replica exports all data.
         pub only_leader: Option<String> = None,
         /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),

@@ -95,7 +95,7 @@ crate::options! {
         /// Most concurrent requests, 256 at most. Requests with the same series are never concurrent. Unset: the
         /// queue's `num_consumers`.
         pub max_batch_request_parallelism: Option<NonZeroUsize> = None,
-        /// Id of a `cluster` extension. The exporter drops and counts all data while this replica does not lead the
+        /// Id of a `cluster` extension. The exporter drops and counts metrics while this replica does not lead the
         /// cluster. Unset: every replica exports.
         pub only_leader: Option<String> = None,
         /// Retries of failed requests.

@@ -215,7 +215,7 @@ impl<A: Attempt> Exporter for Destination<A> {}
 
 impl<A: Attempt> Consumer for Destination<A> {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        if batch.items() == 0 || !self.leadership.exports() {
+        if batch.items() == 0 || !self.leadership.exports(batch.signal()) {
             return Ok(());
         }
         flow.keep_in_memory()?;
@@ -249,7 +249,7 @@ impl<A: Attempt> Consumer for Destination<A> {
         if batch.items() == 0 {
             return;
         }
-        if !self.leadership.exports() {
+        if !self.leadership.exports(batch.signal()) {
             return inner.ledgers[batch.signal() as usize]
                 .iter()
                 .for_each(|ledger| ledger.drop_items(Reason::NotLeader, batch.items()));

@@ -14,7 +14,7 @@ async fn an_unknown_cluster_in_only_leader_is_refused() {
 }
 
 #[tokio::test]
-async fn only_the_leader_exports_and_others_drop_and_count() {
+async fn only_the_leader_exports_metrics_and_others_drop_and_count() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     let cluster = add_cluster(&setup.cx.base.shared);
     let setup = Setup {
@@ -27,8 +27,12 @@ async fn only_the_leader_exports_and_others_drop_and_count() {
         cluster.note_leading(leads);
         setup.push(items).unwrap();
     }
+    for signal in [Signal::Traces, Signal::Logs] {
+        setup.destination.push(opaque(signal, b"0123456789", 1)).unwrap();
+    }
     setup.stop(Duration::from_secs(5)).await;
-    assert_eq!(setup.asked.load(SeqCst), 1, "requests at the destination");
+    let requests = "one of metrics, and those of the other signals";
+    assert_eq!(setup.asked.load(SeqCst), 3, "{requests}");
     let balance = ledgers(&setup.cx)[0].balance();
     assert_eq!(balance.left, 2);
     assert_eq!(balance.dropped[Reason::NotLeader as usize], 7);
