@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_cluster::testing::{COUNTER, sender_config, series};
 use tidegate_cluster::{
     ClusterEngine, ClusterLeader, LeaderConfig, PageReader, PageSender, ProducerName, ReaderConfig,
     ReplicaState, SenderConfig, SentItem, StoreEvent, StoreSession,
 };
-use tidegate_engine::{
-    Attributes, Data, MergeMode, MergedLimits, Metric, Point, Series, Temporality, UnixNanos, Value, clock,
-};
+use tidegate_engine::{MergeMode, MergedLimits, Point, UnixNanos, Value, clock};
 use tidegate_kafka::KafkaEngine;
 
 use crate::broker::Broker;
@@ -34,19 +33,12 @@ struct Producer {
 impl Producer {
     fn new(number: usize, address: &str) -> Self {
         let engine = engine(address, CLUSTER);
+        let name = ProducerName::new(&format!("node {number}")).unwrap();
         Self {
             sender: PageSender::new(SenderConfig {
-                cluster: CLUSTER.to_owned(),
-                producer: ProducerName::new(&format!("node {number}")).unwrap(),
-                partitions: 1,
-                rules: 0,
                 interval: Duration::from_millis(200),
-                refresh: Duration::from_secs(2),
-                max_bytes_per_second: 1 << 20,
-                max_series: 100,
-                max_body_bytes: 1 << 20,
-                max_in_flight: 4,
                 nonce: std::process::id(),
+                ..sender_config(CLUSTER, name)
             }),
             session: engine.open(),
             start: clock::wall(clock::now()),
@@ -68,7 +60,7 @@ impl Producer {
         let now = clock::now();
         let items = self.totals.iter().map(|(name, total)| {
             let point = Point {
-                series: Arc::new(series(name)),
+                series: Arc::new(series(name, COUNTER)),
                 start: self.start,
                 time: clock::wall(now),
                 value: Value::Int(*total),
@@ -152,24 +144,6 @@ impl Replica {
             totals.insert(name, reading.value.clone());
         });
         totals
-    }
-}
-
-fn series(name: &str) -> Series {
-    Series {
-        resource: Arc::default(),
-        scope: Arc::default(),
-        metric: Arc::new(Metric {
-            name: name.into(),
-            description: "".into(),
-            unit: "".into(),
-            data: Data::Sum {
-                monotonic: true,
-                temporality: Temporality::Cumulative,
-            },
-            metadata: Attributes::default(),
-        }),
-        attributes: Attributes::default(),
     }
 }
 
