@@ -61,7 +61,7 @@ pub(super) enum RunEnd {
     Kept,
 }
 
-/// What a run is told.
+/// A command to a run.
 #[derive(Debug)]
 pub(super) enum Order {
     /// It counts nothing more, and answers when the store has all its pages.

@@ -10,7 +10,7 @@ use tidegate_config::Secret;
 /// Why the engine can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum KafkaError {
-    /// There is no broker to ask.
+    /// The list of brokers is empty.
     #[error("`brokers` is empty: name at least one broker as `host:port`")]
     NoBrokers,
     /// A broker without a host or a port.
@@ -31,7 +31,7 @@ pub enum KafkaError {
     /// A certificate without its key, or a key without its certificate.
     #[error("`cert_file` and `key_file` belong together: set both or none")]
     HalfIdentity,
-    /// There is no runtime to run in.
+    /// The caller runs outside a tokio runtime.
     #[error("the engine needs a tokio runtime")]
     NoRuntime,
 }

@@ -39,7 +39,7 @@ impl KafkaEngine {
     /// Starts the engine of a cluster, within a tokio runtime. It connects in the background.
     ///
     /// # Errors
-    /// The configuration is wrong, or there is no runtime.
+    /// The configuration is wrong, or the caller runs outside a tokio runtime.
     pub fn start(config: KafkaConfig, cluster: &str) -> Result<Self, KafkaError> {
         config.check(cluster)?;
         let runtime = Handle::try_current().map_err(|_| KafkaError::NoRuntime)?;
@@ -104,7 +104,7 @@ async fn supervise(shared: Arc<EngineState>, connection: watch::Sender<Option<Ar
     }
 }
 
-/// Asks for the end of the log until there is no answer.
+/// Asks for the end of the log until a request fails.
 async fn probe(shared: &EngineState, client: &Client) -> ClientError {
     let partitions = [shared.layout.claims()];
     loop {

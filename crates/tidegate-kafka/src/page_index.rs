@@ -32,7 +32,7 @@ impl PageIndex {
         }
     }
 
-    /// Notes a page. `false`: there is no room. A purge does not remove such a page.
+    /// Notes a page. `false`: the index is full. A purge does not remove such a page.
     pub(crate) fn note(&mut self, subject: &Subject, sequence: u64) -> bool {
         let Subject::Page { partition, run, page } = subject else {
             return true;

@@ -110,5 +110,5 @@ impl Link {
 }
 
 fn no_connection() -> StoreError {
-    StoreError::Unavailable("there is no connection to Kafka".to_owned())
+    StoreError::Unavailable("Kafka is not connected".to_owned())
 }

@@ -67,7 +67,7 @@ impl SimulatedLog {
         epoch
     }
 
-    /// `false`: there is no open transaction.
+    /// `false`: the writer has no open transaction.
     fn end_open(&mut self, subject: usize, state: EntryState) -> bool {
         let is_open = |entry: &&mut Entry| entry.subject == subject && entry.state == EntryState::Open;
         let Some(entry) = self.entries.iter_mut().find(is_open) else {

@@ -56,7 +56,7 @@ async fn a_late_reader_gets_the_pages_that_were_published() {
         .stored(StoreCall::Publish(page("pages", 1, 2, b"three")))
         .await;
     let is_third = |reader: &Machine| reader.reads.iter().any(|(_, stored)| stored.sequence == third);
-    reader.until("it reads what comes", is_third).await;
+    reader.until("it reads later messages", is_third).await;
     assert!(engine.status().is_connected);
     assert!(engine.status().sent_bytes >= 11);
 }
