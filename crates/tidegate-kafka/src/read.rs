@@ -115,12 +115,16 @@ impl ReadTask {
         wait: Duration,
         wanted: Option<&HashMap<String, i64>>,
     ) -> Result<bool, ClientError> {
-        let skipped = reader.skipped;
         let records = reader.poll(wait).await?;
-        if reader.skipped > skipped
-            && let Some(times) = self.shared.skip_log.ready()
+        if let Some((partition, offset)) = reader.skipped.take()
+            && let Some(more) = self.shared.skip_log.ready()
         {
-            tracing::warn!(times, "a record of the topic is not readable: it is skipped");
+            tracing::warn!(
+                partition,
+                offset,
+                more,
+                "the reader skips records of the topic that are not readable"
+            );
         }
         for record in records {
             if !self.give(&record, wanted).await {
@@ -170,9 +174,9 @@ impl ReadTask {
         let positions = reader.positions().await?;
         let pending = ends.iter().map(|(partition, end)| {
             let position = positions.get(partition).copied().unwrap_or(0);
-            u64::try_from(end - position).unwrap_or(0)
+            u64::try_from(end.saturating_sub(position)).unwrap_or(0)
         });
-        Ok(pending.sum())
+        Ok(pending.fold(0, u64::saturating_add))
     }
 
     async fn send(&self, event: StoreEvent) -> bool {
