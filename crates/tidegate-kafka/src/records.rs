@@ -46,7 +46,7 @@ pub(crate) async fn run(
     mut requests: mpsc::Receiver<RecordRequest>,
 ) {
     let mut task = RecordTask {
-        view: RecordView::new(partition, shared.config.max_index_bytes),
+        view: RecordView::new(shared.layout.clone(), partition, shared.config.max_index_bytes),
         client: None,
         partition,
         shared,
@@ -181,7 +181,7 @@ impl RecordTask {
                 }
                 CompareStep::Read(end) => {
                     self.view.read_to(client, end, self.wait()).await?;
-                    compare.read(self.view.current(subject));
+                    compare.read(self.view.current(subject)?);
                 }
                 CompareStep::Append(least) => {
                     let appended = transaction.append(self.new_record(record), least).await?;

@@ -10,13 +10,16 @@ use tidegate_cluster::StoredMessage;
 
 use crate::client::{Client, ClientError, LogReader};
 use crate::compare::CurrentRecord;
-use crate::record::LogRecord;
+use crate::record::{LogRecord, TopicLayout};
 
-/// A body up to this size is kept. A larger one is read again when it is wanted.
-const SMALL_BODY: usize = 256;
+/// A message up to this size is kept. A larger one is read again when it is wanted.
+const SMALL_MESSAGE: usize = 1 << 10;
 
-/// What an entry takes besides its subject and its body, in bytes.
+/// What an entry takes besides its subject and its message, in bytes.
 const ENTRY_BYTES: usize = 256;
+
+/// What a header takes besides its name and its value, in bytes.
+const HEADER_BYTES: usize = 64;
 
 /// How long one poll waits. The end of a transaction has no record, so a poll does not end with it.
 const POLL: Duration = Duration::from_millis(20);
@@ -31,56 +34,70 @@ struct ViewEntry {
 
 impl ViewEntry {
     fn bytes(&self, subject: &str) -> usize {
-        let body = self
-            .message
-            .as_ref()
-            .map_or(0, |stored| stored.message.body.len());
-        ENTRY_BYTES + 2 * subject.len() + body
+        let message = self.message.as_ref().map_or(0, |stored| {
+            let headers = stored.message.headers.iter();
+            let headers = headers.map(|(name, value)| HEADER_BYTES + name.len() + value.len());
+            headers.sum::<usize>() + stored.message.body.len()
+        });
+        ENTRY_BYTES + 2 * subject.len() + message
     }
 }
 
 /// The last records of a partition.
 pub(crate) struct RecordView {
+    layout: TopicLayout,
     partition: i32,
     max_bytes: usize,
     reader: Option<LogReader>,
     position: i64,
     entries: HashMap<String, ViewEntry>,
     bytes: usize,
+    /// Whether records are missing because there was no room.
+    is_full: bool,
 }
 
 impl RecordView {
-    pub(crate) fn new(partition: i32, max_bytes: usize) -> Self {
+    pub(crate) fn new(layout: TopicLayout, partition: i32, max_bytes: usize) -> Self {
         Self {
+            layout,
             partition,
             max_bytes,
             reader: None,
             position: 0,
             entries: HashMap::new(),
             bytes: 0,
+            is_full: false,
         }
     }
 
     /// Forgets everything: the connection is new, and the log may be another one.
     pub(crate) fn reset(&mut self) {
-        *self = Self::new(self.partition, self.max_bytes);
+        *self = Self::new(self.layout.clone(), self.partition, self.max_bytes);
     }
 
-    /// Reads up to an offset. An open transaction before it delays this.
+    /// Reads up to an offset. An open transaction before it delays this. If the time is over, the next call goes on.
     pub(crate) async fn read_to(
         &mut self,
         client: &Client,
         end: i64,
         wait: Duration,
     ) -> Result<(), ClientError> {
-        let read = self.try_read_to(client, end, wait).await;
-        if read.is_err() {
-            self.reset();
+        match self.try_read_to(client, end, wait).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ClientError::Kafka(
+                "the records are not read to their end yet: they are many, or a transaction of another writer is open. \
+                 The next call goes on"
+                    .to_owned(),
+            )),
+            Err(error) => {
+                self.reset();
+                Err(error)
+            }
         }
-        read
     }
 
-    async fn try_read_to(&mut self, client: &Client, end: i64, wait: Duration) -> Result<(), ClientError> {
+    /// `false`: the time is over before the end.
+    async fn try_read_to(&mut self, client: &Client, end: i64, wait: Duration) -> Result<bool, ClientError> {
         let start = Instant::now();
         // A call that was given up has taken the reader with it.
         let mut reader = match self.reader.take() {
@@ -94,35 +111,36 @@ impl RecordView {
             let position = reader.positions().await?.get(&self.partition).copied();
             if position.is_some_and(|position| position < self.position) {
                 return Err(ClientError::Kafka(
-                    "the log has lost records: it is read again".to_owned(),
+                    "the topic has lost records: the next call reads it again".to_owned(),
                 ));
             }
             self.position = position.unwrap_or(self.position);
             if position.is_some_and(|position| position >= end) {
                 self.reader = Some(reader);
-                return Ok(());
+                return Ok(true);
             }
             if start.elapsed() >= wait {
-                return Err(ClientError::Kafka(
-                    "a transaction of another writer is open: the broker ends it soon".to_owned(),
-                ));
+                self.reader = Some(reader);
+                return Ok(false);
             }
             for record in reader.poll(POLL).await? {
-                self.take(&record)?;
+                self.take(&record);
             }
         }
     }
 
-    fn take(&mut self, record: &LogRecord) -> Result<(), ClientError> {
-        let Some(subject) = record.subject() else {
-            return Ok(());
+    /// Notes a record. One that is not of this partition, by its key, is no record of the cluster.
+    fn take(&mut self, record: &LogRecord) {
+        let is_own = |subject: &&str| self.layout.partition(subject) == Some(self.partition);
+        let Some(subject) = record.subject().filter(is_own) else {
+            return;
         };
         if let Some(before) = self.entries.remove(subject) {
             self.bytes -= before.bytes(subject);
         }
-        let Some(body) = &record.body else {
-            return Ok(());
-        };
+        if record.body.is_none() {
+            return;
+        }
         let entry = ViewEntry {
             offset: record.offset,
             current: CurrentRecord {
@@ -130,21 +148,26 @@ impl RecordView {
                 millis: record.millis,
                 term: record.term(),
             },
-            message: (body.len() <= SMALL_BODY).then(|| own_copy(record)).flatten(),
+            message: is_small(record).then(|| own_copy(record)).flatten(),
         };
-        self.bytes += entry.bytes(subject);
-        if self.bytes > self.max_bytes {
-            return Err(ClientError::Kafka(
-                "the records take more than `max_index_bytes`: raise it".to_owned(),
-            ));
+        let bytes = self.bytes.saturating_add(entry.bytes(subject));
+        if bytes > self.max_bytes {
+            self.is_full = true;
+            return;
         }
+        self.bytes = bytes;
         self.entries.insert(subject.to_owned(), entry);
-        Ok(())
     }
 
     /// The last record of a subject.
-    pub(crate) fn current(&self, subject: &str) -> Option<CurrentRecord> {
-        self.entries.get(subject).map(|entry| entry.current)
+    pub(crate) fn current(&self, subject: &str) -> Result<Option<CurrentRecord>, ClientError> {
+        let current = self.entries.get(subject).map(|entry| entry.current);
+        if current.is_none() && self.is_full {
+            return Err(ClientError::Kafka(
+                "the list of records is full: raise `max_index_bytes`".to_owned(),
+            ));
+        }
+        Ok(current)
     }
 
     /// The offsets of the last records.
@@ -178,8 +201,17 @@ impl RecordView {
                 return Ok(own_copy(record));
             }
         }
-        Err(ClientError::Kafka("the current record did not come".to_owned()))
+        Err(ClientError::Kafka(
+            "Kafka does not give the current record in time".to_owned(),
+        ))
     }
+}
+
+fn is_small(record: &LogRecord) -> bool {
+    let bytes = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+    let headers = record.headers.iter();
+    let headers = headers.map(|(name, value)| HEADER_BYTES + name.len() + bytes(value));
+    headers.sum::<usize>() + bytes(&record.body) <= SMALL_MESSAGE
 }
 
 /// The message, without the response that it came in.
@@ -187,4 +219,64 @@ fn own_copy(record: &LogRecord) -> Option<StoredMessage> {
     let mut stored = record.stored()?;
     stored.message.body = Bytes::copy_from_slice(&stored.message.body);
     Some(stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(max_bytes: usize) -> RecordView {
+        let layout = TopicLayout {
+            cluster: "c".to_owned(),
+            pages: 1,
+        };
+        let claims = layout.claims();
+        RecordView::new(layout, claims, max_bytes)
+    }
+
+    fn record(subject: &str, offset: i64, body: Option<&'static [u8]>) -> LogRecord {
+        LogRecord {
+            offset,
+            millis: 1_000,
+            key: Some(Bytes::copy_from_slice(subject.as_bytes())),
+            headers: Vec::new(),
+            body: body.map(Bytes::from_static),
+        }
+    }
+
+    #[test]
+    fn a_view_keeps_records_of_its_own_partition_only() {
+        let mut view = view(1 << 20);
+        for subject in ["tg.c.k.leader", "tg.d.k.leader", "tg.c.r.00.p", "clock", ""] {
+            view.take(&record(subject, 1, Some(b"x")));
+        }
+        assert_eq!(view.offsets(), HashMap::from([("tg.c.k.leader".to_owned(), 1)]));
+        view.take(&record("tg.c.k.leader", 2, None));
+        assert_eq!((view.offsets().len(), view.bytes), (0, 0));
+    }
+
+    #[test]
+    fn large_headers_are_not_kept() {
+        let mut view = view(1 << 20);
+        let mut large = record("tg.c.k.leader", 1, Some(b"x"));
+        large.headers = vec![("h".to_owned(), Some(Bytes::from_static(&[b'x'; SMALL_MESSAGE])))];
+        view.take(&large);
+        assert!(view.bytes < SMALL_MESSAGE);
+        assert!(view.entries["tg.c.k.leader"].message.is_none());
+    }
+
+    #[test]
+    fn a_full_view_refuses_subjects_that_it_does_not_know() {
+        let mut view = view(2 * ENTRY_BYTES);
+        for (subject, offset) in [
+            ("tg.c.k.leader", 1),
+            ("tg.c.k.producers.p", 2),
+            ("tg.c.k.leader", 3),
+        ] {
+            view.take(&record(subject, offset, Some(b"")));
+        }
+        assert!(view.current("tg.c.k.leader").unwrap().is_some());
+        assert!(view.current("tg.c.k.producers.p").is_err());
+        assert_eq!(view.offsets(), HashMap::from([("tg.c.k.leader".to_owned(), 3)]));
+    }
 }

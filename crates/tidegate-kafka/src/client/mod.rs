@@ -29,8 +29,9 @@ use crate::record::{Appended, TopicLayout};
 /// The most bytes of a response, and of what waits to be sent.
 const BUFFER_BYTES: usize = 32 << 20;
 
-/// The most bytes of a record. [`LogReader`] takes no larger one, so none is written.
-const RECORD_BYTES: usize = 4 << 20;
+/// The most bytes of a record: a body of 1 MiB, which is the limit of pages, with its key and its headers. [`LogReader`] takes no
+/// larger one, so none is written.
+const RECORD_BYTES: usize = (1 << 20) + (64 << 10);
 
 /// Records leave together up to this size. A broker refuses a batch beyond its own limit, by default 1 MiB.
 const BATCH_BYTES: usize = 64 << 10;
