@@ -121,7 +121,7 @@ fn note_connection(shared: &EngineState) {
     status.connections += 1;
     status.last_error = None;
     drop(status);
-    tracing::info!(brokers = ?shared.config.brokers, "Kafka is connected");
+    tracing::info!(cluster = shared.layout.cluster, brokers = ?shared.config.brokers, "connected to Kafka");
 }
 
 fn note_loss(shared: &EngineState, error: &ClientError) {
@@ -129,12 +129,12 @@ fn note_loss(shared: &EngineState, error: &ClientError) {
     status.is_connected = false;
     status.last_error = Some(error.to_string());
     drop(status);
-    tracing::warn!(%error, "the connection to Kafka is lost");
+    tracing::warn!(cluster = shared.layout.cluster, %error, "the connection to Kafka is lost: the engine connects again");
 }
 
 fn note_failure(shared: &EngineState, error: &ClientError) {
     shared.status.lock().last_error = Some(error.to_string());
-    if let Some(held_back) = shared.connect_log.ready() {
-        tracing::warn!(%error, held_back, "Kafka is not available: the engine tries again");
+    if let Some(more) = shared.connect_log.ready() {
+        tracing::warn!(cluster = shared.layout.cluster, %error, more, "can't connect to Kafka: the engine tries again");
     }
 }

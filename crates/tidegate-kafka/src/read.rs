@@ -40,7 +40,7 @@ pub(crate) struct ReadTask {
 impl ReadTask {
     /// Reads until the end, or until the connection is lost.
     pub(crate) async fn run(self, client: &Arc<Client>, link: &mut Link) -> Result<StoreReply, StoreError> {
-        // The log has earlier records of a subject too. Who asks for what there is now gets the last ones only.
+        // The log has earlier records of a subject too. A read of the present totals gives the last ones only.
         let wanted = match self.scope {
             ReadScope::Everything => None,
             ReadScope::Retained => Some(self.last_offsets().await?),
@@ -103,7 +103,7 @@ impl ReadTask {
                     (reported, worked) = (Instant::now(), Instant::now());
                 }
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
-                Err(error) => tracing::debug!(%error, "Kafka does not say where its log ends"),
+                Err(error) => tracing::debug!(%error, "Kafka does not give the ends of the topic"),
             }
         }
     }
@@ -161,10 +161,10 @@ impl ReadTask {
             true
         };
         drop(index);
-        if !has_room && let Some(times) = self.shared.index_log.ready() {
+        if !has_room && let Some(more) = self.shared.index_log.ready() {
             tracing::warn!(
-                times,
-                "the list of pages is full: pages stay in the topic. Raise `max_index_bytes`"
+                more,
+                "the list of pages is full: purges do not remove further pages. Raise `max_index_bytes`"
             );
         }
     }

@@ -60,8 +60,7 @@ pub(crate) async fn run(
             },
             Some(request) = requests.recv() => {
                 // The caller has waited for a connection. The requests behind this one must not wait for it.
-                let client = link.present();
-                task.carry_out(client, request).await;
+                task.carry_out(link.present(), request).await;
             }
         }
     }
@@ -86,11 +85,12 @@ impl RecordRequest {
 }
 
 impl RecordTask {
-    async fn carry_out(&mut self, client: Result<Arc<Client>, StoreError>, request: RecordRequest) {
+    async fn carry_out(&mut self, client: Option<Arc<Client>>, request: RecordRequest) {
         if request.is_given_up() {
             return;
         }
-        // Who asked may be gone at the end.
+        let client = client.ok_or_else(|| self.shared.outage());
+        // The caller may be gone at the end.
         match request {
             RecordRequest::Compare(record, answer) => {
                 let result = match client {
@@ -226,7 +226,7 @@ impl RecordTask {
     async fn end(&self, client: &Client) -> Result<i64, ClientError> {
         let ends = client.ends(&[self.partition]).await?;
         let end = ends.get(&self.partition).copied();
-        end.ok_or_else(|| ClientError::Kafka("the broker does not say where the log ends".to_owned()))
+        end.ok_or_else(|| ClientError::Kafka("the broker does not give the end of the topic".to_owned()))
     }
 
     fn wait(&self) -> Duration {

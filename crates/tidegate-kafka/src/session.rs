@@ -61,7 +61,7 @@ impl ClusterStore for CallQueue {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.calls.try_send((id, call))
             && let Some(events) = self.events.upgrade()
         {
-            let error = StoreError::Unavailable("too many calls are open".to_owned());
+            let error = StoreError::Unavailable("too many calls wait".to_owned());
             self.runtime.spawn(async move {
                 // The machine may be gone.
                 let _ = events.send(StoreEvent::Done(id, Err(error))).await;
@@ -117,8 +117,8 @@ struct RunningCall {
 impl RunningCall {
     async fn run(self, mut link: Link, call: StoreCall) {
         let result = match link.client().await {
-            Ok(client) => self.carry_out(&client, &mut link, call).await,
-            Err(error) => Err(error),
+            Some(client) => self.carry_out(&client, &mut link, call).await,
+            None => Err(self.shared.outage()),
         };
         // The machine may be gone.
         let _ = self.events.send(StoreEvent::Done(self.id, result)).await;

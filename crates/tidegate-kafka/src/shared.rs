@@ -16,10 +16,10 @@ use crate::page_index::PageIndex;
 use crate::record::TopicLayout;
 use crate::records::RecordRequest;
 
-/// How long a call waits for a connection.
+/// A call waits this long for a connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(3);
 
-/// The same error is logged this often.
+/// The same problem is logged this often at most.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The parts of an engine that its tasks share.
@@ -64,6 +64,15 @@ impl EngineState {
         self.status.lock().received_bytes += bytes as u64;
     }
 
+    /// The error of a call without a connection.
+    pub(crate) fn outage(&self) -> StoreError {
+        let error = self.status.lock().last_error.clone();
+        StoreError::Unavailable(match error {
+            Some(error) => format!("Kafka is not connected: {error}"),
+            None => "Kafka is not connected yet".to_owned(),
+        })
+    }
+
     /// The error for a state machine. People see it in the status.
     pub(crate) fn failed(&self, error: ClientError) -> StoreError {
         match error {
@@ -83,18 +92,14 @@ pub(crate) struct Link(pub(crate) watch::Receiver<Option<Arc<Client>>>);
 
 impl Link {
     /// The present connection. Waits a few seconds for it.
-    pub(crate) async fn client(&mut self) -> Result<Arc<Client>, StoreError> {
-        let connected = self.0.wait_for(Option::is_some);
-        let client = match tokio::time::timeout(CONNECTION_WAIT, connected).await {
-            Ok(Ok(client)) => client.clone(),
-            Ok(Err(_)) | Err(_) => None,
-        };
-        client.ok_or_else(no_connection)
+    pub(crate) async fn client(&mut self) -> Option<Arc<Client>> {
+        let connected = tokio::time::timeout(CONNECTION_WAIT, self.0.wait_for(Option::is_some)).await;
+        connected.ok()?.ok()?.clone()
     }
 
     /// The present connection, if there is one.
-    pub(crate) fn present(&self) -> Result<Arc<Client>, StoreError> {
-        self.0.borrow().clone().ok_or_else(no_connection)
+    pub(crate) fn present(&self) -> Option<Arc<Client>> {
+        self.0.borrow().clone()
     }
 
     /// Ends when this connection has ended.
@@ -107,8 +112,4 @@ impl Link {
         // An error means that the engine has ended.
         let _ = self.0.wait_for(is_other).await;
     }
-}
-
-fn no_connection() -> StoreError {
-    StoreError::Unavailable("Kafka is not connected".to_owned())
 }
