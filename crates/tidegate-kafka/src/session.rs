@@ -2,6 +2,7 @@
 
 //! The session of a state machine: it carries out the calls and gives the events.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_cluster::{
@@ -10,7 +11,7 @@ use tidegate_cluster::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::client::{Client, NewRecord};
 use crate::read::ReadTask;
@@ -80,6 +81,8 @@ impl Session {
     /// Runs until the machine or the engine is gone.
     async fn run(mut self, mut calls: mpsc::Receiver<(CallId, StoreCall)>) {
         let mut tasks = JoinSet::new();
+        // The calls of the running tasks.
+        let mut call_ids: HashMap<Id, CallId> = HashMap::new();
         self.link.0.mark_changed();
         loop {
             tokio::select! {
@@ -99,9 +102,20 @@ impl Session {
                         id,
                         events: self.events.clone(),
                     };
-                    tasks.spawn(running.run(self.link.clone(), call));
+                    let task = tasks.spawn(running.run(self.link.clone(), call));
+                    call_ids.insert(task.id(), id);
                 }
-                Some(_) = tasks.join_next() => {}
+                Some(ended) = tasks.join_next_with_id() => {
+                    let task = ended.as_ref().map_or_else(JoinError::id, |(task, ())| *task);
+                    let id = call_ids.remove(&task);
+                    // A call that panics has failed: without an answer, its machine would wait forever.
+                    if let (Err(_), Some(id)) = (ended, id) {
+                        let panicked = StoreError::Unavailable("the call has panicked".to_owned());
+                        if self.events.send(StoreEvent::Done(id, Err(panicked))).await.is_err() {
+                            return;
+                        }
+                    }
+                }
             }
         }
     }
