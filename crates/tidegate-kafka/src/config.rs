@@ -1,130 +1,167 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The options of the engine.
+//! Options of the engine.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_config::Secret;
+use tidegate_config::{ByteSize, Node, Problems, Secret};
 
-/// Why the engine can't start.
+tidegate_config::options! {
+    /// `kafka`: a compacted topic. The engine creates it.
+    pub struct KafkaConfig {
+        /// Brokers to ask first, as `host:port`.
+        pub brokers: Vec<String> = vec!["localhost:9092".to_owned()],
+        /// Name of the topic. Unset: `tidegate.` and the name of the cluster.
+        pub topic: Option<String> = None,
+        /// Number of brokers that keep each partition of a new topic. Unset: the default of the brokers.
+        pub replication_factor: Option<u8> = None,
+        /// User for SASL. Unset: the brokers do not ask.
+        pub sasl: Option<KafkaSaslConfig> = None,
+        /// TLS to the brokers. Unset: connections are not encrypted.
+        pub tls: Option<KafkaTlsConfig> = None,
+        /// Name of this client in the logs and quotas of the brokers.
+        pub client_id: String = "tidegate".to_owned(),
+        /// Most time for a connection to one broker.
+        pub connect_timeout: Duration = Duration::from_secs(5),
+        /// Most time for an answer of a broker, and for a transaction. It is at least `connect_timeout`.
+        pub request_timeout: Duration = Duration::from_secs(10),
+        /// Most bytes of the list of pages, and of each of the two lists of records. Purges do not remove pages beyond it,
+        /// and records beyond it are not writable.
+        pub max_index_bytes: ByteSize = ByteSize::mib(64),
+    }
+    check = KafkaConfig::check
+}
+
+tidegate_config::options! {
+    /// `sasl` of `kafka`.
+    pub struct KafkaSaslConfig {
+        /// Mechanism.
+        pub mechanism: SaslMechanism = required,
+        /// Name of the user. `OAUTHBEARER` has none.
+        pub username: Option<String> = None,
+        /// Password of the user. `OAUTHBEARER` has none.
+        pub password: Option<Secret> = None,
+        /// File with the token of `OAUTHBEARER`. It is read for each connection.
+        pub token_file: Option<PathBuf> = None,
+    }
+}
+
+tidegate_config::choices! {
+    /// A mechanism of SASL.
+    pub enum SaslMechanism {
+        /// The brokers get the password itself. Use TLS with it.
+        Plain = "PLAIN",
+        /// The brokers get a proof of the password, with SHA-256.
+        ScramSha256 = "SCRAM-SHA-256",
+        /// The brokers get a proof of the password, with SHA-512.
+        ScramSha512 = "SCRAM-SHA-512",
+        /// The brokers get a token. Use TLS with it.
+        OauthBearer = "OAUTHBEARER",
+    }
+}
+
+tidegate_config::options! {
+    /// `tls` of `kafka`. The engine looks for changed files once a minute.
+    pub struct KafkaTlsConfig {
+        /// PEM file with the authorities that the gateway trusts. Unset: those of the system.
+        pub ca_file: Option<PathBuf> = None,
+        /// Whether the gateway trusts the authorities of the system as well.
+        pub include_system_ca_certs_pool: bool = false,
+        /// PEM file with the client certificate.
+        pub cert_file: Option<PathBuf> = None,
+        /// PEM file with the private key of the client certificate.
+        pub key_file: Option<PathBuf> = None,
+        /// Name that the certificate of a broker must have. Unset: the host of its address.
+        pub server_name_override: Option<String> = None,
+        /// Whether the gateway takes any certificate, for tests.
+        pub insecure_skip_verify: bool = false,
+    }
+}
+
+/// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum KafkaError {
-    /// The list of brokers is empty.
+    /// No broker is given.
     #[error("`brokers` is empty: name at least one broker as `host:port`")]
     NoBrokers,
-    /// A broker without a host or a port.
-    #[error("`{0}` in `brokers` is not a host and a port, such as `kafka:9092`")]
+    /// A broker has no host or no port.
+    #[error("`brokers`: `{0}` is not a host and a port, such as `kafka:9092`")]
     Broker(String),
-    /// No copy of a partition.
-    #[error("`replication_factor` is 0: a partition has at least 1 copy")]
-    NoCopies,
-    /// No time to connect or to answer.
+    /// An address contains credentials, which logs would show.
+    #[error("`brokers`: an address has a user or a password: use `sasl`")]
+    BrokerCredentials,
+    /// A partition needs a copy.
+    #[error("`replication_factor` is 0: set it to 1 or more, or leave it unset")]
+    ReplicationFactor,
+    /// A timeout leaves no time.
     #[error("`connect_timeout` and `request_timeout` must be greater than 0")]
-    NoTime,
+    Timeout,
     /// The cluster has no partition.
-    #[error("`partitions` is 0: a cluster has at least 1 partition")]
-    NoPartitions,
-    /// Kafka does not take the name.
-    #[error("`{0}` is not a name of a topic: set `topic` to 1 to 249 letters, digits, `.`, `_` and `-`")]
-    Topic(String),
-    /// A certificate without its key, or a key without its certificate.
-    #[error("`cert_file` and `key_file` belong together: set both or none")]
-    HalfIdentity,
-    /// The caller runs outside a tokio runtime.
+    #[error("`partitions` is 0: set it to 1 or more")]
+    Partitions,
+    /// Kafka refuses the name of the topic.
+    #[error("`topic`: `{0}` is not a name of 1 to 249 letters, digits, `.`, `_` and `-`")]
+    TopicName(String),
+    /// `OAUTHBEARER` needs a token, and no user.
+    #[error("`sasl`: `OAUTHBEARER` needs `token_file` alone")]
+    Token,
+    /// Another mechanism needs a user, and no token.
+    #[error("`sasl`: `{0}` needs `username` and `password` alone")]
+    Password(SaslMechanism),
+    /// A certificate without a key, or a key without a certificate.
+    #[error("`tls`: `cert_file` and `key_file` must be set together")]
+    Certificate,
+    /// The call is outside a tokio runtime.
     #[error("the engine needs a tokio runtime")]
-    NoRuntime,
-}
-
-/// Who the engine is for the brokers.
-#[derive(Clone, Debug)]
-pub enum KafkaAuth {
-    /// SASL PLAIN. Use it with TLS only: the brokers get the password itself.
-    Plain {
-        /// The user.
-        username: String,
-        /// The password.
-        password: Secret,
-    },
-    /// SASL SCRAM-SHA-256.
-    ScramSha256 {
-        /// The user.
-        username: String,
-        /// The password.
-        password: Secret,
-    },
-    /// SASL SCRAM-SHA-512.
-    ScramSha512 {
-        /// The user.
-        username: String,
-        /// The password.
-        password: Secret,
-    },
-    /// SASL OAUTHBEARER.
-    OauthBearer {
-        /// The file with the token. The engine reads it for each connection, so another program may renew it.
-        token_file: PathBuf,
-    },
-}
-
-/// TLS between the engine and the brokers. The engine looks at changed files once a minute.
-#[derive(Clone, Debug, Default)]
-pub struct KafkaTls {
-    /// Trust these authorities instead of the system's, PEM.
-    pub ca_file: Option<PathBuf>,
-    /// Trust the system's authorities as well where `ca_file` is given (default: false).
-    pub include_system_ca_certs_pool: bool,
-    /// Client certificate chain, PEM.
-    pub cert_file: Option<PathBuf>,
-    /// Private key of the client certificate, PEM.
-    pub key_file: Option<PathBuf>,
-    /// The name that the certificates of the brokers must carry, where it is not their host.
-    pub server_name_override: Option<String>,
-    /// TLS without a check of the certificates of the brokers (default: false). For tests.
-    pub insecure_skip_verify: bool,
-}
-
-/// The options of the engine.
-#[derive(Clone, Debug)]
-pub struct KafkaConfig {
-    /// Brokers to ask first, as `host:port`.
-    pub brokers: Vec<String>,
-    /// The topic (default: `tidegate.` and the name of the cluster). The engine creates it if it is absent.
-    pub topic: Option<String>,
-    /// The number of partitions of the cluster (default: 1). The topic has two more.
-    pub partitions: u16,
-    /// The copies of each partition of a new topic (default: what the brokers have as their default).
-    pub replication_factor: Option<u8>,
-    /// SASL; `None`: the brokers do not ask.
-    pub auth: Option<KafkaAuth>,
-    /// TLS; `None`: plain connections.
-    pub tls: Option<KafkaTls>,
-    /// The name of this client in the logs and quotas of the brokers (default: `tidegate`).
-    pub client_id: String,
-    /// The time for a connection to a broker (default: 5 s).
-    pub connect_timeout: Duration,
-    /// The time for an answer of a broker (default: 10 s). It must not be shorter than `connect_timeout`.
-    pub request_timeout: Duration,
-    /// The most bytes of the list of known pages, and of each of the two lists of known records (default: 64 MiB). Pages
-    /// beyond it stay in the topic when their run is folded. Records beyond it are not writable.
-    pub max_index_bytes: usize,
+    Runtime,
 }
 
 impl KafkaConfig {
-    /// The defaults.
-    pub fn new(brokers: Vec<String>) -> Self {
-        Self {
-            brokers,
-            topic: None,
-            partitions: 1,
-            replication_factor: None,
-            auth: None,
-            tls: None,
-            client_id: "tidegate".to_owned(),
-            connect_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(10),
-            max_index_bytes: 64 << 20,
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if let Err(error) = self.validate() {
+            cx.at(at).error(error.to_string());
         }
+        if self.tls.is_none() && self.sasl.as_ref().is_some_and(KafkaSaslConfig::sends_secret) {
+            cx.at(at.child("sasl"))
+                .warning("without `tls`, this mechanism shows the secret to everybody on the network");
+        }
+    }
+
+    /// Checks the options without a connection.
+    ///
+    /// # Errors
+    /// Options that are not valid or contradict each other.
+    pub fn validate(&self) -> Result<(), KafkaError> {
+        if self.brokers.is_empty() {
+            return Err(KafkaError::NoBrokers);
+        }
+        self.brokers
+            .iter()
+            .try_for_each(|address| check_broker(address))?;
+        if self.replication_factor == Some(0) {
+            return Err(KafkaError::ReplicationFactor);
+        }
+        if self.connect_timeout.is_zero() || self.request_timeout.is_zero() {
+            return Err(KafkaError::Timeout);
+        }
+        let is_half = |tls: &KafkaTlsConfig| tls.cert_file.is_some() != tls.key_file.is_some();
+        if self.tls.as_ref().is_some_and(is_half) {
+            return Err(KafkaError::Certificate);
+        }
+        if let Some(sasl) = &self.sasl {
+            sasl.validate()?;
+        }
+        self.topic.as_deref().map_or(Ok(()), check_topic)
+    }
+
+    /// The same, with the name and the partitions of the cluster.
+    pub(crate) fn validate_for(&self, cluster: &str, partitions: u16) -> Result<(), KafkaError> {
+        self.validate()?;
+        if partitions == 0 {
+            return Err(KafkaError::Partitions);
+        }
+        check_topic(&self.topic_of(cluster))
     }
 
     /// The topic of a cluster.
@@ -132,126 +169,121 @@ impl KafkaConfig {
         let named = self.topic.clone();
         named.unwrap_or_else(|| format!("tidegate.{cluster}"))
     }
+}
 
-    /// Checks what no broker is needed for.
-    ///
-    /// # Errors
-    /// An option is wrong.
-    pub fn validate(&self) -> Result<(), KafkaError> {
-        if self.brokers.is_empty() {
-            return Err(KafkaError::NoBrokers);
-        }
-        if let Some(broker) = self.brokers.iter().find(|broker| !is_broker(broker)) {
-            return Err(KafkaError::Broker(broker.clone()));
-        }
-        if self.partitions == 0 {
-            return Err(KafkaError::NoPartitions);
-        }
-        if self.replication_factor == Some(0) {
-            return Err(KafkaError::NoCopies);
-        }
-        if self.connect_timeout.is_zero() || self.request_timeout.is_zero() {
-            return Err(KafkaError::NoTime);
-        }
-        let is_half = |tls: &KafkaTls| tls.cert_file.is_some() != tls.key_file.is_some();
-        if self.tls.as_ref().is_some_and(is_half) {
-            return Err(KafkaError::HalfIdentity);
-        }
-        match &self.topic {
-            Some(topic) if !is_topic(topic) => Err(KafkaError::Topic(topic.clone())),
-            Some(_) | None => Ok(()),
+impl KafkaSaslConfig {
+    fn validate(&self) -> Result<(), KafkaError> {
+        let (has_user, has_password) = (self.username.is_some(), self.password.is_some());
+        let has_token = self.token_file.is_some();
+        match self.mechanism {
+            SaslMechanism::OauthBearer if has_user || has_password || !has_token => Err(KafkaError::Token),
+            SaslMechanism::OauthBearer => Ok(()),
+            _ if !has_user || !has_password || has_token => Err(KafkaError::Password(self.mechanism)),
+            _ => Ok(()),
         }
     }
 
-    /// The same, with the name of the cluster.
-    pub(crate) fn check(&self, cluster: &str) -> Result<(), KafkaError> {
-        self.validate()?;
-        let topic = self.topic_of(cluster);
-        if is_topic(&topic) {
-            Ok(())
-        } else {
-            Err(KafkaError::Topic(topic))
-        }
+    /// Whether the brokers get the secret itself.
+    fn sends_secret(&self) -> bool {
+        matches!(self.mechanism, SaslMechanism::Plain | SaslMechanism::OauthBearer)
     }
 }
 
-fn is_broker(address: &str) -> bool {
-    let parts = address.rsplit_once(':');
-    parts.is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains([',', ' ']) && port.parse::<u16>().is_ok()
-    })
+fn check_broker(address: &str) -> Result<(), KafkaError> {
+    if address.contains('@') {
+        return Err(KafkaError::BrokerCredentials);
+    }
+    let is_valid = address.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains([',', ' ', '/']) && port.parse::<u16>().is_ok()
+    });
+    if is_valid {
+        return Ok(());
+    }
+    Err(KafkaError::Broker(address.to_owned()))
 }
 
-fn is_topic(name: &str) -> bool {
+fn check_topic(name: &str) -> Result<(), KafkaError> {
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=249).contains(&name.len()) && !matches!(name, "." | "..") && name.bytes().all(is_legal)
+    let has_length = (1..=249).contains(&name.len()) && !matches!(name, "." | "..");
+    if has_length && name.bytes().all(is_legal) {
+        return Ok(());
+    }
+    Err(KafkaError::TopicName(name.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn config() -> KafkaConfig {
-        KafkaConfig::new(vec!["localhost:9092".to_owned()])
+    fn sasl(mechanism: SaslMechanism) -> KafkaSaslConfig {
+        KafkaSaslConfig {
+            mechanism,
+            username: Some("u".to_owned()),
+            password: Some(Secret::new("hunter2")),
+            token_file: None,
+        }
     }
 
     #[test]
     fn a_topic_has_the_name_of_its_cluster() {
-        assert_eq!(config().topic_of("prod-a"), "tidegate.prod-a");
-        assert!(config().check("prod-a").is_ok());
-        assert!(matches!(config().check("prod a"), Err(KafkaError::Topic(_))));
-        let topic = Some("metrics".to_owned());
-        assert!(KafkaConfig { topic, ..config() }.check("prod a").is_ok());
+        let mut config = KafkaConfig::default();
+        assert_eq!(config.topic_of("prod-a"), "tidegate.prod-a");
+        assert!(config.validate_for("prod-a", 1).is_ok());
+        let named = config.validate_for("prod a", 1);
+        assert!(matches!(named, Err(KafkaError::TopicName(_))));
+        config.topic = Some("metrics".to_owned());
+        assert!(config.validate_for("prod a", 1).is_ok());
+        let empty = config.validate_for("prod a", 0);
+        assert!(matches!(empty, Err(KafkaError::Partitions)));
     }
 
     #[test]
     fn options_that_no_broker_could_serve_are_refused() {
-        assert!(matches!(
-            KafkaConfig::new(Vec::new()).check("c"),
-            Err(KafkaError::NoBrokers)
-        ));
-        for broker in ["", "kafka", ":9092", "a:9092,b:9092"] {
-            let config = KafkaConfig::new(vec![broker.to_owned()]);
-            assert!(
-                matches!(config.validate(), Err(KafkaError::Broker(_))),
-                "{broker}"
-            );
+        let cases: [fn(&mut KafkaConfig); 8] = [
+            |config| config.brokers.clear(),
+            |config| config.replication_factor = Some(0),
+            |config| config.request_timeout = Duration::ZERO,
+            |config| config.topic = Some("a b".to_owned()),
+            |config| config.tls.get_or_insert_default().cert_file = Some("cert.pem".into()),
+            |config| config.sasl = Some(sasl(SaslMechanism::OauthBearer)),
+            |config| {
+                config.sasl = Some(KafkaSaslConfig {
+                    username: None,
+                    ..sasl(SaslMechanism::Plain)
+                });
+            },
+            |config| {
+                config.sasl = Some(KafkaSaslConfig {
+                    token_file: Some("token".into()),
+                    ..sasl(SaslMechanism::ScramSha512)
+                });
+            },
+        ];
+        for (number, change) in cases.into_iter().enumerate() {
+            let mut config = KafkaConfig::default();
+            assert!(config.validate().is_ok());
+            change(&mut config);
+            assert!(config.validate().is_err(), "case {number}");
         }
-        let none = KafkaConfig {
-            replication_factor: Some(0),
-            ..config()
-        };
-        assert!(matches!(none.validate(), Err(KafkaError::NoCopies)));
-        let none = KafkaConfig {
-            request_timeout: Duration::ZERO,
-            ..config()
-        };
-        assert!(matches!(none.validate(), Err(KafkaError::NoTime)));
-        let none = KafkaConfig {
-            partitions: 0,
-            ..config()
-        };
-        assert!(matches!(none.check("c"), Err(KafkaError::NoPartitions)));
-        let tls = KafkaTls {
-            cert_file: Some("cert.pem".into()),
-            ..KafkaTls::default()
-        };
-        let half = KafkaConfig {
-            tls: Some(tls),
-            ..config()
-        };
-        assert!(matches!(half.check("c"), Err(KafkaError::HalfIdentity)));
+    }
+
+    #[test]
+    fn an_address_that_is_no_host_and_port_is_refused() {
+        for address in ["", "kafka", ":9092", "a:9092,b:9092", "kafka://a:9092"] {
+            let refused = check_broker(address);
+            assert!(matches!(refused, Err(KafkaError::Broker(_))), "{address}");
+        }
+        let error = check_broker("u:hunter2@kafka:9092").unwrap_err();
+        assert!(!error.to_string().contains("hunter2"));
     }
 
     #[test]
     fn a_password_is_not_printed() {
         let config = KafkaConfig {
-            auth: Some(KafkaAuth::Plain {
-                username: "u".to_owned(),
-                password: Secret::new("hunter2"),
-            }),
-            ..config()
+            sasl: Some(sasl(SaslMechanism::Plain)),
+            ..KafkaConfig::default()
         };
+        assert!(config.validate().is_ok());
         assert!(!format!("{config:?}").contains("hunter2"));
     }
 }

@@ -36,16 +36,16 @@ pub struct KafkaEngine {
 }
 
 impl KafkaEngine {
-    /// Starts the engine of a cluster, within a tokio runtime. It connects in the background.
+    /// Starts the engine of a cluster with this number of partitions, within a tokio runtime. It connects in the background.
     ///
     /// # Errors
-    /// The configuration is wrong, or the caller runs outside a tokio runtime.
-    pub fn start(config: KafkaConfig, cluster: &str) -> Result<Self, KafkaError> {
-        config.check(cluster)?;
-        let runtime = Handle::try_current().map_err(|_| KafkaError::NoRuntime)?;
+    /// Options that are not valid or contradict each other, or no runtime.
+    pub fn start(config: KafkaConfig, cluster: &str, partitions: u16) -> Result<Self, KafkaError> {
+        config.validate_for(cluster, partitions)?;
+        let runtime = Handle::try_current().map_err(|_| KafkaError::Runtime)?;
         let layout = TopicLayout {
             cluster: cluster.to_owned(),
-            pages: config.partitions,
+            pages: partitions,
         };
         let (claims, claim_requests) = mpsc::channel(RECORD_QUEUE);
         let (retained, retained_requests) = mpsc::channel(RECORD_QUEUE);

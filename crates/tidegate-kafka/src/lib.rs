@@ -23,5 +23,5 @@ mod session;
 mod shared;
 mod view;
 
-pub use config::{KafkaAuth, KafkaConfig, KafkaError, KafkaTls};
+pub use config::{KafkaConfig, KafkaError, KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
 pub use engine::KafkaEngine;

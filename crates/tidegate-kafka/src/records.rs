@@ -46,7 +46,11 @@ pub(crate) async fn run(
     mut requests: mpsc::Receiver<RecordRequest>,
 ) {
     let mut task = RecordTask {
-        view: RecordView::new(shared.layout.clone(), partition, shared.config.max_index_bytes),
+        view: RecordView::new(
+            shared.layout.clone(),
+            partition,
+            shared.config.max_index_bytes.as_usize(),
+        ),
         client: None,
         partition,
         shared,

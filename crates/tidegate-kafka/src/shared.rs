@@ -45,7 +45,7 @@ impl EngineState {
     ) -> Self {
         Self {
             status: Mutex::default(),
-            index: Mutex::new(PageIndex::new(config.max_index_bytes)),
+            index: Mutex::new(PageIndex::new(config.max_index_bytes.as_usize())),
             config,
             layout,
             claims,

@@ -2,10 +2,10 @@
 
 //! Options of the `cluster` extension.
 
+use tidegate_kafka::KafkaConfig;
 use tidegate_nats::NatsConfig;
 
 use super::engines::{DirectOptions, LocalConfig};
-use super::kafka::KafkaOptions;
 use crate::config::{Node, Problems};
 
 /// The most bytes of the name of a cluster. It is a part of every subject and of names in the store.
@@ -36,7 +36,7 @@ crate::options! {
         /// Store in a stream of NATS JetStream.
         pub nats: Option<NatsConfig> = None,
         /// Store in a topic of Kafka.
-        pub kafka: Option<KafkaOptions> = None,
+        pub kafka: Option<KafkaConfig> = None,
         /// Store in the replicas themselves, without a broker.
         pub direct: Option<DirectOptions> = None,
     }

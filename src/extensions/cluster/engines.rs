@@ -11,10 +11,10 @@ use tidegate_cluster::local::LocalEngine;
 use tidegate_direct::{
     DirectClientTls, DirectConfig, DirectEngine, DirectServerTls, ReplicaAddresses, ServeConfig,
 };
+use tidegate_kafka::KafkaEngine;
 use tidegate_nats::NatsEngine;
 
 use super::config::EngineConfig;
-use super::kafka;
 use crate::config::{ByteSize, Node, Problems, Secret};
 
 crate::options! {
@@ -114,8 +114,9 @@ pub(super) fn start(
         let engine = NatsEngine::start(nats.clone(), cluster);
         return Ok(Arc::new(engine.map_err(|error| error.to_string())?));
     }
-    if let Some(options) = &config.kafka {
-        return kafka::start(options, cluster, partitions);
+    if let Some(kafka) = &config.kafka {
+        let engine = KafkaEngine::start(kafka.clone(), cluster, partitions);
+        return Ok(Arc::new(engine.map_err(|error| error.to_string())?));
     }
     if let Some(direct) = &config.direct {
         let engine = DirectEngine::start(direct.engine()?, cluster);

@@ -7,7 +7,6 @@
 
 mod config;
 mod engines;
-mod kafka;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -118,7 +117,7 @@ mod tests {
             ),
             (
                 "{name: a, engine: {kafka: {tls: {cert_file: c}}}}",
-                "belong together",
+                "must be set together",
             ),
         ] {
             let error = options::<ClusterConfig>(yaml).unwrap_err();

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use krafka::KrafkaError;
 use krafka::auth::{AuthConfig, OAuthBearerToken, TlsConfig};
+use tidegate_config::Secret;
 
-use crate::{KafkaAuth, KafkaConfig, KafkaTls};
+use crate::{KafkaConfig, KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
 
 /// What the configuration asks for; `None`: plain connections without a user.
 pub(super) fn auth(config: &KafkaConfig) -> Option<AuthConfig> {
     let tls = config.tls.as_ref().map(tls);
-    match (config.auth.as_ref().map(sasl), tls) {
+    match (config.sasl.as_ref().map(sasl), tls) {
         (Some(sasl), Some(tls)) => Some(sasl.with_tls(tls)),
         (Some(sasl), None) => Some(sasl),
         (None, Some(tls)) => Some(AuthConfig::ssl(tls)),
@@ -20,17 +21,16 @@ pub(super) fn auth(config: &KafkaConfig) -> Option<AuthConfig> {
     }
 }
 
-fn sasl(auth: &KafkaAuth) -> AuthConfig {
-    match auth {
-        KafkaAuth::Plain { username, password } => AuthConfig::sasl_plain(username, password.expose()),
-        KafkaAuth::ScramSha256 { username, password } => {
-            AuthConfig::sasl_scram_sha256(username, password.expose())
-        }
-        KafkaAuth::ScramSha512 { username, password } => {
-            AuthConfig::sasl_scram_sha512(username, password.expose())
-        }
-        KafkaAuth::OauthBearer { token_file } => {
-            let file = token_file.clone();
+fn sasl(sasl: &KafkaSaslConfig) -> AuthConfig {
+    // The check has found those that the mechanism needs.
+    let username = sasl.username.as_deref().unwrap_or_default();
+    let password = sasl.password.as_ref().map_or("", Secret::expose);
+    match sasl.mechanism {
+        SaslMechanism::Plain => AuthConfig::sasl_plain(username, password),
+        SaslMechanism::ScramSha256 => AuthConfig::sasl_scram_sha256(username, password),
+        SaslMechanism::ScramSha512 => AuthConfig::sasl_scram_sha512(username, password),
+        SaslMechanism::OauthBearer => {
+            let file = sasl.token_file.clone().unwrap_or_default();
             AuthConfig::sasl_oauthbearer_provider(move || token(file.clone()))
         }
     }
@@ -46,7 +46,7 @@ async fn token(file: PathBuf) -> krafka::Result<OAuthBearerToken> {
     }
 }
 
-fn tls(tls: &KafkaTls) -> TlsConfig {
+fn tls(tls: &KafkaTlsConfig) -> TlsConfig {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut config = if tls.insecure_skip_verify {
         TlsConfig::insecure()

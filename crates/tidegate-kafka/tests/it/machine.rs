@@ -121,9 +121,10 @@ impl Machine {
 pub(crate) fn engine(address: &str, cluster: &str) -> KafkaEngine {
     let config = KafkaConfig {
         request_timeout: Duration::from_secs(5),
-        ..KafkaConfig::new(vec![address.to_owned()])
+        brokers: vec![address.to_owned()],
+        ..KafkaConfig::default()
     };
-    KafkaEngine::start(config, cluster).unwrap()
+    KafkaEngine::start(config, cluster, 1).unwrap()
 }
 
 pub(crate) fn run(epoch: u64) -> RunName {

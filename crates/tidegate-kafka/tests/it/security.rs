@@ -3,10 +3,11 @@
 //! TLS and SASL with a real broker.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use tidegate_cluster::{ClusterEngine, StoreCall, StoreError};
 use tidegate_config::Secret;
-use tidegate_kafka::{KafkaAuth, KafkaConfig, KafkaEngine, KafkaTls};
+use tidegate_kafka::{KafkaConfig, KafkaEngine, KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
 
 use crate::broker::{Broker, PASSWORD, USER};
 use crate::machine::{Machine, page};
@@ -14,40 +15,45 @@ use crate::machine::{Machine, page};
 /// An unsigned token of [`USER`], for 75 years. The broker takes it as long as no one configures how to check a signature.
 const TOKEN: &str = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSIsImlhdCI6MSwiZXhwIjo0MTAyNDQ0ODAwfQ.";
 
-fn config(address: String, auth: Option<KafkaAuth>) -> KafkaConfig {
+fn config(address: String, sasl: Option<KafkaSaslConfig>) -> KafkaConfig {
     KafkaConfig {
-        auth,
-        tls: Some(KafkaTls {
+        brokers: vec![address],
+        sasl,
+        tls: Some(KafkaTlsConfig {
             ca_file: Some(Broker::shared().path("ca.pem")),
-            ..KafkaTls::default()
+            ..KafkaTlsConfig::default()
         }),
-        ..KafkaConfig::new(vec![address])
+        ..KafkaConfig::default()
     }
 }
 
-fn plain(password: &str) -> KafkaAuth {
-    KafkaAuth::Plain {
-        username: USER.to_owned(),
-        password: Secret::new(password),
+/// The mechanisms with a password.
+const WITH_PASSWORD: [SaslMechanism; 3] = [
+    SaslMechanism::Plain,
+    SaslMechanism::ScramSha256,
+    SaslMechanism::ScramSha512,
+];
+
+fn user(mechanism: SaslMechanism, password: &str) -> KafkaSaslConfig {
+    KafkaSaslConfig {
+        mechanism,
+        username: Some(USER.to_owned()),
+        password: Some(Secret::new(password)),
+        token_file: None,
     }
 }
 
-fn scram_sha_256(password: &str) -> KafkaAuth {
-    KafkaAuth::ScramSha256 {
-        username: USER.to_owned(),
-        password: Secret::new(password),
-    }
-}
-
-fn scram_sha_512(password: &str) -> KafkaAuth {
-    KafkaAuth::ScramSha512 {
-        username: USER.to_owned(),
-        password: Secret::new(password),
+fn bearer(token_file: PathBuf) -> KafkaSaslConfig {
+    KafkaSaslConfig {
+        mechanism: SaslMechanism::OauthBearer,
+        username: None,
+        password: None,
+        token_file: Some(token_file),
     }
 }
 
 async fn works(config: KafkaConfig) {
-    let engine = KafkaEngine::start(config, "secure").unwrap();
+    let engine = KafkaEngine::start(config, "secure", 1).unwrap();
     let mut machine = Machine::new(&engine);
     machine
         .stored(StoreCall::Publish(page("secure", 1, 1, b"page")))
@@ -57,7 +63,7 @@ async fn works(config: KafkaConfig) {
 
 /// The error that people see.
 async fn refused(config: KafkaConfig) -> String {
-    let engine = KafkaEngine::start(config, "secure").unwrap();
+    let engine = KafkaEngine::start(config, "secure", 1).unwrap();
     let mut machine = Machine::new(&engine);
     let publish = StoreCall::Publish(page("secure", 1, 1, b"page"));
     let result = machine.call(publish).await;
@@ -72,20 +78,16 @@ async fn an_engine_speaks_each_mechanism_of_sasl_over_tls() {
     let mut token_file = tempfile::NamedTempFile::new().unwrap();
     writeln!(token_file, "{TOKEN}").unwrap();
     let token_file = token_file.path().to_owned();
-    for auth in [
-        plain(PASSWORD),
-        scram_sha_256(PASSWORD),
-        scram_sha_512(PASSWORD),
-        KafkaAuth::OauthBearer { token_file },
-    ] {
-        works(config(Broker::shared().secure_address(), Some(auth))).await;
+    let users = WITH_PASSWORD.map(|mechanism| user(mechanism, PASSWORD));
+    for sasl in users.into_iter().chain([bearer(token_file)]) {
+        works(config(Broker::shared().secure_address(), Some(sasl))).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_an_error_that_does_not_show_it() {
-    for auth in [plain, scram_sha_256, scram_sha_512] {
-        let wrong = auth("wrong-secret");
+    for mechanism in WITH_PASSWORD {
+        let wrong = user(mechanism, "wrong-secret");
         let error = refused(config(Broker::shared().secure_address(), Some(wrong))).await;
         assert!(error.contains("uthentication"), "{error}");
         assert!(!error.contains("wrong-secret"), "{error}");
@@ -94,9 +96,8 @@ async fn a_wrong_password_is_an_error_that_does_not_show_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_file_that_is_missing_is_named() {
-    let token_file = Broker::shared().path("absent-token");
-    let auth = KafkaAuth::OauthBearer { token_file };
-    let error = refused(config(Broker::shared().secure_address(), Some(auth))).await;
+    let absent = bearer(Broker::shared().path("absent-token"));
+    let error = refused(config(Broker::shared().secure_address(), Some(absent))).await;
     assert!(error.contains("absent-token"), "{error}");
 }
 
@@ -105,7 +106,7 @@ async fn a_broker_gets_the_certificate_of_its_client() {
     let broker = Broker::shared();
     let without = config(broker.tls_address(), None);
     let with = KafkaConfig {
-        tls: without.tls.clone().map(|tls| KafkaTls {
+        tls: without.tls.clone().map(|tls| KafkaTlsConfig {
             cert_file: Some(broker.path("client.pem")),
             key_file: Some(broker.path("client.key")),
             ..tls
@@ -118,16 +119,16 @@ async fn a_broker_gets_the_certificate_of_its_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_of_an_unknown_authority_is_refused_unless_told() {
-    let auth = Some(scram_sha_512(PASSWORD));
+    let sasl = Some(user(SaslMechanism::ScramSha512, PASSWORD));
     let unknown = KafkaConfig {
-        tls: Some(KafkaTls::default()),
-        ..config(Broker::shared().secure_address(), auth)
+        tls: Some(KafkaTlsConfig::default()),
+        ..config(Broker::shared().secure_address(), sasl)
     };
     let error = refused(unknown.clone()).await;
     assert!(error.to_lowercase().contains("cert"), "{error}");
-    let tls = KafkaTls {
+    let tls = KafkaTlsConfig {
         insecure_skip_verify: true,
-        ..KafkaTls::default()
+        ..KafkaTlsConfig::default()
     };
     works(KafkaConfig {
         tls: Some(tls),
