@@ -28,20 +28,20 @@ pub struct EngineStatus {
     pub sent_bytes: u64,
     /// Bytes of bodies that were received, compressed.
     pub received_bytes: u64,
-    /// Messages of other stores that the own store refused. They are missing here.
+    /// Messages that the engine or its own store refused. They are missing here.
     pub refused: RefusedMessages,
     /// The newest error; `None`: there was none since the last connection.
     pub last_error: Option<String>,
 }
 
-/// Messages that a store refused since the start, by reason.
+/// Messages that an engine or its store refused since the start, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedMessages {
     /// The store is full.
     pub full: u64,
     /// The body is larger than the limit.
     pub too_large: u64,
-    /// The message is not one of the cluster.
+    /// The message is not one of the cluster, or it is not readable.
     pub invalid: u64,
 }
 

@@ -116,15 +116,8 @@ impl ReadTask {
         wanted: Option<&HashMap<String, i64>>,
     ) -> Result<bool, ClientError> {
         let records = reader.poll(wait).await?;
-        if let Some((partition, offset)) = reader.skipped.take()
-            && let Some(more) = self.shared.skip_log.ready()
-        {
-            tracing::warn!(
-                partition,
-                offset,
-                more,
-                "the reader skips records of the topic that are not readable"
-            );
+        if let Some((partition, offset)) = reader.skipped.take() {
+            self.shared.note_skipped(partition, offset);
         }
         for record in records {
             if !self.give(&record, wanted).await {

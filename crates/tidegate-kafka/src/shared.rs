@@ -64,6 +64,20 @@ impl EngineState {
         self.status.lock().received_bytes += bytes as u64;
     }
 
+    /// Counts a batch that a reader skips, and logs it.
+    pub(crate) fn note_skipped(&self, partition: i32, offset: i64) {
+        self.status.lock().refused.invalid += 1;
+        if let Some(more) = self.skip_log.ready() {
+            tracing::warn!(
+                cluster = self.layout.cluster,
+                partition,
+                offset,
+                more,
+                "the reader skips records of the topic that are not readable"
+            );
+        }
+    }
+
     /// The error of a call without a connection.
     pub(crate) fn outage(&self) -> StoreError {
         let error = self.status.lock().last_error.clone();
