@@ -9,7 +9,7 @@ const TRUST: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct ClockSample {
-    /// What is to be added to our milliseconds.
+    /// The milliseconds to add to our clock.
     ahead: i64,
     /// The time between the request and its answer. Half of it is the largest error.
     round_trip: Duration,

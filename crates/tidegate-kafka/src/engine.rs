@@ -20,10 +20,10 @@ use crate::{KafkaConfig, KafkaError, records, session};
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often the connection is tried.
+/// The interval at which the engine checks the connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Requests for records that wait.
+/// The most requests for records that wait.
 const RECORD_QUEUE: usize = 64;
 
 /// The engine of a process. Dropping it ends its tasks.

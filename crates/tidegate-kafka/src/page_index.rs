@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use tidegate_cluster::{RunName, Subject};
 
-/// What an entry takes, in bytes. A run takes its name besides.
+/// The bytes of an entry.
 const ENTRY_BYTES: usize = 32;
 
-/// What a run takes besides its name, in bytes.
+/// The bytes of a run besides its name.
 const RUN_BYTES: usize = 128;
 
 /// A page of a run: its partition and its number.

@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// The same before everything is read. The end of a transaction has no record, so a poll does not end with it.
 const FIRST_POLL: Duration = Duration::from_millis(20);
 
-/// The time between two reports of what is pending.
+/// The time between two reports of pending records.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A read goes on after errors for this long.

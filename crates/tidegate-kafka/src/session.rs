@@ -18,16 +18,16 @@ use crate::read::ReadTask;
 use crate::records::{ComparedRecord, RecordRequest};
 use crate::shared::{EngineState, Link};
 
-/// Calls that wait.
+/// The most calls that wait.
 const WAITING_CALLS: usize = 256;
 
-/// Events that wait. Each may have a message.
+/// The most events that wait. Each may have a message.
 const WAITING_EVENTS: usize = 32;
 
-/// Calls that are carried out at a time.
+/// The most calls that are carried out at a time.
 const MAX_CALLS: usize = 256;
 
-/// Pages that a purge removes at a time.
+/// The most pages that a purge removes at a time.
 const PURGED_TOGETHER: usize = 64;
 
 /// Opens a session.

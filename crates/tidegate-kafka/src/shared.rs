@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the tasks of an engine share: the connection, the counts, the index of pages.
+//! The state that the tasks of an engine share: the connection, the counts, the index of pages.
 
 use std::sync::Arc;
 use std::time::Duration;

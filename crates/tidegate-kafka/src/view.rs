@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The last record of each subject of a partition with records. It is read on demand, each time only what is new.
+//! The last record of each subject of a partition with records. A read on demand takes only the new records.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::record::{LogRecord, TopicLayout};
 /// A message up to this size is kept. A larger one is read again when it is wanted.
 const SMALL_MESSAGE: usize = 1 << 10;
 
-/// What an entry takes besides its subject and its message, in bytes.
+/// The bytes of an entry besides its subject and its message.
 const ENTRY_BYTES: usize = 256;
 
-/// What a header takes besides its name and its value, in bytes.
+/// The bytes of a header besides its name and its value.
 const HEADER_BYTES: usize = 64;
 
 /// How long one poll waits. The end of a transaction has no record, so a poll does not end with it.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the engine needs of a Kafka client. Nothing else here uses the library for the protocol, so that another one can take
-//! its place.
+//! The Kafka client of the engine. No other module uses the library for the protocol, so that another library can replace it.
 
 mod reader;
 mod security;
@@ -26,7 +25,7 @@ use crate::KafkaConfig;
 use crate::broker_time::BrokerTime;
 use crate::record::{Appended, TopicLayout};
 
-/// The most bytes of a response, and of what waits to be sent.
+/// The most bytes of a response, and of the records that wait to be sent.
 const BUFFER_BYTES: usize = 32 << 20;
 
 /// The most bytes of a record: a body of 1 MiB, which is the limit of pages, with its key and its headers. [`LogReader`] takes no
@@ -42,7 +41,7 @@ const LINGER: Duration = Duration::from_millis(5);
 /// How long the end of a client may take.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// How often changed files of TLS are looked for.
+/// The interval at which the library looks for changed files of TLS.
 const RELOAD_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The key of a record without content. Its acknowledgement shows the clock of the broker.
@@ -57,9 +56,12 @@ pub(crate) enum ClientError {
     /// The broker does not take records of this size.
     #[error("the record is larger than the broker allows")]
     TooLarge,
-    /// The topic is not what the engine needs.
+    /// The topic does not fit the engine.
     #[error("the topic `{0}` {1}")]
     Topic(String, String),
+    /// The user lacks a right.
+    #[error("{0}: the user lacks an ACL. docs/cluster.md lists those of the topic and of transactional ids")]
+    Access(String),
     /// Any other error.
     #[error("{0}")]
     Kafka(String),
@@ -77,6 +79,13 @@ impl From<KrafkaError> for ClientError {
                 code: ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge,
                 ..
             } => Self::TooLarge,
+            KrafkaError::Broker {
+                code:
+                    ErrorCode::TopicAuthorizationFailed
+                    | ErrorCode::ClusterAuthorizationFailed
+                    | ErrorCode::TransactionalIdAuthorizationFailed,
+                ..
+            } => Self::Access(error.to_string()),
             // In a transaction, the last word of a text is all that the library gives of the broker's answer.
             KrafkaError::TransactionAbortable { message } => match message.rsplit(' ').next() {
                 Some("MessageTooLarge" | "RecordListTooLarge") => Self::TooLarge,
@@ -251,14 +260,14 @@ impl Drop for Client {
     }
 }
 
-/// The library wants clients to be closed, and that takes time.
+/// Closes a client in the background: the library demands it, and it takes time.
 fn close_later(close: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn(close);
     }
 }
 
-/// The time for an acknowledgement. The library wants more than the time of a request, for what waits before it.
+/// The time for an acknowledgement. The library demands more than the time of a request, because a record waits before it.
 fn delivery_time(config: &KafkaConfig) -> Duration {
     config.request_timeout.max(config.connect_timeout) + 2 * LINGER
 }

@@ -10,7 +10,7 @@ use tidegate_config::Secret;
 
 use crate::{KafkaConfig, KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
 
-/// What the configuration asks for; `None`: plain connections without a user.
+/// The security of the configuration; `None`: plain connections without a user.
 pub(super) fn auth(config: &KafkaConfig) -> Option<AuthConfig> {
     let tls = config.tls.as_ref().map(tls);
     match (config.sasl.as_ref().map(sasl), tls) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The topic: it is created if it is absent, and checked.
+//! The topic: the engine creates it if it is absent, and checks it.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use krafka::{Kafka, KrafkaError};
 use super::ClientError;
 use crate::KafkaConfig;
 
-/// What the engine relies on.
+/// The settings that the engine relies on.
 const NEEDED: [(&str, &str); 2] = [
     ("cleanup.policy", "compact"),
     ("message.timestamp.type", "LogAppendTime"),
 ];
 
-/// What a new topic has besides. Segments are closed often, because a broker compacts closed ones only.
+/// Further settings of a new topic. Segments are closed often, because a broker compacts closed ones only.
 const WANTED: [(&str, &str); 3] = [
     ("min.cleanable.dirty.ratio", "0.1"),
     ("segment.ms", "600000"),
@@ -59,7 +59,7 @@ pub(super) async fn ensure(
     }
     Err(ClientError::Topic(
         topic.to_owned(),
-        "has partitions without a leader: look at the brokers".to_owned(),
+        "has partitions without a leader: check that all brokers run".to_owned(),
     ))
 }
 
@@ -112,7 +112,7 @@ async fn create(
     }
 }
 
-/// Compares the settings. Who may not read them is trusted.
+/// Compares the settings. Without the right to read them, the engine trusts the topic.
 async fn check(kafka: &Kafka, config: &KafkaConfig, topic: &str) -> Result<(), ClientError> {
     let names = NEEDED.map(|(name, _)| name.to_owned());
     let options = DescribeConfigsOptions::default()

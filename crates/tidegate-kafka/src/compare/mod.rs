@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Compare-and-set as a state machine without I/O. Kafka has no such call, but it has transactions with a fence: who begins
-//! one for a subject stops all earlier writers of that subject. Decision 0032 gives the reasons.
+//! Compare-and-set as a state machine without I/O. Kafka has no such call. But the start of a transaction stops all earlier
+//! writers of its subject. Decision 0032 gives the reasons.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ pub(crate) struct CurrentRecord {
     pub(crate) term: Option<i64>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompareStep {
     /// Begin a transaction for the subject. Answer: [`Compare::fenced`].
