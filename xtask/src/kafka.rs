@@ -11,10 +11,10 @@ use std::process::Command;
 
 use crate::{Outcome, apt, golang, process, test, testenv};
 
-/// The directory in the cache. `tests/it/broker.rs` of `tidegate-kafka` has the same name.
+/// The directory in the cache. The brokers of the tests have the same name.
 const NAME: &str = "kafka-4.3.1";
 
-/// What to fetch.
+/// The list of jars.
 const POM: &str = "crates/tidegate-kafka/tests/kafka.pom.xml";
 
 /// The oldest Java that runs the broker.
@@ -51,7 +51,7 @@ fn install(package: &str) -> Outcome {
     })
 }
 
-/// What a program prints; `None`: it is missing or fails.
+/// The output of a program; `None`: it is missing or fails.
 fn answer(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -105,5 +105,16 @@ mod tests {
         let pom = fs::read_to_string(test::workspace().join(POM)).expect("the pom");
         let version = NAME.strip_prefix("kafka-").expect("a version");
         assert!(pom.contains(&format!("<version>{version}</version>")));
+    }
+
+    #[test]
+    fn the_tests_take_the_broker_from_the_same_directory() {
+        for file in [
+            "crates/tidegate-kafka/tests/it/broker.rs",
+            "tests/it/kit/kafka_broker.rs",
+        ] {
+            let source = fs::read_to_string(test::workspace().join(file)).expect("the source");
+            assert!(source.contains(&format!("{NAME:?}")), "{file}");
+        }
     }
 }
