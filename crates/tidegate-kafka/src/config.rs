@@ -92,7 +92,7 @@ pub enum KafkaError {
     #[error("`brokers`: an address has a user or a password: use `sasl`")]
     BrokerCredentials,
     /// A partition needs a copy.
-    #[error("`replication_factor` is 0: set it to 1 or more, or leave it unset")]
+    #[error("`replication_factor` is 0: set it to 1 or more, or omit it")]
     ReplicationFactor,
     /// A timeout leaves no time.
     #[error("`connect_timeout` and `request_timeout` must be greater than 0")]
@@ -174,13 +174,17 @@ impl KafkaConfig {
 impl KafkaSaslConfig {
     fn validate(&self) -> Result<(), KafkaError> {
         let (has_user, has_password) = (self.username.is_some(), self.password.is_some());
-        let has_token = self.token_file.is_some();
-        match self.mechanism {
-            SaslMechanism::OauthBearer if has_user || has_password || !has_token => Err(KafkaError::Token),
-            SaslMechanism::OauthBearer => Ok(()),
-            _ if !has_user || !has_password || has_token => Err(KafkaError::Password(self.mechanism)),
-            _ => Ok(()),
+        let (needs_token, has_token) = (
+            self.mechanism == SaslMechanism::OauthBearer,
+            self.token_file.is_some(),
+        );
+        if needs_token && (has_user || has_password || !has_token) {
+            return Err(KafkaError::Token);
         }
+        if !needs_token && (!has_user || !has_password || has_token) {
+            return Err(KafkaError::Password(self.mechanism));
+        }
+        Ok(())
     }
 
     /// Whether the brokers get the secret itself.
