@@ -56,7 +56,7 @@ impl ReadTask {
     async fn last_offsets(&self) -> Result<HashMap<String, i64>, StoreError> {
         let (answer, offsets) = oneshot::channel();
         let request = RecordRequest::Offsets(answer);
-        let ended = || StoreError::Unavailable("the engine has ended".to_owned());
+        let ended = || StoreError::Unavailable("the engine has ended the call".to_owned());
         self.shared.retained.send(request).await.map_err(|_| ended())?;
         offsets.await.map_err(|_| ended())?
     }

@@ -45,16 +45,7 @@ pub(crate) async fn run(
     mut link: Link,
     mut requests: mpsc::Receiver<RecordRequest>,
 ) {
-    let mut task = RecordTask {
-        view: RecordView::new(
-            shared.layout.clone(),
-            partition,
-            shared.config.max_index_bytes.as_usize(),
-        ),
-        client: None,
-        partition,
-        shared,
-    };
+    let mut task = RecordTask::new(shared.clone(), partition);
     loop {
         tokio::select! {
             // The engine has the other end of the link, and this task an end of its own queue.
@@ -64,7 +55,16 @@ pub(crate) async fn run(
             },
             Some(request) = requests.recv() => {
                 // The caller has waited for a connection. The requests behind this one must not wait for it.
-                task.carry_out(link.present(), request).await;
+                let client = link.present();
+                let work = tokio::spawn(async move {
+                    task.carry_out(client, request).await;
+                    task
+                });
+                // A panic ends this request only.
+                task = match work.await {
+                    Ok(task) => task,
+                    Err(_) => RecordTask::new(shared.clone(), partition),
+                };
             }
         }
     }
@@ -89,6 +89,16 @@ impl RecordRequest {
 }
 
 impl RecordTask {
+    fn new(shared: Arc<EngineState>, partition: i32) -> Self {
+        let max_bytes = shared.config.max_index_bytes.as_usize();
+        Self {
+            view: RecordView::new(shared.layout.clone(), partition, max_bytes),
+            client: None,
+            partition,
+            shared,
+        }
+    }
+
     async fn carry_out(&mut self, client: Option<Arc<Client>>, request: RecordRequest) {
         if request.is_given_up() {
             return;

@@ -207,7 +207,7 @@ impl RunningCall {
             &self.shared.retained
         };
         let (answer, result) = oneshot::channel();
-        let ended = || StoreError::Unavailable("the engine has ended".to_owned());
+        let ended = || StoreError::Unavailable("the engine has ended the call".to_owned());
         let request = RecordRequest::Compare(record, answer);
         task.send(request).await.map_err(|_| ended())?;
         result.await.map_err(|_| ended())?
