@@ -210,6 +210,14 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_remote_write_dropped_samples_total" ["{sample}"] "Samples and native histograms of remote writes that were not taken, by reason.";
     Normal Counter "tidegate_remote_write_dropped_exemplars_total" ["{exemplar}"] "Exemplars of remote writes that came without a sample.";
     Normal Counter "tidegate_remote_write_forgotten_series_total" ["{series}"] "Series that a receiver or exporter of remote writes has forgotten to make room for others.";
+    Normal Counter "tidegate_kubernetes_errors_total" ["{error}"] "Errors of lists and watches of Kubernetes, by kind of object and reason.";
+    Normal Counter "tidegate_kubernetes_events_total" ["{event}"] "Events of watches of Kubernetes, by kind of object and type.";
+    Normal Gauge "tidegate_kubernetes_last_event_timestamp_seconds" ["s"] "Unix time of the last event or list of Kubernetes, by kind of object.";
+    Normal Counter "tidegate_kubernetes_lists_total" ["{list}"] "Lists of Kubernetes begun, by kind of object.";
+    Normal Gauge "tidegate_kubernetes_objects" ["{object}"] "Objects of Kubernetes in memory, by kind.";
+    Normal Counter "tidegate_kubernetes_refused_objects_total" ["{object}"] "Objects of Kubernetes that are not kept, by kind and reason.";
+    Normal Gauge "tidegate_kubernetes_unsynced_watches" ["{watch}"] "Watches of Kubernetes without a complete list, by kind of object.";
+    Normal Counter "tidegate_kubernetes_watches_total" ["{watch}"] "Watches of Kubernetes begun, by kind of object.";
     Normal Gauge "tidegate_scrape_targets" ["{target}"] "Targets by state.";
     Basic Counter "tidegate_scrapes_total" ["{scrape}"] "Scrapes begun.";
     Basic Counter "tidegate_scrape_failures_total" ["{scrape}"] "Scrapes that failed, by reason.";

@@ -44,7 +44,7 @@ const LEVELS: &[&[&str]] = &[
         "tidegate-pipeline",
         "tidegate-python",
     ],
-    &["tidegate-prometheus"],
+    &["tidegate-kubernetes", "tidegate-prometheus"],
     &["tidegate-scrape"],
     &["tidegate"],
     &["tidegate-bench", "xtask"],
