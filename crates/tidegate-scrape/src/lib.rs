@@ -37,7 +37,7 @@ use self::metrics::ScrapeMetrics;
 use client::Client;
 use config::PrometheusReceiverConfig;
 use config::scrape::ScrapeConfig;
-use discovery::Discoveries;
+use discovery::{Discoveries, DiscoveryError};
 use job::Job;
 use limiter::ScrapeLimiter;
 use pool::Pool;
@@ -82,13 +82,13 @@ impl Prometheus {
         ));
         let seed = target::seed();
         let pool = |job: &ScrapeConfig| {
-            let failed = |error| cx.base.error(format!("job {:?}: {error}", job.job_name));
+            let failed = |error: DiscoveryError| cx.base.error(format!("job {:?}: {error}", job.job_name));
             let resolved = Job::new(job, config);
             let metrics = ScrapeMetrics::new(cx.base.id.clone(), resolved.name.clone(), entry.clone());
             let shown = Arc::new(ScrapePool::new(resolved.name.clone()));
             cx.base.shared.scrape_pools.add(shown.clone());
             let workshop = Workshop {
-                client: Client::new(&resolved.http).map_err(failed)?,
+                client: Client::new(&resolved.http).map_err(|error| failed(error.into()))?,
                 job: resolved,
                 metrics: Arc::new(metrics),
                 limiter: limiter.clone(),

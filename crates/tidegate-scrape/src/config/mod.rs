@@ -4,6 +4,7 @@
 
 pub mod discovery;
 pub mod http;
+pub mod kubernetes;
 mod refused;
 pub mod scrape;
 pub mod units;

@@ -78,10 +78,6 @@ pub(super) const JOB: &[(&str, &str)] = &[
         "scrape_failure_log_file",
         "failures are logged and counted by `tidegate_scrape_failures_total`",
     ),
-    (
-        "kubernetes_sd_configs",
-        "discovery of Kubernetes is not there yet; use `dns_sd_configs` with headless services, or `file_sd_configs`",
-    ),
     ("aws_sd_configs", NO_SUCH_DISCOVERY),
     ("azure_sd_configs", NO_SUCH_DISCOVERY),
     (

@@ -4,6 +4,7 @@
 
 use super::discovery::{DnsSdConfig, FileSdConfig, HttpSdConfig, StaticConfig};
 use super::http::http_options;
+use super::kubernetes::KubernetesSdConfig;
 use super::refused;
 use super::units::{PromBytes, ScalarText};
 use crate::relabel::{Rule, Validation};
@@ -143,6 +144,8 @@ http_options! {
         pub http_sd_configs: Vec<HttpSdConfig> = Vec::new(),
         /// Targets from DNS.
         pub dns_sd_configs: Vec<DnsSdConfig> = Vec::new(),
+        /// Targets from the API of Kubernetes.
+        pub kubernetes_sd_configs: Vec<KubernetesSdConfig> = Vec::new(),
         /// Rules for the labels of targets.
         pub relabel_configs: Vec<Rule> = Vec::new(),
         /// Rules for the labels of samples.

@@ -216,8 +216,8 @@ fn every_mistake_is_said_with_its_place() {
             "expected a size in bytes such as 10MB",
         ),
         (
-            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod}]}]}",
-            "`kubernetes_sd_configs` is not supported",
+            "config: {scrape_configs: [{job_name: a, consul_sd_configs: [{server: x}]}]}",
+            "`consul_sd_configs` is not supported",
         ),
         (
             "config: {scrape_configs: [{job_name: a, http_sd_configs: [{url: 'http://u:p@a/'}]}]}",
@@ -282,6 +282,34 @@ fn every_mistake_is_said_with_its_place() {
         (
             "config: {scrape_configs: [{job_name: a, http_sd_configs: [{url: 'sd.example'}]}]}",
             "expected a URL",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pods}]}]}",
+            "did you mean `pod`?",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, api_server: 'http://a', kubeconfig_file: b}]}]}",
+            "cannot use 'kubeconfig_file' and 'api_server' simultaneously",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, bearer_token: x}]}]}",
+            "please provide the 'api_server' URL explicitly",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, api_server: 'http://a', namespaces: {own_namespace: true}}]}]}",
+            "cannot use 'namespaces.own_namespace'",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, api_server: 'a:6443'}]}]}",
+            "expected a URL that begins with",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, selectors: [{role: node}]}]}]}",
+            "pod role supports only pod selectors",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, selectors: [{role: pod}, {role: pod}]}]}]}",
+            "duplicated selector role: pod",
         ),
         (
             "config: {scrape_configs: [{job_name: a, metric_name_validation_scheme: legacy, metric_name_escaping_scheme: allow-utf-8}]}",

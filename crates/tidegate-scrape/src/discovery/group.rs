@@ -58,7 +58,7 @@ const LABEL_BYTES: usize = 80;
 /// target has them; they are copied once more while targets are compared.
 const COPIES: usize = 5;
 
-/// The approximate overhead of a DNS target in bytes: its scrape loop, client and state.
+/// The approximate overhead of a target from DNS or Kubernetes in bytes: its scrape loop, client and state.
 const TARGET_BYTES: usize = 8 << 10;
 
 /// The bytes of a label with a value of this length.
@@ -126,7 +126,7 @@ impl Listed {
     /// Makes `count` targets with labels of `weight` bytes.
     ///
     /// # Errors Memory for them and for their scrapes is short.
-    pub(super) fn of_dns(
+    pub(super) fn of_records(
         targets: usize,
         weight: usize,
         make: impl FnOnce() -> Vec<Labels>,

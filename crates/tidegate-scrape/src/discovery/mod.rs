@@ -7,6 +7,7 @@ mod dns;
 mod file;
 mod group;
 mod http;
+mod kubernetes;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use super::metrics::ScrapeMetrics;
 pub(super) use group::Room;
 use group::{Group, META_FILE, META_URL};
 use tidegate_pipeline::component::Account;
+use tidegate_kubernetes::AccessError;
 use tidegate_pipeline::net::TlsError;
 
 /// The result of one discovery.
@@ -29,6 +31,17 @@ pub(super) struct DiscoveredTargets {
     pub(super) labels: Arc<[Labels]>,
     /// The room of those that others list.
     pub(super) rooms: Vec<Room>,
+}
+
+/// Why a discovery can't be built.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DiscoveryError {
+    /// A TLS file is unusable.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// There is no API server of Kubernetes.
+    #[error("kubernetes_sd_configs: {0}")]
+    Kubernetes(#[from] AccessError),
 }
 
 /// The label that holds an address before relabelling.
@@ -72,14 +85,15 @@ pub(super) struct Discoveries {
     files: Vec<file::FileDiscovery>,
     services: Vec<http::HttpDiscovery>,
     names: Vec<dns::DnsDiscovery>,
+    objects: Vec<kubernetes::KubernetesDiscovery>,
 }
 
 impl Discoveries {
     /// The discoveries in the options of a job.
     ///
     /// # Errors
-    /// The TLS files of a discovery can't be used.
-    pub(super) fn new(config: &ScrapeConfig) -> Result<Self, TlsError> {
+    /// The TLS files of a discovery can't be used, or there is no API server.
+    pub(super) fn new(config: &ScrapeConfig) -> Result<Self, DiscoveryError> {
         let fixed = config.static_configs.iter().flat_map(|fixed| {
             let group = Group {
                 targets: fixed.targets.clone(),
@@ -92,6 +106,8 @@ impl Discoveries {
             group.into_labels(&[])
         });
         let services = config.http_sd_configs.iter().map(http::HttpDiscovery::new);
+        let objects = config.kubernetes_sd_configs.iter();
+        let objects = objects.map(kubernetes::KubernetesDiscovery::new);
         Ok(Self {
             fixed: fixed.collect(),
             files: config
@@ -101,6 +117,7 @@ impl Discoveries {
                 .collect(),
             services: services.collect::<Result<_, _>>()?,
             names: config.dns_sd_configs.iter().map(dns::DnsDiscovery::new).collect(),
+            objects: objects.collect::<Result<_, _>>()?,
         })
     }
 
@@ -140,6 +157,9 @@ impl Discoveries {
         }
         for names in self.names {
             run(Box::pin(names.run(reporter())));
+        }
+        for objects in self.objects {
+            run(Box::pin(objects.run(reporter())));
         }
         findings
     }

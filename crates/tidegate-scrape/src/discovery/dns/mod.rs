@@ -103,7 +103,7 @@ fn listed(
     let weights = records.iter().map(|record| weight(name, record));
     let weight = weights.fold(0, usize::saturating_add);
     let make = || records.iter().map(|record| labels(name, port, record)).collect();
-    Listed::of_dns(records.len(), weight, make, Held::new(memory.clone())).map(Some)
+    Listed::of_records(records.len(), weight, make, Held::new(memory.clone())).map(Some)
 }
 
 /// Bytes that the labels of a record take, once, at most.

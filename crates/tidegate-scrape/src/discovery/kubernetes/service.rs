@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The role `service`: a target for each port of each service.
+
+use std::ops::ControlFlow;
+
+use tidegate_kubernetes::{Body, KubeObject, Service};
+
+use super::EachTarget;
+use super::meta::{MetaLabels, Objects, join};
+
+pub(super) fn targets(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlow<()> {
+    for object in objects.iter() {
+        if let Body::Service(service) = &object.body {
+            of_service(objects, object, service, each)?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+fn of_service(
+    objects: &Objects<'_>,
+    object: &KubeObject,
+    service: &Service,
+    each: EachTarget<'_>,
+) -> ControlFlow<()> {
+    let metadata = &object.metadata;
+    let mut common = MetaLabels::default();
+    objects.add_namespace(&mut common, metadata);
+    common.add_metadata("service", metadata);
+    add_addresses(&mut common, service);
+    let host = format!("{}.{}.svc", metadata.name, metadata.namespace);
+    for port in &service.spec.ports {
+        each(common.with(|labels| {
+            labels.address(join(&host, port.port));
+            labels.add("service_port_name", &port.name);
+            labels.add("service_port_number", &port.port.to_string());
+            labels.add("service_port_protocol", &port.protocol);
+        }))?;
+    }
+    ControlFlow::Continue(())
+}
+
+fn add_addresses(labels: &mut MetaLabels, service: &Service) {
+    let spec = &service.spec;
+    labels.add("service_type", &spec.kind);
+    match &*spec.kind {
+        "ExternalName" => labels.add("service_external_name", &spec.external_name),
+        _ => labels.add("service_cluster_ip", &spec.cluster_ip),
+    }
+    if &*spec.kind == "LoadBalancer" {
+        labels.add("service_loadbalancer_ip", &spec.load_balancer_ip);
+    }
+}
