@@ -190,8 +190,8 @@ impl PageReader {
             if before == self.part {
                 continue;
             }
-            // The byte that opens an object is its first, the byte that closes it is its last.
-            let end = if before == PagePart::Object { at + 1 } else { at };
+            // The brackets of the list belong to the head, and those of an object to it.
+            let end = if before == PagePart::Between { at } else { at + 1 };
             self.keep(before, &chunk[from..end])?;
             from = end;
             if before == PagePart::Object {
