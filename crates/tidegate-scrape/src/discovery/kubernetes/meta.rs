@@ -40,7 +40,7 @@ impl MetaLabels {
     /// Adds the texts of a map as `{prefix}_{name}` and `{prefix}{present}_{name}`.
     pub(super) fn add_map(&mut self, prefix: &str, present: &str, map: &TextMap) {
         for (name, value) in map.iter() {
-            let name = sanitized(name);
+            let name = label_name(name);
             self.add(&format!("{prefix}_{name}"), value);
             self.add(&format!("{prefix}{present}_{name}"), "true");
         }
@@ -67,7 +67,7 @@ impl MetaLabels {
 }
 
 /// A name with `_` for each character that a label of Prometheus can't have.
-pub(super) fn sanitized(name: &str) -> String {
+pub(super) fn label_name(name: &str) -> String {
     let valid = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' {
             c

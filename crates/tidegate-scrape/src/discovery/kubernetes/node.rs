@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use tidegate_kubernetes::{Body, KubeNode, NodeAddress};
 
 use super::EachTarget;
-use super::meta::{MetaLabels, Objects, join, sanitized};
+use super::meta::{MetaLabels, Objects, join, label_name};
 
 /// Types of addresses, the most wanted first.
 const TYPES: [&str; 6] = [
@@ -29,7 +29,7 @@ pub(super) fn targets(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlo
         labels.set("instance", &object.metadata.name);
         // Of the addresses of a type, the first one counts.
         for NodeAddress { kind, address } in node.status.addresses.iter().rev() {
-            labels.add(&format!("node_address_{}", sanitized(kind)), address);
+            labels.add(&format!("node_address_{}", label_name(kind)), address);
         }
         let port = node.status.daemon_endpoints.kubelet.port;
         each(labels.with(|labels| labels.address(join(address, port))))?;

@@ -32,7 +32,7 @@ pub(super) fn pod() -> Value {
         },
         "status": {
             "phase": "Running", "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}], "hostIP": "192.168.0.1",
-            "conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}],
             "containerStatuses": [
                 {"name": "app", "containerID": "containerd://aa", "ready": true},
                 {"name": "log", "containerID": "containerd://bb", "ready": true},
@@ -140,7 +140,7 @@ pub(super) fn ingress() -> Value {
 pub(super) fn namespace() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": "shop", "labels": {"team": "a"}, "annotations": {"cost/center": "7"}},
+        "metadata": {"name": "shop", "labels": {"team": "a"}, "annotations": {"cost/unit": "7"}},
         "status": {"phase": "Active"},
     })
 }

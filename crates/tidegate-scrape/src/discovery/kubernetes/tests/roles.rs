@@ -154,8 +154,8 @@ fn a_pod_has_the_labels_of_its_node_and_namespace_if_wanted() {
         (Kind::Namespace, namespace()),
     ];
     let added = [
-        "namespace_annotation_cost_center=7",
-        "namespace_annotationpresent_cost_center=true",
+        "namespace_annotation_cost_unit=7",
+        "namespace_annotationpresent_cost_unit=true",
         "namespace_label_team=a",
         "namespace_labelpresent_team=true",
         "node_label_topology_kubernetes_io_zone=eu-1a",
