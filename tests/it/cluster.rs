@@ -4,7 +4,7 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use serde_json::Value as Json;
@@ -93,6 +93,21 @@ service:
         let replica = &json["cluster"]["components"]["receivers::partials"];
         replica["producers"][0]["reporting"] == true && replica["state"] == "partial"
     });
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs();
+    let times = [("start", now - 3600), ("end", now)].map(|(name, time)| (name, time.to_string()));
+    let mut form = vec![("query", "hits_total"), ("step", "60")];
+    form.extend(times.iter().map(|(name, time)| (*name, time.as_str())));
+    let answer = QueryApi::at(admin).api("/api/v1/query_range", &form);
+    let warnings = answer["warnings"].to_string();
+    for part in [
+        "the cluster `test` is partial: 1 of 2 producers report, without missing",
+        "the history of this gateway begins at 20",
+    ] {
+        assert!(warnings.contains(part), "{part} not in {warnings}");
+    }
     let text = status(&[]);
     for part in [
         "cluster: cluster test, partitions 1, connected",
@@ -241,16 +256,21 @@ fn exported(replica: &Gateway) -> [f64; 3] {
     ]
 }
 
+/// The place of the replica that leads, after one does.
+fn leader_of(gateways: &[Gateway; 2]) -> usize {
+    let leads = |gateway: &Gateway| gateway.own_metric("tidegate_cluster_leader", &[]) == 1.0;
+    wait_until(SOON, "one replica leads", || {
+        gateways.iter().filter(|gateway| leads(gateway)).count() == 1
+    });
+    usize::from(leads(&gateways[1]))
+}
+
 #[test]
 fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
     let replicas = replicas();
     let peers = replicas[0].peers;
     let gateways = [0, 1].map(|index| replicas[index].start(peers[index]));
-    let leads = |gateway: &Gateway| gateway.own_metric("tidegate_cluster_leader", &[]) == 1.0;
-    wait_until(SOON, "one replica leads", || {
-        gateways.iter().filter(|gateway| leads(gateway)).count() == 1
-    });
-    let leader = usize::from(leads(&gateways[1]));
+    let leader = leader_of(&gateways);
     let other = 1 - leader;
     let producer = Producer::start(peers);
     producer.send_total();
@@ -270,10 +290,29 @@ fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
         0,
         "its destination received nothing"
     );
+    let [first, second] = gateways;
+    let (led, follower) = if leader == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    led.kill();
+    producer.send_total();
+    let sink = &replicas[other].sink;
+    sink.wait_until("the other replica delivers the new total", |sink| {
+        let points = sink.points_of("hits");
+        points.last().is_some_and(|point| point.number() == 2.0 * TOTAL)
+    });
+    wait_until(
+        SOON,
+        "the new leader counts what its destination received",
+        || {
+            let [entered, delivered, dropped] = exported(&follower);
+            delivered == sink.points().len() as f64 && entered == delivered + dropped
+        },
+    );
     producer.gateway.stop();
-    for gateway in gateways {
-        gateway.stop();
-    }
+    follower.stop();
 }
 
 #[test]

@@ -132,13 +132,14 @@ impl ClusterLeader {
         self.next_audit = self.next_audit.min(now);
     }
 
-    /// The call that is due. Call it until there is none. A replica that is not ready only asks for the lease.
+    /// The call that is due. Call it until there is none. A replica that is not ready has none: it pushes nothing, so it
+    /// lets its lease run out, and a replica that is ready takes over.
     pub fn poll(&mut self, reader: &mut PageReader, now: UnixNanos) -> Option<(CallId, StoreCall)> {
-        if let Some(call) = self.lease.poll(&mut self.ids, now) {
-            return Some(call);
-        }
         if !reader.is_ready(now) {
             return None;
+        }
+        if let Some(call) = self.lease.poll(&mut self.ids, now) {
+            return Some(call);
         }
         if self.audit.is_none() && now >= self.next_audit {
             return Some(self.begin_audit(reader, now));

@@ -132,6 +132,34 @@ fn one_replica_leads_and_another_follows_when_it_is_gone() {
 }
 
 #[test]
+fn a_leader_that_can_not_read_leaves_the_lease_to_a_ready_replica() {
+    let mut cluster = Cluster::new(2);
+    cluster.run_for(60);
+    assert_eq!(cluster.leading(), [true, false]);
+    cluster.broker.disconnect(0);
+    cluster.run_for(30);
+    assert_eq!(cluster.leading(), [false, true]);
+    cluster.broker.connect(0);
+    cluster.run_for(60);
+    assert_eq!(
+        cluster.leading(),
+        [false, true],
+        "a lease moves only when it ends"
+    );
+}
+
+#[test]
+fn a_replica_that_has_not_caught_up_does_not_lead() {
+    let mut cluster = Cluster::new(1);
+    cluster.broker.disconnect(0);
+    cluster.run_for(30);
+    assert_eq!(cluster.leading(), [false]);
+    cluster.broker.connect(0);
+    cluster.run_for(5);
+    assert_eq!(cluster.leading(), [true]);
+}
+
+#[test]
 fn a_silent_run_becomes_a_record_and_its_pages_go() {
     let mut cluster = Cluster::new(2);
     cluster.publish(5, 1, PageKind::Page, 1, 7);
