@@ -123,6 +123,15 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// The earliest time of which it needs a value. A value may be older than its time by the look-back.
+    pub fn since(&self) -> Millis {
+        match self.need {
+            Need::Newest => self.to,
+            Need::Steps(steps) => steps.start,
+            Need::All => self.from,
+        }
+    }
+
     /// Every series, for the whole of time.
     pub fn everything() -> Self {
         Self {

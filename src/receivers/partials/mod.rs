@@ -137,6 +137,7 @@ impl Lifecycle for Partials {
             .for_each(|watched| shared.composites.remove(watched));
         self.cluster.note_leading(false);
         self.cluster.report(&self.base.path, None);
+        self.cluster.warn(&self.base.path, None);
         self.hold(None);
     }
 }

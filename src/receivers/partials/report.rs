@@ -39,6 +39,10 @@ pub(super) fn report(
     metrics.unreadable(&producers);
     metrics.state(&status, series, bytes);
     metrics.leader(&leader.stats(), leader.is_leading(now));
+    cluster.warn(
+        &base.path,
+        incomplete(cluster.name(), &status, &reader.silent(now)),
+    );
     cluster.report(
         &base.path,
         Some(json!({
@@ -53,6 +57,35 @@ pub(super) fn report(
             "missing": missing(reader.expected(), &producers),
         })),
     );
+}
+
+/// Producers that one warning names. The others are counted.
+const NAMED_IN_WARNING: usize = 5;
+
+/// Why the merged series are incomplete; `None`: they are complete, or readers do not get them.
+fn incomplete(cluster: &str, status: &ReplicaStatus, silent: &[&ProducerName]) -> Option<String> {
+    if status.state != ReplicaState::Partial {
+        return None;
+    }
+    let (reporting, expected) = (status.reporting, status.expected);
+    if silent.is_empty() {
+        return Some(format!(
+            "the cluster `{cluster}` is partial: all {expected} producers report, but some of their messages are missing"
+        ));
+    }
+    let names: Vec<_> = silent
+        .iter()
+        .take(NAMED_IN_WARNING)
+        .map(|name| name.as_str())
+        .collect();
+    let more = match silent.len().saturating_sub(NAMED_IN_WARNING) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "the cluster `{cluster}` is partial: {reporting} of {expected} producers report, without {}{more}",
+        names.join(", ")
+    ))
 }
 
 /// The names of expected producers that no message is known of.

@@ -55,8 +55,13 @@ async fn a_replica_is_held_until_it_has_read_the_store() {
         .expect("it catches up");
     let status = cluster.status()["components"]["receivers::partials"].take();
     assert_eq!(status["missing"], serde_json::json!(["a"]), "{status}");
+    assert_eq!(
+        cluster.warnings(),
+        ["the cluster `test` is partial: 0 of 1 producers report, without a"]
+    );
     receiver.stop(Instant::now()).await;
     assert!(shared.health.unready().is_none() && !cluster.is_leading());
+    assert!(cluster.warnings().is_empty());
 }
 
 #[test]

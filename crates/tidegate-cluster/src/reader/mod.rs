@@ -218,11 +218,8 @@ impl PageReader {
 
     /// The status.
     pub fn status(&self, now: UnixNanos) -> ReplicaStatus {
-        let (lease, memory) = (self.config.merged.lease_ns, nanos(self.config.claim_memory));
-        let reporting = self.producers.reporting(now, lease);
-        let mut expected = self.producers.expected(now, memory);
-        expected.extend(&self.expected);
-        let reporting = expected.iter().filter(|name| reporting.contains(*name)).count();
+        let expected = self.should_report(now);
+        let reporting = expected.len() - self.silent(now).len();
         let mut runs = self
             .producers
             .by_name
@@ -241,6 +238,19 @@ impl PageReader {
             expected: expected.len(),
             lag_ns: self.caught_up_at.map(|at| now.saturating_sub(at)),
         }
+    }
+
+    /// The producers that should report and do not, by name.
+    pub fn silent(&self, now: UnixNanos) -> Vec<&ProducerName> {
+        let reporting = self.producers.reporting(now, self.config.merged.lease_ns);
+        let expected = self.should_report(now).into_iter();
+        expected.filter(|name| !reporting.contains(name)).collect()
+    }
+
+    fn should_report(&self, now: UnixNanos) -> BTreeSet<&ProducerName> {
+        let mut expected = self.producers.expected(now, nanos(self.config.claim_memory));
+        expected.extend(&self.expected);
+        expected
     }
 
     /// The merged series.

@@ -25,6 +25,8 @@ pub struct Cluster {
     leads_until: AtomicU64,
     /// The newest reports of the components, by path.
     reports: Mutex<BTreeMap<String, Value>>,
+    /// Why the values of a component are incomplete, by path.
+    warnings: Mutex<BTreeMap<String, String>>,
 }
 
 impl Cluster {
@@ -36,6 +38,7 @@ impl Cluster {
             engine: Mutex::default(),
             leads_until: AtomicU64::new(0),
             reports: Mutex::default(),
+            warnings: Mutex::default(),
         }
     }
 
@@ -79,6 +82,20 @@ impl Cluster {
             Some(report) => drop(reports.insert(component.to_owned(), report)),
             None => drop(reports.remove(component)),
         }
+    }
+
+    /// Sets why the values of a component are incomplete; `None`: they are complete, or it has stopped.
+    pub fn warn(&self, component: &str, warning: Option<String>) {
+        let mut warnings = self.warnings.lock();
+        match warning {
+            Some(warning) => drop(warnings.insert(component.to_owned(), warning)),
+            None => drop(warnings.remove(component)),
+        }
+    }
+
+    /// Why values of this cluster are incomplete, a sentence for each component.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().values().cloned().collect()
     }
 
     /// The status, for people.

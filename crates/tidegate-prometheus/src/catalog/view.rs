@@ -37,7 +37,7 @@ use tidegate_promql::{
 };
 
 pub use self::about::About;
-pub use self::asked::{Asked, QueryWarnings};
+pub use self::asked::{Asked, BeforeHistory, QueryWarnings};
 pub use self::entry::HistoryRule;
 use self::entry::ViewPass;
 pub use self::exemplars::Accepted;

@@ -170,6 +170,12 @@ impl History {
         self.bytes = self.bytes - before + past.bytes();
     }
 
+    /// The earliest time of which it may have a sample at `now`, in milliseconds; `None`: it has had none.
+    pub fn begins(&self, now: Millis) -> Option<Millis> {
+        let first = self.base?.saturating_mul(self.limits.interval_ms);
+        Some(first.max(now.saturating_sub(self.limits.span_ms)))
+    }
+
     /// Drops the samples after `time`, for a clock that was set back. A chunk with a sample after `time` goes as a whole.
     pub fn forget_after(&mut self, time: Millis) {
         let ticks = self.ticks(time);

@@ -51,6 +51,20 @@ proptest! {
     }
 }
 
+#[test]
+fn a_history_begins_at_its_first_sample_and_later_at_its_span() {
+    let mut history = History::new(HistoryLimits {
+        span_ms: 60_000,
+        ..limits(usize::MAX)
+    });
+    assert_eq!(history.begins(5000), None);
+    let id = history.add().unwrap();
+    history.append(id, 100_000, 1.0);
+    assert_eq!(history.begins(100_000), Some(100_000));
+    assert_eq!(history.begins(150_000), Some(100_000));
+    assert_eq!(history.begins(200_000), Some(140_000));
+}
+
 fn histogram() -> impl Strategy<Value = ExponentialHistogram> {
     let side = || {
         (

@@ -2,16 +2,18 @@
 
 //! PromQL at an instant and over a range.
 
-use std::time::{Duration, Instant as Clock};
+use std::time::{Duration, Instant as Clock, UNIX_EPOCH};
 
 use serde_json::{Value, json as object};
-use tidegate_engine::clock;
-use tidegate_promql::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError, Work};
+use tidegate_engine::{UnixNanos, clock};
+use tidegate_promql::{
+    Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Patience, Query, QueryError, Work,
+};
 
 use super::{AnnotatedData, Api, ApiFailure, PageContent, json, params};
 use crate::component::unix_now;
 use crate::net::pages::Request;
-use crate::prom::catalog::{Asked, millis};
+use crate::prom::catalog::{Asked, BeforeHistory, millis};
 
 /// A time up to this far back is answered with current values that existed at that time. In milliseconds.
 const NOW_MS: Millis = 2000;
@@ -58,7 +60,7 @@ impl Api {
         let mut data = self.text(request);
         data.instant(&value, at)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial_composites(&query, now, &request.patience);
+        let partial = self.partial(&query, now, &request.patience);
         Ok(Some(annotated(data, notes, &asked, partial, is_cut)))
     }
 
@@ -88,7 +90,7 @@ impl Api {
         let mut data = self.text(request);
         data.matrix(&series)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial_composites(&query, now, &request.patience);
+        let partial = self.partial(&query, now, &request.patience);
         Ok(annotated(data, notes, &asked, partial, is_cut))
     }
 
@@ -103,6 +105,15 @@ impl Api {
             data: parse(request)?.tree().into_bytes(),
             ..AnnotatedData::default()
         }))
+    }
+
+    /// Why the values of a query may be incomplete: a composite that it names is partial, or the cluster of a replica is.
+    fn partial(&self, query: &Query, now: UnixNanos, patience: &Patience) -> Vec<String> {
+        let clusters = self.shared.services.clusters().into_iter();
+        let composites = self.partial_composites(query, now, patience).into_iter();
+        composites
+            .chain(clusters.flat_map(|(_, cluster)| cluster.warnings()))
+            .collect()
     }
 
     /// An answer that is to be written.
@@ -184,12 +195,22 @@ fn annotated(
         warnings: notes.warnings,
         infos: notes.infos,
     };
-    said.warnings.extend(asked.query_warnings().warnings());
+    let met = asked.query_warnings();
+    said.warnings.extend(met.warnings());
+    said.warnings.extend(met.before_history().map(history_warning));
     said.warnings.extend(partial);
     if is_cut {
         said.truncated();
     }
     PageContent::Data(said)
+}
+
+fn history_warning(before: BeforeHistory) -> String {
+    let [begins, since] = [before.begins, before.since].map(|time| {
+        let time = Duration::from_millis(u64::try_from(time).unwrap_or_default());
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + time)
+    });
+    format!("the history of this gateway begins at {begins}: the query needs samples from {since}")
 }
 
 /// A failure of `query_range`: an expression of the wrong type is a fault of the parameter `query`.

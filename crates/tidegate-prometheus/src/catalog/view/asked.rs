@@ -8,7 +8,7 @@ use std::sync::Weak;
 
 use parking_lot::Mutex;
 use tidegate_engine::{Metric, UnixNanos};
-use tidegate_promql::{NAME, Selection};
+use tidegate_promql::{Millis, NAME, Selection};
 
 use super::super::differing;
 use super::entry::{Key, SeriesEntry};
@@ -37,6 +37,17 @@ pub struct QueryWarnings {
     hidden: BTreeMap<String, (BTreeSet<Key>, String)>,
     /// Metrics that are known nowhere, and the names that were probably meant.
     unknown: BTreeMap<String, Option<Meant>>,
+    /// Set if the query needs values from before the history.
+    before_history: Option<BeforeHistory>,
+}
+
+/// A query that needs values from before the history of this gateway. Times are in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeforeHistory {
+    /// The earliest time that the query needs.
+    pub since: Millis,
+    /// The earliest time of which the gateway may have a sample.
+    pub begins: Millis,
 }
 
 /// The probable meaning of an unknown name.
@@ -63,6 +74,22 @@ impl QueryWarnings {
     /// Takes back that a metric is not known.
     pub fn forget_unknown(&mut self, name: &str) {
         self.unknown.remove(name);
+    }
+
+    /// The time before the history that the query needs; `None`: it needs none.
+    pub fn before_history(&self) -> Option<BeforeHistory> {
+        self.before_history
+    }
+
+    fn note_time(&mut self, selection: &Selection, state: &ViewState) {
+        let Some(begins) = state.shared.history_begins() else {
+            return;
+        };
+        let known = self.before_history.map_or(begins, |before| before.since);
+        let since = selection.since();
+        if since < known {
+            self.before_history = Some(BeforeHistory { since, begins });
+        }
     }
 
     fn hidden(&self) -> impl Iterator<Item = String> {
@@ -128,6 +155,7 @@ impl<'a> Asked<'a> {
             let meant = self.view.meant(state, name);
             notes.unknown.insert(name.to_owned(), meant);
         }
+        notes.note_time(selection, state);
         for key in state.contested(selection) {
             let Some(entry) = state.entry(key) else { continue };
             let mut accepted = entry

@@ -64,6 +64,11 @@ impl SharedState {
         }
     }
 
+    /// The earliest time of which there may be a sample; `None`: nothing is recorded.
+    pub(super) fn history_begins(&self) -> Option<Millis> {
+        self.history.begins(self.recorded)
+    }
+
     /// Keeps the past of a number that has gone.
     pub(super) fn bury(&mut self, labels: Labels, past: Past, now: Millis) {
         if let Past::Kept(past) = past {
