@@ -34,7 +34,10 @@ def test_objects_fit_the_schema_of_kubernetes(values: Path, version: str) -> Non
 def test_names_are_unique_and_objects_are_in_the_namespace(values: Path) -> None:
     names = [(found["kind"], found["metadata"]["name"]) for found in kit.objects(values)]
     assert len(names) == len(set(names)) and names
-    assert {found["metadata"]["namespace"] for found in kit.objects(values)} == {kit.NAMESPACE}
+    spread = ("ClusterRole", "ClusterRoleBinding")
+    assert all(found["metadata"]["name"].startswith(kit.NAMESPACE) for found in kit.objects(values) if found["kind"] in spread)
+    namespaces = {found["metadata"].get("namespace") for found in kit.objects(values) if found["kind"] not in spread}
+    assert namespaces == {kit.NAMESPACE}
 
 
 @matrix
@@ -84,7 +87,22 @@ def test_no_container_runs_as_root_or_may_become_it(values: Path) -> None:
         assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
         assert of_container["readOnlyRootFilesystem"] and not of_container["allowPrivilegeEscalation"]
         assert of_container["capabilities"] == {"drop": ["ALL"]}
-        assert not kit.pod(workload)["automountServiceAccountToken"]
+
+
+@matrix
+def test_only_pods_that_discover_get_a_token_and_may_list(values: Path) -> None:
+    given = (yaml.safe_load(values.read_text()) or {}).get("discovery", {})
+    tokens = {workload["kind"]: kit.pod(workload)["automountServiceAccountToken"] for workload in kit.workloads(values)}
+    wanted = {"DaemonSet": given.get("agent", False), "StatefulSet": given.get("gateway", False)}
+    assert tokens == {kind: wanted[kind] for kind in tokens}
+    roles, bindings = kit.of_kind(values, "ClusterRole"), kit.of_kind(values, "ClusterRoleBinding")
+    assert len(roles) == len(bindings) == int(any(given.values()))
+    for role, binding in zip(roles, bindings, strict=True):
+        assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        (subject,) = binding["subjects"]
+        names = {kit.pod(workload)["serviceAccountName"] for workload in kit.workloads(values)}
+        assert {subject["name"]} == names and subject["namespace"] == kit.NAMESPACE
 
 
 @matrix
