@@ -216,7 +216,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_kubernetes_lists_total" ["{list}"] "Lists of Kubernetes begun, by kind of object.";
     Normal Gauge "tidegate_kubernetes_objects" ["{object}"] "Objects of Kubernetes in memory, by kind.";
     Normal Counter "tidegate_kubernetes_refused_objects_total" ["{object}"] "Objects of Kubernetes that are not kept, by kind and reason.";
-    Normal Gauge "tidegate_kubernetes_unsynced_watches" ["{watch}"] "Watches of Kubernetes without a complete list, by kind of object.";
+    Normal Gauge "tidegate_kubernetes_incomplete_watches" ["{watch}"] "Watches of Kubernetes without a complete list, by kind of object.";
     Normal Counter "tidegate_kubernetes_watches_total" ["{watch}"] "Watches of Kubernetes begun, by kind of object.";
     Normal Gauge "tidegate_scrape_targets" ["{target}"] "Targets by state.";
     Basic Counter "tidegate_scrapes_total" ["{scrape}"] "Scrapes begun.";

@@ -57,8 +57,8 @@ impl WatchMetrics {
     }
 
     /// Counts a watch among those without a whole list, or no longer.
-    pub(crate) fn unsynced(&self, change: f64) {
-        metrics::gauge!("tidegate_kubernetes_unsynced_watches", "kind" => self.kind).increment(change);
+    pub(crate) fn incomplete(&self, change: f64) {
+        metrics::gauge!("tidegate_kubernetes_incomplete_watches", "kind" => self.kind).increment(change);
     }
 
     pub(crate) fn failed(&self, error: &WatchError) {

@@ -71,7 +71,7 @@ impl Deref for StoredObject {
 /// Why an object is not kept, as the `reason` of a counter.
 type Refusal = &'static str;
 
-struct Entry {
+struct KeptObject {
     object: Arc<StoredObject>,
     /// The number of the list that had it last, or that was the last one when it came.
     list: u64,
@@ -79,7 +79,7 @@ struct Entry {
 
 #[derive(Default)]
 struct Entries {
-    by_key: BTreeMap<Box<str>, Entry>,
+    by_key: BTreeMap<Box<str>, KeptObject>,
     bytes: usize,
     /// The number of the last list.
     list: u64,
@@ -98,7 +98,7 @@ pub(crate) struct ObjectStore {
 impl ObjectStore {
     pub(crate) fn new(kind: ObjectKind, limits: WatchLimits, account: Arc<Account>) -> Self {
         let metrics = WatchMetrics::new(kind);
-        metrics.unsynced(1.0);
+        metrics.incomplete(1.0);
         Self {
             kind,
             limits,
@@ -156,7 +156,7 @@ impl ObjectStore {
         drop(entries);
         self.metrics.objects_removed(removed);
         if !self.status.borrow().is_synced {
-            self.metrics.unsynced(-1.0);
+            self.metrics.incomplete(-1.0);
         }
         self.status.send_if_modified(|status| {
             let is_new = !status.is_synced || removed > 0;
@@ -261,7 +261,7 @@ impl ObjectStore {
             held: held.take(),
         });
         entries.bytes += bytes;
-        let replaced = entries.by_key.insert(key, Entry { object, list });
+        let replaced = entries.by_key.insert(key, KeptObject { object, list });
         if let Some(replaced) = &replaced {
             entries.bytes -= replaced.object.held.bytes();
         }
@@ -308,7 +308,7 @@ impl Drop for ObjectStore {
     fn drop(&mut self) {
         self.metrics.objects_removed(self.entries.lock().by_key.len());
         if !self.status.borrow().is_synced {
-            self.metrics.unsynced(-1.0);
+            self.metrics.incomplete(-1.0);
         }
     }
 }

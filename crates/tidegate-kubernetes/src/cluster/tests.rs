@@ -143,7 +143,7 @@ async fn a_server_that_restarts_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_at_first_leaves_the_watch_unsynced() {
+async fn a_server_that_is_away_at_first_leaves_the_watch_incomplete() {
     let mut server = FakeApiServer::start().await;
     server.stop();
     let watch = cluster(&server).watch(Scope::all(ObjectKind::Pod));

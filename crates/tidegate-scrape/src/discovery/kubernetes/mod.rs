@@ -28,7 +28,7 @@ use meta::Objects;
 /// The shortest time between two lists of targets, so that a busy cluster does not keep a thread busy.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time after which targets without memory are listed again.
+/// The time after which targets without memory are listed again, and the files of a pod are looked for.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Whose labels the targets have too.
@@ -38,27 +38,58 @@ struct Attached {
     namespace: bool,
 }
 
-pub(super) struct KubernetesDiscovery {
+/// The way to the API server.
+struct ApiAccess {
     client: ApiClient,
     shown_url: String,
-    role: KubernetesRole,
-    /// `None`: all of them.
+    /// The namespaces of the targets. `None`: all of them.
     namespaces: Option<Vec<String>>,
+}
+
+impl ApiAccess {
+    /// # Errors
+    /// This is not a pod, or the kubeconfig or a TLS file is unusable.
+    fn new(config: &KubernetesSdConfig) -> Result<Self, DiscoveryError> {
+        let server = server::of(config)?;
+        let shown_url = server.url.to_string();
+        Ok(Self {
+            client: ApiClient::new(server)?,
+            shown_url,
+            namespaces: namespaces(config)?,
+        })
+    }
+
+    /// The account of this pod. Its files may come after the start, so this waits for them.
+    async fn of_pod(config: &KubernetesSdConfig, to: &Reporter) -> Self {
+        loop {
+            match Self::new(config) {
+                Ok(access) => return access,
+                Err(error) => to.failed("kubernetes", &error),
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+}
+
+pub(super) struct KubernetesDiscovery {
+    /// `None`: the account of this pod. A configuration for it is valid outside a pod too.
+    access: Option<ApiAccess>,
+    config: KubernetesSdConfig,
+    role: KubernetesRole,
     selectors: Vec<KubernetesSelector>,
     attached: Attached,
 }
 
 impl KubernetesDiscovery {
     /// # Errors
-    /// This is not a pod, or the kubeconfig or a TLS file is unusable.
+    /// The kubeconfig or a TLS file is unusable.
     pub(super) fn new(config: &KubernetesSdConfig) -> Result<Self, DiscoveryError> {
-        let server = server::of(config)?;
-        let shown_url = server.url.to_string();
+        let is_of_pod = config.api_server.is_none() && config.kubeconfig_file.is_none();
+        let access = (!is_of_pod).then(|| ApiAccess::new(config)).transpose()?;
         Ok(Self {
-            client: ApiClient::new(server)?,
-            shown_url,
+            access,
+            config: config.clone(),
             role: config.role,
-            namespaces: namespaces(config)?,
             selectors: config.selectors.clone(),
             attached: Attached {
                 node: config.attach_metadata.node,
@@ -69,13 +100,21 @@ impl KubernetesDiscovery {
 
     pub(super) async fn run(self, to: Reporter) {
         let Self {
-            client,
-            shown_url,
+            access,
+            config,
             role,
-            namespaces,
             selectors,
             attached,
         } = self;
+        let access = match access {
+            Some(access) => access,
+            None => ApiAccess::of_pod(&config, &to).await,
+        };
+        let ApiAccess {
+            client,
+            shown_url,
+            namespaces,
+        } = access;
         let cluster = Cluster::shared(client, &to.memory);
         let scopes = scopes(role, namespaces.as_deref(), &selectors, attached);
         let watches: Vec<_> = scopes.into_iter().map(|scope| cluster.watch(scope)).collect();
