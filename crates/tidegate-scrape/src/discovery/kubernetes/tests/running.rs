@@ -251,7 +251,11 @@ async fn outside_a_pod_the_discovery_waits_for_the_files_of_one() {
     let yaml = "config: {scrape_configs: [{job_name: j, kubernetes_sd_configs: [{role: pod}]}]}";
     let config = settings::<PrometheusReceiverConfig>(yaml).get::<PrometheusReceiverConfig>();
     let discoveries = Discoveries::new(&config.config.scrape_configs[0]).expect("valid outside a pod");
-    let metrics = Arc::new(ScrapeMetrics::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics)));
+    let metrics = Arc::new(ScrapeMetrics::new(
+        "r".into(),
+        "j".into(),
+        Sink::new().entry(Signal::Metrics),
+    ));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
     let mut findings = discoveries.start(&metrics, &Arc::default(), &stopping, &tasks);
     let waited = tokio::time::timeout(Duration::from_secs(100), async {
