@@ -36,6 +36,15 @@ pub(crate) enum LinkError {
         wanted: String,
         found: String,
     },
+    #[error(
+        "`num_replicas` of the stream `{stream}` is {found}, but must be {wanted}: run `nats stream edit {stream} \
+         --replicas={wanted}`, or set `replicas: {found}`"
+    )]
+    Replicas {
+        stream: String,
+        wanted: usize,
+        found: usize,
+    },
 }
 
 /// A connection whose stream has been checked. Its calls fail after it is lost.

@@ -80,7 +80,7 @@ fn check(wanted: &Config, found: &Config) -> Result<(), LinkError> {
         setting("max_bytes", wanted, found, bytes_or_any),
         setting("retention", wanted, found, |of| of.retention),
         setting("storage", wanted, found, |of| of.storage),
-        setting("num_replicas", wanted, found, |of| of.num_replicas),
+        replicas(wanted, found),
         setting("no_ack", wanted, found, |of| of.no_ack),
         setting("deny_purge", wanted, found, |of| of.deny_purge),
         setting("sealed", wanted, found, |of| of.sealed),
@@ -101,6 +101,15 @@ fn setting<T: Debug + PartialEq>(
         setting: name,
         wanted: format!("{expected:?}"),
         found: format!("{present:?}"),
+    })
+}
+
+/// The error of another number of replicas. An operator may change it while the stream is in use.
+fn replicas(wanted: &Config, found: &Config) -> Option<LinkError> {
+    (found.num_replicas != wanted.num_replicas).then(|| LinkError::Replicas {
+        stream: wanted.name.clone(),
+        wanted: wanted.num_replicas,
+        found: found.num_replicas,
     })
 }
 

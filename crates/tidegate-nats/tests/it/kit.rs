@@ -22,10 +22,11 @@ use tidegate_nats::{NatsConfig, NatsEngine};
 pub(crate) const CLUSTER: &str = "test";
 
 /// Nothing takes this long, even on a machine with much other work.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A NATS server with JetStream on a port of its own. It keeps its port and its data over restarts.
 pub(crate) struct Server {
+    host: String,
     port: u16,
     directory: TempDir,
     child: Option<Child>,
@@ -34,15 +35,21 @@ pub(crate) struct Server {
 impl Server {
     /// A server that does not run yet. `settings` go into its configuration.
     pub(crate) fn new(settings: &str) -> Self {
+        let [port] = free_ports("127.0.0.1");
+        Self::at("127.0.0.1", port, settings)
+    }
+
+    /// The same with an address.
+    pub(crate) fn at(host: &str, port: u16, settings: &str) -> Self {
         let directory = TempDir::new().unwrap();
-        let port = free_port();
         let store = directory.path().join("store");
         let text = format!(
-            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{settings}\n",
+            "listen: \"{host}:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{settings}\n",
             store.display()
         );
         fs::write(directory.path().join("nats.conf"), text).unwrap();
         Self {
+            host: host.to_owned(),
             port,
             directory,
             child: None,
@@ -69,7 +76,7 @@ impl Server {
             .unwrap();
         let child = self.child.insert(child);
         let begin = Instant::now();
-        while !greets(self.port) {
+        while !greets(&self.host, self.port) {
             let is_over = child.try_wait().unwrap().is_some() || begin.elapsed() > DEADLINE;
             assert!(!is_over, "{}", fs::read_to_string(&log).unwrap_or_default());
             std::thread::sleep(Duration::from_millis(20));
@@ -85,7 +92,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}:{}", self.host, self.port)
     }
 
     /// Options that lead to it.
@@ -112,14 +119,15 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+/// Different free ports of an address.
+pub(crate) fn free_ports<const COUNT: usize>(host: &str) -> [u16; COUNT] {
+    let listeners = [(); COUNT].map(|()| TcpListener::bind((host, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
 /// Whether a server sends its first line.
-fn greets(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+fn greets(host: &str, port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect((host, port)) else {
         return false;
     };
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

@@ -8,5 +8,8 @@ mod calls;
 mod cluster;
 mod kit;
 mod outages;
+mod routed;
 mod security;
 mod streams;
+mod three_servers;
+mod world;
