@@ -12,6 +12,7 @@ use tidegate_runtime::Every;
 use crate::NatsConfig;
 use crate::codec::NatsMessage;
 use crate::store_clock::StoreClock;
+use crate::stream::subject_prefix;
 
 /// The same problem is logged this often at most.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
@@ -21,6 +22,8 @@ pub(crate) struct NatsShared {
     pub(crate) cluster: String,
     pub(crate) clock: StoreClock,
     status: Mutex<EngineStatus>,
+    /// The first permission that the user lacks in the present connection.
+    denied: Mutex<Option<String>>,
     failures: Every,
     unreadable: Every,
 }
@@ -32,6 +35,7 @@ impl NatsShared {
             cluster: cluster.to_owned(),
             clock: StoreClock::new(),
             status: Mutex::default(),
+            denied: Mutex::default(),
             failures: Every::new(LOG_INTERVAL),
             unreadable: Every::new(LOG_INTERVAL),
         }
@@ -66,11 +70,31 @@ impl NatsShared {
     }
 
     pub(crate) fn note_failed(&self, error: &dyn Display) {
-        let error = error.to_string();
+        let error = self.explain(error.to_string());
         if self.failures.ready().is_some() {
             tracing::warn!(cluster = self.cluster, error, "can't connect to NATS");
         }
         self.note_error(error);
+    }
+
+    /// A new connection begins. Its user may have other permissions.
+    pub(crate) fn allow(&self) {
+        *self.denied.lock() = None;
+    }
+
+    pub(crate) fn note_denied(&self, error: String) {
+        self.denied.lock().get_or_insert(error);
+    }
+
+    /// The error, and the permissions to grant if the user lacks some.
+    pub(crate) fn explain(&self, error: String) -> String {
+        match &*self.denied.lock() {
+            Some(denied) => format!(
+                "{error}: {denied}: grant the user to publish on `{}.>` and `$JS.API.>`, and to subscribe to `_INBOX.>`",
+                subject_prefix(&self.cluster)
+            ),
+            None => error,
+        }
     }
 
     pub(crate) fn note_error(&self, error: String) {

@@ -150,6 +150,7 @@ async fn conflict(link: &NatsLink, shared: &NatsShared, subject: &str) -> StoreE
 }
 
 pub(crate) fn unavailable(shared: &NatsShared, error: String) -> StoreError {
+    let error = shared.explain(error);
     shared.note_error(error.clone());
     StoreError::Unavailable(error)
 }

@@ -6,6 +6,7 @@
 
 mod calls;
 mod cluster;
+mod credentials;
 mod kit;
 mod outages;
 mod routed;
