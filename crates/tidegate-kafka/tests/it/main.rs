@@ -8,5 +8,6 @@ mod broker;
 mod calls;
 mod cluster;
 mod machine;
+mod otlp;
 mod outages;
 mod security;

@@ -9,6 +9,7 @@ mod cluster;
 mod credentials;
 mod kit;
 mod outages;
+mod pages;
 mod routed;
 mod security;
 mod streams;
