@@ -13,8 +13,10 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as OtlpNum
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric};
 use prost::Message as _;
 use tidegate_cluster::testing::{COUNTER, sender_config, series};
-use tidegate_cluster::{PageSender, ProducerName, SenderConfig, SentItem};
-use tidegate_engine::{MergeMode, Point, UnixNanos, Value, clock};
+use tidegate_cluster::{
+    PageReader, PageSender, ProducerName, ReaderConfig, ReplicaState, SenderConfig, SentItem,
+};
+use tidegate_engine::{MergeMode, MergedLimits, Point, UnixNanos, Value, clock};
 
 use crate::kit::{CLUSTER, Server, Session};
 
@@ -113,4 +115,49 @@ async fn another_otlp_decoder_reads_pages_with_their_totals_and_starts() {
         .map(|(name, total)| (name.clone(), (start(*total), *total)));
     assert_eq!(read, published.collect::<BTreeMap<_, _>>());
     assert_eq!(pages, 2, "256 series in a page");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_a_newer_version_is_skipped_and_its_producer_named() {
+    let server = Server::running("");
+    publish(&server, "old", &[("requests".to_owned(), 7)]).await;
+    publish(&server, "new", &[("requests".to_owned(), 5)]).await;
+    let client = server.client().await;
+    let stream = client.get_stream("tidegate_test").await.unwrap();
+    let page = stream
+        .get_last_raw_message_by_subject("tg.test.p.00.new.*.1")
+        .await;
+    let mut page = page.unwrap();
+    page.headers.insert("tg-v", "2");
+    let sent = client.publish_with_headers(page.subject, page.headers, page.payload);
+    sent.await.unwrap().await.unwrap();
+
+    let engine = server.engine();
+    let mut session = Session::open(&engine);
+    let config = ReaderConfig {
+        merged: MergedLimits {
+            lease_ns: u64::MAX / 4,
+            ..MergedLimits::default()
+        },
+        ..ReaderConfig::new(CLUSTER)
+    };
+    let mut reader = PageReader::new(config, Vec::new(), &Arc::default()).unwrap();
+    let (id, call) = reader.poll().unwrap();
+    assert_eq!(session.start(call), id);
+    while reader.status(clock::now()).state == ReplicaState::CatchingUp {
+        let event = session.next().await.unwrap();
+        reader.event(event, clock::now());
+    }
+    let now = clock::now();
+    let status = reader.status(now);
+    assert_eq!((status.reporting, status.expected), (2, 2));
+    assert_eq!(status.state, ReplicaState::Partial);
+    let newer = reader.producers(now).filter(|status| status.counts.newer == 1);
+    let names: Vec<_> = newer.map(|status| status.name.as_str().to_owned()).collect();
+    assert_eq!(names, ["new"]);
+    let mut shown = Vec::new();
+    reader
+        .merged()
+        .read(&mut |reading| shown.push(reading.value.clone()));
+    assert_eq!(shown, [Value::Int(7)]);
 }
