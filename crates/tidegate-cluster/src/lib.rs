@@ -18,6 +18,7 @@ pub mod local;
 mod message_store;
 mod name;
 mod page;
+mod partitions;
 mod reader;
 mod sender;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use page::{
     PageReport, PageWriter, RecordDigest, RetainedSeries, WindowReport, decode_page, decode_record,
     encode_record,
 };
+pub use partitions::PartitionMismatch;
 pub use reader::{
     PageReader, ProducerCounts, ProducerStatus, ReaderConfig, ReaderStats, ReplicaState, ReplicaStatus,
 };

@@ -96,6 +96,8 @@ pub enum Subject {
     Producer(ProducerName),
     /// The lease of the leader.
     Leader,
+    /// The number of partitions of the cluster.
+    Partitions,
 }
 
 impl Subject {
@@ -112,6 +114,7 @@ impl Subject {
             }
             Self::Producer(producer) => format!("tg.{cluster}.k.producers.{}", escaped(producer.as_str())),
             Self::Leader => format!("tg.{cluster}.k.leader"),
+            Self::Partitions => format!("tg.{cluster}.k.partitions"),
         }
     }
 
@@ -134,8 +137,11 @@ impl Subject {
                 partition: tokens.next()?.parse().ok()?,
                 producer: unescaped(tokens.next()?)?,
             },
-            "k" if tokens.next()? == "producers" => Self::Producer(unescaped(tokens.next()?)?),
-            "k" => Self::Leader,
+            "k" => match tokens.next()? {
+                "producers" => Self::Producer(unescaped(tokens.next()?)?),
+                "partitions" => Self::Partitions,
+                _ => Self::Leader,
+            },
             _ => return None,
         };
         (subject.text(cluster) == text).then_some(subject)
@@ -152,7 +158,7 @@ impl Subject {
         match self {
             Self::Page { run, .. } => Some(&run.producer),
             Self::Retained { producer, .. } | Self::Producer(producer) => Some(producer),
-            Self::Leader => None,
+            Self::Leader | Self::Partitions => None,
         }
     }
 }
@@ -209,6 +215,7 @@ mod tests {
                 .prop_map(|(partition, producer)| Subject::Retained { partition, producer }),
             name().prop_map(Subject::Producer),
             Just(Subject::Leader),
+            Just(Subject::Partitions),
         ]
     }
 

@@ -95,7 +95,8 @@ impl PageDriver {
             let mut state = state.lock();
             state.counts.duplicates += statement.duplicates;
             state.counts.gauges += statement.gauges;
-            let notices = statement.notices.into_iter().collect();
+            let mismatch = state.sender.mismatch().map(|mismatch| mismatch.to_string());
+            let notices = statement.notices.into_iter().chain(mismatch).collect();
             base.shared.notices.set(&base.path, notices);
             state.sender.update(statement.items, now);
             report(&state, &base, &cluster);

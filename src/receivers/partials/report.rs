@@ -43,6 +43,10 @@ pub(super) fn report(
         &base.path,
         incomplete(cluster.name(), &status, &reader.silent(now)),
     );
+    let mismatch = reader.mismatch().map(|mismatch| mismatch.to_string());
+    base.shared
+        .notices
+        .set(&base.path, mismatch.into_iter().collect());
     cluster.report(
         &base.path,
         Some(json!({

@@ -23,7 +23,9 @@ use tidegate_engine::{
 use self::broker_clock::BrokerClock;
 use self::producers::ProducerList;
 use self::records::RecordList;
-use crate::{CallId, PageLimits, ProducerName, ReadScope, RunName, StoreCall, StoreEvent, nanos};
+use crate::{
+    CallId, PageLimits, PartitionMismatch, ProducerName, ReadScope, RunName, StoreCall, StoreEvent, nanos,
+};
 
 /// The options of a reader.
 #[derive(Clone, Debug)]
@@ -125,6 +127,8 @@ pub struct PageReader {
     highest: (u64, UnixNanos),
     /// When the store was last seen to have lost messages.
     lost_at: Option<UnixNanos>,
+    /// The cluster has another number of partitions.
+    mismatch: Option<PartitionMismatch>,
     stats: ReaderStats,
 }
 
@@ -160,6 +164,7 @@ impl PageReader {
             clock: BrokerClock::default(),
             highest: (0, 0),
             lost_at: None,
+            mismatch: None,
             stats: ReaderStats::default(),
         })
     }
@@ -210,10 +215,15 @@ impl PageReader {
         self.expected = producers;
     }
 
+    /// The difference to the cluster, if its number of partitions is another one. The replica is never ready then.
+    pub fn mismatch(&self) -> Option<PartitionMismatch> {
+        self.mismatch
+    }
+
     /// Whether it may answer: it has read all messages and is not far behind.
     pub fn is_ready(&self, now: UnixNanos) -> bool {
         let lag = self.caught_up_at.map(|at| now.saturating_sub(at));
-        lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
+        self.mismatch.is_none() && lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
     }
 
     /// The status.

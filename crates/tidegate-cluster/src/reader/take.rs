@@ -7,8 +7,8 @@ use tidegate_engine::{MergeRefusal, ProducerRun, UnixNanos, clock};
 use super::PageReader;
 use super::records::KnownRecord;
 use crate::{
-    DecodedPage, PageError, PageHeaders, PageKind, ProducerName, RecordDigest, RunName, StoredMessage,
-    Subject, decode_page, decode_record,
+    DecodedPage, PageError, PageHeaders, PageKind, PartitionMismatch, ProducerName, RecordDigest, RunName,
+    StoredMessage, Subject, decode_page, decode_record,
 };
 
 /// Where a page comes from, and when it was sent.
@@ -48,6 +48,10 @@ impl PageReader {
         };
         let result = match &subject {
             Subject::Leader => Ok(()),
+            Subject::Partitions => {
+                self.mismatch = PartitionMismatch::of(self.config.partitions, &stored.message.body);
+                Ok(())
+            }
             Subject::Producer(name) => {
                 self.note_claim(name, seen);
                 Ok(())
@@ -257,7 +261,7 @@ impl PageReader {
                 };
                 self.know_record(*partition, producer, record, false)
             }
-            Subject::Producer(_) | Subject::Leader => false,
+            Subject::Producer(_) | Subject::Leader | Subject::Partitions => false,
         };
         let entry = subject.producer().and_then(|name| self.producers.entry(name));
         if let Some(entry) = entry.filter(|_| is_new) {

@@ -22,9 +22,10 @@ use tidegate_engine::{UnixNanos, clock};
 
 use self::bucket::TokenBucket;
 use self::claim::EpochClaim;
+use crate::partitions::PartitionCheck;
 use crate::{
-    CallId, PageHeaders, PageKind, ProducerName, RunName, StoreCall, StoreError, StoreMessage, StoreReply,
-    Subject, nanos,
+    CallId, PageHeaders, PageKind, PartitionMismatch, ProducerName, RunName, StoreCall, StoreError,
+    StoreMessage, StoreReply, Subject, nanos,
 };
 
 /// The options of a sender.
@@ -96,6 +97,7 @@ enum SentCall {
 pub struct PageSender {
     config: SenderConfig,
     ids: CallId,
+    partitions: PartitionCheck,
     claim: Option<EpochClaim>,
     /// The run; 0 before the first claim.
     epoch: UnixNanos,
@@ -122,6 +124,7 @@ impl PageSender {
         Self {
             table: PageTable::new(config.partitions, config.max_series),
             bucket: TokenBucket::new(config.max_bytes_per_second),
+            partitions: PartitionCheck::new(&config.cluster, config.partitions),
             config,
             ids: CallId::default(),
             claim: Some(EpochClaim::new(0)),
@@ -162,6 +165,12 @@ impl PageSender {
 
     /// The call that is due. Call it until there is none, after each update and answer, and at least once per interval.
     pub fn poll(&mut self, now: UnixNanos) -> Option<(CallId, StoreCall)> {
+        if let Some(call) = self.partitions.poll(&mut self.ids, now) {
+            return Some(call);
+        }
+        if !self.partitions.is_agreed() {
+            return None;
+        }
         if let Some(claim) = &mut self.claim {
             let subject = Subject::Producer(self.config.producer.clone()).text(&self.config.cluster);
             let times = (now, clock::wall(now));
@@ -182,6 +191,9 @@ impl PageSender {
     /// Takes the answer to a call.
     pub fn answer(&mut self, id: CallId, result: Result<StoreReply, StoreError>, now: UnixNanos) {
         let retry_at = now.saturating_add(nanos(self.config.interval));
+        if self.partitions.answer(id, &result, retry_at) {
+            return;
+        }
         let epoch = self
             .claim
             .as_mut()
@@ -218,6 +230,7 @@ impl PageSender {
     /// Notes that the connection to the store is new. The store may have lost messages: all pages go again.
     pub fn reconnected(&mut self, now: UnixNanos) {
         (self.next_refresh, self.next_beat, self.retry_at) = (now, now, now);
+        self.partitions.ask_again(now);
     }
 
     /// Ends the run: its last pages go, and then its goodbye.
@@ -235,6 +248,11 @@ impl PageSender {
     pub fn is_finished(&self) -> bool {
         let has_begun = self.epoch > 0 || self.table.len() == 0;
         self.is_stopping && self.byes.is_empty() && has_begun
+    }
+
+    /// The difference to the cluster, if its number of partitions is another one. The sender sends nothing then.
+    pub fn mismatch(&self) -> Option<PartitionMismatch> {
+        self.partitions.mismatch()
     }
 
     /// The present run; `None` before the first one.

@@ -141,6 +141,8 @@ fn values_that_wait_are_replaced_by_newer_ones() {
 #[test]
 fn the_next_run_has_a_higher_number_if_the_clock_was_set_back() {
     let mut sender = PageSender::new(config());
+    let (partitions, _) = sender.poll(NOW).unwrap();
+    sender.answer(partitions, Ok(StoreReply::Stored(1)), NOW);
     let (id, call) = sender.poll(NOW).unwrap();
     let StoreCall::CompareAndSet(message, 0) = call else {
         panic!("{call:?}");

@@ -161,3 +161,25 @@ async fn a_page_of_a_newer_version_is_skipped_and_its_producer_named() {
         .read(&mut |reading| shown.push(reading.value.clone()));
     assert_eq!(shown, [Value::Int(7)]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_with_another_number_of_partitions_publishes_nothing() {
+    let server = Server::running("");
+    let totals = [("requests".to_owned(), 7)];
+    let first = publish(&server, "first", &totals).await;
+    assert_eq!(first.mismatch(), None);
+    let config = SenderConfig {
+        partitions: 2,
+        ..sender_config(CLUSTER, ProducerName::new("other").unwrap())
+    };
+    let other = publish_with(&server, config, &totals).await;
+    let error = other.mismatch().unwrap().to_string();
+    assert!(
+        error.contains("the cluster has 1: set `partitions: 1`"),
+        "{error}"
+    );
+    let engine = server.engine();
+    let read = Session::open(&engine).everything().await;
+    let mut subjects = read.iter().map(|stored| &stored.message.subject);
+    assert!(subjects.all(|subject| !subject.contains("other")), "{read:?}");
+}
