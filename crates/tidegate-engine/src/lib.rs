@@ -82,7 +82,7 @@ pub use match_tracker::MatchTracker;
 #[cfg(feature = "tables")]
 pub use merged::{
     CompactedPart, CompactedTotal, LISTED_STARTS, MergeMode, MergeRefusal, Merged, MergedLimits,
-    MergedReading, MergedStats, ProducerId, ReportKind, RetainedTotal, RunReport, ValueForm,
+    MergedReading, MergedStats, ProducerId, ReportKind, RetainedTotal, RunReport, StreamTotal, ValueForm,
 };
 #[cfg(feature = "tables")]
 pub use partition::{PartitionHasher, partition_id};

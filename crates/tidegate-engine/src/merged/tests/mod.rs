@@ -5,6 +5,7 @@ mod levels;
 mod limits;
 mod model;
 mod regressions;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ const STARTS: [[u64; RUNS]; PRODUCERS as usize] = [[700, 20, 300, 21], [5, 6, 90
 
 /// How observations become a value.
 #[derive(Clone, Copy, Debug)]
-enum Form {
+pub(super) enum Form {
     Whole,
     Double,
     Histogram,
@@ -23,7 +23,7 @@ enum Form {
     Summary,
 }
 
-fn form() -> impl Strategy<Value = Form> {
+pub(super) fn form() -> impl Strategy<Value = Form> {
     use Form::{Double, Exponential, Histogram, Summary, UnequalHistogram, Whole};
     prop::sample::select(vec![
         Whole,
@@ -37,7 +37,7 @@ fn form() -> impl Strategy<Value = Form> {
 
 impl Form {
     /// The value of a run after these observations.
-    fn value(self, start: u64, observed: &[f64]) -> Value {
+    pub(super) fn value(self, start: u64, observed: &[f64]) -> Value {
         let sum = observed.iter().sum();
         match self {
             Self::Whole => Value::Int(observed.len() as i64),
@@ -59,7 +59,7 @@ impl Form {
 }
 
 /// Count and sum of a value: a number is only one of them.
-fn moments(value: &Value) -> (Option<u64>, Option<f64>) {
+pub(super) fn moments(value: &Value) -> (Option<u64>, Option<f64>) {
     match value {
         Value::Int(count) => (Some(*count as u64), None),
         Value::Double(sum) => (None, Some(*sum)),
@@ -118,9 +118,9 @@ fn history(form: Form, said: &[(u8, usize, Vec<u8>)]) -> History {
     History { reports, runs }
 }
 
-type Record = (Key, Arc<Series>, RetainedTotal);
+pub(super) type Record = (Key, Arc<Series>, RetainedTotal);
 
-fn records(from: &Merged, producer: u8) -> Vec<Record> {
+pub(super) fn records(from: &Merged, producer: u8) -> Vec<Record> {
     let mut all = Vec::new();
     from.retained(id(producer), &mut |key, series, total| {
         all.push((key, series.clone(), total));
@@ -128,17 +128,17 @@ fn records(from: &Merged, producer: u8) -> Vec<Record> {
     all
 }
 
-fn read(to: &mut Merged, (key, series, total): &Record) {
+pub(super) fn read(to: &mut Merged, (key, series, total): &Record) {
     to.take_retained(*key, series, total.clone()).unwrap();
 }
 
 /// The same shown value, to the bit.
-fn bits(merged: &mut Merged) -> String {
+pub(super) fn bits(merged: &mut Merged) -> String {
     format!("{:?}", shown(merged))
 }
 
 /// Checks that nothing that was shown falls.
-fn grows(before: &mut (u64, f64), merged: &mut Merged) {
+pub(super) fn grows(before: &mut (u64, f64), merged: &mut Merged) {
     let Some(value) = value(merged) else { return };
     let (count, sum) = moments(&value);
     assert!(
