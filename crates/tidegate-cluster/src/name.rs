@@ -3,15 +3,18 @@
 //! Names of producers, and the subjects under which a store keeps messages.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use tidegate_engine::{ProducerId, UnixNanos};
+use tidegate_engine::{ProducerId, Series, UnixNanos, partition_id};
 
 /// The most bytes of a name, which is the limit for names of Kubernetes nodes.
 pub const MAX_NAME_BYTES: usize = 253;
 
 /// The most bytes of a subject: two names with every byte escaped, and the other tokens.
 const MAX_SUBJECT_BYTES: usize = 2 * 3 * MAX_NAME_BYTES + 64;
+
+/// The first bytes of the names that stand for streams.
+const STREAMS: &str = "tidegate.streams.";
 
 /// Why a text is not a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +25,9 @@ pub enum NameError {
     /// It is too long.
     #[error("the name has {0} bytes: the limit is {MAX_NAME_BYTES} bytes")]
     TooLong(usize),
+    /// It stands for streams.
+    #[error("names that begin with `{STREAMS}` stand for streams: give the producer another name")]
+    Reserved,
 }
 
 /// The name of a producer. It stays the same over restarts.
@@ -41,6 +47,17 @@ impl ProducerName {
         }
     }
 
+    /// The name of a gateway.
+    ///
+    /// # Errors
+    /// The text is not a name, or it is one that stands for streams.
+    pub fn of_gateway(name: &str) -> Result<Self, NameError> {
+        if name.starts_with(STREAMS) {
+            return Err(NameError::Reserved);
+        }
+        Self::new(name)
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -53,6 +70,34 @@ impl ProducerName {
         let length = id.len();
         id.copy_from_slice(&digest.as_ref()[..length]);
         ProducerId(id)
+    }
+}
+
+/// A producer that stands for a part of all streams, whatever gateways report them. A stream keeps its part in all
+/// processes, so all replicas merge its reports, and one record has the totals of its ended lives.
+#[derive(Debug)]
+pub(crate) struct StreamProducer {
+    pub(crate) name: ProducerName,
+    pub(crate) id: ProducerId,
+}
+
+static STREAM_PRODUCERS: LazyLock<[StreamProducer; 256]> = LazyLock::new(|| {
+    std::array::from_fn(|part| {
+        let name = ProducerName(format!("{STREAMS}{part:02x}").into());
+        StreamProducer { id: name.id(), name }
+    })
+});
+
+impl StreamProducer {
+    /// All of them.
+    pub(crate) fn all() -> &'static [Self] {
+        &*STREAM_PRODUCERS
+    }
+
+    /// The producer of the stream of a series. Partitions are by the lowest bits of the same number.
+    pub(crate) fn of(series: &Series) -> &'static Self {
+        let [part, ..] = partition_id(series).to_be_bytes();
+        &STREAM_PRODUCERS[usize::from(part)]
     }
 }
 
@@ -262,5 +307,22 @@ mod tests {
     fn names_have_a_length() {
         assert_eq!(ProducerName::new(""), Err(NameError::Empty));
         assert_eq!(ProducerName::new(&"x".repeat(254)), Err(NameError::TooLong(254)));
+    }
+
+    #[test]
+    fn no_gateway_has_the_name_of_a_part_of_the_streams() {
+        let series = crate::testing::series("hits", crate::testing::COUNTER);
+        let producer = StreamProducer::of(&series);
+        assert_eq!(producer.id, producer.name.id());
+        assert_eq!(
+            ProducerName::of_gateway(producer.name.as_str()),
+            Err(NameError::Reserved)
+        );
+        assert!(
+            ProducerName::new(producer.name.as_str()).is_ok(),
+            "records have it"
+        );
+        let ids: std::collections::BTreeSet<_> = StreamProducer::all().iter().map(|one| one.id).collect();
+        assert_eq!(ids.len(), 256);
     }
 }

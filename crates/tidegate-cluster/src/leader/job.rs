@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use tidegate_engine::UnixNanos;
 
 use super::LeaderStats;
+use crate::name::StreamProducer;
 use crate::reader::{MissingRecord, RecordProblem};
 use crate::{CallId, PageReader, ProducerName, RunName, StoreCall, StoreError, StoreReply};
 
@@ -54,7 +55,7 @@ impl FoldJob {
         runs.iter().for_each(|(run, _)| reader.fold(run));
         let folds = !runs.is_empty();
         Ok(Self {
-            records: reader.missing_records(&producer, folds)?.into(),
+            records: lacking(reader, &producer, folds)?.into(),
             producer,
             folds,
             purges: runs.into(),
@@ -130,7 +131,7 @@ impl FoldJob {
 
     /// Compares the records with the store again, after a conflict.
     fn find_records(&mut self, reader: &PageReader) -> JobState {
-        match reader.missing_records(&self.producer, self.folds) {
+        match lacking(reader, &self.producer, self.folds) {
             Ok(records) if self.conflicts < MAX_CONFLICTS => {
                 self.records = records.into();
                 self.state()
@@ -138,4 +139,18 @@ impl FoldJob {
             _ => JobState::GivenUp,
         }
     }
+}
+
+/// The records that the store lacks. A run that is folded may have reported any streams.
+fn lacking(
+    reader: &PageReader,
+    producer: &ProducerName,
+    folds: bool,
+) -> Result<Vec<MissingRecord>, RecordProblem> {
+    let mut records = reader.missing_records(producer, folds)?;
+    let streams = StreamProducer::all().iter().filter(|_| folds);
+    for streams in streams {
+        records.extend(reader.missing_records(&streams.name, true)?);
+    }
+    Ok(records)
 }

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_engine::{
-    AttributeRef, Attributes, Data, Key, MergeMode, Point, RunReport, Series, SubWindow, Temporality, Value,
+    AttributeRef, Attributes, Data, Key, MergeMode, Point, RunReport, Series, StreamTotal, SubWindow,
+    Temporality, UnixNanos, Value,
 };
 use tidegate_otlp::wire::{MAX_ELEMENTS, weigh};
 use tidegate_otlp::{Signal, convert};
 
 use super::{
-    MAX_PAGE_SERIES, MERGE_KEY, PRODUCER_KEY, PageError, PageHeaders, Retagger, WINDOW, default_mode,
+    MAX_PAGE_SERIES, MERGE_KEY, PRODUCER_KEY, PageError, PageHeaders, Retagger, STREAM, WINDOW, default_mode,
 };
 use crate::ProducerName;
+use crate::name::StreamProducer;
 
 /// The limits of messages.
 #[derive(Clone, Copy, Debug)]
@@ -91,11 +93,14 @@ pub fn decode_page(
             return Err(PageError::TooManySeries);
         }
         match mode(&point.series)? {
-            None => page.windows.push(window(&series, point)?),
-            Some(mode) if matches!(point.value, Value::NoRecordedValue) => {
+            PageMode::Window => page.windows.push(window(&series, point)?),
+            PageMode::Stream => page
+                .reports
+                .push(stream_report(key, series, headers.epoch, point)),
+            PageMode::Value(mode) if matches!(point.value, Value::NoRecordedValue) => {
                 page.ended.extend((!mode.is_retained()).then_some(key));
             }
-            Some(mode) => page.reports.push(PageReport {
+            PageMode::Value(mode) => page.reports.push(PageReport {
                 key,
                 report: RunReport {
                     producer: run.0,
@@ -153,23 +158,43 @@ pub(super) fn untagged(
     Ok(retagger.series(series, &Attributes::default()))
 }
 
-/// How the values of a series merge; `None`: they are windows.
-fn mode(series: &Series) -> Result<Option<MergeMode>, PageError> {
+/// How the values of a series merge.
+enum PageMode {
+    Value(MergeMode),
+    Window,
+    Stream,
+}
+
+fn mode(series: &Series) -> Result<PageMode, PageError> {
     let metric = &series.metric;
+    let default = default_mode(metric.data);
     let mode = match metric.metadata.get(MERGE_KEY) {
-        None => default_mode(metric.data).ok_or(PageError::Delta)?,
-        Some(name) => {
-            let name = name.as_str().unwrap_or_default();
-            if name == WINDOW {
-                return Ok(None);
+        None => default.ok_or(PageError::Delta)?,
+        Some(name) => match name.as_str().unwrap_or_default() {
+            WINDOW => return Ok(PageMode::Window),
+            STREAM if default != Some(MergeMode::Add) => return Err(PageError::Stream),
+            STREAM => return Ok(PageMode::Stream),
+            name => {
+                MergeMode::named(name).ok_or_else(|| PageError::MergeMode(name.chars().take(32).collect()))?
             }
-            MergeMode::named(name).ok_or_else(|| PageError::MergeMode(name.chars().take(32).collect()))?
-        }
+        },
     };
-    if mode.is_retained() && default_mode(metric.data).is_none() {
+    if mode.is_retained() && default.is_none() {
         return Err(PageError::Delta);
     }
-    Ok(Some(mode))
+    Ok(PageMode::Value(mode))
+}
+
+/// The report of a stream. Its producer is the stream: the gateway of the page is one of several that may report it.
+fn stream_report(key: Key, series: Series, epoch: UnixNanos, point: Point) -> PageReport {
+    let Point {
+        start, time, value, ..
+    } = point;
+    PageReport {
+        key,
+        report: StreamTotal { time, value }.report(StreamProducer::of(&series).id, epoch, start),
+        series: Arc::new(series),
+    }
 }
 
 fn window(series: &Series, point: Point) -> Result<WindowReport, PageError> {

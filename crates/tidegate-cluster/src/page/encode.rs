@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_engine::{
-    Attributes, Data, ExponentialHistogram, MergeMode, Metric, Point, Series, SubWindow, Temporality,
-    UnixNanos, Value,
+    Attributes, Data, ExponentialHistogram, MergeMode, Metric, Point, Series, StreamTotal, SubWindow,
+    Temporality, UnixNanos, Value,
 };
 use tidegate_otlp::convert::encode_points;
 
-use super::{MERGE_KEY, PRODUCER_KEY, Retagger, WINDOW};
+use super::{MERGE_KEY, PRODUCER_KEY, Retagger, STREAM, WINDOW};
 use crate::ProducerName;
 
 /// Changes attributes.
@@ -45,6 +45,12 @@ impl PageWriter {
     ) {
         let merge: Attributes = [(MERGE_KEY, mode.name())].into_iter().collect();
         self.push(series, &merge, start, time, value);
+    }
+
+    /// Adds the total of a stream since `start`. It merges with what other producers report of the stream.
+    pub fn stream(&mut self, series: &Series, start: UnixNanos, total: &StreamTotal) {
+        let merge: Attributes = [(MERGE_KEY, STREAM)].into_iter().collect();
+        self.push(series, &merge, start, total.time, total.value.clone());
     }
 
     /// Adds a group of a composite with its window.

@@ -30,6 +30,9 @@ pub const MERGE_KEY: &str = "tidegate.merge";
 /// The value of [`MERGE_KEY`] for the window of a composite.
 const WINDOW: &str = "window";
 
+/// The value of [`MERGE_KEY`] for the total of a stream, which other producers may report too.
+const STREAM: &str = "stream";
+
 /// The most series of a page.
 pub const MAX_PAGE_SERIES: usize = 256;
 
@@ -77,6 +80,9 @@ pub enum PageError {
     /// A value is a delta. Pages have cumulative values only.
     #[error("a value is a delta: send cumulative values")]
     Delta,
+    /// A stream of values that may fall or are deltas.
+    #[error("a stream does not have totals that only grow")]
+    Stream,
     /// A window is not an exponential histogram of deltas.
     #[error("a window of a composite is not a delta exponential histogram")]
     Window,

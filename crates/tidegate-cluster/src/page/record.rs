@@ -79,7 +79,8 @@ pub fn encode_record(producer: &ProducerName, totals: &[RetainedSeries]) -> Byte
 pub struct RecordDigest {
     /// Of all content.
     pub content: [u8; 32],
-    /// Without the values of runs, which may still grow: of which runs there are.
+    /// Without the values of runs, which may still grow, and the gateways that have reported them: of which runs there
+    /// are.
     pub runs: [u8; 32],
 }
 
@@ -91,7 +92,8 @@ impl RecordDigest {
         let content = sha256(&encode_record(producer, &totals));
         let runs = totals.iter_mut().flat_map(|retained| &mut retained.total.runs);
         for run in runs {
-            (run.sequence, run.time, run.value) = (0, 0, Value::NoRecordedValue);
+            (run.epoch, run.sequence, run.time) = (0, 0, 0);
+            run.value = Value::NoRecordedValue;
         }
         let runs = sha256(&encode_record(producer, &totals));
         Self { content, runs }

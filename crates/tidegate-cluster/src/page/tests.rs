@@ -269,3 +269,35 @@ proptest! {
         let _ = decode_record(&producer(), &bytes.into(), PageLimits::default());
     }
 }
+
+#[test]
+fn a_stream_comes_back_under_a_producer_that_no_gateway_decides() {
+    let total = tidegate_engine::StreamTotal {
+        time: 4,
+        value: Value::Int(10),
+    };
+    let decoded = |gateway: &str| {
+        let gateway = ProducerName::new(gateway).unwrap();
+        let mut writer = PageWriter::new(&gateway);
+        writer.stream(&counter("c"), 3, &total);
+        let body = writer.finish();
+        let page = decode_page(&gateway, &headers(), &body, PageLimits::default());
+        page.unwrap().reports.remove(0)
+    };
+    let [one, other] = ["node-1", "node-2"].map(decoded);
+    assert_eq!(one, other);
+    let streams = crate::name::StreamProducer::of(&counter("c"));
+    assert_eq!(one.report, total.report(streams.id, 5, 3));
+    assert_eq!(*one.series, counter("c"));
+}
+
+#[test]
+fn a_stream_of_gauges_is_refused() {
+    let mut writer = PageWriter::new(&producer());
+    let total = tidegate_engine::StreamTotal {
+        time: 4,
+        value: Value::Int(10),
+    };
+    writer.stream(&series("g", Data::Gauge), 3, &total);
+    assert_eq!(decode(&writer.finish()), Err(PageError::Stream));
+}

@@ -23,6 +23,7 @@ use tidegate_engine::{
 use self::broker_clock::BrokerClock;
 use self::producers::ProducerList;
 use self::records::RecordList;
+use crate::name::StreamProducer;
 use crate::{
     CallId, PageLimits, PartitionMismatch, ProducerName, ReadScope, RunName, StoreCall, StoreEvent, nanos,
 };
@@ -323,9 +324,12 @@ impl PageReader {
         over
     }
 
-    /// Makes a run part of the retained total of its producer.
+    /// Makes a run part of the retained total of its producer, and its streams part of theirs.
     pub(crate) fn fold(&mut self, run: &RunName) {
-        self.merged.fold(run.producer.id(), run.epoch, true);
+        let producers = StreamProducer::all().iter().map(|streams| streams.id);
+        for producer in producers.chain([run.producer.id()]) {
+            self.merged.fold(producer, run.epoch, true);
+        }
     }
 
     /// Notes that the pages of a run up to a sequence are gone.

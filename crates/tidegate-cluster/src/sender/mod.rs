@@ -9,6 +9,8 @@ mod bucket;
 mod carry;
 mod claim;
 mod pages;
+mod slot;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +18,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-pub use pages::SentItem;
-use pages::{ItemOutcome, PageIndex, PageTable};
+pub use slot::SentItem;
+
 use tidegate_engine::{UnixNanos, clock};
 
 use self::bucket::TokenBucket;
 use self::claim::EpochClaim;
 use crate::partitions::PartitionCheck;
+use self::pages::{PageIndex, PageTable};
+use self::slot::ItemOutcome;
 use crate::{
     CallId, PageHeaders, PageKind, PartitionMismatch, ProducerName, RunName, StoreCall, StoreError,
     StoreMessage, StoreReply, Subject, nanos,
@@ -70,9 +74,11 @@ pub struct SenderStats {
     pub refused: u64,
     /// Levels and windows of series that have a total, in all updates.
     pub invalid: u64,
+    /// Totals of streams that were smaller than older ones with the same start.
+    pub fallen: u64,
     /// Series that are too large for a body.
     pub too_large: u64,
-    /// Runs that were begun because series had no place.
+    /// Runs that were begun because series had no place, or because a stream had many starts.
     pub runs: u64,
     /// Series that have a place now, with those that have expired.
     pub series: usize,
@@ -141,7 +147,8 @@ impl PageSender {
         }
     }
 
-    /// Takes all values that there are now. Series that are not among them have expired.
+    /// Takes all values that there are now, and streams that were reported since the last update. Series that are not among
+    /// them have expired; streams have if they are silent for 2 min.
     pub fn update(&mut self, items: impl IntoIterator<Item = SentItem>, now: UnixNanos) {
         let wall = clock::wall(now);
         let mut lacks_room = false;
@@ -149,6 +156,7 @@ impl PageSender {
         for item in items {
             match self.table.take(item, wall, now) {
                 ItemOutcome::Taken => {}
+                ItemOutcome::Fallen => self.stats.fallen += 1,
                 ItemOutcome::Invalid => self.stats.invalid += 1,
                 ItemOutcome::Full => {
                     self.stats.refused += 1;
@@ -158,7 +166,8 @@ impl PageSender {
         }
         self.table.end_round(now);
         let may_begin = self.epoch > 0 && self.claim.is_none() && now >= self.next_run && !self.is_stopping;
-        if lacks_room && may_begin && self.table.has_expired() {
+        let is_due = (lacks_room && self.table.has_expired(now)) || self.table.streams.has_many_ended;
+        if may_begin && is_due {
             self.claim = Some(EpochClaim::new(self.epoch));
         }
     }

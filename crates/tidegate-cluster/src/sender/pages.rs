@@ -6,65 +6,22 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_engine::{Attributes, Key, MergeMode, Point, Series, SubWindow, UnixNanos, Value, partition_id};
+use tidegate_engine::{Key, MergeMode, Point, Series, UnixNanos, Value, partition_id};
 
 use super::carry::{CarriedTotal, CarryOutcome};
+use super::slot::{ItemOutcome, PageSlot, SentItem, SlotContent, same_value};
+use super::streams::StreamIndex;
 use crate::page::window_series;
 use crate::{MAX_PAGE_SERIES, PageWriter, ProducerName};
-
-/// An item of a page: the statement of a producer about a series.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SentItem {
-    /// Its value, and how it merges.
-    Value(MergeMode, Point),
-    /// The window of a group of a composite.
-    Window {
-        /// The name of the composite.
-        composite: Arc<str>,
-        /// The group.
-        group: Attributes,
-        /// The window.
-        window: Vec<SubWindow>,
-    },
-}
 
 /// The number of a page minus 1: page 0 is the heartbeat.
 pub(super) type PageIndex = usize;
 
-/// The effect of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ItemOutcome {
-    Taken,
-    /// The value is a level or a window, and its series has a total.
-    Invalid,
-    /// There are as many series as there may be.
-    Full,
-}
-
-#[derive(Debug)]
-enum SlotContent {
-    Total(CarriedTotal),
-    Level {
-        mode: MergeMode,
-        time: UnixNanos,
-        value: Value,
-    },
-    Window(Vec<SubWindow>),
-}
-
-#[derive(Debug)]
-struct PageSlot {
-    key: Key,
-    series: Arc<Series>,
-    content: SlotContent,
-    page: PageIndex,
-    /// The last update that had it.
-    round: u64,
-}
-
 #[derive(Debug)]
 struct SentPage {
     partition: u16,
+    /// Whether it has streams. An older replica can't read these, and reads the other pages.
+    has_streams: bool,
     slots: Vec<usize>,
     /// Since when its newest content waits.
     waits_since: Option<UnixNanos>,
@@ -78,8 +35,9 @@ struct SentPage {
 pub(super) struct PageTable {
     partitions: u16,
     max_series: usize,
-    slots: Vec<PageSlot>,
+    pub(super) slots: Vec<PageSlot>,
     by_key: HashMap<Key, usize>,
+    pub(super) streams: StreamIndex,
     pages: Vec<SentPage>,
     /// The pages that wait, in the order in which they began to.
     queue: VecDeque<PageIndex>,
@@ -93,6 +51,7 @@ impl PageTable {
             max_series,
             slots: Vec::new(),
             by_key: HashMap::new(),
+            streams: StreamIndex::default(),
             pages: Vec::new(),
             queue: VecDeque::new(),
             round: 0,
@@ -112,8 +71,8 @@ impl PageTable {
     }
 
     /// Whether some series have expired. A new run frees their places.
-    pub(super) fn has_expired(&self) -> bool {
-        self.slots.iter().any(|slot| slot.round < self.round)
+    pub(super) fn has_expired(&self, now: UnixNanos) -> bool {
+        self.slots.iter().any(|slot| slot.has_expired(self.round, now))
     }
 
     /// Begins an update, which has all series that there are.
@@ -126,6 +85,7 @@ impl PageTable {
         match item {
             SentItem::Value(_, point) if matches!(point.value, Value::NoRecordedValue) => ItemOutcome::Taken,
             SentItem::Value(mode, point) if mode.is_retained() => self.take_total(point, epoch, now),
+            SentItem::Stream(point) => self.take_stream(point, now),
             SentItem::Value(mode, point) => {
                 let (key, time, value) = (Key::of(&point.series), point.time, point.value);
                 let is_same = |content: &SlotContent| match content {
@@ -208,12 +168,27 @@ impl PageTable {
             }
             return ItemOutcome::Taken;
         }
+        let added = self.add_slot(key, series, content, now);
+        added.map_or(ItemOutcome::Full, |slot| {
+            self.by_key.insert(key, slot);
+            ItemOutcome::Taken
+        })
+    }
+
+    /// Adds a slot in a page with room; `None`: there are as many as there may be.
+    pub(super) fn add_slot(
+        &mut self,
+        key: Key,
+        series: impl FnOnce() -> Arc<Series>,
+        content: SlotContent,
+        now: UnixNanos,
+    ) -> Option<usize> {
         if self.slots.len() >= self.max_series {
-            return ItemOutcome::Full;
+            return None;
         }
         let series = series();
         let partition = (partition_id(&series) % u64::from(self.partitions)) as u16;
-        let page = self.page_with_room(partition);
+        let page = self.page_with_room(partition, matches!(content, SlotContent::Stream { .. }));
         let slot = self.slots.len();
         self.slots.push(PageSlot {
             key,
@@ -222,26 +197,27 @@ impl PageTable {
             page,
             round: self.round,
         });
-        self.by_key.insert(key, slot);
         if let Some(page) = self.pages.get_mut(page) {
             page.slots.push(slot);
         }
         self.mark(page, now);
-        ItemOutcome::Taken
+        Some(slot)
     }
 
-    fn page_with_room(&mut self, partition: u16) -> PageIndex {
+    fn page_with_room(&mut self, partition: u16, has_streams: bool) -> PageIndex {
         let mut pages = self.pages.iter().enumerate();
-        let newest = pages.rfind(|(_, page)| page.partition == partition);
+        let is_alike = |page: &SentPage| page.partition == partition && page.has_streams == has_streams;
+        let newest = pages.rfind(|(_, page)| is_alike(page));
         match newest {
             Some((at, page)) if (1..MAX_PAGE_SERIES).contains(&page.slots.len()) => at,
-            _ => self.add_page(partition),
+            _ => self.add_page(partition, has_streams),
         }
     }
 
-    fn add_page(&mut self, partition: u16) -> PageIndex {
+    fn add_page(&mut self, partition: u16, has_streams: bool) -> PageIndex {
         self.pages.push(SentPage {
             partition,
+            has_streams,
             slots: Vec::new(),
             waits_since: None,
             is_in_flight: false,
@@ -253,14 +229,15 @@ impl PageTable {
     /// Ends an update: levels and windows that it did not have are gone.
     pub(super) fn end_round(&mut self, now: UnixNanos) {
         let round = self.round;
-        let gone =
-            |slot: &&PageSlot| slot.round + 1 == round && !matches!(slot.content, SlotContent::Total(_));
+        let has_level =
+            |slot: &PageSlot| matches!(slot.content, SlotContent::Level { .. } | SlotContent::Window(_));
+        let gone = |slot: &&PageSlot| slot.round + 1 == round && has_level(slot);
         let pages: Vec<_> = self.slots.iter().filter(gone).map(|slot| slot.page).collect();
         pages.into_iter().for_each(|page| self.mark(page, now));
     }
 
     /// Notes that a page has new content. A page without series never goes: the store may have an older one with series.
-    fn mark(&mut self, page: PageIndex, now: UnixNanos) {
+    pub(super) fn mark(&mut self, page: PageIndex, now: UnixNanos) {
         if let Some(marked) = self.pages.get_mut(page)
             && marked.waits_since.is_none()
             && !marked.slots.is_empty()
@@ -319,6 +296,7 @@ impl PageTable {
                     };
                     writer.value(&slot.series, *mode, (0, *time), value);
                 }
+                SlotContent::Stream { start, total, .. } => writer.stream(&slot.series, *start, total),
                 SlotContent::Window(_) if has_expired => {}
                 SlotContent::Window(window) => {
                     writer.window(&slot.series.metric.name, &slot.series.attributes, window);
@@ -363,8 +341,8 @@ impl PageTable {
             return false;
         }
         let moved = large.slots.split_off(half);
-        let partition = large.partition;
-        let new = self.add_page(partition);
+        let (partition, has_streams) = (large.partition, large.has_streams);
+        let new = self.add_page(partition, has_streams);
         for slot in &moved {
             if let Some(slot) = self.slots.get_mut(*slot) {
                 slot.page = new;
@@ -386,16 +364,16 @@ impl PageTable {
         let round = self.round;
         let mut next = Self::new(self.partitions, self.max_series);
         next.round = round;
-        for slot in self.slots.drain(..).filter(|slot| slot.round == round) {
-            next.put(slot.key, || slot.series, slot.content, false, now);
+        for slot in self.slots.drain(..).filter(|slot| !slot.has_expired(round, now)) {
+            match slot.content {
+                SlotContent::Stream { start, .. } => {
+                    next.add_stream(slot.key, || slot.series, start, slot.content, now);
+                }
+                content => {
+                    next.put(slot.key, || slot.series, content, false, now);
+                }
+            }
         }
         *self = next;
-    }
-}
-
-fn same_value(one: &Value, other: &Value) -> bool {
-    match (one.number(), other.number()) {
-        (Some(one), Some(other)) => one.same(other),
-        _ => one == other,
     }
 }

@@ -305,3 +305,75 @@ fn a_stopped_sender_says_goodbye_after_its_last_page() {
     assert!(sender.is_finished());
     assert_eq!(sender.poll(NOW + 10 * SECOND), None);
 }
+
+/// A report of a stream to this gateway.
+fn stream(name: &str, start: u64, time: u64, value: i64) -> SentItem {
+    SentItem::Stream(Point {
+        series: Arc::new(series(name, COUNTER)),
+        start,
+        time,
+        value: Value::Int(value),
+        exemplars: Vec::new(),
+    })
+}
+
+#[test]
+fn a_stream_keeps_the_largest_total_of_each_start_in_a_page_of_its_own() {
+    let mut sender = PageSender::new(config());
+    let items = [
+        total("a", 5, 1),
+        stream("a", 7, 10, 100),
+        stream("a", 7, 12, 90),
+        stream("a", 7, 9, 80),
+        stream("a", 20, 21, 4),
+    ];
+    sender.update(items, NOW);
+    assert_eq!(sender.stats(NOW).fallen, 1, "a later total that is smaller");
+    let sent = pages(drain(&mut sender, NOW));
+    assert_eq!(sent.len(), 2, "older replicas can read the first");
+    assert_eq!(sent[0].totals(), [("a".to_owned(), 5, Value::Int(1))]);
+    let streams = |value| {
+        let values = [(7, value), (20, 4)];
+        values.map(|(start, value)| ("a".to_owned(), start, Value::Int(value)))
+    };
+    assert_eq!(sent[1].totals(), streams(100));
+    let producer = crate::name::StreamProducer::of(&series("a", COUNTER)).id;
+    let reports = &sent[1].content.reports;
+    assert!(reports.iter().all(|report| report.report.producer == producer));
+    // An update without the stream takes nothing away.
+    sender.update([total("a", 5, 1)], NOW + SECOND);
+    assert!(pages(drain(&mut sender, NOW + SECOND)).is_empty());
+    sender.update([total("a", 5, 1), stream("a", 7, 30, 130)], NOW + 2 * SECOND);
+    let sent = pages(drain(&mut sender, NOW + 2 * SECOND));
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].totals(), streams(130));
+}
+
+#[test]
+fn streams_without_a_start_or_with_a_wrong_value_are_refused() {
+    let mut sender = PageSender::new(config());
+    sender.update([stream("a", 0, 1, 1), stream("b", 1, 1, -1)], NOW);
+    assert_eq!((sender.stats(NOW).invalid, sender.stats(NOW).series), (2, 0));
+}
+
+#[test]
+fn a_new_run_leaves_silent_streams_and_ended_starts_behind() {
+    let mut sender = PageSender::new(config());
+    // A sender restarts 40 times, and another one goes on.
+    sender.update((1..=40).map(|start| stream("a", start, start + 1, 1)), NOW);
+    drain(&mut sender, NOW);
+    let later = NOW + 200 * SECOND;
+    sender.update([stream("a", 50, 51, 1), stream("b", 1, 2, 3)], later);
+    let sent = drain(&mut sender, later);
+    assert_eq!(sender.stats(later).runs, 1);
+    assert_eq!(
+        sender.stats(later).series,
+        2,
+        "the newest start and the other sender"
+    );
+    let epochs: Vec<_> = sent.iter().map(|sent| sent.headers.epoch).collect();
+    assert_eq!(epochs.last(), Some(&NOW), "the goodbye of the old run is last");
+    let last = sent.iter().rfind(|sent| sent.page > 0).unwrap();
+    assert_ne!(last.headers.epoch, NOW);
+    assert_eq!(last.totals().len(), 2);
+}

@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 
-use super::producer::{Fate, SERIES};
-use super::{PRODUCERS, SECOND, STEP, World};
+use super::producer::{Fate, SERIES, STREAM};
+use super::{PRODUCERS, SECOND, SENDERS, STEP, World};
 use crate::Subject;
 use crate::testing::ClientId;
 
@@ -32,9 +32,10 @@ impl Forgotten {
 
 #[derive(Clone, Debug)]
 pub(super) enum Act {
-    /// Producer, series, amount.
+    /// Producer, series, amount. Of the stream, a sender counts and reports its total to the producer.
     Observe(usize, usize, u32),
     Wait(u64),
+    /// Producer, series. Of the stream, a sender restarts.
     Expire(usize, usize),
     /// A second process of the producer begins.
     Surge(usize),
@@ -76,6 +77,8 @@ impl World {
     pub(super) fn act(&mut self, act: &Act) {
         let now = self.now;
         match *act {
+            Act::Observe(producer, STREAM, amount) => self.report_stream(producer, amount),
+            Act::Expire(producer, STREAM) => self.restart_sender(producer % SENDERS),
             Act::Observe(producer, series, amount) => {
                 if let Some(process) = self.process(producer) {
                     process.observe(series, amount, now);
@@ -118,6 +121,16 @@ impl World {
                 self.broker.forget_subjects(|subject| which.has(subject));
             }
             Act::ForgetTail(_) | Act::ForgetSubjects(_) => {}
+        }
+    }
+
+    /// A sender counts, and reports its total to a producer if that lives.
+    fn report_stream(&mut self, producer: usize, amount: u32) {
+        let sender = &mut self.senders[amount as usize % SENDERS];
+        sender.total += amount;
+        let report = *sender;
+        if let Some(process) = self.process(producer) {
+            process.take_report(report);
         }
     }
 

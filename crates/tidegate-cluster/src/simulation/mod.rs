@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use tidegate_engine::{MergedLimits, UnixNanos, Value};
 
 use self::act::{Act, Forgotten, act};
-use self::producer::{Fate, LEVEL, Model, Process, SERIES, value};
+use self::producer::{Fate, LEVEL, Model, Process, SERIES, STREAM, StreamSender, value};
 use crate::testing::{Broker, BrokerFaults, ClientId, SeededRandom};
 use crate::{
     ClusterLeader, ClusterStore, LeaderConfig, PageReader, ReaderConfig, ReplicaState, StoreEvent, Subject,
@@ -23,6 +23,8 @@ use crate::{
 const CLUSTER: &str = "simulated";
 const PARTITIONS: u16 = 2;
 const PRODUCERS: usize = 3;
+/// Processes with one identity that report totals to any producer.
+const SENDERS: usize = 2;
 const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = SECOND / 10;
 const BEGIN: u64 = 1_700_000_000 * SECOND;
@@ -123,6 +125,9 @@ struct World {
     processes: Vec<Process>,
     replicas: Vec<Replica>,
     model: Model,
+    senders: Vec<StreamSender>,
+    /// The number of lives that senders have had.
+    lives: usize,
     clients: ClientId,
     /// Clients without a connection, and when they get one again.
     cut_off: Vec<(ClientId, UnixNanos)>,
@@ -137,12 +142,34 @@ impl World {
             processes: Vec::new(),
             replicas: Vec::new(),
             model: Model::new(),
+            senders: Vec::new(),
+            lives: 0,
             clients: 0,
             cut_off: Vec::new(),
         };
+        for _ in 0..SENDERS {
+            let sender = world.new_sender();
+            world.senders.push(sender);
+        }
         (0..PRODUCERS).for_each(|producer| world.start_process(producer));
         (0..replicas).for_each(|_| world.start_replica());
         world
+    }
+
+    /// A new life of a sender. Its clock goes its own way.
+    fn new_sender(&mut self) -> StreamSender {
+        let life = self.lives;
+        self.lives += 1;
+        let start = self.now - self.random.below(100 * SECOND) * 64 + life as u64;
+        StreamSender {
+            life,
+            start,
+            total: 0,
+        }
+    }
+
+    fn restart_sender(&mut self, at: usize) {
+        self.senders[at] = self.new_sender();
     }
 
     /// Two numbers: the second is that of the leader of a replica.
@@ -358,6 +385,26 @@ fn a_surge_counts_both_runs_and_a_goodbye_folds_one() {
         Act::Wait(200),
     ];
     simulate(1, 2, BrokerFaults::default(), &acts);
+}
+
+#[test]
+fn a_sender_that_changes_producers_counts_once_over_their_ends() {
+    // The first sender goes from one producer to the next, and each ends.
+    let acts = [
+        Act::Observe(0, STREAM, 10),
+        Act::Wait(30),
+        Act::Observe(1, STREAM, 4),
+        Act::Wait(30),
+        Act::Restart(0, true),
+        Act::Wait(300),
+        Act::Restart(1, false),
+        Act::Wait(300),
+        Act::Observe(2, STREAM, 6),
+        Act::Expire(0, STREAM),
+        Act::Observe(0, STREAM, 2),
+        Act::Wait(30),
+    ];
+    simulate(3, 2, BrokerFaults::default(), &acts);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A simulated producer: one process with a table of four series.
+//! A simulated producer: one process with a table of five series.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,28 @@ use tidegate_engine::{Data, Histogram, MergeMode, Point, Temporality, UnixNanos,
 use crate::testing::{self, ClientId};
 use crate::{PageSender, ProducerName, SenderConfig, SentItem};
 
-/// The names of the series: the last one is a level.
-pub(super) const SERIES: [&str; 4] = ["whole", "double", "histogram", "level"];
+/// The names of the series: senders report a total to any producer, and the last one is a level.
+pub(super) const SERIES: [&str; 5] = ["whole", "double", "histogram", "stream", "level"];
 
-pub(super) const LEVEL: usize = 3;
+pub(super) const STREAM: usize = 3;
+
+pub(super) const LEVEL: usize = 4;
 
 /// The totals of a series that all producers have said.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ModelTotal {
     pub(super) start: UnixNanos,
-    /// Observed amounts, in quarters.
+    /// Observed amounts, in quarters. Of the stream, the largest total of each start.
     pub(super) observed: Vec<u32>,
+}
+
+/// A process that reports the stream. It counts on, whatever becomes of its reports.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamSender {
+    /// Its place among all lives of senders.
+    pub(super) life: usize,
+    pub(super) start: UnixNanos,
+    pub(super) total: u32,
 }
 
 /// The model: what a perfect reader shows of the totals.
@@ -57,6 +68,8 @@ pub(super) struct Process {
     pub(super) level: Option<i64>,
     next_update: UnixNanos,
     starts: u64,
+    /// Reports of the stream since the last update.
+    reports: Vec<StreamSender>,
     /// Whether the sender has been given all that was observed.
     is_passed_on: bool,
 }
@@ -81,6 +94,7 @@ impl Process {
             level: None,
             next_update: 0,
             starts: 0,
+            reports: Vec::new(),
             is_passed_on: true,
         }
     }
@@ -109,6 +123,14 @@ impl Process {
             counted: 0,
         });
         source.observed.push(amount);
+    }
+
+    /// Takes a report of the stream.
+    pub(super) fn take_report(&mut self, report: StreamSender) {
+        if self.fate == Fate::Lives {
+            self.reports.push(report);
+            self.is_passed_on = false;
+        }
     }
 
     /// The series expires in the table. The sender gets what it does not have first.
@@ -148,6 +170,16 @@ impl Process {
             total.observed.extend(source.observed.iter().skip(source.counted));
             source.counted = source.observed.len();
         }
+        for StreamSender { life, start, total } in self.reports.drain(..) {
+            items.push(stream_item(start, clock, total));
+            let all = model.entry(STREAM).or_insert(ModelTotal {
+                start,
+                observed: Vec::new(),
+            });
+            all.start = all.start.min(start);
+            all.observed.resize(all.observed.len().max(life + 1), 0);
+            all.observed[life] = all.observed[life].max(total);
+        }
         if let Some(level) = self.level {
             items.push(item(LEVEL, 0, clock, Value::Int(level)));
         }
@@ -164,7 +196,7 @@ impl Process {
 pub(super) fn value(series: usize, observed: &[u32]) -> Value {
     let quarters = |amount: &u32| f64::from(*amount) * 0.25;
     match series {
-        0 => Value::Int(observed.iter().map(|amount| i64::from(*amount)).sum()),
+        0 | STREAM => Value::Int(observed.iter().map(|amount| i64::from(*amount)).sum()),
         1 => Value::Double(observed.iter().map(quarters).sum()),
         _ => {
             let mut histogram = Histogram::empty([1.0, 2.0].into());
@@ -191,14 +223,20 @@ fn item(series: usize, start: UnixNanos, time: UnixNanos, value: Value) -> SentI
     } else {
         MergeMode::Level
     };
-    SentItem::Value(
-        mode,
-        Point {
-            series: Arc::new(testing::series(SERIES[series], data)),
-            start,
-            time,
-            value,
-            exemplars: Vec::new(),
-        },
-    )
+    SentItem::Value(mode, point(series, data, (start, time), value))
+}
+
+fn stream_item(start: UnixNanos, time: UnixNanos, total: u32) -> SentItem {
+    let value = Value::Int(i64::from(total));
+    SentItem::Stream(point(STREAM, testing::COUNTER, (start, time), value))
+}
+
+fn point(series: usize, data: Data, (start, time): (UnixNanos, UnixNanos), value: Value) -> Point {
+    Point {
+        series: Arc::new(testing::series(SERIES[series], data)),
+        start,
+        time,
+        value,
+        exemplars: Vec::new(),
+    }
 }
