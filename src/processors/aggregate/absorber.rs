@@ -36,11 +36,13 @@ impl Absorber {
         }
     }
 
-    /// Absorbs the part that rules take, as of `now`. Returns the part that passes.
+    /// Absorbs the part that rules take, as of `now`. Returns the part that passes. `is_snapshot`: the points are contents
+    /// of a table.
     pub(super) fn take(
         &self,
         payload: &Payload,
         now: UnixNanos,
+        is_snapshot: bool,
         ledger: &Ledger,
         flow: &mut Flow,
     ) -> Option<Payload> {
@@ -61,7 +63,7 @@ impl Absorber {
                 }))
             }
             Payload::Points(points) => {
-                let mut session = self.table.session(now);
+                let mut session = self.table.session(now).of_snapshot(is_snapshot);
                 let passes = |point: &Point| {
                     let outcome = session.observe(point);
                     ledger.count_outcome(outcome, &point.series.metric.name, flow)

@@ -199,7 +199,7 @@ impl JournaledState {
             // Without a promise to store, data stays in memory if the disk fails and memory allows.
             (Ok(()), _) | (Err(_), None) => {
                 // The part that passes has passed already.
-                self.absorber.take(payload, now, &self.ledger, &mut flow);
+                self.absorber.take(payload, now, false, &self.ledger, &mut flow);
                 Ok(flow.outcome())
             }
         };
@@ -224,7 +224,7 @@ impl JournaledState {
             _ => return None,
         };
         let absorber = &self.absorber;
-        absorber.take(&payload, now, &Ledger::default(), &mut Flow::default());
+        absorber.take(&payload, now, false, &Ledger::default(), &mut Flow::default());
         source
             .into_iter()
             .for_each(|source| absorber.table.let_go(source));

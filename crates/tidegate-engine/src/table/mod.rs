@@ -23,7 +23,7 @@ mod state;
 mod targets;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cell::{Caps, CellRef, Cells};
@@ -68,6 +68,7 @@ struct Counters {
     next_sweep: AtomicU64,
     rejected: [AtomicU64; Rejection::ALL.len()],
     colliding: [AtomicU64; Collision::ALL.len()],
+    adds_streams: AtomicBool,
 }
 
 type SourceStates = HashMap<SourceId, Arc<Mutex<events::SourceState>>>;
@@ -188,6 +189,11 @@ impl Table {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether it has added up cumulative streams, so that a total of it has parts of several senders.
+    pub fn adds_streams(&self) -> bool {
+        self.counters.adds_streams.load(Relaxed)
     }
 
     /// Its contents, and the input that it could not take in.

@@ -18,7 +18,7 @@ use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::stream_tracker::{Change, Followed, LastValue, PointSample, Rejection, StreamTracker};
 use crate::streams::lock;
-use crate::{Data, Series, TimestampAnomaly, UnixNanos, Value};
+use crate::{Data, Series, StreamTotal, TimestampAnomaly, UnixNanos, Value};
 
 /// The result of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +137,10 @@ impl Table {
         };
         let bounds = self.bounds_that_matter(value);
         let (targets, phase) = self.targets(series, bounds, crowded, start, now);
+        let is_added = targets.iter().any(|target| target.op != Op::Keep);
+        if is_added && StreamTotal::is_known_by(series.metric.data, UnixNanos::MAX) {
+            self.counters.adds_streams.store(true, Relaxed);
+        }
         let about = (bounds.is_some() || id.is_some()).then(|| {
             Box::new(About {
                 id,

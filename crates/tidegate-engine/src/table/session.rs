@@ -45,6 +45,8 @@ pub struct Session<'a> {
     /// Points since the last release of the locks.
     in_a_row: u32,
     has_changed: bool,
+    /// Whether the points are contents of a table, see [`Self::of_snapshot`].
+    is_snapshot: bool,
     /// The source of the last points, whose report the registry has noted.
     heard: Option<SourceNumber>,
 }
@@ -63,6 +65,7 @@ impl Table {
             cells: self.cells.cursor(),
             in_a_row: 0,
             has_changed: false,
+            is_snapshot: false,
             heard: None,
         }
     }
@@ -74,6 +77,14 @@ impl Table {
 }
 
 impl Session<'_> {
+    /// The points are contents of a table. A total of a table has one writer: if its start moves back, the table has come
+    /// to know an earlier process, and the total contains all processes.
+    #[must_use]
+    pub fn of_snapshot(mut self, is_snapshot: bool) -> Self {
+        self.is_snapshot = is_snapshot;
+        self
+    }
+
     /// Takes in a decoded point.
     pub fn observe(&mut self, point: &Point) -> Outcome {
         let sample = PointSample {
@@ -156,6 +167,13 @@ impl Session<'_> {
             }
         };
         let unheard = Some(stream.source).filter(|source| Some(*source) != self.heard);
+        let later;
+        let sample = if self.is_snapshot {
+            later = in_order(stream, sample);
+            &later
+        } else {
+            sample
+        };
         let step = self.table.step(stream, sample, self.now, &mut self.cells);
         if let Some(source) = unheard {
             self.note_report(source, &step);
@@ -203,6 +221,8 @@ impl Session<'_> {
                     about.bounds = bounds.cloned();
                 }
             }
+            let later = in_order(stream, sample);
+            let sample = if self.is_snapshot { &later } else { sample };
             (stream.source, table.step(stream, sample, now, &mut self.cells))
         });
         if let Some((source, step)) = &step
@@ -227,6 +247,15 @@ impl Session<'_> {
             self.table.changed();
         }
     }
+}
+
+/// The sample of a snapshot, whose start is not earlier than the known one.
+fn in_order<'a>(stream: &InputStream, sample: &PointSample<'a>) -> PointSample<'a> {
+    let start = match sample.start {
+        0 => 0,
+        start => start.max(stream.tracker.start),
+    };
+    PointSample { start, ..*sample }
 }
 
 impl Drop for Session<'_> {

@@ -128,3 +128,20 @@ fn series_without_a_sign_of_life_go_whether_or_not_anyone_reads() {
         (0, 0, 2)
     );
 }
+
+#[test]
+fn a_start_that_moves_back_in_a_snapshot_adds_the_increase_only() {
+    let hits = series("hits", COUNTER, &[], &[("pod", "a")]);
+    for (is_snapshot, expected) in [(true, 12), (false, 17)] {
+        let table = table(vec![by("hits", &[])]);
+        for (step, age, value) in [(0, 300, 5), (1, 500, 9), (2, 500, 12)] {
+            let now = NOW + step * SECOND;
+            let mut session = table.session(now).of_snapshot(is_snapshot);
+            let outcome = session.observe(&point(&hits, NOW - age * SECOND, now, value));
+            assert_eq!(outcome, Outcome::Absorbed);
+        }
+        let mut shown = Vec::new();
+        table.read(NOW, &mut |reading| shown.push(reading.value.clone()));
+        assert_eq!(shown, [Value::Int(expected)], "snapshot: {is_snapshot}");
+    }
+}
