@@ -5,7 +5,7 @@
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
-use tidegate_engine::{Outcome, Point, Session, Table};
+use tidegate_engine::{Data, Key, Outcome, Point, PointSample, Series, Session, Table};
 
 use crate::batch::wire::{
     self,
@@ -53,9 +53,23 @@ impl ExporterTables {
     }
 }
 
+/// Takes points that the table of an exporter is not for.
+pub(super) trait TakesPoints: Send + Sync {
+    /// The outcome of a point that it takes; `None`: it is for the table. `key` stands for the series as it is spelled.
+    fn take(
+        &self,
+        data: Data,
+        key: Key,
+        sample: PointSample<'_>,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Option<Outcome>;
+}
+
 /// Puts batches into the own table of an exporter.
 pub(super) struct TableSink {
     tables: Arc<ExporterTables>,
+    /// Takes points before the table does.
+    first: Option<Arc<dyn TakesPoints>>,
     ledger: Arc<Ledger>,
     exporter: Arc<str>,
     /// Whether the log names a sum of deltas that may fall.
@@ -66,10 +80,16 @@ impl TableSink {
     pub(super) fn new(tables: Arc<ExporterTables>, ledger: Arc<Ledger>, exporter: Arc<str>) -> Self {
         Self {
             tables,
+            first: None,
             ledger,
             exporter,
             told_of_falling: Once::new(),
         }
+    }
+
+    /// Offers points to another taker before the table.
+    pub(super) fn offering_first(self, first: Option<Arc<dyn TakesPoints>>) -> Self {
+        Self { first, ..self }
     }
 
     pub(super) fn consume(&self, batch: Batch, flow: &mut Flow) {
@@ -94,7 +114,17 @@ impl TableSink {
     fn observe(&self, points: &[Point], flow: &mut Flow) {
         let mut session = self.tables.own.session(unix_now());
         for point in points {
-            let outcome = session.observe(point);
+            let taken = self.first.as_ref().and_then(|first| {
+                let sample = PointSample {
+                    start: point.start,
+                    time: point.time,
+                    value: &point.value,
+                    exemplars: &point.exemplars,
+                };
+                let (data, key) = (point.series.metric.data, Key::of(&point.series));
+                first.take(data, key, sample, &mut || Some(point.series.clone()))
+            });
+            let outcome = taken.unwrap_or_else(|| session.observe(point));
             self.count_outcome(outcome, &point.series.metric.name, flow);
         }
     }
@@ -103,6 +133,7 @@ impl TableSink {
         let mut reading = Reading {
             sink: self,
             session: self.tables.own.session(unix_now()),
+            data: Data::Gauge,
             seen: 0,
             flow,
         };
@@ -131,6 +162,8 @@ impl TableSink {
 struct Reading<'a> {
     sink: &'a TableSink,
     session: Session<'a>,
+    /// The data of the metric that is being read.
+    data: Data,
     seen: usize,
     flow: &'a mut Flow,
 }
@@ -140,10 +173,17 @@ impl PointVisitor for Reading<'_> {
         true
     }
 
+    fn wants_data(&mut self, data: Data) -> bool {
+        self.data = data;
+        true
+    }
+
     fn point(&mut self, point: &WirePoint<'_>) -> bool {
-        let outcome = self
-            .session
-            .observe_as(point.key, point.sample, &mut || (point.series)());
+        let mut identify = || (point.series)();
+        let first = self.sink.first.as_ref();
+        let taken = first.and_then(|first| first.take(self.data, point.key, point.sample, &mut identify));
+        let outcome =
+            taken.unwrap_or_else(|| self.session.observe_as(point.key, point.sample, &mut identify));
         self.sink.count_outcome(outcome, point.name, self.flow);
         self.seen += 1;
         true

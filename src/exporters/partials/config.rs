@@ -32,6 +32,10 @@ crate::options! {
         pub max_bytes_per_second: ByteSize = ByteSize::mib(8),
         /// Most series of this producer, with those that have expired. Replicas refuse more than 100,000 by default.
         pub max_series: usize = 100_000,
+        /// Publishes cumulative totals under the sender that reports them, and not under this gateway. Set it on all gateways
+        /// behind a load balancer: a sender may then change its gateway and counts once. It applies to totals with a start
+        /// time that no `aggregate` has added up.
+        pub streams: bool = false,
     }
     check = PartialsExporterConfig::check
 }
@@ -55,7 +59,7 @@ impl PartialsExporterConfig {
                 cx.at(at.child(name)).error("must be greater than 0");
             }
         }
-        if let Some(Err(error)) = self.producer.as_deref().map(ProducerName::new) {
+        if let Some(Err(error)) = self.producer.as_deref().map(ProducerName::of_gateway) {
             cx.at(at.child("producer")).error(error.to_string());
         }
     }

@@ -13,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout, timeout_at
 
 use super::config::PartialsExporterConfig;
 use super::items::Statement;
+use super::streams::StreamBuffer;
 use crate::component::worker::in_background;
 use crate::component::{Cluster, Context, unix_now};
 use crate::exporters::tables::ExporterTables;
@@ -26,6 +27,7 @@ const CALLS_AT_ONCE: usize = 64;
 struct StatementCounts {
     duplicates: u64,
     gauges: u64,
+    fallen: u64,
 }
 
 /// What the background thread works on.
@@ -40,6 +42,7 @@ pub(super) struct PageDriver {
     config: Arc<PartialsExporterConfig>,
     cluster: Arc<Cluster>,
     tables: Arc<ExporterTables>,
+    streams: Option<Arc<StreamBuffer>>,
     /// Locked by one thread at a time: the task waits while the background thread works.
     state: Arc<Mutex<SenderState>>,
     session: StoreSession,
@@ -50,7 +53,7 @@ impl PageDriver {
         base: Context,
         config: Arc<PartialsExporterConfig>,
         cluster: Arc<Cluster>,
-        tables: Arc<ExporterTables>,
+        (tables, streams): (Arc<ExporterTables>, Option<Arc<StreamBuffer>>),
         sender: PageSender,
         session: StoreSession,
     ) -> Self {
@@ -60,6 +63,7 @@ impl PageDriver {
             config,
             cluster,
             tables,
+            streams,
             state: Arc::new(Mutex::new(SenderState { sender, counts })),
             session,
         }
@@ -86,15 +90,23 @@ impl PageDriver {
 
     /// Gives the tables to the sender, and starts the calls that are due.
     async fn update(&mut self) {
-        let (tables, state) = (self.tables.clone(), self.state.clone());
+        let (tables, state, streams) = (self.tables.clone(), self.state.clone(), self.streams.clone());
         let (base, cluster) = (self.base.clone(), self.cluster.clone());
         let updated = in_background(move || {
             let now = unix_now();
             tables.own().expire(now);
-            let statement = Statement::of(&tables.all(), now);
+            let mut statement = Statement::of(&tables.all(), now);
+            let mut fallen = 0;
+            if let Some(streams) = streams {
+                statement.note_added_streams(&tables.live());
+                let (items, smaller) = streams.take_all();
+                statement.items.extend(items);
+                fallen = smaller;
+            }
             let mut state = state.lock();
             state.counts.duplicates += statement.duplicates;
             state.counts.gauges += statement.gauges;
+            state.counts.fallen += fallen;
             let mismatch = state.sender.mismatch().map(|mismatch| mismatch.to_string());
             let notices = statement.notices.into_iter().chain(mismatch).collect();
             base.shared.notices.set(&base.path, notices);
@@ -198,6 +210,7 @@ fn record_metrics(stats: &SenderStats, counts: &StatementCounts, base: &Context)
         ("limit", stats.refused),
         ("invalid", stats.invalid),
         ("too_large", stats.too_large),
+        ("fallen", stats.fallen + counts.fallen),
         ("duplicate", counts.duplicates),
         ("gauge_in_window", counts.gauges),
     ] {

@@ -33,6 +33,17 @@ impl Statement {
         statement
     }
 
+    /// Says which of these tables have added up streams: a stream that changes its gateway counts twice in them.
+    pub(super) fn note_added_streams(&mut self, tables: &[Arc<Table>]) {
+        for table in tables.iter().filter(|table| table.adds_streams()) {
+            let owner = table.owner();
+            self.notices.insert(format!(
+                "`{owner}` adds up cumulative totals before `streams` can publish them: if a sender changes its gateway, it \
+                 counts twice; aggregate behind the `partials` receiver instead"
+            ));
+        }
+    }
+
     fn add_table(&mut self, table: &Table, now: UnixNanos) {
         // Only absorbed data is wanted, and no arrivals.
         table.flush_and_list_arrivals(table.arrived(), &mut |_, _| {});

@@ -3,12 +3,14 @@
 //! `partials`: publishes the totals of this gateway, so that the replicas of a cluster show those of all gateways.
 //!
 //! The exporter reads the tables of earlier components, as `prometheus` does. Data from no table goes to a table of its
-//! own. At each interval it sends the pages that have changed. Acknowledgement ends here: the next page has everything
+//! own. With `streams`, cumulative totals from no table are published as streams, which any gateway may report. At each
+//! interval it sends the pages that have changed. Acknowledgement ends here: the next page has everything
 //! that an earlier one had, so a failure of the store costs freshness only.
 
 mod config;
 mod driver;
 mod items;
+mod streams;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,12 +24,13 @@ use tokio::task::JoinHandle;
 
 use self::config::PartialsExporterConfig;
 use self::driver::PageDriver;
+use self::streams::StreamBuffer;
 use crate::batch::{Batch, Signal};
 use crate::component::{
     Cluster, ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Refused, Stability, TableHandle,
 };
-use crate::exporters::tables::{ExporterTables, TableSink};
+use crate::exporters::tables::{ExporterTables, TableSink, TakesPoints};
 
 /// The factory of `partials`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -52,6 +55,7 @@ struct Partials {
     cluster: Arc<Cluster>,
     producer: ProducerName,
     tables: Arc<ExporterTables>,
+    streams: Option<Arc<StreamBuffer>>,
     sink: TableSink,
     task: Mutex<Option<SendingTask>>,
 }
@@ -64,15 +68,22 @@ impl Partials {
     ) -> Result<Self, ComponentError> {
         let cluster = base.cluster("cluster", &config.cluster)?;
         let producer = config.producer.clone().unwrap_or_else(host_name);
-        let producer = ProducerName::new(&producer);
+        let producer = ProducerName::of_gateway(&producer);
         let producer = producer.map_err(|error| base.error(format!("producer: {error}")))?;
+        let bounds = base.shared.memory.bounds_of_tables();
         let own = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
         let tables = Arc::new(ExporterTables {
-            own: Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables())),
+            own: Arc::new(own.bounded_by(bounds.clone())),
             live: Mutex::default(),
         });
+        let streams = config.streams.then(|| {
+            let most = config.sender(&cluster, producer.clone()).max_body_bytes;
+            Arc::new(StreamBuffer::new(config.max_series, most, bounds))
+        });
+        let first = streams.clone().map(|streams| streams as Arc<dyn TakesPoints>);
         Ok(Self {
-            sink: TableSink::new(tables.clone(), ledger, base.id.clone()),
+            sink: TableSink::new(tables.clone(), ledger, base.id.clone()).offering_first(first),
+            streams,
             config,
             base,
             cluster,
@@ -103,7 +114,7 @@ impl Lifecycle for Partials {
             self.base.clone(),
             self.config.clone(),
             self.cluster.clone(),
-            self.tables.clone(),
+            (self.tables.clone(), self.streams.clone()),
             sender,
             engine.open(),
         );

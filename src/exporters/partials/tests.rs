@@ -9,9 +9,9 @@ use tidegate_cluster::{
     CallId, ClusterEngine as _, PageHeaders, PageKind, ReadScope, SentItem, StoreCall, StoreEvent,
 };
 use tidegate_engine::{
-    Attributes, Composite, Data, Declaration, EventKind, Events, Function, GaugePolicy, Grouping, Instrument,
-    Lease, Limits, MergeMode, Metric, Pattern, Point, Schema, Series, Source, SourceId, Temporality, Value,
-    Values,
+    Attributes, Bounds, Composite, Data, Declaration, EventKind, Events, Function, GaugePolicy, Grouping,
+    Histogram, Instrument, Key, Lease, Limits, MergeMode, Metric, Outcome, Pattern, Point, PointSample,
+    Rejection, Schema, Series, Source, SourceId, Temporality, Value, Values,
 };
 
 use super::items::Statement;
@@ -62,7 +62,7 @@ fn values(statement: &Statement) -> Vec<(String, MergeMode, Value)> {
         SentItem::Value(mode, point) => {
             Some((point.series.metric.name.to_string(), *mode, point.value.clone()))
         }
-        SentItem::Window { .. } => None,
+        SentItem::Stream(_) | SentItem::Window { .. } => None,
     });
     let mut values: Vec<_> = values.collect();
     values.sort_by(|one, other| one.0.cmp(&other.0));
@@ -216,6 +216,115 @@ async fn points_from_no_table_are_sent_and_a_stop_says_goodbye() {
     assert_eq!((pages, byes), (1, 1));
 }
 
+fn buffer(max_series: usize) -> StreamBuffer {
+    StreamBuffer::new(max_series, 1000, Arc::default())
+}
+
+/// What a buffer does with a point: `None` leaves it to the table.
+fn offer(buffer: &StreamBuffer, point: &Point) -> Option<Outcome> {
+    let sample = PointSample {
+        start: point.start,
+        time: point.time,
+        value: &point.value,
+        exemplars: &[],
+    };
+    let (data, key) = (point.series.metric.data, Key::of(&point.series));
+    buffer.take(data, key, sample, &mut || Some(point.series.clone()))
+}
+
+#[test]
+fn totals_with_a_start_are_streams_and_all_else_is_for_the_table() {
+    let buffer = buffer(10);
+    let at = |start, point: Point| Point { start, ..point };
+    for (point, is_stream) in [
+        (point("hits", sum(true), 7), true),
+        (at(0, point("hits", sum(true), 7)), false),
+        (point("open", sum(false), 7), false),
+        (point("depth", Data::Gauge, 7), false),
+    ] {
+        let taken = offer(&buffer, &point);
+        assert_eq!(taken, is_stream.then_some(Outcome::Absorbed), "{point:?}");
+    }
+    let (items, fallen) = buffer.take_all();
+    let SentItem::Stream(sent) = &items[0] else {
+        panic!("{items:?}")
+    };
+    assert_eq!(
+        (items.len(), fallen, sent.start, &sent.value),
+        (1, 0, 1, &Value::Int(7))
+    );
+    assert!(buffer.take_all().0.is_empty());
+}
+
+#[test]
+fn a_buffer_keeps_the_largest_total_and_counts_one_that_fell() {
+    let buffer = buffer(10);
+    for (value, time) in [(7, 10), (5, 9), (6, 11)] {
+        let point = Point {
+            time,
+            ..point("hits", sum(true), value)
+        };
+        assert_eq!(offer(&buffer, &point), Some(Outcome::Absorbed));
+    }
+    let (items, fallen) = buffer.take_all();
+    let SentItem::Stream(sent) = &items[0] else {
+        panic!("{items:?}")
+    };
+    assert_eq!(
+        (fallen, &sent.value),
+        (1, &Value::Int(7)),
+        "only the later one fell"
+    );
+}
+
+#[test]
+fn a_buffer_refuses_wrong_large_and_too_many_totals() {
+    let buffer = buffer(1);
+    let refused = |rejection| Some(Outcome::Rejected(rejection));
+    let large = Value::Histogram(Box::new(Histogram::empty(vec![1.0; 1000].into())));
+    let data = Data::Histogram {
+        temporality: Temporality::Cumulative,
+    };
+    let large = Point {
+        value: large,
+        ..point("large", data, 0)
+    };
+    assert_eq!(offer(&buffer, &large), refused(Rejection::Limit));
+    assert_eq!(
+        offer(&buffer, &point("hits", sum(true), -1)),
+        refused(Rejection::Invalid)
+    );
+    assert_eq!(offer(&buffer, &point("a", sum(true), 1)), Some(Outcome::Absorbed));
+    assert_eq!(
+        offer(&buffer, &point("b", sum(true), 1)),
+        refused(Rejection::Limit)
+    );
+    assert_eq!(offer(&buffer, &point("a", sum(true), 2)), Some(Outcome::Absorbed));
+    let memory = Arc::new(Bounds::default());
+    let tight = StreamBuffer::new(10, 1000, memory.clone());
+    assert_eq!(offer(&tight, &point("a", sum(true), 1)), Some(Outcome::Absorbed));
+    memory.set_tight(true);
+    assert_eq!(
+        offer(&tight, &point("b", sum(true), 1)),
+        refused(Rejection::Limit)
+    );
+    assert_eq!(offer(&tight, &point("a", sum(true), 2)), Some(Outcome::Absorbed));
+}
+
+#[test]
+fn a_table_that_adds_up_streams_is_named() {
+    let aggregated = |point| table(vec![Rule::new(Pattern::Exact("hits".into()))], &[point]);
+    for (table, is_named) in [
+        (aggregated(point("hits", sum(true), 7)), true),
+        (aggregated(point("hits", Data::Gauge, 7)), false),
+        (table(vec![Rule::newest()], &[point("hits", sum(true), 7)]), false),
+    ] {
+        let mut statement = Statement::default();
+        statement.note_added_streams(&[table]);
+        assert_eq!(statement.notices.len(), usize::from(is_named));
+    }
+}
+
 #[test]
 fn options_that_can_not_work_are_refused_with_the_reason() {
     for (yaml, expected) in [
@@ -223,6 +332,7 @@ fn options_that_can_not_work_are_refused_with_the_reason() {
         ("{cluster: a, interval: 5s}", "silent for 3s"),
         ("{cluster: a, refresh: 100ms}", "must not be less than `interval`"),
         ("{cluster: a, producer: ''}", "the name is empty"),
+        ("{cluster: a, producer: tidegate.streams.00}", "stand for streams"),
         ("{cluster: a, max_series: 0}", "greater than 0"),
     ] {
         let error = options::<PartialsExporterConfig>(yaml).unwrap_err();
