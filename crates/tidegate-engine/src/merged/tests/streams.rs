@@ -25,7 +25,7 @@ fn total(time: u64, value: impl Into<Value>) -> StreamTotal {
 }
 
 /// The report of a gateway about the stream `x`.
-fn said(gateway: usize, start: u64, time: u64, value: impl Into<Value>) -> RunReport {
+fn reported(gateway: usize, start: u64, time: u64, value: impl Into<Value>) -> RunReport {
     total(time, value).report(id(STREAM), epoch(gateway), start)
 }
 
@@ -33,11 +33,11 @@ fn said(gateway: usize, start: u64, time: u64, value: impl Into<Value>) -> RunRe
 fn a_stream_that_changes_gateways_and_returns_counts_once() {
     let mut merged = Merged::new(limits());
     for (gateway, total, shown) in [(0, 100, 100), (1, 150, 150), (0, 160, 160), (1, 150, 160)] {
-        take_all(&mut merged, [said(gateway, 10, 20, total)]);
+        take_all(&mut merged, [reported(gateway, 10, 20, total)]);
         assert_eq!(value(&mut merged), Some(Value::Int(shown)));
     }
     // The sender restarts.
-    take_all(&mut merged, [said(1, 30, 31, 7)]);
+    take_all(&mut merged, [reported(1, 30, 31, 7)]);
     assert_eq!(shown(&mut merged)["x"], (10, Value::Int(167)));
 }
 
@@ -46,7 +46,11 @@ fn the_larger_total_counts_whatever_the_clocks_of_senders_say() {
     let mut merged = Merged::new(limits());
     take_all(
         &mut merged,
-        [said(0, 10, 900, 100), said(1, 10, 20, 150), said(0, 10, 950, 100)],
+        [
+            reported(0, 10, 900, 100),
+            reported(1, 10, 20, 150),
+            reported(0, 10, 950, 100),
+        ],
     );
     assert_eq!(value(&mut merged), Some(Value::Int(150)));
 }
@@ -54,7 +58,7 @@ fn the_larger_total_counts_whatever_the_clocks_of_senders_say() {
 #[test]
 fn a_gateway_that_ends_takes_nothing_from_a_stream_that_left_it() {
     let mut leader = Merged::new(limits());
-    take_all(&mut leader, [said(0, 10, 20, 100), said(1, 10, 30, 150)]);
+    take_all(&mut leader, [reported(0, 10, 20, 100), reported(1, 10, 30, 150)]);
     assert_eq!(
         leader.fold(id(STREAM), epoch(0), true),
         0,
@@ -64,7 +68,7 @@ fn a_gateway_that_ends_takes_nothing_from_a_stream_that_left_it() {
     let mut fresh = Merged::new(limits());
     publish(&leader, STREAM, &mut fresh);
     assert_eq!(value(&mut fresh), Some(Value::Int(150)));
-    take_all(&mut fresh, [said(2, 10, 40, 155)]);
+    take_all(&mut fresh, [reported(2, 10, 40, 155)]);
     assert_eq!(
         value(&mut fresh),
         Some(Value::Int(155)),
