@@ -97,13 +97,16 @@ impl PageDriver {
             tables.own().expire(now);
             let mut statement = Statement::of(&tables.all(), now);
             let mut fallen = 0;
-            if let Some(streams) = streams {
+            if let Some(streams) = &streams {
                 statement.note_added_streams(&tables.live());
                 let (items, smaller) = streams.take_all();
                 statement.items.extend(items);
                 fallen = smaller;
             }
             let mut state = state.lock();
+            if let Some(streams) = &streams {
+                state.sender.set_max_stream_bytes(streams.max_bytes());
+            }
             state.counts.duplicates += statement.duplicates;
             state.counts.gauges += statement.gauges;
             state.counts.fallen += fallen;

@@ -55,6 +55,11 @@ impl StreamBuffer {
         }
     }
 
+    /// The most bytes that the values of all streams may take.
+    pub(super) fn max_bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
     /// Removes what was reported since the last call, and counts the totals that were smaller than earlier ones.
     pub(super) fn take_all(&self) -> (Vec<SentItem>, u64) {
         let mut state = self.state.lock();
@@ -120,19 +125,23 @@ impl StreamState {
         total: StreamTotal,
         max_series: usize,
     ) -> Result<(), Rejection> {
-        let bytes = ENTRY_BYTES + total.value.bytes();
-        if let Some(known) = self.reported.get_mut(&place) {
-            let (old, is_later) = (known.total.value.bytes(), total.time > known.total.time);
-            let order = known.total.join(total);
-            self.fallen += u64::from(order.is_lt() && is_later);
-            self.bytes = (self.bytes + known.total.value.bytes()).saturating_sub(old);
-            return Ok(());
-        }
-        if self.reported.len() >= max_series || self.bytes + bytes > MAX_BYTES {
+        let known = self.reported.get_mut(&place);
+        let old = known.as_ref().map(|known| known.total.value.bytes());
+        let new = total.value.bytes();
+        let more = old.map_or(ENTRY_BYTES + new, |old| new.saturating_sub(old));
+        if more > 0 && self.bytes + more > MAX_BYTES {
             return Err(Rejection::Limit);
         }
-        self.bytes += bytes;
-        self.reported.insert(place, ReportedStream { series, total });
+        if let Some(known) = known {
+            let is_later = total.time > known.total.time;
+            let order = known.total.join(total);
+            self.fallen += u64::from(order.is_lt() && is_later);
+        } else if self.reported.len() < max_series {
+            self.reported.insert(place, ReportedStream { series, total });
+        } else {
+            return Err(Rejection::Limit);
+        }
+        self.bytes += more;
         Ok(())
     }
 }

@@ -147,6 +147,11 @@ impl PageSender {
         }
     }
 
+    /// Bounds the memory of streams, which no table bounds.
+    pub fn set_max_stream_bytes(&mut self, bytes: usize) {
+        self.table.streams.max_bytes = bytes;
+    }
+
     /// Takes all values that there are now, and streams that were reported since the last update. Series that are not among
     /// them have expired; streams have if they are silent for 2 min.
     pub fn update(&mut self, items: impl IntoIterator<Item = SentItem>, now: UnixNanos) {
@@ -166,7 +171,7 @@ impl PageSender {
         }
         self.table.end_round(now);
         let may_begin = self.epoch > 0 && self.claim.is_none() && now >= self.next_run && !self.is_stopping;
-        let is_due = (lacks_room && self.table.has_expired(now)) || self.table.streams.has_many_ended;
+        let is_due = (lacks_room && self.table.has_expired(now)) || self.table.has_many_ended(now);
         if may_begin && is_due {
             self.claim = Some(EpochClaim::new(self.epoch));
         }

@@ -51,7 +51,7 @@ impl PageTable {
             max_series,
             slots: Vec::new(),
             by_key: HashMap::new(),
-            streams: StreamIndex::default(),
+            streams: StreamIndex::new(usize::MAX),
             pages: Vec::new(),
             queue: VecDeque::new(),
             round: 0,
@@ -364,6 +364,7 @@ impl PageTable {
         let round = self.round;
         let mut next = Self::new(self.partitions, self.max_series);
         next.round = round;
+        next.streams = StreamIndex::new(self.streams.max_bytes);
         for slot in self.slots.drain(..).filter(|slot| !slot.has_expired(round, now)) {
             match slot.content {
                 SlotContent::Stream { start, .. } => {

@@ -71,6 +71,16 @@ pub(super) struct PageSlot {
     pub(super) round: u64,
 }
 
+impl SlotContent {
+    /// The bytes of the value of a stream.
+    pub(super) fn stream_bytes(&self) -> usize {
+        match self {
+            Self::Stream { total, .. } => total.value.bytes(),
+            _ => 0,
+        }
+    }
+}
+
 impl PageSlot {
     /// Whether a new run leaves it behind, in the pages of the old one.
     pub(super) fn has_expired(&self, round: u64, now: UnixNanos) -> bool {

@@ -357,6 +357,19 @@ fn streams_without_a_start_or_with_a_wrong_value_are_refused() {
 }
 
 #[test]
+fn streams_beyond_the_bytes_or_starts_are_refused_and_known_ones_stay() {
+    let mut sender = PageSender::new(config());
+    sender.set_max_stream_bytes(1000);
+    sender.update([stream("a", 1, 1, 1), stream("b", 1, 1, 1)], NOW);
+    assert_eq!((sender.stats(NOW).refused, sender.stats(NOW).series), (1, 1));
+    sender.update([stream("a", 1, 2, 2)], NOW);
+    assert_eq!(sender.stats(NOW).refused, 1, "a number needs no more bytes");
+    let mut sender = PageSender::new(config());
+    sender.update((1..=300).map(|start| stream("a", start, start, 1)), NOW);
+    assert_eq!((sender.stats(NOW).refused, sender.stats(NOW).series), (44, 256));
+}
+
+#[test]
 fn a_new_run_leaves_silent_streams_and_ended_starts_behind() {
     let mut sender = PageSender::new(config());
     // A sender restarts 40 times, and another one goes on.

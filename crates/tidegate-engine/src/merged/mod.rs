@@ -63,7 +63,7 @@ impl Default for MergedLimits {
             max_series: 1_000_000,
             max_producers: 1_000_000,
             max_series_per_producer: 100_000,
-            max_runs: 64,
+            max_runs: 1024,
             kept_runs: 8,
             max_bytes: usize::MAX,
             lease_ns: 3_000_000_000,
