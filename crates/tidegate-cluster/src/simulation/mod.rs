@@ -389,19 +389,17 @@ fn a_surge_counts_both_runs_and_a_goodbye_folds_one() {
 
 #[test]
 fn a_sender_that_changes_producers_counts_once_over_their_ends() {
-    // The first sender goes from one producer to the next, and each ends.
+    // The first sender goes to another producer and ends there. Both producers end after it.
     let acts = [
         Act::Observe(0, STREAM, 10),
         Act::Wait(30),
         Act::Observe(1, STREAM, 4),
         Act::Wait(30),
         Act::Restart(0, true),
-        Act::Wait(300),
+        Act::Expire(0, STREAM),
         Act::Restart(1, false),
         Act::Wait(300),
         Act::Observe(2, STREAM, 6),
-        Act::Expire(0, STREAM),
-        Act::Observe(0, STREAM, 2),
         Act::Wait(30),
     ];
     simulate(3, 2, BrokerFaults::default(), &acts);
