@@ -4,7 +4,7 @@
 //!
 //! A sender behind a load balancer reports its total now to one gateway and now to another. If each gateway were the
 //! producer, the merge would add up totals of one process. So the stream is the producer: its series says which stream it
-//! is, and its start time says which life of the sender. Decision 0035 gives the reasons.
+//! is, and its start time says which life of the sender. Decision 0036 gives the reasons.
 
 use std::cmp::Ordering;
 
