@@ -12,7 +12,8 @@ use super::meta::{MetaLabels, Objects, bracketed, join};
 pub(super) fn targets(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlow<()> {
     for object in objects.iter() {
         let Body::Pod(pod) = &object.body else { continue };
-        if !is_target(pod) {
+        // A pod that starts, or that was evicted, has no address.
+        if pod.status.pod_ip.is_empty() {
             continue;
         }
         let mut common = MetaLabels::default();
@@ -22,11 +23,6 @@ pub(super) fn targets(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlo
         of_pod(&common, pod, each)?;
     }
     ControlFlow::Continue(())
-}
-
-/// Whether a pod has an address, and containers that run or will run.
-fn is_target(pod: &Pod) -> bool {
-    !pod.status.pod_ip.is_empty() && !matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
 fn of_pod(common: &MetaLabels, pod: &Pod, each: EachTarget<'_>) -> ControlFlow<()> {

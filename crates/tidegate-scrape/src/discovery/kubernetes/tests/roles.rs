@@ -122,14 +122,17 @@ fn a_pod_is_a_target_for_each_port_of_its_containers() {
 }
 
 #[test]
-fn pods_without_an_address_and_terminated_pods_are_no_targets() {
-    for (key, value) in [("podIP", ""), ("phase", "Succeeded"), ("phase", "Failed")] {
+fn a_pod_is_a_target_while_it_has_an_address_in_any_phase() {
+    let targets = |key: &str, value: &str| {
         let mut pod = pod();
         pod["status"][key] = json!(value);
-        assert!(
-            found(KubernetesRole::Pod, NONE, &[(Kind::Pod, pod)]).is_empty(),
-            "{key}={value}"
-        );
+        found(KubernetesRole::Pod, NONE, &[(Kind::Pod, pod)])
+    };
+    assert!(targets("podIP", "").is_empty());
+    for phase in ["Pending", "Succeeded", "Failed"] {
+        let targets = targets("phase", phase);
+        assert_eq!(targets.len(), 4, "{phase}");
+        assert!(targets[0].contains(&format!("pod_phase={phase}")), "{targets:?}");
     }
 }
 
