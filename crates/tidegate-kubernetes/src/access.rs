@@ -41,7 +41,8 @@ pub fn in_cluster() -> Result<ApiServer, AccessError> {
     pod_server(&host, &port, Path::new(POD_DIRECTORY))
 }
 
-fn pod_server(host: &str, port: &str, directory: &Path) -> Result<ApiServer, AccessError> {
+/// The server of a pod with the files of this directory.
+pub(crate) fn pod_server(host: &str, port: &str, directory: &Path) -> Result<ApiServer, AccessError> {
     let host = if host.contains(':') {
         format!("[{host}]")
     } else {

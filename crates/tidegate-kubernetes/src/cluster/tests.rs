@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+mod over_tls;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
