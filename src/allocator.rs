@@ -2,9 +2,8 @@
 
 //! The allocator of the binary, and the thread that gives back memory that nothing needs any more.
 
-use std::fs::File;
+use std::fs;
 use std::hint::black_box;
-use std::io::{BufRead, BufReader};
 use std::ptr;
 use std::thread;
 use std::time::Duration;
@@ -67,7 +66,7 @@ fn give_back() {
     drop(black_box(Box::new(0_u8)));
     for round in 0_u64.. {
         if round == START_ROUNDS {
-            give_back_loader_tables();
+            give_back_start();
         }
         mi_collect(true);
         tidegate::telemetry::note_live_memory();
@@ -75,57 +74,74 @@ fn give_back() {
     }
 }
 
-/// Unmaps the tables that only the dynamic loader reads, more than 1 MiB, and the constants beside them. The kernel maps
-/// a page again when something reads it. Without this the tables stay resident as long as the process runs.
-fn give_back_loader_tables() {
-    let Some((start, bytes)) = constants() else {
-        return;
-    };
-    // SAFETY: the range is one private mapping of the program's file that was never writable, so each of its pages is
-    // equal to the file, and a later read gets the same bytes. The mapping stays as long as the process.
-    let _ = unsafe { rustix::mm::madvise(ptr::without_provenance_mut(start), bytes, Advice::LinuxDontNeed) };
-}
-
-/// Address and bytes of the program's first segment: headers, tables of the loader, and constants without addresses.
-/// `None`: the system does not say, or the first segment is writable or executable.
-fn constants() -> Option<(usize, usize)> {
-    let program = std::env::current_exe().ok()?;
-    let program = program.to_str()?;
-    let maps = BufReader::new(File::open("/proc/self/maps").ok()?);
-    let mut lines = maps.lines().map_while(Result::ok);
-    let line = lines.find(|line| line.ends_with(program))?;
-    first_segment(&line)
-}
-
-/// The range of a line of `/proc/self/maps`: `START-END r--p OFFSET DEVICE INODE PATH`, with offset 0.
-fn first_segment(line: &str) -> Option<(usize, usize)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    if fields.next()? != "r--p" || usize::from_str_radix(fields.next()?, 16).ok()? != 0 {
-        return None;
+/// Unmaps the program's code and constants, most of which only the start needs. The kernel keeps them in its cache, and maps a
+/// page again when something needs it. Without this they stay resident as long as the process runs.
+fn give_back_start() {
+    for (start, bytes) in program_segments() {
+        // SAFETY: the range is a private mapping of the program's file that is not writable and has no pages of its own, so
+        // each page is equal to the file, and a later read gets the same bytes. The mapping stays as long as the process.
+        let _ =
+            unsafe { rustix::mm::madvise(ptr::without_provenance_mut(start), bytes, Advice::LinuxDontNeed) };
     }
+}
+
+/// Address and bytes of the segments of the program that are equal to its file. None, if the system does not say.
+fn program_segments() -> Vec<(usize, usize)> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    match program.to_str() {
+        Some(program) if !program.is_empty() => unchanged_segments(&maps, program),
+        _ => Vec::new(),
+    }
+}
+
+/// The segments of a file in the text of `/proc/self/smaps`. A line `START-END PERMISSIONS OFFSET DEVICE INODE PATH` begins a
+/// segment, and a line `Anonymous: N kB` has the size of the pages that differ from the file: those that the loader has
+/// relocated, or in which a debugger has set a breakpoint.
+fn unchanged_segments(maps: &str, program: &str) -> Vec<(usize, usize)> {
+    let mut current = None;
+    let mut unchanged = Vec::new();
+    for line in maps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (first, second) = (
+            fields.next().unwrap_or_default(),
+            fields.next().unwrap_or_default(),
+        );
+        if let Some((start, end)) = first.split_once('-') {
+            let is_code = line.ends_with(program) && matches!(second, "r--p" | "r-xp");
+            current = is_code.then(|| range(start, end)).flatten();
+        } else if first == "Anonymous:" {
+            unchanged.extend(current.take().filter(|_| second == "0"));
+        }
+    }
+    unchanged
+}
+
+fn range(start: &str, end: &str) -> Option<(usize, usize)> {
     let start = usize::from_str_radix(start, 16).ok()?;
     Some((start, usize::from_str_radix(end, 16).ok()?.checked_sub(start)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::first_segment;
+    use super::unchanged_segments;
 
     #[test]
-    fn only_a_first_segment_for_reading_is_given_back() {
-        let path = "08:01 131 /usr/bin/tidegate";
-        let segment = |rest: &str| first_segment(&format!("7f10-7f30 {rest} {path}"));
-        assert_eq!(segment("r--p 00000000"), Some((0x7f10, 0x20)));
-        assert_eq!(
-            segment("r--p 00005000"),
-            None,
-            "relocated constants have an offset"
-        );
-        assert_eq!(segment("r-xp 00000000"), None);
-        assert_eq!(segment("rw-p 00000000"), None);
-        assert_eq!(segment("r--s 00000000"), None, "shared memory of a file");
-        assert_eq!(first_segment("7f30-7f10 r--p 00000000 08:01 131 /x"), None);
-        assert_eq!(first_segment(""), None);
+    fn only_segments_of_the_program_without_changes_are_given_back() {
+        let maps = [
+            ("10-30 r--p 00000000 08:01 131 /usr/bin/tidegate", 0),
+            ("30-70 r-xp 00020000 08:01 131 /usr/bin/tidegate", 0),
+            ("70-80 r--p 00060000 08:01 131 /usr/bin/tidegate", 4),
+            ("80-90 rw-p 00070000 08:01 131 /usr/bin/tidegate", 0),
+            ("90-a0 r--s 00070000 08:01 131 /usr/bin/tidegate", 0),
+            ("a0-b0 r-xp 00000000 08:01 132 /usr/lib/libc.so.6", 0),
+            ("b0-c0 rw-p 00000000 00:00 0", 0),
+        ];
+        let text =
+            maps.map(|(head, kb)| format!("{head}\nSize: 8 kB\nAnonymous:   {kb} kB\nVmFlags: rd mr\n"));
+        let found = unchanged_segments(&text.concat(), "/usr/bin/tidegate");
+        assert_eq!(found, [(0x10, 0x20), (0x30, 0x40)]);
+        assert!(unchanged_segments("", "/usr/bin/tidegate").is_empty());
+        assert!(unchanged_segments("30-10 r-xp 0 0 0 /a\nAnonymous: 0 kB", "/a").is_empty());
     }
 }
