@@ -24,9 +24,9 @@ use tidegate_engine::{UnixNanos, clock};
 
 use self::bucket::TokenBucket;
 use self::claim::EpochClaim;
-use crate::partitions::PartitionCheck;
 use self::pages::{PageIndex, PageTable};
 use self::slot::ItemOutcome;
+use crate::partitions::PartitionCheck;
 use crate::{
     CallId, PageHeaders, PageKind, PartitionMismatch, ProducerName, RunName, StoreCall, StoreError,
     StoreMessage, StoreReply, Subject, nanos,

@@ -20,8 +20,8 @@ use super::labels::Labels;
 use super::metrics::ScrapeMetrics;
 pub(super) use group::Room;
 use group::{Group, META_FILE, META_URL};
-use tidegate_pipeline::component::Account;
 use tidegate_kubernetes::AccessError;
+use tidegate_pipeline::component::Account;
 use tidegate_pipeline::net::TlsError;
 
 /// The result of one discovery.
