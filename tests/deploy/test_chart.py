@@ -130,7 +130,8 @@ def test_agents_send_to_every_replica_of_the_gateway(values: Path) -> None:
         if workload["kind"] == "DaemonSet":
             exporters = yaml.safe_load(files["config.yaml"])["exporters"]
             sent = {options["endpoint"] for key, options in exporters.items() if key.startswith("otlp/")}
-            assert sent == {f"{pod}:4317" for pod in pods}
+            # In a cluster, the replicas read the totals in its store.
+            assert sent == (set() if "partials" in exporters else {f"{pod}:4317" for pod in pods})
             if "loadbalancing" in exporters:
                 assert set(exporters["loadbalancing"]["resolver"]["static"]["hostnames"]) == {f"{pod}:4319" for pod in pods}
 
