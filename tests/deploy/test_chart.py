@@ -223,7 +223,15 @@ def test_a_change_of_the_configuration_replaces_only_its_pods() -> None:
     assert before["DaemonSet"] != after["DaemonSet"] and before["StatefulSet"] == after["StatefulSet"]
 
 
-@pytest.mark.parametrize(("settings", "text"), [("agent.runAsUser=0", "run as root"), ("agent.enabled=true", "scrape the Service")])
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ("agent.runAsUser=0", "run as root"),
+        ("agent.enabled=true", "scrape the Service"),
+        ("cluster.enabled=true,gateway.replicas=2", "tidegate cluster status"),
+        ("cluster.enabled=true,gateway.replicas=2", "tokenSecretRef is not set"),
+    ],
+)
 def test_the_notes_say_what_to_do_next(settings: str, text: str) -> None:
     result = kit.run(kit.program("helm"), "install", "prod", kit.CHART, "--dry-run=client", "--set", settings)
     assert result.returncode == 0 and text in result.stdout, result.stdout + result.stderr
