@@ -72,6 +72,7 @@ fn every_example_runs() {
                 "OTLP_HTTP_ENDPOINT",
                 "ADMIN_ENDPOINT",
                 "REMOTE_WRITE_LISTEN",
+                "CLUSTER_ENDPOINT",
             ] {
                 command.env(port, format!("127.0.0.1:{}", free_port()));
             }
