@@ -217,6 +217,18 @@ const ALLOWED: &[(&str, &str)] = &[
         "a warning says that no metric of this name is known",
     ),
     (
+        "/api/v1/query?query=requests_total[1m]",
+        "a warning says where the history of the gateway begins",
+    ),
+    (
+        "/api/v1/query?query=depth&lookback_delta=1ms&time=5",
+        "a warning says where the history of the gateway begins",
+    ),
+    (
+        "/api/v1/query?query=rate(requests_total[1m])&stats=1",
+        "a warning says where the history of the gateway begins",
+    ),
+    (
         "/api/v1/labels",
         "`target_info` has the attributes of the target, such as `server_port`",
     ),
