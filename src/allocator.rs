@@ -78,8 +78,9 @@ fn give_back() {
 /// page again when something needs it. Without this they stay resident as long as the process runs.
 fn give_back_start() {
     for (start, bytes) in program_segments() {
-        // SAFETY: the range is a private mapping of the program's file that is not writable and has no pages of its own, so
-        // each page is equal to the file, and a later read gets the same bytes. The mapping stays as long as the process.
+        // SAFETY: the range is a private mapping of the program's file that is not writable and has no pages of its own, in
+        // memory or swapped out. So each page is equal to the file, and a later read gets the same bytes. The mapping stays
+        // as long as the process. Only a debugger changes such a page, and loses a breakpoint that it sets just now.
         let _ =
             unsafe { rustix::mm::madvise(ptr::without_provenance_mut(start), bytes, Advice::LinuxDontNeed) };
     }
@@ -96,8 +97,8 @@ fn program_segments() -> Vec<(usize, usize)> {
 }
 
 /// The segments of a file in the text of `/proc/self/smaps`. A line `START-END PERMISSIONS OFFSET DEVICE INODE PATH` begins a
-/// segment, and a line `Anonymous: N kB` has the size of the pages that differ from the file: those that the loader has
-/// relocated, or in which a debugger has set a breakpoint.
+/// segment. `Anonymous: N kB` and, later, `Swap: N kB` have the size of the pages that differ from the file: those that the
+/// loader has relocated, or in which a debugger has set a breakpoint.
 fn unchanged_segments(maps: &str, program: &str) -> Vec<(usize, usize)> {
     let mut current = None;
     let mut unchanged = Vec::new();
@@ -110,7 +111,9 @@ fn unchanged_segments(maps: &str, program: &str) -> Vec<(usize, usize)> {
         if let Some((start, end)) = first.split_once('-') {
             let is_code = line.ends_with(program) && matches!(second, "r--p" | "r-xp");
             current = is_code.then(|| range(start, end)).flatten();
-        } else if first == "Anonymous:" {
+        } else if first == "Anonymous:" && second != "0" {
+            current = None;
+        } else if first == "Swap:" {
             unchanged.extend(current.take().filter(|_| second == "0"));
         }
     }
@@ -129,19 +132,21 @@ mod tests {
     #[test]
     fn only_segments_of_the_program_without_changes_are_given_back() {
         let maps = [
-            ("10-30 r--p 00000000 08:01 131 /usr/bin/tidegate", 0),
-            ("30-70 r-xp 00020000 08:01 131 /usr/bin/tidegate", 0),
-            ("70-80 r--p 00060000 08:01 131 /usr/bin/tidegate", 4),
-            ("80-90 rw-p 00070000 08:01 131 /usr/bin/tidegate", 0),
-            ("90-a0 r--s 00070000 08:01 131 /usr/bin/tidegate", 0),
-            ("a0-b0 r-xp 00000000 08:01 132 /usr/lib/libc.so.6", 0),
-            ("b0-c0 rw-p 00000000 00:00 0", 0),
+            ("10-30 r--p 00000000 08:01 131 /usr/bin/tidegate", 0, 0),
+            ("30-70 r-xp 00020000 08:01 131 /usr/bin/tidegate", 0, 0),
+            ("70-80 r--p 00060000 08:01 131 /usr/bin/tidegate", 4, 0),
+            ("80-90 r--p 00070000 08:01 131 /usr/bin/tidegate", 0, 4),
+            ("90-a0 rw-p 00070000 08:01 131 /usr/bin/tidegate", 0, 0),
+            ("a0-b0 r--s 00070000 08:01 131 /usr/bin/tidegate", 0, 0),
+            ("b0-c0 r-xp 00000000 08:01 132 /usr/lib/libc.so.6", 0, 0),
+            ("c0-d0 rw-p 00000000 00:00 0", 0, 0),
         ];
-        let text =
-            maps.map(|(head, kb)| format!("{head}\nSize: 8 kB\nAnonymous:   {kb} kB\nVmFlags: rd mr\n"));
+        let text = maps.map(|(head, own, swapped)| {
+            format!("{head}\nSize: 8 kB\nAnonymous:   {own} kB\nSwap:   {swapped} kB\nVmFlags: rd mr\n")
+        });
         let found = unchanged_segments(&text.concat(), "/usr/bin/tidegate");
         assert_eq!(found, [(0x10, 0x20), (0x30, 0x40)]);
         assert!(unchanged_segments("", "/usr/bin/tidegate").is_empty());
-        assert!(unchanged_segments("30-10 r-xp 0 0 0 /a\nAnonymous: 0 kB", "/a").is_empty());
+        assert!(unchanged_segments("30-10 r-xp 0 0 0 /a\nAnonymous: 0 kB\nSwap: 0 kB", "/a").is_empty());
     }
 }
