@@ -34,7 +34,7 @@ fn number(record: &Bytes) -> Option<u16> {
 pub(crate) struct PartitionCheck {
     subject: String,
     own: u16,
-    /// The sequence of a record without a number; 0: there is no record.
+    /// The sequence of a record without a number; 0: the store has none.
     sequence: u64,
     asked: Option<CallId>,
     /// When to ask next; `None`: the numbers are equal.
@@ -65,9 +65,9 @@ impl PartitionCheck {
         self.mismatch
     }
 
-    /// The store may have lost the record.
+    /// The store may have lost the record. The answer to an earlier call says nothing about it any more.
     pub(crate) fn ask_again(&mut self, now: UnixNanos) {
-        self.next = Some(now);
+        (self.asked, self.next) = (None, Some(now));
     }
 
     /// The call that is due.
@@ -112,7 +112,7 @@ impl PartitionCheck {
                     self.next = Some(retry_at);
                 }
             }
-            Err(StoreError::Conflict(None)) => self.sequence = 0,
+            Err(StoreError::Conflict(None)) => (self.sequence, self.next) = (0, Some(retry_at)),
             Err(_) => self.next = Some(retry_at),
         }
         true
