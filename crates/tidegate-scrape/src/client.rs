@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 
 use super::config::http::HttpOptions;
 use super::credentials::{Credentials, TextSource, header_value};
-use tidegate_config::Secret;
 use tidegate_pipeline::component::{Account, Ceiling, Held, NoRoom};
 use tidegate_pipeline::delivery::response::shorten;
 use tidegate_pipeline::net::body::Chunks;
@@ -103,28 +102,10 @@ impl Client {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
             .build(connector);
-        let mut headers = Vec::new();
-        for (name, values) in options.http_headers.iter() {
-            let Ok(name) = HeaderName::try_from(name) else {
-                continue;
-            };
-            let plain = values
-                .values
-                .iter()
-                .map(|text| TextSource::Fixed(Secret::new(text.as_str())));
-            let secret = values.secrets.iter().map(|text| TextSource::Fixed(text.clone()));
-            let files = values.files.iter().map(|path| TextSource::file(path));
-            headers.extend(
-                plain
-                    .chain(secret)
-                    .chain(files)
-                    .map(|value| (name.clone(), value)),
-            );
-        }
         Ok(Self {
             http,
             credentials: Credentials::of(options),
-            headers,
+            headers: options.headers(TextSource::Fixed, TextSource::file),
             follow_redirects: options.follow_redirects,
         })
     }

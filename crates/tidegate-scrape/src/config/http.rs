@@ -2,9 +2,10 @@
 
 //! The HTTP client options of targets and discovery services, in Prometheus's spelling.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::http::HeaderName;
 use tidegate_config::{Node, Ordered, Problems, Secret};
 use tidegate_pipeline::net::TlsClientConfig;
 use tidegate_pipeline::net::tls::TlsVersion;
@@ -129,6 +130,25 @@ pub struct HttpOptions {
     pub enable_http2: bool,
     /// Further headers.
     pub http_headers: Ordered<HeaderValues>,
+}
+
+impl HttpOptions {
+    /// The further headers. `fixed` and `file` make the type of the client from a text and from a file with one.
+    pub fn headers<T>(&self, fixed: impl Fn(Secret) -> T, file: impl Fn(&Path) -> T) -> Vec<(HeaderName, T)> {
+        let mut headers = Vec::new();
+        for (name, values) in self.http_headers.iter() {
+            // The check of the options refuses other names.
+            let Ok(name) = HeaderName::try_from(name) else {
+                continue;
+            };
+            let plain = values.values.iter().map(|text| fixed(Secret::new(text.as_str())));
+            let secrets = values.secrets.iter().map(|text| fixed(text.clone()));
+            let files = values.files.iter().map(|path| file(path));
+            let all = plain.chain(secrets).chain(files);
+            headers.extend(all.map(|value| (name.clone(), value)));
+        }
+        headers
+    }
 }
 
 /// `options!` with the HTTP client options after those that are given.

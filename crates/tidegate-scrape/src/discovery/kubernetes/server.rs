@@ -2,7 +2,6 @@
 
 //! The API server of a discovery, by its options.
 
-use http::HeaderName;
 use tidegate_config::Secret;
 use tidegate_kubernetes::{AccessError, ApiCredentials, ApiServer, SecretText, in_cluster, kubeconfig};
 
@@ -27,7 +26,7 @@ fn with_options(url: http::Uri, options: &HttpOptions) -> ApiServer {
         url,
         tls: options.tls.client(),
         credentials: credentials(options),
-        headers: headers(options),
+        headers: options.headers(SecretText::Fixed, |path| SecretText::File(path.to_owned())),
         follow_redirects: options.follow_redirects,
         enable_http2: options.enable_http2,
     }
@@ -56,22 +55,4 @@ fn credentials(options: &HttpOptions) -> Option<ApiCredentials> {
         authorization.credentials_file.as_ref(),
     );
     Some(ApiCredentials::Word(word.to_owned(), secret))
-}
-
-fn headers(options: &HttpOptions) -> Vec<(HeaderName, SecretText)> {
-    let mut headers = Vec::new();
-    for (name, values) in options.http_headers.iter() {
-        let Ok(name) = HeaderName::try_from(name) else {
-            continue;
-        };
-        let plain = values
-            .values
-            .iter()
-            .map(|text| SecretText::Fixed(Secret::new(text.as_str())));
-        let secrets = values.secrets.iter().cloned().map(SecretText::Fixed);
-        let files = values.files.iter().cloned().map(SecretText::File);
-        let all = plain.chain(secrets).chain(files);
-        headers.extend(all.map(|value| (name.clone(), value)));
-    }
-    headers
 }
