@@ -129,7 +129,7 @@ impl RecordView {
         }
     }
 
-    /// Notes a record. One that is not of this partition, by its key, is no record of the cluster.
+    /// Notes a record. The cluster did not write a record whose key belongs to another partition.
     fn take(&mut self, record: &LogRecord) {
         let is_own = |subject: &&str| self.layout.partition(subject) == Some(self.partition);
         let Some(subject) = record.subject().filter(is_own) else {

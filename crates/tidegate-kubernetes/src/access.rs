@@ -14,7 +14,7 @@ use crate::client::{ApiCredentials, ApiServer, SecretText};
 /// The directory with the token, the authorities and the namespace of a pod.
 const POD_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Why there is no API server.
+/// Why the API server is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The process is in no pod.

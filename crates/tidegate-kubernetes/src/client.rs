@@ -154,7 +154,7 @@ impl ApiClient {
     /// The body of the answer to a GET of a path with its query.
     ///
     /// # Errors
-    /// There is no answer, or its status is not 200.
+    /// The server does not answer, or the status is not 200.
     pub(crate) async fn get(&self, path: &str) -> Result<Incoming, WatchError> {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.ask(path)).await;
         let answer = answer.map_err(|_| WatchError::TimedOut(ANSWER_TIMEOUT))??;

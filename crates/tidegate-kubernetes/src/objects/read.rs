@@ -142,7 +142,7 @@ pub(crate) struct ListHead {
 /// Reads a page without its objects.
 ///
 /// # Errors
-/// It is no page of a list.
+/// The JSON is not a page of a list.
 pub(crate) fn list_head(json: &[u8]) -> Result<ListHead, serde_json::Error> {
     serde_json::from_slice::<WithMetadata<_>>(json).map(|page| page.metadata)
 }
@@ -180,7 +180,7 @@ struct Status {
 /// Reads an event of a watch of a kind.
 ///
 /// # Errors
-/// It is no event.
+/// The JSON is not an event.
 pub(crate) fn watch_event(kind: ObjectKind, json: &[u8]) -> Result<ReadEvent, serde_json::Error> {
     let event: RawEvent<'_> = serde_json::from_slice(json)?;
     let of = event.object.get().as_bytes();

@@ -39,7 +39,7 @@ pub(super) enum DiscoveryError {
     /// A TLS file is unusable.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// There is no API server of Kubernetes.
+    /// The API server of Kubernetes is not known.
     #[error("kubernetes_sd_configs: {0}")]
     Kubernetes(#[from] AccessError),
 }
@@ -92,7 +92,7 @@ impl Discoveries {
     /// The discoveries in the options of a job.
     ///
     /// # Errors
-    /// The TLS files of a discovery can't be used, or there is no API server.
+    /// The TLS files of a discovery can't be used, or its API server is not known.
     pub(super) fn new(config: &ScrapeConfig) -> Result<Self, DiscoveryError> {
         let fixed = config.static_configs.iter().flat_map(|fixed| {
             let group = Group {
