@@ -53,6 +53,8 @@ pub(super) struct Replica {
     bounds: Arc<Bounds>,
     max_lag: Duration,
     last_sweep: UnixNanos,
+    /// The state in the last report.
+    reported: Option<ReplicaState>,
     /// When the series were last shown, how long that took, and the messages that they contain.
     last_show: (UnixNanos, Duration, u64),
 }
@@ -87,6 +89,7 @@ impl Replica {
             bounds,
             max_lag: config.max_lag,
             last_sweep: 0,
+            reported: None,
             last_show: (0, Duration::ZERO, 0),
         })
     }
@@ -111,26 +114,31 @@ impl Replica {
     }
 
     fn tick(&mut self, now: UnixNanos) {
+        let is_sweep_due = now.saturating_sub(self.last_sweep) >= nanos(SWEEP);
+        if is_sweep_due {
+            self.last_sweep = now;
+            self.reader.merged().set_max_bytes(self.bounds.bytes());
+            self.reader.tick(now);
+        }
         let status = self.reader.status(now);
         let is_ready = unready(&status).is_none();
         if is_ready && self.is_show_due(now) {
             self.show(now);
         }
         self.cluster.note_leading(is_ready && self.leader.is_leading(now));
-        // Readers may come when the series are there.
-        self.hold(&status);
-        if now.saturating_sub(self.last_sweep) >= nanos(SWEEP) {
-            self.last_sweep = now;
-            self.reader.merged().set_max_bytes(self.bounds.bytes());
-            self.reader.tick(now);
+        if is_sweep_due || self.reported != Some(status.state) {
+            self.reported = Some(status.state);
             report::report(
                 &self.base,
                 &self.cluster,
                 &mut self.reader,
                 &self.leader,
                 &self.shown,
+                now,
             );
         }
+        // Readers may come when the series and the warnings are there.
+        self.hold(&status);
     }
 
     /// Says until when readers may come.

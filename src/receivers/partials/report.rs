@@ -9,10 +9,10 @@ use tidegate_cluster::{
     ClusterLeader, LeaderStats, PageReader, ProducerName, ProducerStatus, ReaderStats, RefusedMessages,
     ReplicaState, ReplicaStatus,
 };
-use tidegate_engine::MergedStats;
+use tidegate_engine::{MergedStats, UnixNanos};
 
 use super::shown::ShownSeries;
-use crate::component::{Cluster, Context, unix_now};
+use crate::component::{Cluster, Context};
 
 /// The most producers that metrics name, and that the status lists. The others count as one.
 const MAX_NAMED: usize = 1000;
@@ -26,8 +26,8 @@ pub(super) fn report(
     reader: &mut PageReader,
     leader: &ClusterLeader,
     shown: &ShownSeries,
+    now: UnixNanos,
 ) {
-    let now = unix_now();
     let status = reader.status(now);
     let merged = reader.merged();
     let (merged_stats, series, bytes) = (merged.stats(), merged.len(), merged.bytes());
