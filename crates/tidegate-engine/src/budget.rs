@@ -190,8 +190,8 @@ impl SeriesInterner {
     }
 }
 
-/// The bytes of a series that shares nothing.
-pub(crate) fn bytes_of(series: &Series) -> usize {
+/// The bytes that an identity has allocated, as if nothing shared its parts.
+pub fn identity_bytes(series: &Series) -> usize {
     let parts = of_resource(&series.resource) + of_scope(&series.scope) + of_metric(&series.metric);
     size_of::<Series>() + SHARED_HEAD + series.attributes.bytes() + parts
 }
@@ -283,7 +283,7 @@ mod tests {
         let shared = SeriesInterner::default();
         let keep = |resource: &str, pod: &str| shared.keep(series(resource, pod), Some).unwrap();
         let (first, whole) = keep("a", "1");
-        assert_eq!(whole, bytes_of(&first));
+        assert_eq!(whole, identity_bytes(&first));
         let (second, rest) = keep("a", "2");
         assert!(Arc::ptr_eq(&first.resource, &second.resource) && Arc::ptr_eq(&first.metric, &second.metric));
         assert_eq!(

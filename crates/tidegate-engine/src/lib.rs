@@ -59,7 +59,7 @@ mod wheel;
 pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
-pub use budget::{Bounds, Budget};
+pub use budget::{Bounds, Budget, identity_bytes};
 pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
 pub use composite::{
     Across, Added, Answer, Composite, DataQuality, Declaration, Direction, Distribution, Evaluated,

@@ -105,7 +105,9 @@ impl PageDriver {
             }
             let mut state = state.lock();
             if let Some(streams) = &streams {
-                state.sender.set_max_stream_bytes(streams.max_bytes());
+                // The table and the streams share one bound.
+                let left = streams.max_bytes().saturating_sub(tables.own().stats().bytes);
+                state.sender.set_max_stream_bytes(left);
             }
             state.counts.duplicates += statement.duplicates;
             state.counts.gauges += statement.gauges;

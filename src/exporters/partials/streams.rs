@@ -10,15 +10,16 @@ use parking_lot::Mutex;
 use tidegate_cluster::SentItem;
 use tidegate_engine::{
     Bounds, Data, Key, Outcome, Point, PointSample, Rejection, Series, StreamTotal, UnixNanos, Value,
+    identity_bytes,
 };
 
 use crate::component::unix_now;
 use crate::exporters::tables::TakesPoints;
 
-/// The most bytes of values between two updates.
-const MAX_BYTES: usize = 32 << 20;
+/// The most bytes of totals between two updates, and of known spellings: a fourth of the bounds, but within these.
+const BUFFERED_BYTES: [usize; 2] = [32 << 20, 256 << 20];
 
-/// The bytes of an entry without its value, estimated.
+/// The bytes of an entry without its series and value, estimated.
 const ENTRY_BYTES: usize = 256;
 
 /// The newest total of a stream and start.
@@ -31,6 +32,7 @@ struct ReportedStream {
 struct StreamState {
     /// The series by the key of its spelling. It only saves decoding, and forgets all when it is full.
     known: HashMap<Key, (Key, Arc<Series>)>,
+    known_bytes: usize,
     reported: HashMap<(Key, UnixNanos), ReportedStream>,
     bytes: usize,
     fallen: u64,
@@ -58,6 +60,12 @@ impl StreamBuffer {
     /// The most bytes that the values of all streams may take.
     pub(super) fn max_bytes(&self) -> usize {
         self.memory.bytes()
+    }
+
+    /// The most bytes of totals between two updates, and of known spellings.
+    fn max_buffered_bytes(&self) -> usize {
+        let [least, most] = BUFFERED_BYTES;
+        (self.memory.bytes() / 4).clamp(least, most)
     }
 
     /// Removes what was reported since the last call, and counts the totals that were smaller than earlier ones.
@@ -92,7 +100,8 @@ impl StreamBuffer {
         let total = StreamTotal::new(time, sample.value.clone()).ok_or(Rejection::Invalid)?;
         let mut state = self.state.lock();
         let (key, series) = self.series(&mut state, key, identify)?;
-        state.put((key, sample.start), series, total, self.max_series)
+        let limits = (self.max_series, self.max_buffered_bytes());
+        state.put((key, sample.start), series, total, limits)
     }
 
     fn series(
@@ -109,9 +118,12 @@ impl StreamBuffer {
         }
         let series = identify().ok_or(Rejection::Invalid)?;
         let identity = (Key::of(&series), series);
-        if state.known.len() >= self.max_series {
+        let bytes = ENTRY_BYTES + identity_bytes(&identity.1);
+        if state.known.len() >= self.max_series || state.known_bytes + bytes > self.max_buffered_bytes() {
             state.known.clear();
+            state.known_bytes = 0;
         }
+        state.known_bytes += bytes;
         state.known.insert(key, identity.clone());
         Ok(identity)
     }
@@ -123,13 +135,16 @@ impl StreamState {
         place: (Key, UnixNanos),
         series: Arc<Series>,
         total: StreamTotal,
-        max_series: usize,
+        (max_series, max_bytes): (usize, usize),
     ) -> Result<(), Rejection> {
         let known = self.reported.get_mut(&place);
         let old = known.as_ref().map(|known| known.total.value.bytes());
         let new = total.value.bytes();
-        let more = old.map_or(ENTRY_BYTES + new, |old| new.saturating_sub(old));
-        if more > 0 && self.bytes + more > MAX_BYTES {
+        let more = match old {
+            Some(old) => new.saturating_sub(old),
+            None => ENTRY_BYTES + identity_bytes(&series) + new,
+        };
+        if more > 0 && self.bytes + more > max_bytes {
             return Err(Rejection::Limit);
         }
         if let Some(known) = known {

@@ -368,7 +368,7 @@ impl PageTable {
         for slot in self.slots.drain(..).filter(|slot| !slot.has_expired(round, now)) {
             match slot.content {
                 SlotContent::Stream { start, .. } => {
-                    next.add_stream(slot.key, || slot.series, start, slot.content, now);
+                    next.add_stream(slot.key, slot.series, start, slot.content, now);
                 }
                 content => {
                     next.put(slot.key, || slot.series, content, false, now);

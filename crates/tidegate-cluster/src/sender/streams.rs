@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tidegate_engine::{Key, Point, Series, StreamTotal, UnixNanos};
+use tidegate_engine::{Key, Point, Series, StreamTotal, UnixNanos, identity_bytes};
 
 use super::pages::PageTable;
 use super::slot::{ItemOutcome, PageSlot, SlotContent};
@@ -20,7 +20,7 @@ const MANY_STARTS: usize = 32;
 /// A new run begins if at least so many starts of a stream have ended.
 const MANY_ENDED: usize = MANY_STARTS / 2;
 
-/// Bytes of a slot without its value, estimated.
+/// Bytes of a slot without its series and value, estimated.
 const SLOT_BYTES: usize = 512;
 
 /// The slots of streams.
@@ -88,7 +88,7 @@ impl PageTable {
             total: new,
             seen: now,
         };
-        if self.add_stream(key, || point.series, start, content, now) {
+        if self.add_stream(key, point.series, start, content, now) {
             ItemOutcome::Taken
         } else {
             ItemOutcome::Full
@@ -99,17 +99,19 @@ impl PageTable {
     pub(super) fn add_stream(
         &mut self,
         key: Key,
-        series: impl FnOnce() -> Arc<Series>,
+        series: Arc<Series>,
         start: UnixNanos,
         content: SlotContent,
         now: UnixNanos,
     ) -> bool {
         let starts = self.streams.starts.get(&key).copied().unwrap_or(0);
-        let bytes = SLOT_BYTES + content.stream_bytes();
+        // All starts of a stream share its series.
+        let identity = if starts == 0 { identity_bytes(&series) } else { 0 };
+        let bytes = SLOT_BYTES + identity + content.stream_bytes();
         if starts >= MAX_STARTS || !self.streams.has_room(bytes) {
             return false;
         }
-        let Some(slot) = self.add_slot(key, series, content, now) else {
+        let Some(slot) = self.add_slot(key, || series, content, now) else {
             return false;
         };
         self.streams.slots.insert((key, start), slot);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Data, MergeMode, Point, Value};
+use tidegate_engine::{Data, MergeMode, Point, Value, identity_bytes};
 
 use super::*;
 use crate::testing::{COUNTER, series};
@@ -359,11 +359,18 @@ fn streams_without_a_start_or_with_a_wrong_value_are_refused() {
 #[test]
 fn streams_beyond_the_bytes_or_starts_are_refused_and_known_ones_stay() {
     let mut sender = PageSender::new(config());
-    sender.set_max_stream_bytes(1000);
+    let one = 512 + identity_bytes(&series("a", COUNTER));
+    sender.set_max_stream_bytes(one + one / 2);
+    sender.update([stream(&"long".repeat(one), 1, 1, 1)], NOW);
+    assert_eq!(
+        (sender.stats(NOW).refused, sender.stats(NOW).series),
+        (1, 0),
+        "its name counts"
+    );
     sender.update([stream("a", 1, 1, 1), stream("b", 1, 1, 1)], NOW);
-    assert_eq!((sender.stats(NOW).refused, sender.stats(NOW).series), (1, 1));
+    assert_eq!((sender.stats(NOW).refused, sender.stats(NOW).series), (2, 1));
     sender.update([stream("a", 1, 2, 2)], NOW);
-    assert_eq!(sender.stats(NOW).refused, 1, "a number needs no more bytes");
+    assert_eq!(sender.stats(NOW).refused, 2, "a number needs no more bytes");
     let mut sender = PageSender::new(config());
     sender.update((1..=300).map(|start| stream("a", start, start, 1)), NOW);
     assert_eq!((sender.stats(NOW).refused, sender.stats(NOW).series), (44, 256));

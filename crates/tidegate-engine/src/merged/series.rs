@@ -11,7 +11,7 @@ use super::report::{ReportKind, RunReport};
 use super::retained::{CompactedTotal, bytes_of, earlier};
 use super::total::MergedValue;
 use super::{MergedReading, ProducerId, RetainedTotal};
-use crate::budget::bytes_of as identity_bytes;
+use crate::budget::identity_bytes;
 use crate::{Key, Series, UnixNanos, Value};
 
 /// Where the report of a run belongs.

@@ -12,7 +12,7 @@ use super::super::source::{Liveness, PointSource};
 use super::super::window::Moments;
 use super::super::{Composite, Function, SharedGroup};
 use super::Plan;
-use crate::budget::{Reservation, bytes_of};
+use crate::budget::{Reservation, identity_bytes};
 use crate::key::Key;
 use crate::stream_tracker::{Change, LastValue, PointSample, Rejection, StreamTracker};
 use crate::streams::lock;
@@ -176,7 +176,7 @@ impl Composite {
                 .cut
                 .bytes(matches!(declaration.function, Function::Quantile(_))),
             // Its group has a window for the first one.
-            Plan::Level(Some(series)) => bytes_of(series),
+            Plan::Level(Some(series)) => identity_bytes(series),
         }
     }
 
