@@ -5,6 +5,7 @@
 use crate::{Outcome, abuse, bench, deny, deploy, instructions, loom, process, python, rules, testenv};
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 /// Installs the missing peers and runs every test of the workspace, also after a failure. Without arguments it also
 /// checks the rules of the source, the spelling and the dependencies. It then runs loom, the tests in Python, of `deploy/`
@@ -16,17 +17,19 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
         [] => {
-            let results = [
-                rules::rules(&[]),
-                spelling(),
-                deny::deny(&[]),
-                loom::loom(&[]),
-                python::test(&[]),
-                deploy::test(&[]),
-                harness(),
-                instructions::bench(&[]),
-                abuse::small(),
+            let parts: [Part; 9] = [
+                ("rules", || rules::rules(&[])),
+                ("spelling", spelling),
+                ("deny", || deny::deny(&[])),
+                ("loom", || loom::loom(&[])),
+                ("python", || python::test(&[])),
+                ("deploy", || deploy::test(&[])),
+                ("harness", harness),
+                ("instructions", || instructions::bench(&[])),
+                ("abuse", abuse::small),
             ];
+            // All parts run, also after a failure.
+            let results: Vec<_> = parts.map(timed).into();
             results.into_iter().collect()
         }
         _ => Ok(()),
@@ -38,6 +41,20 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
             .args(arguments),
     );
     others.and(examples).and(tests)
+}
+
+/// A part of the run: its name, and its tests.
+type Part = (&'static str, fn() -> Outcome);
+
+/// Runs a part and prints how long it took.
+fn timed((name, part): Part) -> Outcome {
+    let begun = Instant::now();
+    let outcome = part();
+    eprintln!(
+        "cargo xtask test: {name} took {:.0} s",
+        begun.elapsed().as_secs_f64()
+    );
+    outcome
 }
 
 /// Checks the spelling of all files, with the settings of `_typos.toml`.
