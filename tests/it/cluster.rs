@@ -116,6 +116,19 @@ service:
     ] {
         assert!(text.contains(part), "{part} not in {text}");
     }
+    let explained = tidegate()
+        .args([
+            "explain",
+            "hits_total",
+            "--endpoint",
+            &format!("127.0.0.1:{admin}"),
+        ])
+        .output()
+        .expect("a command");
+    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    for part in ["1 of 1 source reporting", "{producer=\"node-a\"}", "alive"] {
+        assert!(explained.contains(part), "{part} not in {explained}");
+    }
     let ready = gateway.own_metric("tidegate_cluster_ready", &["receiver=\"partials\""]);
     assert_eq!(ready, 1.0);
     assert_counters_agree(&gateway, &gateway);

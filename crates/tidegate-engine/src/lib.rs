@@ -82,7 +82,8 @@ pub use match_tracker::MatchTracker;
 #[cfg(feature = "tables")]
 pub use merged::{
     CompactedPart, CompactedTotal, LISTED_STARTS, MergeMode, MergeRefusal, Merged, MergedLimits,
-    MergedReading, MergedStats, ProducerId, ReportKind, RetainedTotal, RunReport, StreamTotal, ValueForm,
+    MergedReading, MergedStats, ProducerId, ProducerShare, ReportKind, RetainedTotal, RunReport, StreamTotal,
+    ValueForm,
 };
 #[cfg(feature = "tables")]
 pub use partition::{PartitionHasher, partition_id};
@@ -97,7 +98,7 @@ pub use stream_tracker::{Collision, PointSample, Rejection};
 #[cfg(feature = "tables")]
 pub use table::{
     Absorbed, Count, Frozen, Holdings, Limits, LookupResult, Outcome, Overflow, Restored, SeriesExplanation,
-    SeriesReader, SeriesSource, Session, SlotId, SourceStatus, Stats, Table, holdings,
+    SeriesReader, SeriesSource, Session, SlotId, SourceList, SourceStatus, Stats, Table, holdings,
 };
 #[cfg(feature = "tables")]
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPositions};

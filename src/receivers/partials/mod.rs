@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use self::config::PartialsReceiverConfig;
 use self::driver::ReplicaDriver;
-use self::replica::Replica;
+use self::replica::{Replica, ReplicaSources};
 use crate::batch::Signal;
 use crate::component::{
     Cluster, ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverContext,
@@ -101,6 +101,8 @@ impl Lifecycle for Partials {
             self.table.clone(),
         )?;
         let replica = Arc::new(Mutex::new(replica));
+        self.table
+            .list_sources_by(Arc::new(ReplicaSources(Arc::downgrade(&replica))));
         self.hold(Some("catching up"));
         let driver = ReplicaDriver {
             replica: replica.clone(),

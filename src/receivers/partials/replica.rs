@@ -2,13 +2,14 @@
 
 //! A replica: the machines that read and lead, and the series and composites that it shows. It does no I/O.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tidegate_cluster::{
     CallId, ClusterLeader, LeaderConfig, PageReader, ReplicaState, ReplicaStatus, StoreCall, StoreEvent,
 };
-use tidegate_engine::{Bounds, Budget, Composite, Table, UnixNanos};
+use tidegate_engine::{Bounds, Budget, Composite, Series, SeriesSource, SourceList, Table, UnixNanos};
 
 use super::config::PartialsReceiverConfig;
 use super::report;
@@ -179,6 +180,18 @@ impl Replica {
     /// Whether readers may trust the table now.
     pub(super) fn is_ready(&self) -> bool {
         unready(&self.reader.status(unix_now())).is_none()
+    }
+}
+
+/// Names the producers of a merged series. It does not keep the replica, which has the table that has this.
+#[derive(Debug)]
+pub(super) struct ReplicaSources(pub(super) Weak<Mutex<Replica>>);
+
+impl SourceList for ReplicaSources {
+    fn sources_of(&self, series: &Series, now: UnixNanos) -> Option<Vec<SeriesSource>> {
+        // The driver holds the lock for one step at a time.
+        let sources = self.0.upgrade()?.lock().reader.sources_of(series, now);
+        (!sources.is_empty()).then_some(sources)
     }
 }
 

@@ -5,6 +5,7 @@
 mod broker_clock;
 mod producers;
 mod records;
+mod sources;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -236,7 +237,8 @@ impl PageReader {
             .by_name
             .values()
             .flat_map(|entry| entry.runs.values());
-        let has_gaps = runs.any(|run| !run.is_whole());
+        let mut records = self.records.known.values();
+        let has_gaps = runs.any(|run| !run.is_whole()) || records.any(|record| record.is_unreadable);
         let state = match self.caught_up_at {
             None => ReplicaState::CatchingUp,
             Some(_) if !self.is_ready(now) => ReplicaState::Stale,

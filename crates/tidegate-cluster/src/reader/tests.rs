@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use tidegate_engine::{AttributeFilter, Function, Grouping, MergeMode, OnStale, Pattern, SubWindow, Value};
+use tidegate_engine::{
+    AttributeFilter, Function, Grouping, MergeMode, OnStale, Pattern, SeriesSource, SourceStatus, SubWindow,
+    Value,
+};
 
 use super::*;
 use crate::testing::{COUNTER, series};
@@ -154,6 +157,61 @@ fn a_newer_version_is_skipped_and_makes_the_replica_partial() {
     assert_eq!((counts.newer, counts.poisoned), (1, 0));
     assert_eq!(reader.status(NOW).state, ReplicaState::Partial);
     assert_eq!(shown(&mut reader), None);
+}
+
+#[test]
+fn a_record_that_is_not_readable_makes_the_replica_partial() {
+    let subject = Subject::Retained {
+        partition: 0,
+        producer: producer(1),
+    };
+    let poison = StoredMessage {
+        message: StoreMessage {
+            subject: subject.text("c"),
+            headers: PageHeaders::RETAINED.write(),
+            body: vec![0xff_u8; 10].into(),
+        },
+        sequence: 1,
+        time: NOW,
+    };
+    let reader = caught_up([poison, page(2, 2, 5)]);
+    assert_eq!(reader.counts(&producer(1)).poisoned, 1);
+    assert_eq!(reader.status(NOW).state, ReplicaState::Partial);
+}
+
+#[test]
+fn the_sources_of_a_series_are_its_producers() {
+    let mut reader = caught_up([page(1, 3, 7), page(2, 4, 5), page(3, 5, 1), bye(3, 6)]);
+    let sources = |reader: &PageReader, after: u64| {
+        let sources = reader.sources_of(&series("x", COUNTER), NOW + after * SECOND);
+        let source = |source: SeriesSource| {
+            let name = source.attributes.get("producer").map(|name| name.to_string());
+            (name.unwrap(), source.status, source.last_value)
+        };
+        let mut all: Vec<_> = sources.into_iter().map(source).collect();
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
+    };
+    let expected = |first, second| {
+        [
+            ("node-1".to_owned(), first, Some(7.0)),
+            ("node-2".to_owned(), second, Some(5.0)),
+            ("node-3".to_owned(), SourceStatus::Left, Some(1.0)),
+        ]
+    };
+    assert_eq!(
+        sources(&reader, 1),
+        expected(SourceStatus::Alive, SourceStatus::Alive)
+    );
+    assert_eq!(
+        sources(&reader, 60),
+        expected(SourceStatus::Overdue, SourceStatus::Overdue)
+    );
+    // The total of an ended run stays, and so does the name of its producer.
+    reader.fold(&run(3, 5));
+    reader.forget_run(&run(3, 5), u64::MAX);
+    assert_eq!(sources(&reader, 1)[2].1, SourceStatus::Left);
+    assert_eq!(reader.sources_of(&series("y", COUNTER), NOW), []);
 }
 
 #[test]

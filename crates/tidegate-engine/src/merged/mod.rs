@@ -20,6 +20,7 @@ mod report;
 mod retained;
 mod runs;
 mod series;
+mod shares;
 mod stream;
 mod total;
 mod update;
@@ -30,6 +31,7 @@ use producer::Producers;
 pub use report::{MergeMode, MergeRefusal, ProducerId, ReportKind, RunReport, ValueForm};
 pub use retained::{CompactedPart, CompactedTotal, LISTED_STARTS, RetainedTotal};
 use series::MergedSeries;
+pub use shares::ProducerShare;
 pub use stream::StreamTotal;
 
 use crate::key::KeyMap;

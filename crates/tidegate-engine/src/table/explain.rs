@@ -3,6 +3,7 @@
 //! The explanation of a series: its rule, its sources, the time of its last restart, and its freshness.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use super::Table;
@@ -83,7 +84,24 @@ impl SourceStatus {
     }
 }
 
+/// Lists the sources of series for a table that does not know them: it gets merged values from a replica.
+pub trait SourceList: fmt::Debug + Send + Sync {
+    /// The sources of a series; `None`: the list does not know the series.
+    fn sources_of(&self, series: &Series, now: UnixNanos) -> Option<Vec<SeriesSource>>;
+}
+
 impl Table {
+    /// Lets explanations name the sources that `list` has.
+    pub fn list_sources_by(&self, list: Arc<dyn SourceList>) {
+        *lock(&self.source_list) = Some(list);
+    }
+
+    fn listed_sources(&self, series: &Series, now: UnixNanos) -> Option<Vec<SeriesSource>> {
+        // The list takes its time: explanations of other series do not wait for it.
+        let list = lock(&self.source_list).clone();
+        list?.sources_of(series, now)
+    }
+
     /// Explains `series`, with at most `most` of its sources: the overdue sources first, then those that are
     /// alive. The cadence of a source of points sets its lease. Walks all streams of the table. `None`: the
     /// table has no such series.
@@ -99,7 +117,8 @@ impl Table {
         };
         let mut patience = nanos(self.limits.lease);
         let mut newest = time;
-        let mut sources = self.sources_of(at, now, (&mut newest, &mut patience));
+        let of_table = self.sources_of(at, now, (&mut newest, &mut patience));
+        let mut sources = self.listed_sources(series, now).unwrap_or(of_table);
         sources.sort_by_key(|source| source.status);
         let of = |status: SourceStatus| sources.iter().filter(|source| source.status == status).count();
         let reporting = of(SourceStatus::Alive);

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
-pub use explain::{SeriesExplanation, SeriesSource, SourceStatus};
+pub use explain::{SeriesExplanation, SeriesSource, SourceList, SourceStatus};
 use folded::Folded;
 pub use holdings::{Count, Holdings, holdings};
 pub use limits::{Limits, Overflow, Stats};
@@ -100,6 +100,8 @@ pub struct Table {
     sources: RwLock<SourceStates>,
     kinds_of_sources: AtomicUsize,
     composites: RwLock<Vec<Arc<Composite>>>,
+    /// Names the sources of series for explanations, if the table does not know them.
+    source_list: Mutex<Option<Arc<dyn SourceList>>>,
     counters: Counters,
 }
 
@@ -129,6 +131,7 @@ impl Table {
             sources: RwLock::default(),
             kinds_of_sources: AtomicUsize::new(0),
             composites: RwLock::default(),
+            source_list: Mutex::default(),
             counters: Counters::default(),
         }
     }

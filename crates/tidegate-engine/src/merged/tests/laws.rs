@@ -158,3 +158,57 @@ proptest! {
         prop_assert_eq!(text(winners), text(one));
     }
 }
+
+#[test]
+fn the_parts_of_producers_add_up_to_the_total() {
+    let mut merged = Merged::new(MergedLimits {
+        kept_runs: 1,
+        ..limits()
+    });
+    // Three runs of one producer, of which two are compacted, and one of another.
+    for (start, value) in [(10, 1), (20, 2), (30, 4)] {
+        take_all(&mut merged, [report(1, start, 1, value)]);
+    }
+    take_all(&mut merged, [report(2, 40, 1, 8)]);
+    for start in [10, 20, 30] {
+        merged.fold(id(1), start, true);
+    }
+    let shares = merged.shares(Key::of(&identity("x")));
+    let of = |share: &ProducerShare| (share.producer, share.runs, share.start, share.time, share.value);
+    assert_eq!(
+        shares.iter().map(of).collect::<Vec<_>>(),
+        [(id(1), 3, 30, 31, Some(7.0)), (id(2), 1, 40, 41, Some(8.0)),]
+    );
+    assert_eq!(value(&mut merged), Some(Value::Int(15)));
+    assert_eq!(merged.shares(Key::of(&identity("y"))), []);
+}
+
+#[test]
+fn the_part_of_a_producer_is_its_newest_value_or_none() {
+    let mut merged = Merged::new(limits());
+    for (producer, epoch, number) in [(1, 10, 3), (1, 20, 5), (2, 10, 9)] {
+        merged.touch(id(producer), epoch, 20, 20).unwrap();
+        take(
+            &mut merged,
+            "x",
+            level(MergeMode::Max, producer, epoch, 1, number),
+            20,
+        )
+        .unwrap();
+        take(
+            &mut merged,
+            "level",
+            level(MergeMode::Level, producer, epoch, 1, number),
+            20,
+        )
+        .unwrap();
+    }
+    take(&mut merged, "h", report(1, 10, 1, histogram(&[1.0], &[0.5])), 20).unwrap();
+    let parts = |name: &str| {
+        let shares = merged.shares(Key::of(&identity(name)));
+        shares.iter().map(|share| share.value).collect::<Vec<_>>()
+    };
+    assert_eq!(parts("x"), [Some(5.0), Some(9.0)]);
+    assert_eq!(parts("level"), [Some(8.0), Some(9.0)]);
+    assert_eq!(parts("h"), [None]);
+}
