@@ -37,6 +37,8 @@ pub(super) struct FoldJob {
     pub(super) producer: ProducerName,
     /// Whether it has folded runs: their newest values must be stored before their pages go.
     folds: bool,
+    /// Whether one of these runs has reported streams.
+    has_streams: bool,
     records: VecDeque<MissingRecord>,
     /// Folded runs. Their pages go when all records are stored: each of the records may have a part of them.
     purges: VecDeque<(RunName, u64)>,
@@ -54,10 +56,12 @@ impl FoldJob {
     ) -> Result<Self, RecordProblem> {
         runs.iter().for_each(|(run, _)| reader.fold(run));
         let folds = !runs.is_empty();
+        let has_streams = runs.iter().any(|(run, _)| reader.has_streams(run));
         Ok(Self {
-            records: lacking(reader, &producer, folds)?.into(),
+            records: lacking(reader, &producer, folds, has_streams)?.into(),
             producer,
             folds,
+            has_streams,
             purges: runs.into(),
             asked: None,
             conflicts: 0,
@@ -131,7 +135,7 @@ impl FoldJob {
 
     /// Compares the records with the store again, after a conflict.
     fn find_records(&mut self, reader: &PageReader) -> JobState {
-        match lacking(reader, &self.producer, self.folds) {
+        match lacking(reader, &self.producer, self.folds, self.has_streams) {
             Ok(records) if self.conflicts < MAX_CONFLICTS => {
                 self.records = records.into();
                 self.state()
@@ -141,15 +145,16 @@ impl FoldJob {
     }
 }
 
-/// The records that the store lacks. A run that is folded may have reported any streams.
+/// The records that the store lacks: those of a producer, and those of all streams if a folded run has reported some. It may
+/// have reported any of them, and other runs too: nothing says whose report a compacted total contains.
 fn lacking(
     reader: &PageReader,
     producer: &ProducerName,
     folds: bool,
+    has_streams: bool,
 ) -> Result<Vec<MissingRecord>, RecordProblem> {
     let mut records = reader.missing_records(producer, folds)?;
-    let streams = StreamProducer::all().iter().filter(|_| folds);
-    for streams in streams {
+    for streams in StreamProducer::all().iter().filter(|_| has_streams) {
         records.extend(reader.missing_records(&streams.name, true)?);
     }
     Ok(records)

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{MergeMode, Value};
+use tidegate_engine::{Attributes, MergeMode, Series, StreamTotal, Value};
 
 use super::*;
+use crate::name::StreamProducer;
 use crate::testing::{Broker, COUNTER, series};
 use crate::{ClusterStore, PageHeaders, PageKind, PageWriter, ReaderConfig, StoreMessage};
 
@@ -67,6 +68,19 @@ impl Cluster {
             let times = (epoch, epoch + 1);
             writer.value(&series("x", COUNTER), MergeMode::Add, times, Value::Int(total));
         }
+        self.put(&producer, epoch, page, kind, sequence, writer);
+    }
+
+    fn put(
+        &mut self,
+        producer: &ProducerName,
+        epoch: u64,
+        page: u32,
+        kind: PageKind,
+        sequence: u64,
+        writer: PageWriter,
+    ) {
+        let producer = producer.clone();
         let run = RunName { producer, epoch };
         let headers = PageHeaders {
             kind,
@@ -174,6 +188,40 @@ fn a_silent_run_becomes_a_record_and_its_pages_go() {
     assert_eq!((leader.stats().stored, leader.stats().purged), (2, 2));
     let (_, follower) = &cluster.replicas[1];
     assert_eq!((follower.stats().stored, follower.stats().failed), (0, 0));
+}
+
+#[test]
+fn a_large_record_of_streams_stops_only_runs_with_streams() {
+    let mut cluster = Cluster::new(1);
+    // A gateway reports many streams of one record, which has no room for them.
+    let gateway = ProducerName::new("gateway").unwrap();
+    let (streams, padding) = (series("streams", COUNTER), "x".repeat(50_000));
+    let senders = (0..).map(|sender: u32| Series {
+        attributes: Attributes::from_iter([("sender", &*format!("{sender}{padding}"))]),
+        ..streams.clone()
+    });
+    let of_one_record =
+        senders.filter(|series| StreamProducer::of(series).name == StreamProducer::all()[0].name);
+    for (page, series) in (1..).zip(of_one_record.take(24)) {
+        let mut writer = PageWriter::new(&gateway);
+        let total = StreamTotal::new(NOW, Value::Int(1)).unwrap();
+        writer.stream(&series, NOW, &total);
+        cluster.put(&gateway, 2, page, PageKind::Page, 1, writer);
+    }
+    cluster.run_for(5);
+    cluster.publish(1, 1, PageKind::Page, 1, 7);
+    cluster.run_for(3600);
+    let pages_of = |subjects: &[Subject], name: &str| {
+        let is_page = |subject: &&Subject| matches!(subject, Subject::Page { run, .. } if run.producer.as_str() == name);
+        subjects.iter().filter(is_page).count()
+    };
+    let subjects = cluster.subjects();
+    assert_eq!(
+        (pages_of(&subjects, "node"), pages_of(&subjects, "gateway")),
+        (0, 24)
+    );
+    assert!(subjects.contains(&record()));
+    assert!(cluster.replicas[0].1.stats().too_large > 0);
 }
 
 #[test]

@@ -326,10 +326,21 @@ impl PageReader {
         over
     }
 
+    /// Whether a run whose pages are in the store has reported streams.
+    pub(crate) fn has_streams(&self, run: &RunName) -> bool {
+        let known = self.producers.by_name.get(&run.producer);
+        let entry = known.and_then(|known| known.runs.get(&run.epoch));
+        entry.is_some_and(|entry| entry.has_streams)
+    }
+
     /// Makes a run part of the retained total of its producer, and its streams part of theirs.
     pub(crate) fn fold(&mut self, run: &RunName) {
-        let producers = StreamProducer::all().iter().map(|streams| streams.id);
-        for producer in producers.chain([run.producer.id()]) {
+        let streams = StreamProducer::all().iter().filter(|_| self.has_streams(run));
+        let producers: Vec<_> = streams
+            .map(|streams| streams.id)
+            .chain([run.producer.id()])
+            .collect();
+        for producer in producers {
             self.merged.fold(producer, run.epoch, true);
         }
     }

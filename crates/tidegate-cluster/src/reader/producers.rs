@@ -21,6 +21,8 @@ pub(super) struct RunEntry {
     pub(super) has_ended: bool,
     /// Whether a value of it was refused. Only the pages have it.
     pub(super) is_refused: bool,
+    /// Whether one of its pages had totals of streams.
+    pub(super) has_streams: bool,
     /// Pages that are not readable, with their sequences.
     bad: BTreeMap<(u16, u32), u64>,
 }

@@ -151,8 +151,9 @@ impl PageReader {
         let time = self.clock.store_time(now);
         // Without room for its lease, the levels of the run are refused below.
         let _ = self.merged.touch(id, epoch, place.time, time);
-        let mut refused = 0;
+        let (mut refused, mut has_streams) = (0, false);
         for report in page.reports {
+            has_streams |= report.report.producer != id;
             let is_total = report.report.mode.is_retained();
             let taken = self
                 .merged
@@ -173,8 +174,9 @@ impl PageReader {
             }
         }
         self.stats.refused += refused;
-        if let Some(entry) = self.producers.run(place.run).filter(|_| refused > 0) {
-            entry.is_refused = true;
+        if let Some(entry) = self.producers.run(place.run) {
+            entry.is_refused |= refused > 0;
+            entry.has_streams |= has_streams;
         }
     }
 
