@@ -101,7 +101,7 @@ pub use table::{
     SeriesReader, SeriesSource, Session, SlotId, SourceList, SourceStatus, Stats, Table, holdings,
 };
 #[cfg(feature = "tables")]
-pub use temporality::{Converted, Converter, ConverterLimits, FrozenPositions};
+pub use temporality::{Converted, Converter, ConverterLimits, FrozenPositions, PointArrival};
 pub use tidegate_model::{Buckets, ExponentialHistogram, Histogram, Number, Quantile, Summary, Value};
 #[cfg(feature = "tables")]
 pub use timestamp_anomaly::{TimestampAnomalies, TimestampAnomaly};

@@ -108,6 +108,16 @@ impl StreamTracker {
         value.saturating_sub(last.bytes())
     }
 
+    /// The sample of a table's total, whose start is not earlier than the known one. A total of a table has one writer: if its
+    /// start moves back, the table has come to know an earlier process, and the total contains all processes.
+    pub(crate) fn continued<'a>(&self, sample: &PointSample<'a>) -> PointSample<'a> {
+        let start = match sample.start {
+            0 => 0,
+            start => start.max(self.start),
+        };
+        PointSample { start, ..*sample }
+    }
+
     /// The fast path of `advance` for nearly every point: the next value of an integer counter. `None`: the
     /// point needs `advance`, and nothing has changed.
     #[inline]

@@ -93,6 +93,15 @@ struct Saved {
     since: UnixNanos,
 }
 
+/// When a point comes to a converter, and whether a table has it.
+#[derive(Clone, Copy, Debug)]
+pub struct PointArrival {
+    /// The time of our clock.
+    pub now: UnixNanos,
+    /// Whether the point is a total of a table. If its start moves back, the total has another part and no other writer.
+    pub is_snapshot: bool,
+}
+
 /// The result of a conversion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Converted {
@@ -169,11 +178,12 @@ impl Converter {
         &self,
         key: Key,
         mut sample: PointSample<'_>,
-        now: UnixNanos,
+        arrival: PointArrival,
         series: &mut dyn FnMut() -> Option<Arc<Series>>,
         id: &dyn Fn(&Series) -> StreamId,
         cursor: Option<&mut Vec<u8>>,
     ) -> Converted {
+        let now = arrival.now;
         self.expire(now);
         if sample.time > self.limits.future.latest(now) {
             if self.limits.future.action == FutureAction::Refuse {
@@ -185,7 +195,8 @@ impl Converter {
             sample.time = clock::wall(now);
         }
         let mut cursor = cursor;
-        let mut step = |stream: &mut ConvertedStream| self.step(stream, &sample, now, cursor.as_deref_mut());
+        let mut step =
+            |stream: &mut ConvertedStream| self.step(stream, &sample, arrival, cursor.as_deref_mut());
         if let Some(converted) = self.streams.known(key, now, &mut step) {
             return converted;
         }
@@ -220,9 +231,16 @@ impl Converter {
         &self,
         stream: &mut ConvertedStream,
         sample: &PointSample<'_>,
-        now: UnixNanos,
+        PointArrival { now, is_snapshot }: PointArrival,
         cursor: Option<&mut Vec<u8>>,
     ) -> Converted {
+        let continued;
+        let sample = if is_snapshot {
+            continued = stream.saved.tracker.continued(sample);
+            &continued
+        } else {
+            sample
+        };
         let data = with_data(stream.series.metric.data, self.unwanted());
         if !stream.reservation.may_grow(self.growth(stream, data, sample)) {
             return Converted::Rejected(Rejection::Limit);

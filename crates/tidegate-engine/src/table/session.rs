@@ -169,7 +169,7 @@ impl Session<'_> {
         let unheard = Some(stream.source).filter(|source| Some(*source) != self.heard);
         let later;
         let sample = if self.is_snapshot {
-            later = in_order(stream, sample);
+            later = stream.tracker.continued(sample);
             &later
         } else {
             sample
@@ -221,7 +221,7 @@ impl Session<'_> {
                     about.bounds = bounds.cloned();
                 }
             }
-            let later = in_order(stream, sample);
+            let later = stream.tracker.continued(sample);
             let sample = if self.is_snapshot { &later } else { sample };
             (stream.source, table.step(stream, sample, now, &mut self.cells))
         });
@@ -247,15 +247,6 @@ impl Session<'_> {
             self.table.changed();
         }
     }
-}
-
-/// The sample of a snapshot, whose start is not earlier than the known one.
-fn in_order<'a>(stream: &InputStream, sample: &PointSample<'a>) -> PointSample<'a> {
-    let start = match sample.start {
-        0 => 0,
-        start => start.max(stream.tracker.start),
-    };
-    PointSample { start, ..*sample }
 }
 
 impl Drop for Session<'_> {

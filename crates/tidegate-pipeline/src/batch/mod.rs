@@ -33,6 +33,8 @@ pub struct Batch {
     /// The owner of a table, if the points are contents of this table that nothing has edited. Exporters that read
     /// the table ignore the batch. The edges to processors that edit set it to `None`.
     pub snapshot_of: Option<Arc<str>>,
+    /// Whether the points are contents of a table, edited or not. The start of such a total may move back.
+    pub is_snapshot: bool,
 }
 
 /// The telemetry of a batch.
@@ -55,6 +57,7 @@ impl Batch {
             batching: None,
             client: None,
             snapshot_of: None,
+            is_snapshot: false,
         }
     }
 
@@ -66,6 +69,7 @@ impl Batch {
             batching: self.batching.clone(),
             client: self.client.clone(),
             snapshot_of: self.snapshot_of.clone(),
+            is_snapshot: self.is_snapshot,
         }
     }
 

@@ -24,6 +24,7 @@ pub fn snapshot(table: &Table, now: UnixNanos) -> impl Iterator<Item = Batch> + 
     let owner = table.owner().clone();
     batches.into_iter().map(move |points| Batch {
         snapshot_of: Some(owner.clone()),
+        is_snapshot: true,
         ..Batch::new(Points {
             points: points.into(),
         })

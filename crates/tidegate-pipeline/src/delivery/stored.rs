@@ -124,6 +124,7 @@ pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
         batching,
         client: (!headers.is_empty()).then(|| Arc::new(ClientMetadata::new(headers))),
         snapshot_of: None,
+        is_snapshot: false,
     })
 }
 

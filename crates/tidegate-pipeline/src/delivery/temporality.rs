@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use tidegate_engine::{
-    Bounds, Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, PointSample, Rejection,
-    Series, Temporality, UnixNanos,
+    Bounds, Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, PointArrival,
+    PointSample, Rejection, Series, Temporality,
 };
 use tidegate_wal::{Joins, Saving, State};
 
@@ -128,7 +128,10 @@ impl Conversion {
         }
         let mut converting = Converting {
             conversion: self,
-            now: unix_now(),
+            arrival: PointArrival {
+                now: unix_now(),
+                is_snapshot: batch.is_snapshot,
+            },
             taken: 0,
             made: Vec::new(),
             cursor,
@@ -157,7 +160,7 @@ impl Conversion {
 /// A batch during its conversion.
 struct Converting<'a> {
     conversion: &'a Conversion,
-    now: UnixNanos,
+    arrival: PointArrival,
     /// Points that are converted.
     taken: usize,
     made: Vec<Point>,
@@ -233,7 +236,7 @@ impl Converting<'_> {
             converter, ledger, ..
         } = self.conversion;
         let cursor = self.cursor.as_deref_mut();
-        match converter.convert(key, sample, self.now, series, &stream_id, cursor) {
+        match converter.convert(key, sample, self.arrival, series, &stream_id, cursor) {
             Converted::Point(point) => self.made.push(point),
             // The point is already part of the state, or a duplicate of it.
             Converted::Baseline | Converted::Rejected(Rejection::Duplicate) => ledger.absorb_unsent(1),

@@ -23,7 +23,7 @@ fn too_many_streams_are_refused_and_the_known_ones_go_on() {
         converter.convert(
             Key::of(&series),
             sample,
-            time,
+            sent(time),
             &mut || Some(series.clone()),
             &id,
             None,
@@ -58,7 +58,7 @@ fn is_refused(converter: &Converter, name: usize, now: UnixNanos) -> bool {
     let converted = converter.convert(
         Key::of(&series),
         sample,
-        now,
+        sent(now),
         &mut || Some(series.clone()),
         &id,
         None,

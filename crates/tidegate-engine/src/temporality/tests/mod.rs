@@ -56,6 +56,8 @@ struct Reader {
     converter: Converter,
     series: Arc<Series>,
     cursor: Vec<u8>,
+    /// Whether a table has the series.
+    is_snapshot: bool,
 }
 
 impl Reader {
@@ -64,6 +66,7 @@ impl Reader {
             converter: Converter::new(wanted, BORN, LIMITS),
             series: series(data, "s"),
             cursor: Vec::new(),
+            is_snapshot: false,
         }
     }
 
@@ -82,8 +85,17 @@ impl Reader {
         let series = self.series.clone();
         let key = Key::of(&series);
         let cursor = Some(&mut self.cursor);
-        self.converter
-            .convert(key, sample, now, &mut || Some(series.clone()), &id, cursor)
+        self.converter.convert(
+            key,
+            sample,
+            PointArrival {
+                now,
+                is_snapshot: self.is_snapshot,
+            },
+            &mut || Some(series.clone()),
+            &id,
+            cursor,
+        )
     }
 
     /// The conversion of a number: start, time, value.
@@ -115,6 +127,28 @@ fn only_what_has_the_other_temporality_is_concerned() {
     assert!(totals.concerns(up_down(Temporality::Delta)));
     assert!(!totals.concerns(counter(Temporality::Cumulative)));
     assert!(!totals.concerns(counter(Temporality::Unspecified)));
+}
+
+/// A point of a sender.
+fn sent(now: UnixNanos) -> PointArrival {
+    PointArrival {
+        now,
+        is_snapshot: false,
+    }
+}
+
+#[test]
+fn a_total_of_a_table_whose_start_moves_back_is_increased_once() {
+    let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+    reader.is_snapshot = true;
+    assert_eq!(reader.number(1500, 1510, 10), Ok((1500, 1510, 10)));
+    // The table comes to know a process that began earlier and has counted 5.
+    assert_eq!(reader.number(1300, 1520, 15), Ok((1510, 1520, 5)));
+    assert_eq!(reader.number(1300, 1530, 17), Ok((1520, 1530, 2)));
+    assert_eq!(reader.number(1100, 1540, 20), Ok((1530, 1540, 3)));
+    // What a sender says of an earlier process is the total of that process.
+    reader.is_snapshot = false;
+    assert_eq!(reader.number(1200, 1550, 20).map(|(_, _, value)| value), Ok(20));
 }
 
 #[test]

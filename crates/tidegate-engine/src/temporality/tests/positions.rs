@@ -18,7 +18,7 @@ fn saved_states_are_of_one_moment_despite_conversions_during_the_write() {
             exemplars: &[],
         };
         let key = Key::of(&series);
-        match converter.convert(key, sample, BORN, &mut || Some(series.clone()), &id, None) {
+        match converter.convert(key, sample, sent(BORN), &mut || Some(series.clone()), &id, None) {
             Converted::Point(point) => point.value,
             other => panic!("{other:?}"),
         }
