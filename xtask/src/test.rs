@@ -17,7 +17,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
         [] => {
-            let parts: [Part; 9] = [
+            let parts: [TestPart; 9] = [
                 ("rules", || rules::rules(&[])),
                 ("spelling", spelling),
                 ("deny", || deny::deny(&[])),
@@ -44,10 +44,10 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
 }
 
 /// A part of the run: its name, and its tests.
-type Part = (&'static str, fn() -> Outcome);
+type TestPart = (&'static str, fn() -> Outcome);
 
 /// Runs a part and prints how long it took.
-fn timed((name, part): Part) -> Outcome {
+fn timed((name, part): TestPart) -> Outcome {
     let begun = Instant::now();
     let outcome = part();
     eprintln!(
