@@ -28,7 +28,7 @@ mod store;
 pub mod testing;
 
 pub use engine::{ClusterEngine, EngineStatus, RefusedMessages, StoreSession};
-pub use leader::{ClusterLeader, LeaderConfig, LeaderStats};
+pub use leader::{ClusterLeader, DeltaClaim, DeltaStats, LeaderConfig, LeaderStats};
 pub use message_store::{MessageStore, MessageStoreLimits};
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};
 pub use page::{

@@ -143,6 +143,8 @@ pub enum Subject {
     Leader,
     /// The number of partitions of the cluster.
     Partitions,
+    /// The replica that has exported the newest deltas.
+    Deltas,
 }
 
 impl Subject {
@@ -160,6 +162,7 @@ impl Subject {
             Self::Producer(producer) => format!("tg.{cluster}.k.producers.{}", escaped(producer.as_str())),
             Self::Leader => format!("tg.{cluster}.k.leader"),
             Self::Partitions => format!("tg.{cluster}.k.partitions"),
+            Self::Deltas => format!("tg.{cluster}.k.deltas"),
         }
     }
 
@@ -185,6 +188,7 @@ impl Subject {
             "k" => match tokens.next()? {
                 "producers" => Self::Producer(unescaped(tokens.next()?)?),
                 "partitions" => Self::Partitions,
+                "deltas" => Self::Deltas,
                 _ => Self::Leader,
             },
             _ => return None,
@@ -203,7 +207,7 @@ impl Subject {
         match self {
             Self::Page { run, .. } => Some(&run.producer),
             Self::Retained { producer, .. } | Self::Producer(producer) => Some(producer),
-            Self::Leader | Self::Partitions => None,
+            Self::Leader | Self::Partitions | Self::Deltas => None,
         }
     }
 }
@@ -261,6 +265,7 @@ mod tests {
             name().prop_map(Subject::Producer),
             Just(Subject::Leader),
             Just(Subject::Partitions),
+            Just(Subject::Deltas),
         ]
     }
 

@@ -114,7 +114,7 @@ impl TopicLayout {
         Some(match Subject::parse(&self.cluster, subject)? {
             Subject::Page { partition, .. } => i32::from(partition % self.pages),
             Subject::Retained { .. } => self.retained(),
-            Subject::Producer(_) | Subject::Leader | Subject::Partitions => self.claims(),
+            Subject::Producer(_) | Subject::Leader | Subject::Partitions | Subject::Deltas => self.claims(),
         })
     }
 

@@ -5,6 +5,7 @@
 //! Two leaders at a time do no harm: each record is written by compare-and-set, and pages go only after the records that
 //! contain them are stored. So every replica may help: one that does not lead waits twice as long before it does the same.
 
+mod deltas;
 mod job;
 mod lease;
 #[cfg(test)]
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use tidegate_engine::UnixNanos;
 
+use self::deltas::DeltaClaims;
+pub use self::deltas::{DeltaClaim, DeltaStats};
 use self::job::{FoldJob, JobState};
 use self::lease::LeaseHolder;
 use crate::reader::{RecordPlace, RecordProblem};
@@ -88,6 +91,7 @@ pub struct ClusterLeader {
     config: LeaderConfig,
     ids: CallId,
     lease: LeaseHolder,
+    deltas: DeltaClaims,
     audit: Option<RecordAudit>,
     next_audit: UnixNanos,
     job: Option<FoldJob>,
@@ -103,8 +107,10 @@ impl ClusterLeader {
     /// A replica that does not lead yet.
     pub fn new(config: LeaderConfig) -> Self {
         let subject = Subject::Leader.text(&config.cluster);
+        let deltas = Subject::Deltas.text(&config.cluster);
         Self {
             lease: LeaseHolder::new(subject, config.holder.clone(), config.term),
+            deltas: DeltaClaims::new(deltas, config.holder.clone()),
             config,
             ids: CallId::default(),
             audit: None,
@@ -127,6 +133,27 @@ impl ClusterLeader {
         self.stats
     }
 
+    /// Begins a claim of the deltas since the newest claim. It fails if this replica does not lead.
+    pub fn claim_deltas(&mut self, now: UnixNanos) {
+        self.deltas.begin(self.lease.is_held(now));
+    }
+
+    /// The result of the claim; `None`: it has no answer yet.
+    pub fn delta_claim(&self) -> Option<DeltaClaim> {
+        self.deltas.result()
+    }
+
+    /// Whether another replica has claimed deltas since the last call that said so. Its claim covers the increases that this
+    /// replica has not exported.
+    pub fn follow_deltas(&mut self, reader: &mut PageReader) -> bool {
+        self.deltas.follow(reader)
+    }
+
+    /// The counts of claims.
+    pub fn delta_stats(&self) -> DeltaStats {
+        self.deltas.stats()
+    }
+
     /// Notes that the connection to the store is new: the records are read again soon.
     pub fn reconnected(&mut self, now: UnixNanos) {
         self.next_audit = self.next_audit.min(now);
@@ -139,6 +166,11 @@ impl ClusterLeader {
             return None;
         }
         if let Some(call) = self.lease.poll(&mut self.ids, now) {
+            return Some(call);
+        }
+        if self.is_leading(now)
+            && let Some(call) = self.deltas.poll(&mut self.ids, reader)
+        {
             return Some(call);
         }
         if self.audit.is_none() && now >= self.next_audit {
@@ -179,7 +211,7 @@ impl ClusterLeader {
         reader: &mut PageReader,
         now: UnixNanos,
     ) {
-        if self.lease.answer(id, &result) {
+        if self.lease.answer(id, &result) || self.deltas.answer(id, &result, reader, now) {
             return;
         }
         if let Some(audit) = self.audit.take_if(|audit| audit.id == id) {

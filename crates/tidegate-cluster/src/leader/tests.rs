@@ -278,3 +278,70 @@ fn a_record_that_is_not_readable_is_not_replaced() {
     assert!(messages.any(|stored| stored.message == foreign));
     assert!(cluster.replicas[0].1.stats().unreadable > 0);
 }
+
+/// Lets a replica claim deltas, and gives the result.
+fn claim(cluster: &mut Cluster, replica: usize) -> Option<DeltaClaim> {
+    let now = cluster.now;
+    cluster.replicas[replica].1.claim_deltas(now);
+    cluster.run_for(4);
+    cluster.replicas[replica].1.delta_claim()
+}
+
+fn follows(cluster: &mut Cluster, replica: usize) -> bool {
+    let (reader, leader) = &mut cluster.replicas[replica];
+    leader.follow_deltas(reader)
+}
+
+#[test]
+fn the_leader_claims_deltas_and_the_other_replica_follows_each_claim() {
+    let mut cluster = Cluster::new(2);
+    cluster.run_for(5);
+    assert_eq!(cluster.leading(), [true, false]);
+    for claims in 1..=3 {
+        assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Won));
+        let other = claim(&mut cluster, 1);
+        assert_eq!(other, Some(DeltaClaim::Failed), "it does not lead");
+        assert!(follows(&mut cluster, 1) && !follows(&mut cluster, 1));
+        assert!(!follows(&mut cluster, 0), "the claim is its own");
+        let stats = cluster.replicas[1].1.delta_stats();
+        assert_eq!((stats.won, stats.followed), (0, claims));
+    }
+    assert_eq!(cluster.replicas[0].1.delta_stats().handovers, 0);
+    cluster.broker.disconnect(1);
+    cluster.run_for(20);
+    assert_eq!(cluster.leading(), [false, true]);
+    assert_eq!(claim(&mut cluster, 1), Some(DeltaClaim::Won));
+    let stats = cluster.replicas[1].1.delta_stats();
+    assert_eq!((stats.won, stats.handovers), (1, 1));
+}
+
+#[test]
+fn a_leader_follows_a_claim_that_it_has_not_seen_before_its_own() {
+    let mut cluster = Cluster::new(1);
+    cluster.run_for(5);
+    let record = |body: &'static str| StoreMessage {
+        subject: Subject::Deltas.text("c"),
+        headers: Vec::new(),
+        body: body.into(),
+    };
+    // It reads the claim before it asks.
+    cluster.broker.put(record("another"));
+    cluster.run_for(1);
+    assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Lost));
+    assert!(follows(&mut cluster, 0));
+    assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Won));
+    // It may not have read the claim when it asks. Then the store refuses.
+    cluster.broker.put(record("another"));
+    assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Lost));
+    assert!(follows(&mut cluster, 0));
+    // Its own record without an answer needs no turn of another.
+    let holder = "replica 0";
+    cluster.broker.put(record(holder));
+    assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Won));
+    // The store lost the record.
+    cluster
+        .broker
+        .forget_subjects(|subject| *subject == Subject::Deltas);
+    assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Won));
+    assert_eq!(cluster.replicas[0].1.delta_stats().failed, 0);
+}

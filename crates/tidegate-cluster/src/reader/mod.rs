@@ -3,6 +3,7 @@
 //! The reader of a replica: it takes all pages of all producers, in any order, and merges them.
 
 mod broker_clock;
+mod deltas;
 mod producers;
 mod records;
 mod sources;
@@ -22,6 +23,7 @@ use tidegate_engine::{
 };
 
 use self::broker_clock::BrokerClock;
+pub(crate) use self::deltas::DeltaRecord;
 use self::producers::ProducerList;
 use self::records::RecordList;
 use crate::name::StreamProducer;
@@ -129,6 +131,8 @@ pub struct PageReader {
     highest: (u64, UnixNanos),
     /// When the store was last seen to have lost messages.
     lost_at: Option<UnixNanos>,
+    /// The replica that has exported the newest deltas.
+    deltas: DeltaRecord,
     /// The cluster has another number of partitions.
     mismatch: Option<PartitionMismatch>,
     stats: ReaderStats,
@@ -166,6 +170,7 @@ impl PageReader {
             clock: BrokerClock::default(),
             highest: (0, 0),
             lost_at: None,
+            deltas: DeltaRecord::default(),
             mismatch: None,
             stats: ReaderStats::default(),
         })
@@ -215,6 +220,11 @@ impl PageReader {
             .values_mut()
             .for_each(|windows| windows.expect(ids.clone()));
         self.expected = producers;
+    }
+
+    /// The replica that has exported the newest deltas, as far as it is known.
+    pub(crate) fn deltas(&mut self) -> &mut DeltaRecord {
+        &mut self.deltas
     }
 
     /// The difference to the cluster, if its number of partitions is another one. The replica is never ready then.

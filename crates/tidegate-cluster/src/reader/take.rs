@@ -52,6 +52,10 @@ impl PageReader {
                 self.mismatch = PartitionMismatch::of(self.config.partitions, &stored.message.body);
                 Ok(())
             }
+            Subject::Deltas => {
+                self.deltas.note(stored, is_current);
+                Ok(())
+            }
             Subject::Producer(name) => {
                 self.note_claim(name, seen);
                 Ok(())
@@ -263,7 +267,7 @@ impl PageReader {
                 };
                 self.know_record(*partition, producer, record, false)
             }
-            Subject::Producer(_) | Subject::Leader | Subject::Partitions => false,
+            Subject::Producer(_) | Subject::Leader | Subject::Partitions | Subject::Deltas => false,
         };
         let entry = subject.producer().and_then(|name| self.producers.entry(name));
         if let Some(entry) = entry.filter(|_| is_new) {

@@ -24,7 +24,7 @@ impl Forgotten {
         match subject {
             Subject::Page { .. } => matches!(self, Self::Pages),
             Subject::Retained { .. } => matches!(self, Self::Records),
-            Subject::Producer(_) | Subject::Partitions => matches!(self, Self::Claims),
+            Subject::Producer(_) | Subject::Partitions | Subject::Deltas => matches!(self, Self::Claims),
             Subject::Leader => matches!(self, Self::Lease),
         }
     }

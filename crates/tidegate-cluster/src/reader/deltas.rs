@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The record of deltas in the store: its holder is the replica that exported the newest ones.
+
+use bytes::Bytes;
+
+use crate::StoredMessage;
+
+/// The newest known state of the record.
+#[derive(Debug, Default)]
+pub(crate) struct DeltaRecord {
+    sequence: u64,
+    holder: Bytes,
+}
+
+impl DeltaRecord {
+    /// Notes the record. An older one counts only if the store has it now.
+    pub(super) fn note(&mut self, stored: &StoredMessage, is_current: bool) {
+        if is_current || stored.sequence > self.sequence {
+            self.set(stored.sequence, &stored.message.body);
+        }
+    }
+
+    /// Notes the record that a replica has written. Without a sequence, there is none.
+    pub(crate) fn set(&mut self, sequence: u64, holder: &Bytes) {
+        self.sequence = sequence;
+        self.holder.clone_from(holder);
+    }
+
+    /// Its sequence; 0: there is none.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether another replica than `name` holds it.
+    pub(crate) fn is_of_another(&self, name: &Bytes) -> bool {
+        self.sequence > 0 && self.holder != *name
+    }
+}
