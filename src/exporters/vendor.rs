@@ -12,7 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
 use crate::config::{ByteSize, Node, OptionDoc, Problems, Secret};
-use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Shape, TemporalityChoice, Together};
+use crate::delivery::{
+    Delivery, NameRules, QueueConfig, RetryConfig, Shape, StorageMode, TemporalityChoice, Together,
+};
 use crate::net::headers::Headers;
 
 /// The default limits for joining ready requests: small requests cost more than their content. The number of items
@@ -310,14 +312,24 @@ impl Chosen<'_> {
     }
 }
 
-/// Reports deltas from a cluster: the next leader does not know the points that the last one has sent.
-pub fn check_led(only_leader: Option<&String>, temporality: TemporalityChoice, at: &Node, cx: &mut Problems) {
-    if only_leader.is_some() && temporality == TemporalityChoice::Delta {
+/// Whether the positions of streams are on disk.
+fn has_positions(queue: &QueueConfig) -> bool {
+    queue.storage.is_some() && queue.storage_mode == StorageMode::Always
+}
+
+/// Reports deltas of a cluster whose positions are on disk: they would be older than those of the other replicas.
+pub fn check_led(
+    only_leader: Option<&String>,
+    temporality: TemporalityChoice,
+    queue: Option<&QueueConfig>,
+    at: &Node,
+    cx: &mut Problems,
+) {
+    let is_delta = only_leader.is_some() && temporality == TemporalityChoice::Delta;
+    if is_delta && queue.is_some_and(has_positions) {
         cx.at(at.child("only_leader"))
-            .help("set `temporality: cumulative`, or put a gateway that converts behind the cluster")
-            .error(
-                "can't be combined with delta temporality: a new leader does not know the last sent values",
-            );
+            .help("set `storage_mode: spill` in `sending_queue`")
+            .error("can't be combined with delta temporality and `storage_mode: always`: the stored positions miss the intervals that other replicas export");
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::kit::gateway::tidegate;
+use super::kit::points::Point;
 use super::kit::{Gateway, OtlpSink, QueryApi, SOON, free_port, http, wait_until};
 
 /// The total that replicas show.
@@ -159,6 +160,10 @@ fn replicas() -> [Replica; 2] {
 
 impl Replica {
     fn start(&self, own: u16) -> Gateway {
+        self.start_with(own, "cumulative")
+    }
+
+    fn start_with(&self, own: u16, temporality: &str) -> Gateway {
         let [one, other] = self.peers;
         Gateway::start(&format!(
             "extensions:
@@ -171,10 +176,10 @@ impl Replica {
         serve: {{endpoint: \"127.0.0.1:{own}\", name: {}, sync_timeout: 1s}}
   admin: {{endpoint: \"127.0.0.1:{}\"}}
 receivers:
-  partials: {{cluster: cluster}}
+  partials: {{cluster: cluster, interval: 1s}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{}\"}}
-  otlphttp: {{endpoint: {:?}, only_leader: cluster}}
+  otlphttp: {{endpoint: {:?}, only_leader: cluster, temporality: {temporality}}}
 service:
   extensions: [health_check, cluster, admin]
   pipelines:
@@ -324,6 +329,56 @@ fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
             delivered == sink.points().len() as f64 && entered == delivered + dropped
         },
     );
+    producer.gateway.stop();
+    follower.stop();
+}
+
+#[test]
+fn deltas_of_two_leaders_add_up_to_the_total() {
+    let replicas = replicas();
+    let peers = replicas[0].peers;
+    let gateways = [0, 1].map(|index| replicas[index].start_with(peers[index], "delta"));
+    let leader = leader_of(&gateways);
+    let other = 1 - leader;
+    let producer = Producer::start(peers);
+    producer.send_total();
+    let sum = |replica: &Replica| -> f64 {
+        let points = replica.sink.points_of("hits");
+        points.iter().map(Point::number).sum()
+    };
+    wait_until(SOON, "the leader delivers the total", || {
+        sum(&replicas[leader]) == TOTAL
+    });
+    // The other replica follows a later claim, so it has let go of the same total.
+    let followed = |gateway: &Gateway| {
+        gateway.own_metric("tidegate_cluster_delta_claims_total", &["result=\"followed\""])
+    };
+    let before = followed(&gateways[other]);
+    wait_until(SOON, "the other replica follows", || {
+        followed(&gateways[other]) > before + 1.0
+    });
+    let [first, second] = gateways;
+    let (led, follower) = if leader == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    led.kill();
+    // Nobody leads now. The increase waits for the next leader.
+    producer.send_total();
+    wait_until(SOON, "the other replica delivers the increase", || {
+        sum(&replicas[other]) == TOTAL
+    });
+    producer.send_total();
+    wait_until(SOON, "both destinations have all increases", || {
+        sum(&replicas[0]) + sum(&replicas[1]) == 3.0 * TOTAL
+    });
+    let handovers = follower.own_metric("tidegate_cluster_delta_handovers_total", &[]);
+    assert_eq!(handovers, 1.0);
+    wait_until(SOON, "the new leader counts its items", || {
+        let [entered, delivered, dropped] = exported(&follower);
+        delivered == replicas[other].sink.points().len() as f64 && entered >= delivered + dropped
+    });
     producer.gateway.stop();
     follower.stop();
 }

@@ -141,6 +141,11 @@ impl Converter {
         }
     }
 
+    /// The temporality of the converted points.
+    pub fn wanted(&self) -> Temporality {
+        self.wanted
+    }
+
     /// Bytes of streams and of places of a previous process, estimated.
     pub fn bytes(&self) -> usize {
         self.budget.bytes()

@@ -145,7 +145,8 @@ impl OtlpExporterConfig {
         headers::check(&self.headers, at.child("headers"), cx);
         check_authority(self.authority.as_ref(), at, cx);
         self.chosen().check(at, true, cx);
-        check_led(self.only_leader.as_ref(), self.chosen().temporality(), at, cx);
+        let (leader, temporality) = (self.only_leader.as_ref(), self.chosen().temporality());
+        check_led(leader, temporality, Some(&self.sending_queue), at, cx);
         self.retry_on_failure.check_statuses(Speaks::Grpc, at, cx);
         let binary = self.headers.keys().find(|name| name.ends_with("-bin"));
         if let Some(name) = binary {

@@ -110,7 +110,8 @@ impl OtlpHttpExporterConfig {
         headers::check(&self.headers, at.child("headers"), cx);
         self.compression_params.check_with(self.compression(), at, cx);
         self.chosen().check(at, false, cx);
-        check_led(self.only_leader.as_ref(), self.chosen().temporality(), at, cx);
+        let (leader, temporality) = (self.only_leader.as_ref(), self.chosen().temporality());
+        check_led(leader, temporality, Some(&self.sending_queue), at, cx);
         self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
         if self.endpoint.is_none() && self.own_urls() == [None; 3] {
             cx.at(at)

@@ -203,7 +203,8 @@ impl RemoteWriteExporterConfig {
             cx.at(at.child("max_batch_size_bytes"))
                 .error("must be greater than 0");
         }
-        check_led(self.only_leader.as_ref(), self.temporality, at, cx);
+        let (leader, queue) = (self.only_leader.as_ref(), self.sending_queue.as_ref());
+        check_led(leader, self.temporality, queue, at, cx);
         self.check_queue(at, cx);
     }
 

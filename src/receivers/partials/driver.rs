@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The tasks of a replica: one carries events and calls between it and the store, one pushes the merged series on.
+//! The task that carries events and calls between a replica and its store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_cluster::{StoreEvent, StoreSession};
-use tidegate_engine::Table;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::replica::{Replica, ReplicaCalls, ReplicaInput};
-use crate::batch::snapshot;
 use crate::component::worker::in_background;
-use crate::component::{Entry, unix_now};
 
 /// Interval at which a replica looks at the time: the merged series are shown this late at most.
 const TICK: Duration = Duration::from_millis(100);
@@ -62,27 +59,4 @@ async fn next_events(events: &mut Receiver<StoreEvent>) -> Option<Vec<StoreEvent
     let mut all = Vec::new();
     let count = events.recv_many(&mut all, EVENTS_AT_ONCE).await;
     (count > 0).then_some(all)
-}
-
-/// Pushes the contents of the table at each interval while the replica is ready.
-pub(super) async fn push(replica: Arc<Mutex<Replica>>, table: Arc<Table>, entry: Entry, every: Duration) {
-    let mut ticks = interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    // The first tick of an interval is immediate.
-    ticks.tick().await;
-    loop {
-        ticks.tick().await;
-        let (replica, table, entry) = (replica.clone(), table.clone(), entry.clone());
-        let pushed = in_background(move || {
-            if !replica.lock().is_ready() {
-                return;
-            }
-            for batch in snapshot(&table, unix_now()) {
-                // A refused batch is not lost, because the next snapshot has its series.
-                let _ = entry.push(batch);
-            }
-        });
-        // A panic is in the log. The next round continues.
-        let _ = pushed.await;
-    }
 }

@@ -6,8 +6,10 @@
 //! all readers. The merged series are a table, which pages and queries read. At each interval they are pushed to exporters
 //! that can't read tables. While the replica does not know the newest values, readers get 503.
 
+mod claims;
 mod config;
 mod driver;
+mod push;
 mod replica;
 mod report;
 mod shown;
@@ -22,11 +24,12 @@ use tokio::task::JoinHandle;
 
 use self::config::PartialsReceiverConfig;
 use self::driver::ReplicaDriver;
+use self::push::Pusher;
 use self::replica::{Replica, ReplicaSources};
 use crate::batch::Signal;
 use crate::component::{
-    Cluster, ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverContext,
-    ReceiverFactory, Stability,
+    Cluster, ComponentError, ConfigType, Context, DeltaTurn, Entry, Factory, Lifecycle, Receiver,
+    ReceiverContext, ReceiverFactory, Stability,
 };
 use crate::watch::Watched;
 
@@ -100,6 +103,7 @@ impl Lifecycle for Partials {
             composites.collect(),
             self.table.clone(),
         )?;
+        let claims = replica.claims().clone();
         let replica = Arc::new(Mutex::new(replica));
         self.table
             .list_sources_by(Arc::new(ReplicaSources(Arc::downgrade(&replica))));
@@ -109,13 +113,15 @@ impl Lifecycle for Partials {
             reader: engine.open(),
             leader: engine.open(),
         };
-        let pushing = driver::push(
+        let pusher = Pusher {
+            claims,
             replica,
-            self.table.clone(),
-            self.entry.clone(),
-            self.config.interval,
-        );
-        let mut tasks = vec![tokio::spawn(driver.run()), tokio::spawn(pushing)];
+            cluster: self.cluster.clone(),
+            table: self.table.clone(),
+            entry: self.entry.clone(),
+            every: self.config.interval,
+        };
+        let mut tasks = vec![tokio::spawn(driver.run()), tokio::spawn(pusher.run())];
         for watched in &self.composites {
             self.base.shared.composites.add(watched.clone());
             let watched = watched.clone();
@@ -138,6 +144,7 @@ impl Lifecycle for Partials {
             .iter()
             .for_each(|watched| shared.composites.remove(watched));
         self.cluster.note_leading(false);
+        self.cluster.set_turn(DeltaTurn::Hold);
         self.cluster.report(&self.base.path, None);
         self.cluster.warn(&self.base.path, None);
         self.hold(None);

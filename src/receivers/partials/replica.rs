@@ -11,6 +11,7 @@ use tidegate_cluster::{
 };
 use tidegate_engine::{Bounds, Budget, Composite, Series, SeriesSource, SourceList, Table, UnixNanos};
 
+use super::claims::ClaimBoard;
 use super::config::PartialsReceiverConfig;
 use super::report;
 use super::shown::ShownSeries;
@@ -50,6 +51,7 @@ pub(super) struct Replica {
     leader: ClusterLeader,
     composites: Vec<Arc<Composite>>,
     shown: ShownSeries,
+    claims: Arc<ClaimBoard>,
     /// The memory that merged series may take.
     bounds: Arc<Bounds>,
     max_lag: Duration,
@@ -87,6 +89,7 @@ impl Replica {
             reader,
             composites,
             shown: ShownSeries::new(table),
+            claims: Arc::default(),
             bounds,
             max_lag: config.max_lag,
             last_sweep: 0,
@@ -106,6 +109,7 @@ impl Replica {
             ReplicaInput::Tick => self.tick(now),
         }
         let Self { reader, leader, .. } = self;
+        self.claims.exchange(leader, reader, now);
         ReplicaCalls {
             reader: reader.poll().into_iter().collect(),
             leader: std::iter::from_fn(|| leader.poll(reader, now))
@@ -175,6 +179,11 @@ impl Replica {
             }
         }
         self.last_show = (now, begun.elapsed(), messages);
+    }
+
+    /// The claims of deltas.
+    pub(super) fn claims(&self) -> &Arc<ClaimBoard> {
+        &self.claims
     }
 
     /// Whether readers may trust the table now.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tidegate_cluster::{
-    ClusterLeader, LeaderStats, PageReader, ProducerName, ProducerStatus, ReaderStats, RefusedMessages,
-    ReplicaState, ReplicaStatus,
+    ClusterLeader, DeltaStats, LeaderStats, PageReader, ProducerName, ProducerStatus, ReaderStats,
+    RefusedMessages, ReplicaState, ReplicaStatus,
 };
 use tidegate_engine::{MergedStats, UnixNanos};
 
@@ -39,6 +39,7 @@ pub(super) fn report(
     metrics.unreadable(&producers);
     metrics.state(&status, series, bytes);
     metrics.leader(&leader.stats(), leader.is_leading(now));
+    metrics.deltas(leader.delta_stats());
     cluster.warn(
         &base.path,
         incomplete(cluster.name(), &status, &reader.silent(now)),
@@ -205,6 +206,19 @@ impl ReplicaMetrics {
             let labels = [("receiver", self.0.clone()), ("state", state.to_owned())];
             metrics::gauge!("tidegate_cluster_producers", &labels).set(count as f64);
         }
+    }
+
+    fn deltas(&self, stats: DeltaStats) {
+        for (result, count) in [
+            ("won", stats.won),
+            ("lost", stats.lost),
+            ("failed", stats.failed),
+            ("followed", stats.followed),
+        ] {
+            let labels = [("receiver", self.0.clone()), ("result", result.to_owned())];
+            metrics::counter!("tidegate_cluster_delta_claims_total", &labels).absolute(count);
+        }
+        metrics::counter!("tidegate_cluster_delta_handovers_total", &self.label()).absolute(stats.handovers);
     }
 
     fn leader(&self, stats: &LeaderStats, leads: bool) {

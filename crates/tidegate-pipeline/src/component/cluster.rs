@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,6 +16,23 @@ use super::unix_now;
 /// A note that this replica leads counts for this long (2 s).
 const LEADER_TERM: Duration = Duration::from_secs(2);
 
+/// What exporters of deltas do with the contents of the merged table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DeltaTurn {
+    /// They keep their totals: the next turn covers the increases.
+    #[default]
+    Hold,
+    /// They let go of the increases, which another replica exports.
+    Follow,
+    /// They export the increases.
+    Export,
+}
+
+impl DeltaTurn {
+    const ALL: [Self; 3] = [Self::Hold, Self::Follow, Self::Export];
+}
+
 /// A cluster that this gateway takes part in. An extension owns it, and components find it by the id of the extension.
 pub struct Cluster {
     name: String,
@@ -23,6 +40,10 @@ pub struct Cluster {
     engine: Mutex<Option<Arc<dyn ClusterEngine>>>,
     /// Until when this replica leads, by the gateway's clock.
     leads_until: AtomicU64,
+    /// Whether an exporter pushes deltas of the merged series.
+    has_deltas: AtomicBool,
+    /// The turn of these exporters, for the contents that are on their way to them.
+    turn: AtomicU8,
     /// The newest reports of the components, by path.
     reports: Mutex<BTreeMap<String, Value>>,
     /// Why the values of a component are incomplete, by path.
@@ -37,6 +58,8 @@ impl Cluster {
             partitions,
             engine: Mutex::default(),
             leads_until: AtomicU64::new(0),
+            has_deltas: AtomicBool::new(false),
+            turn: AtomicU8::new(DeltaTurn::Hold as u8),
             reports: Mutex::default(),
             warnings: Mutex::default(),
         }
@@ -73,6 +96,27 @@ impl Cluster {
     /// Whether this replica leads. Exporters that push ask this.
     pub fn is_leading(&self) -> bool {
         unix_now() < self.leads_until.load(Relaxed)
+    }
+
+    /// Notes that an exporter pushes deltas of the merged series.
+    pub fn note_deltas(&self) {
+        self.has_deltas.store(true, Relaxed);
+    }
+
+    /// Whether an exporter pushes deltas of the merged series.
+    pub fn has_deltas(&self) -> bool {
+        self.has_deltas.load(Relaxed)
+    }
+
+    /// Sets the turn of exporters of deltas. Call it before a push of the merged table.
+    pub fn set_turn(&self, turn: DeltaTurn) {
+        self.turn.store(turn as u8, Relaxed);
+    }
+
+    /// The turn of exporters of deltas.
+    pub fn turn(&self) -> DeltaTurn {
+        let turn = self.turn.load(Relaxed);
+        DeltaTurn::ALL.get(usize::from(turn)).copied().unwrap_or_default()
     }
 
     /// Sets the report of a component; `None`: it has stopped.

@@ -20,7 +20,7 @@ use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
 use super::driver::RunningParts;
 use super::export_request::ExportRequest;
 use super::health::{DestinationHealth, OUTAGE};
-use super::leadership::Leadership;
+use super::leadership::{Leadership, Role};
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
@@ -156,7 +156,9 @@ impl<A: Attempt> Destination<A> {
     /// # Errors
     /// The service has no cluster extension with this id.
     pub fn only_leader(self, cluster: Option<&str>) -> Result<Self, ComponentError> {
-        let leadership = Leadership::of(&self.inner.context, cluster)?;
+        let conversion = self.inner.conversion.as_ref();
+        let is_delta = conversion.is_some_and(|conversion| conversion.wants_deltas());
+        let leadership = Leadership::of(&self.inner.context, cluster, is_delta)?;
         Ok(Self { leadership, ..self })
     }
 }
@@ -215,7 +217,7 @@ impl<A: Attempt> Exporter for Destination<A> {}
 
 impl<A: Attempt> Consumer for Destination<A> {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        if batch.items() == 0 || !self.leadership.exports(batch.signal()) {
+        if batch.items() == 0 || self.leadership.role(batch.signal()) != Role::Export {
             return Ok(());
         }
         flow.keep_in_memory()?;
@@ -249,10 +251,10 @@ impl<A: Attempt> Consumer for Destination<A> {
         if batch.items() == 0 {
             return;
         }
-        if !self.leadership.exports(batch.signal()) {
-            return inner.ledgers[batch.signal() as usize]
-                .iter()
-                .for_each(|ledger| ledger.drop_items(Reason::NotLeader, batch.items()));
+        match self.leadership.role(batch.signal()) {
+            Role::Export => {}
+            Role::Follow => return inner.drop_as_follower(inner.pass_over(batch, flow)),
+            Role::Drop => return inner.drop_as_follower(batch),
         }
         let placement = placement.or_else(|| inner.reserve(&batch).ok());
         if inner.batching.is_some() {
@@ -282,6 +284,21 @@ impl<A: Attempt> DestinationInner<A> {
     pub(super) fn waiting(&self) -> u64 {
         let on_disk_only = self.spill.get().map_or(0, Spill::backlog);
         self.machine().held_items() as u64 + on_disk_only
+    }
+
+    /// Moves the position in the streams of a batch past it, and returns the points that it would have exported.
+    fn pass_over(&self, batch: Batch, flow: &mut Flow) -> Batch {
+        let Some(conversion) = &self.conversion else {
+            return batch;
+        };
+        let _passing = conversion.pass();
+        conversion.convert(batch, None, flow)
+    }
+
+    /// Drops a batch that the leader exports.
+    fn drop_as_follower(&self, batch: Batch) {
+        let ledger = self.ledgers[batch.signal() as usize].iter();
+        ledger.for_each(|ledger| ledger.drop_items(Reason::NotLeader, batch.items()));
     }
 
     fn reserve(&self, batch: &Batch) -> Result<Placement, CapacityError> {

@@ -81,6 +81,11 @@ impl Conversion {
         })
     }
 
+    /// Whether the destination wants deltas.
+    pub(super) fn wants_deltas(&self) -> bool {
+        self.converter.wanted() == Temporality::Delta
+    }
+
     /// Forgets streams that have been silent for long, even without new batches.
     pub(super) fn expire(&self) {
         // While the positions are frozen, the next call expires streams.
