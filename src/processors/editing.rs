@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Applies an edit of attributes to a batch in any form, for `attributes` and `resource`.
+//! Applies an edit of attributes to a batch in any form, for `attributes` and `resource`, and what other editors share.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use tidegate_engine::{Attributes, Schema, Series, Source};
 
 use super::actions::{Action, Decoded};
 use super::sources::EditedSources;
-use crate::batch::wire::walk::{self, Visitor};
+use crate::batch::wire::edit::push_message;
+use crate::batch::wire::walk::{self, HEADER, Visitor};
 use crate::batch::{Batch, ClientMetadata, Payload, Points};
 use crate::component::{Consumer, Flow, Ledger, Lifecycle, Processor, Reason, Refused};
 
@@ -92,6 +93,16 @@ impl<E: Edit> Consumer for Editing<E> {
     fn absorbs(&self) -> bool {
         self.next.absorbs()
     }
+}
+
+/// Field number of `Resource.attributes`.
+pub(super) const RESOURCE_ATTRIBUTES: u32 = 1;
+
+/// A whole `resource` field.
+pub(super) fn encoded_resource(attributes: &Attributes) -> Vec<u8> {
+    let mut field = Vec::new();
+    push_message(&mut field, HEADER, attributes.encoded());
+    field
 }
 
 /// The set after the actions; `None` if it is unchanged.

@@ -10,6 +10,7 @@ pub mod composite;
 mod editing;
 mod emit;
 pub mod filter;
+pub mod k8sattributes;
 pub mod memory_limiter;
 pub mod resource;
 mod select;
@@ -26,6 +27,7 @@ pub static FACTORIES: &[&ProcessorFactory] = &[
     &batch::FACTORY,
     &composite::FACTORY,
     &filter::FACTORY,
+    &k8sattributes::FACTORY,
     &memory_limiter::FACTORY,
     &resource::FACTORY,
 ];

@@ -20,6 +20,8 @@ pub(in crate::processors) struct EditedSources {
 #[derive(Clone)]
 struct Edited {
     of: (Arc<Source>, Arc<Schema>),
+    /// The version of the edit.
+    version: u64,
     /// The edited form; `None` if nothing changed.
     to: Option<(Arc<Source>, Arc<Schema>)>,
 }
@@ -31,7 +33,18 @@ impl EditedSources {
         events: Arc<Events>,
         edit: impl FnOnce(&Source, &Schema) -> Option<(Source, Schema)>,
     ) -> Arc<Events> {
-        let Some((source, schema)) = self.look_up(&events, edit) else {
+        self.apply_version(0, events, edit)
+    }
+
+    /// The same for an edit that changes with time. Each version of it edits a source once. A source with the same
+    /// edited form in two versions keeps it.
+    pub(in crate::processors) fn apply_version(
+        &self,
+        version: u64,
+        events: Arc<Events>,
+        edit: impl FnOnce(&Source, &Schema) -> Option<(Source, Schema)>,
+    ) -> Arc<Events> {
+        let Some((source, schema)) = self.look_up(version, &events, edit) else {
             return events;
         };
         // Columns are copied only if they are shared.
@@ -42,20 +55,27 @@ impl EditedSources {
 
     fn look_up(
         &self,
+        version: u64,
         events: &Events,
         edit: impl FnOnce(&Source, &Schema) -> Option<(Source, Schema)>,
     ) -> Option<(Arc<Source>, Arc<Schema>)> {
         let mut known = self.known.lock();
-        if let Some(edited) = known.get(&events.source.id)
-            && Arc::ptr_eq(&edited.of.0, &events.source)
-            && Arc::ptr_eq(&edited.of.1, &events.schema)
+        let before = known.get(&events.source.id).filter(|edited| {
+            Arc::ptr_eq(&edited.of.0, &events.source) && Arc::ptr_eq(&edited.of.1, &events.schema)
+        });
+        if let Some(edited) = before
+            && edited.version == version
         {
             return edited.to.clone();
         }
         let to = edit(&events.source, &events.schema);
+        let same = before
+            .and_then(|edited| edited.to.clone())
+            .filter(|old| to.as_ref().is_some_and(|new| is_same(old, new)));
         let edited = Edited {
             of: (events.source.clone(), events.schema.clone()),
-            to: to.map(|(source, schema)| (Arc::new(source), Arc::new(schema))),
+            version,
+            to: same.or_else(|| to.map(|(source, schema)| (Arc::new(source), Arc::new(schema)))),
         };
         if known.len() >= MAX_SOURCES {
             known.clear();
@@ -63,4 +83,13 @@ impl EditedSources {
         known.insert(events.source.id, edited.clone());
         edited.to
     }
+}
+
+fn is_same(old: &(Arc<Source>, Arc<Schema>), new: &(Source, Schema)) -> bool {
+    let (source, schema) = new;
+    let is_same_source = old.0.resource == source.resource
+        && old.0.scope == source.scope
+        && old.0.attributes == source.attributes
+        && Arc::ptr_eq(&old.0.lease, &source.lease);
+    is_same_source && *old.1 == *schema
 }

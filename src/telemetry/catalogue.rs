@@ -212,6 +212,9 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_remote_write_dropped_samples_total" ["{sample}"] "Samples and native histograms of remote writes that were not taken, by reason.";
     Normal Counter "tidegate_remote_write_dropped_exemplars_total" ["{exemplar}"] "Exemplars of remote writes that came without a sample.";
     Normal Counter "tidegate_remote_write_forgotten_series_total" ["{series}"] "Series that a receiver or exporter of remote writes has forgotten to make room for others.";
+    Normal Counter "tidegate_k8sattributes_enriched_resources_total" ["{resource}"] "Resources whose pod was found, by processor.";
+    Normal Counter "tidegate_k8sattributes_unmatched_resources_total" ["{resource}"] "Resources whose pod was not found, by processor and reason.";
+    Normal Gauge "tidegate_k8sattributes_pods" ["{pod}"] "Pods that resources can be matched with, by processor.";
     Normal Counter "tidegate_kubernetes_errors_total" ["{error}"] "Errors of lists and watches of Kubernetes, by kind of object and reason.";
     Normal Counter "tidegate_kubernetes_events_total" ["{event}"] "Events of watches of Kubernetes, by kind of object and type.";
     Normal Gauge "tidegate_kubernetes_last_event_timestamp_seconds" ["s"] "Unix time of the last event or list of Kubernetes, by kind of object.";

@@ -27,6 +27,7 @@ mod exposed;
 mod falling;
 mod hostile;
 mod kit;
+mod kubernetes;
 mod memory;
 mod negotiation;
 mod nixl;

@@ -39,11 +39,6 @@ const KNOWN: &[ForeignComponent] = &[
     ),
     (
         WORK,
-        &["k8sattributes"],
-        "set the attributes in the pod (`OTEL_RESOURCE_ATTRIBUTES` from the downward API), or keep a Collector in front",
-    ),
-    (
-        WORK,
         &["groupbyattrs", "groupbytrace", "interval"],
         "`aggregate` adds up by the attributes that you name; keep a Collector in front for the rest",
     ),

@@ -71,20 +71,23 @@ fn bearer(token: SecretText) -> ApiCredentials {
     ApiCredentials::Word("Bearer".to_owned(), token)
 }
 
-/// The API server of the current context of a kubeconfig file.
+/// The API server of a context of a kubeconfig file. `None`: the current context.
 ///
 /// # Errors
-/// The file can't be read, or needs a program that signs in.
-pub fn kubeconfig(path: &Path) -> Result<ApiServer, AccessError> {
+/// The file can't be read, has no such context, or needs a program that signs in.
+pub fn kubeconfig(path: &Path, context: Option<&str>) -> Result<ApiServer, AccessError> {
     let text = files::read_text(path).map_err(|error| AccessError::File(path.to_owned(), error))?;
-    read_kubeconfig(path, &text).map_err(|message| AccessError::Kubeconfig(path.to_owned(), message))
+    read_kubeconfig(path, &text, context).map_err(|message| AccessError::Kubeconfig(path.to_owned(), message))
 }
 
-fn read_kubeconfig(path: &Path, text: &str) -> Result<ApiServer, String> {
+fn read_kubeconfig(path: &Path, text: &str, context: Option<&str>) -> Result<ApiServer, String> {
     let mut problems = Problems::default();
     let root = parse_text(&path.display().to_string(), text, &mut problems);
     let root = root.ok_or_else(|| format!("not YAML: {problems}"))?;
-    let context = text_of(&root, "current-context").ok_or("`current-context` is not set")?;
+    let context = match context {
+        Some(name) => name,
+        None => text_of(&root, "current-context").ok_or("`current-context` is not set")?,
+    };
     let context = named(&root, "contexts", "context", context)?;
     let cluster = text_of(context, "cluster").ok_or("the context has no `cluster`")?;
     let mut server = cluster_server(named(&root, "clusters", "cluster", cluster)?, path)?;
@@ -184,7 +187,7 @@ preferences: {}
 ";
 
     fn read(text: &str) -> Result<ApiServer, String> {
-        read_kubeconfig(Path::new("/home/config"), text)
+        read_kubeconfig(Path::new("/home/config"), text, None)
     }
 
     #[test]
@@ -198,6 +201,14 @@ preferences: {}
         let token = SecretText::File("/home/run/token".into());
         assert_eq!(server.credentials, Some(bearer(token)));
         assert!(!server.tls.insecure_skip_verify);
+    }
+
+    #[test]
+    fn a_context_may_be_named() {
+        let named = |name| read_kubeconfig(Path::new("/home/config"), FILE, Some(name));
+        assert_eq!(named("dev").unwrap().url, "https://[::1]:6443/k8s");
+        let error = named("prod").unwrap_err();
+        assert!(error.contains("`clusters` has no \"other\""), "{error}");
     }
 
     #[test]

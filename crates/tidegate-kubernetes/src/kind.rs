@@ -19,11 +19,21 @@ pub enum ObjectKind {
     Ingress,
     /// Namespaces.
     Namespace,
+    /// ReplicaSets.
+    ReplicaSet,
+    /// Deployments.
+    Deployment,
+    /// StatefulSets.
+    StatefulSet,
+    /// DaemonSets.
+    DaemonSet,
+    /// Jobs.
+    Job,
 }
 
 impl ObjectKind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 12] = [
         Self::Pod,
         Self::Service,
         Self::Endpoints,
@@ -31,6 +41,11 @@ impl ObjectKind {
         Self::Node,
         Self::Ingress,
         Self::Namespace,
+        Self::ReplicaSet,
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::DaemonSet,
+        Self::Job,
     ];
 
     /// The name of the resource, which metrics have as `kind`.
@@ -43,6 +58,11 @@ impl ObjectKind {
             Self::Node => "nodes",
             Self::Ingress => "ingresses",
             Self::Namespace => "namespaces",
+            Self::ReplicaSet => "replicasets",
+            Self::Deployment => "deployments",
+            Self::StatefulSet => "statefulsets",
+            Self::DaemonSet => "daemonsets",
+            Self::Job => "jobs",
         }
     }
 
@@ -50,6 +70,8 @@ impl ObjectKind {
         match self {
             Self::EndpointSlice => "/apis/discovery.k8s.io/v1",
             Self::Ingress => "/apis/networking.k8s.io/v1",
+            Self::ReplicaSet | Self::Deployment | Self::StatefulSet | Self::DaemonSet => "/apis/apps/v1",
+            Self::Job => "/apis/batch/v1",
             _ => "/api/v1",
         }
     }
@@ -126,5 +148,8 @@ mod tests {
         assert_eq!(scope.path(&[("watch", "1")]), "/api/v1/nodes?watch=1");
         let slices = Scope::all(ObjectKind::EndpointSlice).path(&[("limit", "5")]);
         assert_eq!(slices, "/apis/discovery.k8s.io/v1/endpointslices?limit=5");
+        let sets = Scope::all(ObjectKind::ReplicaSet).path(&[]);
+        assert_eq!(sets, "/apis/apps/v1/replicasets?");
+        assert_eq!(Scope::all(ObjectKind::Job).path(&[]), "/apis/batch/v1/jobs?");
     }
 }

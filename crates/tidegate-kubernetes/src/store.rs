@@ -60,6 +60,20 @@ pub struct StoredObject {
     held: Held,
 }
 
+impl StoredObject {
+    /// The bytes of its reservation.
+    pub fn bytes(&self) -> usize {
+        self.held.bytes()
+    }
+
+    /// An object without a watch.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn without_watch(object: KubeObject) -> Arc<Self> {
+        let held = Held::new(Arc::default());
+        Arc::new(Self { object, held })
+    }
+}
+
 impl Deref for StoredObject {
     type Target = KubeObject;
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Resource, Schema, Series, Source};
 
 use super::actions::Action;
-use super::editing::{Edit, Editing, SeriesEdit, edit_set};
+use super::editing::{Edit, Editing, RESOURCE_ATTRIBUTES, SeriesEdit, edit_set, encoded_resource};
 use crate::batch::wire::attributes::WireAttributes;
-use crate::batch::wire::edit::{Editor, push_message};
-use crate::batch::wire::walk::{HEADER, Header, Visitor};
+use crate::batch::wire::edit::Editor;
+use crate::batch::wire::walk::{Header, Visitor};
 use crate::batch::{ClientMetadata, Signal};
 use crate::component::{ConfigType, Factory, ProcessorFactory, Stability};
 use crate::config::{Node, Problems};
@@ -51,9 +51,6 @@ pub static FACTORY: ProcessorFactory = Factory {
         Ok(Arc::new(Editing::new(edit, cx.next, cx.ledger)))
     },
 };
-
-/// Field number of `Resource.attributes`.
-const ATTRIBUTES: u32 = 1;
 
 struct ResourceEdit {
     config: Arc<ResourceProcessorConfig>,
@@ -114,7 +111,7 @@ impl Visitor for WireEdit<'_> {
     fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
         match resource.missing_at {
             None => {
-                let mut set = WireAttributes::read(resource.message, ATTRIBUTES, editor);
+                let mut set = WireAttributes::read(resource.message, RESOURCE_ATTRIBUTES, editor);
                 for action in self.actions {
                     action.apply(&mut set, self.client);
                 }
@@ -128,13 +125,6 @@ impl Visitor for WireEdit<'_> {
         }
         true
     }
-}
-
-/// A whole `resource` field.
-fn encoded_resource(attributes: &Attributes) -> Vec<u8> {
-    let mut field = Vec::new();
-    push_message(&mut field, HEADER, attributes.encoded());
-    field
 }
 
 #[cfg(test)]

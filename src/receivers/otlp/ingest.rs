@@ -13,11 +13,12 @@ use super::config::OtlpReceiverConfig;
 use super::failure::Failure;
 use crate::batch::json::{self, Unread};
 use crate::batch::wire::{CheckError, Checked, MAX_NAME_BYTES};
-use crate::batch::{Batch, ClientMetadata, Signal, wire};
+use crate::batch::{Signal, wire};
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, Entry, Held, NoRoom, PushOutcome, ReceiverContext, Shared};
 use crate::net::auth::AuthGate;
 use crate::net::body::begin_body;
+use crate::net::metadata::Origin;
 use crate::net::refused::{Of, Why};
 
 /// The retry delay for refusals of the memory limiter, which measures once a second by default.
@@ -144,7 +145,7 @@ impl Ingest {
         entry: &Entry,
         encoding: Encoding,
         body: Bytes,
-        client: Option<Arc<ClientMetadata>>,
+        origin: Origin,
         held: &mut Held,
         mut slot: Option<Slot>,
     ) -> Result<PushOutcome, Failure> {
@@ -195,10 +196,7 @@ impl Ingest {
         }
         // The caller passes on a request that is not decoded.
         drop(slot);
-        let batch = Batch {
-            client,
-            ..Batch::new(encoded)
-        };
+        let batch = origin.batch(encoded);
         let taken = entry.send_held(batch, Some(held.take()), long).await?;
         // A request that is refused as a whole is sent again.
         entry.fail(rejected_items);

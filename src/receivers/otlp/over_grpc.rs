@@ -80,14 +80,14 @@ impl Grpc {
             })?;
         let coding = coding(request.headers())?;
         let mut held = self.ingest.admit(&request, entry, None).await?;
-        let client = self.metadata.of(request.headers());
+        let origin = self.metadata.origin(&request);
         let mut slot = None;
         let message = self
             .read(request.into_body(), coding, &mut held, &mut slot)
             .await?;
         let encoding = Encoding::Protobuf;
         self.ingest
-            .take(entry, encoding, message, client, &mut held, slot)
+            .take(entry, encoding, message, origin, &mut held, slot)
             .await
     }
 

@@ -117,7 +117,7 @@ impl Http {
             return Err(BodyError::TooLarge { limit_bytes }.into());
         }
         let mut held = self.ingest.admit(&request, entry, promised).await?;
-        let client = self.metadata.of(request.headers());
+        let origin = self.metadata.origin(&request);
         let reading = read_body(request.into_body(), self.limits, &mut held);
         let body = match self.read_timeout {
             Some(whole) => tokio::time::timeout(whole, reading)
@@ -128,7 +128,7 @@ impl Http {
         let mut slot = None;
         let body = unpack(coding, body, limit_bytes, &mut held, &mut slot).await?;
         self.ingest
-            .take(entry, encoding, body, client, &mut held, slot)
+            .take(entry, encoding, body, origin, &mut held, slot)
             .await
     }
 }

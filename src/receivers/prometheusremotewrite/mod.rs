@@ -20,7 +20,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 
-use crate::batch::{Batch, ClientMetadata, Points, Signal};
+use crate::batch::{Points, Signal};
 use crate::component::collisions::Alternating;
 use crate::component::worker::Slot;
 use crate::component::{
@@ -29,6 +29,7 @@ use crate::component::{
 };
 use crate::net::auth::AuthGate;
 use crate::net::body::{begin_body, promised};
+use crate::net::metadata::Origin;
 use crate::net::refused::{Of, Why};
 use crate::net::{
     self, BodyError, BodyLimits, Coding, ConnectionLimits, Listener, Server, headers, read_body, tls, unpack,
@@ -152,13 +153,13 @@ impl Taker {
         let version = version(request.headers())?;
         let promised = promised(request.body());
         let mut held = self.admit(&request, promised).await?;
-        let client = self.config.include_metadata.of(request.headers());
+        let origin = self.config.include_metadata.origin(&request);
         let limits = self.limits();
         let body = read_body(request.into_body(), limits, &mut held).await?;
         let mut slot = None;
         let body = unpack(Coding::Snappy, body, limits.max_bytes, &mut held, &mut slot).await?;
         let (decoded, held) = self.read(version, body, held, &mut slot).await?;
-        Ok((version, self.push(decoded, client, held, slot).await?))
+        Ok((version, self.push(decoded, origin, held, slot).await?))
     }
 
     fn limits(&self) -> BodyLimits {
@@ -226,7 +227,7 @@ impl Taker {
     async fn push(
         &self,
         decoded: DecodedRequest,
-        client: Option<Arc<ClientMetadata>>,
+        origin: Origin,
         held: Held,
         mut slot: Option<Slot>,
     ) -> Result<Written, Refusal> {
@@ -237,12 +238,9 @@ impl Taker {
             missing: Vec::new(),
         };
         if !decoded.points.is_empty() {
-            let batch = Batch {
-                client,
-                ..Batch::new(Points {
-                    points: decoded.points.into(),
-                })
-            };
+            let batch = origin.batch(Points {
+                points: decoded.points.into(),
+            });
             let long = if batch.items() > LIGHT_POINTS {
                 Some(Slot::get_unless(&mut slot, &held).await?)
             } else {

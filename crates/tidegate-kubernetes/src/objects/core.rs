@@ -37,6 +37,10 @@ api_struct! {
     PodSpec {
         /// The name of its node. Empty: the pod is not scheduled.
         node_name: Box<str> = "nodeName",
+        /// Its host name. Empty: its own name.
+        hostname: Box<str> = "hostname",
+        /// Whether it has the addresses of its node.
+        host_network: bool = "hostNetwork",
         /// Its containers.
         containers: Box<[Container]> = "containers",
         /// Its init containers.
@@ -77,6 +81,8 @@ api_struct! {
         pod_ip: Box<str> = "podIP",
         /// The address of its node.
         host_ip: Box<str> = "hostIP",
+        /// When its node took it, as RFC 3339 has it. Empty: no node has.
+        started: Box<str> = "startTime",
         /// Its conditions.
         conditions: Box<[Condition]> = "conditions",
         /// The states of its containers.
@@ -103,6 +109,8 @@ api_struct! {
         name: Box<str> = "name",
         /// Its id, such as `containerd://4a...`.
         container_id: Box<str> = "containerID",
+        /// How often it was started again.
+        restarts: u32 = "restartCount",
     }
 }
 
@@ -199,6 +207,7 @@ api_struct! {
 weigh!(Pod { spec, status });
 weigh!(PodSpec {
     node_name,
+    hostname,
     containers,
     init_containers
 });
@@ -208,6 +217,7 @@ weigh!(PodStatus {
     phase,
     pod_ip,
     host_ip,
+    started,
     conditions,
     container_statuses,
     init_container_statuses

@@ -45,6 +45,8 @@ pub enum Body {
     Ingress(Ingress),
     /// A namespace. Only its metadata is of use.
     Namespace,
+    /// A ReplicaSet, Deployment, StatefulSet, DaemonSet or Job. Only its metadata is of use.
+    Workload,
 }
 
 /// The metadata of an object.
@@ -60,10 +62,13 @@ pub struct Metadata {
     /// Its unique id.
     #[serde(deserialize_with = "or_default")]
     pub uid: Box<str>,
-    /// Its labels.
+    /// When it was created, as RFC 3339 has it. Only pods have it here.
+    #[serde(rename = "creationTimestamp", deserialize_with = "or_default")]
+    pub created: Box<str>,
+    /// Its labels. ReplicaSets have none here: those of their pods and Deployments are of use.
     #[serde(deserialize_with = "or_default")]
     pub labels: TextMap,
-    /// Its annotations.
+    /// Its annotations. ReplicaSets have none here.
     #[serde(deserialize_with = "or_default")]
     pub annotations: TextMap,
     /// The object that controls it.
@@ -78,6 +83,21 @@ pub struct Controller {
     pub kind: Box<str>,
     /// Its name.
     pub name: Box<str>,
+    /// Its unique id.
+    pub uid: Box<str>,
+}
+
+impl Metadata {
+    /// Drops the fields that no user of the kind needs.
+    fn trim(&mut self, kind: crate::ObjectKind) {
+        if kind != crate::ObjectKind::Pod {
+            self.created = Box::default();
+        }
+        if kind == crate::ObjectKind::ReplicaSet {
+            self.labels = TextMap::default();
+            self.annotations = TextMap::default();
+        }
+    }
 }
 
 /// Names with values, in the order of the names.
@@ -124,11 +144,12 @@ weigh!(Metadata {
     name,
     namespace,
     uid,
+    created,
     labels,
     annotations,
     controller
 });
-weigh!(Controller { kind, name });
+weigh!(Controller { kind, name, uid });
 
 impl Weigh for TextMap {
     fn weight(&self) -> usize {
@@ -145,7 +166,7 @@ impl Weigh for Body {
             Self::EndpointSlice(slice) => slice.weight(),
             Self::Node(node) => node.weight(),
             Self::Ingress(ingress) => ingress.weight(),
-            Self::Namespace => 0,
+            Self::Namespace | Self::Workload => 0,
         }
     }
 }

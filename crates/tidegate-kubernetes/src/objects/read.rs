@@ -33,6 +33,8 @@ struct OwnerReference {
     #[serde(default, deserialize_with = "or_default")]
     name: Box<str>,
     #[serde(default, deserialize_with = "or_default")]
+    uid: Box<str>,
+    #[serde(default, deserialize_with = "or_default")]
     controller: bool,
 }
 
@@ -42,7 +44,7 @@ pub(super) fn controller_of<'de, D: Deserializer<'de>>(
 ) -> Result<Option<Controller>, D::Error> {
     let owners: Vec<OwnerReference> = or_default(deserializer)?;
     let controller = owners.into_iter().find(|owner| owner.controller);
-    Ok(controller.map(|OwnerReference { kind, name, .. }| Controller { kind, name }))
+    Ok(controller.map(|OwnerReference { kind, name, uid, .. }| Controller { kind, name, uid }))
 }
 
 impl<'de> Deserialize<'de> for TextMap {
@@ -98,7 +100,8 @@ struct WithMetadata<M> {
 /// It is not an object of this kind, or has no name.
 pub(crate) fn object(kind: ObjectKind, json: &[u8]) -> Result<(KubeObject, Version), serde_json::Error> {
     let raw = serde_json::from_slice::<RawMetadata<'_>>(json)?.metadata.get();
-    let metadata: Metadata = serde_json::from_str(raw)?;
+    let mut metadata: Metadata = serde_json::from_str(raw)?;
+    metadata.trim(kind);
     if metadata.name.is_empty() {
         return Err(serde::de::Error::custom("an object without a name"));
     }
@@ -119,6 +122,11 @@ fn body(kind: ObjectKind, json: &[u8]) -> Result<Body, serde_json::Error> {
         ObjectKind::Node => Body::Node(read::<Box<KubeNode>>(json)?),
         ObjectKind::Ingress => Body::Ingress(read::<Ingress>(json)?),
         ObjectKind::Namespace => Body::Namespace,
+        ObjectKind::ReplicaSet
+        | ObjectKind::Deployment
+        | ObjectKind::StatefulSet
+        | ObjectKind::DaemonSet
+        | ObjectKind::Job => Body::Workload,
     })
 }
 

@@ -29,6 +29,34 @@ pub trait AttributeSet {
     fn keys(&self) -> Vec<String>;
 }
 
+/// The text of an attribute of a message, without a copy. `None`: the attribute is missing, empty, or no text in UTF-8.
+pub fn text_of<'a>(message: &'a [u8], number: u32, key: &str) -> Option<&'a str> {
+    /// The field number of `AnyValue.string_value`.
+    const STRING_VALUE: u32 = 1;
+    let value = entry_of(message, number, key)?.raw;
+    let text = Fields::new(value)
+        .map_while(Result::ok)
+        .filter(|field| field.number == STRING_VALUE && field.wire == WireType::Bytes)
+        .last()?;
+    std::str::from_utf8(text.payload)
+        .ok()
+        .filter(|text| !text.is_empty())
+}
+
+/// The value of an attribute of a message.
+pub fn value_of(message: &[u8], number: u32, key: &str) -> Option<AttributeValue> {
+    entry_of(message, number, key).map(|entry| entry.value())
+}
+
+/// The first attribute with a key. Its range is not known.
+fn entry_of<'a>(message: &'a [u8], number: u32, key: &str) -> Option<AttributeEntry<'a>> {
+    Fields::new(message)
+        .map_while(Result::ok)
+        .filter(|field| field.number == number && field.wire == WireType::Bytes)
+        .map(|field| AttributeEntry::read(field.payload, 0..0))
+        .find(|entry| entry.is(key))
+}
+
 /// The attributes of a message.
 pub struct WireAttributes<'a> {
     /// Field number of the attributes in their message.

@@ -9,6 +9,7 @@ mod partition_tests;
 mod snapshot;
 mod split;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,6 +31,8 @@ pub struct Batch {
     pub batching: Option<Batching>,
     /// The metadata that is kept of the request that brought it.
     pub client: Option<Arc<ClientMetadata>>,
+    /// The address of the connection that brought it. `None`: it came over no TCP connection, from a table or from disk.
+    pub peer: Option<IpAddr>,
     /// The owner of a table, if the points are contents of this table that nothing has edited. Exporters that read
     /// the table ignore the batch. The edges to processors that edit set it to `None`.
     pub snapshot_of: Option<Arc<str>>,
@@ -56,6 +59,7 @@ impl Batch {
             arrived: Instant::now(),
             batching: None,
             client: None,
+            peer: None,
             snapshot_of: None,
             is_snapshot: false,
         }
@@ -68,6 +72,7 @@ impl Batch {
             arrived: self.arrived,
             batching: self.batching.clone(),
             client: self.client.clone(),
+            peer: self.peer,
             snapshot_of: self.snapshot_of.clone(),
             is_snapshot: self.is_snapshot,
         }

@@ -123,6 +123,7 @@ pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
         arrived: now.checked_sub(age).unwrap_or(now),
         batching,
         client: (!headers.is_empty()).then(|| Arc::new(ClientMetadata::new(headers))),
+        peer: None,
         snapshot_of: None,
         is_snapshot: false,
     })

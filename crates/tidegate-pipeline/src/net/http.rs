@@ -36,7 +36,7 @@ use super::auth::Sender;
 use super::authority::AuthorityFilter;
 use super::listener::Listener;
 use super::measured::Measured;
-use super::peers::counted;
+use super::peers::{PeerAddress, counted};
 use super::refused::{ServedBy, Why};
 use super::server::{Connection, ConnectionLimits, Ended, Server, count_ended};
 use super::stream::Peer;
@@ -239,10 +239,14 @@ where
         address,
         is_shared: is_proxied,
     });
+    let address = PeerAddress::of(peer);
     let has_readers = answers.is_some();
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         if let Some(sender) = sender {
             request.extensions_mut().insert(sender);
+        }
+        if let Some(address) = address {
+            request.extensions_mut().insert(address);
         }
         let busy = requests.begin(&request);
         if has_readers && !request.body().is_end_stream() {

@@ -2,11 +2,13 @@
 
 //! `include_metadata`: the headers of a request that stay with its data.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Request};
 
-use crate::batch::ClientMetadata;
+use super::peers::PeerAddress;
+use crate::batch::{Batch, ClientMetadata, Payload};
 use tidegate_config::{Decode, Node, Problems, TypeHelp};
 
 /// `true`, `false`, or a list of names.
@@ -39,7 +41,34 @@ const OF_THE_REQUEST: [&str; 14] = [
     "transfer-encoding",
 ];
 
+/// The facts about a request that stay with its data.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    client: Option<Arc<ClientMetadata>>,
+    peer: Option<IpAddr>,
+}
+
+impl Origin {
+    /// A batch of the request that arrives now.
+    pub fn batch(self, payload: impl Into<Payload>) -> Batch {
+        Batch {
+            client: self.client,
+            peer: self.peer,
+            ..Batch::new(payload)
+        }
+    }
+}
+
 impl IncludeMetadata {
+    /// The origin of a request: the headers to keep, and the address that [`super::http::serve`] adds.
+    pub fn origin<B>(&self, request: &Request<B>) -> Origin {
+        let peer = request.extensions().get::<PeerAddress>();
+        Origin {
+            client: self.of(request.headers()),
+            peer: peer.map(|peer| peer.0),
+        }
+    }
+
     /// The headers to keep; `None` if there are none.
     pub fn of(&self, headers: &HeaderMap) -> Option<Arc<ClientMetadata>> {
         let is_kept = |name: &HeaderName| match self {

@@ -14,7 +14,7 @@ pub(super) type Peers = Shares<IpAddr>;
 /// Counts a connection until the share is dropped. `None` means that its address has its maximum. Addresses of
 /// this machine count only if `most` is configured.
 pub(super) fn enter(peers: &Arc<Peers>, peer: Peer, most: PerPeer) -> Option<Share<IpAddr>> {
-    let of = counted(peer).or_else(|| local(peer).filter(|_| most.is_configured));
+    let of = counted(peer).or_else(|| whole(peer).filter(|_| most.is_configured));
     let most = Most {
         of_all: usize::MAX,
         of_one: most.connections,
@@ -30,8 +30,8 @@ pub struct PerPeer {
     pub(super) is_configured: bool,
 }
 
-/// The address of a peer on this machine.
-fn local(peer: Peer) -> Option<IpAddr> {
+/// The address of a peer over TCP.
+fn whole(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Tcp(address) => Some(address.ip().to_canonical()),
         _ => None,
@@ -50,6 +50,16 @@ pub(super) fn counted(peer: Peer) -> Option<IpAddr> {
             Some(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
         }
         ip @ IpAddr::V4(_) => Some(ip),
+    }
+}
+
+/// The whole address of the peer of a TCP connection, in the extensions of its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
+impl PeerAddress {
+    pub(super) fn of(peer: Peer) -> Option<Self> {
+        whole(peer).map(Self)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::config::kubernetes::KubernetesSdConfig;
 /// This is not a pod, or the kubeconfig is unusable.
 pub(super) fn of(config: &KubernetesSdConfig) -> Result<ApiServer, AccessError> {
     match (&config.kubeconfig_file, &config.api_server) {
-        (Some(path), _) => kubeconfig(path),
+        (Some(path), _) => kubeconfig(path, None),
         // The options have been checked: it is a URL.
         (None, Some(url)) => Ok(with_options(url.parse().unwrap_or_default(), &config.http())),
         (None, None) => in_cluster(),

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Finds the pod of a resource, and adds its attributes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tidegate_engine::{AttributeValue, Attributes, Resource};
+
+use super::association::Identification;
+use super::config::MetadataField as Field;
+use super::counters::{Counters, Unmatched};
+use super::pod::PodEntry;
+use super::resource::{ResourceTexts, WireResource};
+use super::rules::Rules;
+use super::table::{PodTable, RelatedEntry};
+use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
+use crate::batch::wire::edit::Editor;
+use crate::batch::wire::walk::{Header, Visitor};
+use crate::processors::actions::Decoded;
+use crate::processors::editing::{RESOURCE_ATTRIBUTES, encoded_resource};
+
+/// Attributes of resources with the ids of workloads.
+const WORKLOAD_UIDS: [Field; 4] = [
+    Field::DeploymentUid,
+    Field::StatefulSetUid,
+    Field::DaemonSetUid,
+    Field::JobUid,
+];
+
+/// Adds attributes to the resources of a batch.
+pub(super) struct Enricher<'a> {
+    pub(super) rules: &'a Rules,
+    /// `None`: only addresses are added.
+    pub(super) table: Option<&'a PodTable>,
+    /// The address of the connection.
+    pub(super) peer: Option<IpAddr>,
+    pub(super) counters: &'a Counters,
+}
+
+/// The things to add to a resource.
+#[derive(Default)]
+struct Additions<'a> {
+    /// It has the address of the pod.
+    identification: Option<Identification>,
+    pod: Option<&'a PodEntry>,
+    cluster: Option<&'a (Arc<str>, Arc<str>)>,
+    related: SmallVec<[&'a RelatedEntry; 4]>,
+}
+
+impl Additions<'_> {
+    fn is_empty(&self) -> bool {
+        self.identification.is_none() && self.pod.is_none() && self.related.is_empty()
+    }
+}
+
+impl<'a> Enricher<'a> {
+    /// The attributes of a resource with those of its pod. `None`: nothing is added.
+    pub(super) fn enriched(&self, resource: &Resource) -> Option<Resource> {
+        let additions = self.additions(&resource.attributes)?;
+        let mut set = Decoded::new(&resource.attributes);
+        self.apply(&additions, &resource.attributes, &mut set);
+        Some(Resource {
+            attributes: set.changed()?,
+            schema_url: resource.schema_url.clone(),
+        })
+    }
+
+    /// Looks for the pod of a resource, and counts the result. `None`: there is nothing to add.
+    fn additions(&self, resource: &dyn ResourceTexts) -> Option<Additions<'a>> {
+        let identification = self.rules.associations.identify(resource, self.peer);
+        let mut additions = Additions::default();
+        let result = self.find(identification.as_ref(), &mut additions);
+        let adds_ip = self.table.is_none() || self.rules.wants(&[Field::PodIp]);
+        additions.identification = identification.filter(|found| adds_ip && found.ip().is_some());
+        if let Some(table) = self.table.filter(|table| table.is_synced) {
+            add_related(table, resource, &mut additions);
+        }
+        self.counters.count(match result {
+            Ok(()) => Ok(()),
+            Err(_) if self.table.is_none() && additions.identification.is_some() => Ok(()),
+            Err(why) => Err(why),
+        });
+        (!additions.is_empty()).then_some(additions)
+    }
+
+    fn find(&self, found: Option<&Identification>, additions: &mut Additions<'a>) -> Result<(), Unmatched> {
+        let table = match self.table {
+            Some(table) if !table.is_synced => return Err(Unmatched::NotSynced),
+            Some(table) => table,
+            None => return Err(Unmatched::NoIdentifier),
+        };
+        let found = found.ok_or(Unmatched::NoIdentifier)?;
+        let pod = table.pods.get(&found.key[..]).ok_or(Unmatched::Unknown)?;
+        if pod.is_ignored {
+            return Err(Unmatched::Excluded);
+        }
+        additions.pod = Some(pod);
+        additions.cluster = table.cluster.as_ref();
+        Ok(())
+    }
+
+    fn apply(&self, additions: &Additions<'_>, resource: &dyn ResourceTexts, set: &mut dyn AttributeSet) {
+        let mut add = |name: &str, value: AttributeValue| {
+            let is_free = match set.get(name) {
+                None | Some(AttributeValue::Empty) => true,
+                Some(AttributeValue::Str(text)) => text.is_empty(),
+                Some(_) => false,
+            };
+            if is_free {
+                set.set(name, value);
+            }
+        };
+        if let Some(ip) = additions.identification.as_ref().and_then(Identification::ip) {
+            add(Field::PodIp.as_str(), ip.into());
+        }
+        if let Some(pod) = additions.pod {
+            for (name, value) in &pod.attributes {
+                add(name, AttributeValue::Str(value.clone()));
+            }
+            pod.each_of_container(resource, self.rules, &mut add);
+        }
+        let related = additions.related.iter().flat_map(|entry| &entry.attributes);
+        for (name, value) in additions.cluster.into_iter().chain(related) {
+            add(name, AttributeValue::Str(value.clone()));
+        }
+    }
+}
+
+/// Adds the objects around the pod, or those that the resource itself names.
+fn add_related<'a>(table: &'a PodTable, resource: &dyn ResourceTexts, to: &mut Additions<'a>) {
+    let pod = to.pod;
+    let mut add = |entry: Option<&'a Arc<RelatedEntry>>| to.related.extend(entry.map(|entry| &**entry));
+    let named = |of_pod: Option<&'a str>, field: Field, look_up: &mut dyn FnMut(&str)| {
+        let name = of_pod.filter(|name| !name.is_empty());
+        if let Some(name) = name.or_else(|| resource.text(field.as_str())) {
+            look_up(name);
+        }
+    };
+    if !table.namespaces.is_empty() {
+        let name = pod.map(|pod| &*pod.namespace);
+        named(name, Field::NamespaceName, &mut |name| {
+            add(table.namespaces.get(name))
+        });
+    }
+    if !table.nodes.is_empty() {
+        let name = pod.map(|pod| &*pod.node);
+        named(name, Field::NodeName, &mut |name| add(table.nodes.get(name)));
+    }
+    if table.workloads.is_empty() {
+        return;
+    }
+    match pod {
+        Some(pod) => pod.workloads.iter().for_each(|uid| add(table.workloads.get(uid))),
+        None => {
+            let uids = WORKLOAD_UIDS
+                .iter()
+                .filter_map(|field| resource.text(field.as_str()));
+            uids.for_each(|uid| add(table.workloads.get(uid)));
+        }
+    }
+}
+
+/// Edits resources on the wire.
+pub(super) struct WireEnricher<'a>(pub(super) &'a Enricher<'a>);
+
+impl Visitor for WireEnricher<'_> {
+    fn resource(&mut self, header: &Header<'_>, editor: &mut Editor<'_>) -> bool {
+        let resource = WireResource(header.message);
+        let Some(additions) = self.0.additions(&resource) else {
+            return true;
+        };
+        match header.missing_at {
+            None => {
+                let mut set = WireAttributes::read(header.message, RESOURCE_ATTRIBUTES, editor);
+                self.0.apply(&additions, &resource, &mut set);
+                set.write(editor);
+            }
+            Some(at) => {
+                let mut set = Decoded::new(&Attributes::default());
+                self.0.apply(&additions, &resource, &mut set);
+                if let Some(attributes) = set.changed() {
+                    editor.insert(at, &encoded_resource(&attributes));
+                }
+            }
+        }
+        true
+    }
+}
