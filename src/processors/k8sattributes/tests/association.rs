@@ -5,9 +5,11 @@ use super::*;
 const NAME_ONLY: &str = "extract: {metadata: [k8s.pod.name]}";
 
 fn pods() -> Vec<(ObjectKind, Value)> {
+    let mut second = pod("b", "fd00:0::2", "2026-01-05T10:00:00Z");
+    second["status"]["containerStatuses"][0]["containerID"] = json!("containerd://cc");
     vec![
         (ObjectKind::Pod, pod("a", "10.0.0.1", "2026-01-05T10:00:00Z")),
-        (ObjectKind::Pod, pod("b", "fd00:0::2", "2026-01-05T10:00:00Z")),
+        (ObjectKind::Pod, second),
     ]
 }
 
@@ -54,7 +56,7 @@ fn configured_associations_are_tried_in_their_order() {
         ),
         (&[("k8s.pod.uid", "uid-gone")], &[]),
         (&[("k8s.pod.name", "b"), ("k8s.namespace.name", "elsewhere")], &[]),
-        (&[("container.id", "aa")], &["k8s.pod.name=b"]),
+        (&[("container.id", "cc")], &["k8s.pod.name=b"]),
     ];
     for (attributes, expected) in table {
         assert_eq!(
