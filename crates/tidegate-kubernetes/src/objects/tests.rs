@@ -36,6 +36,47 @@ fn an_object_has_the_fields_that_users_need() {
 }
 
 #[test]
+fn a_pod_has_the_fields_of_attributes() {
+    let text = r#"{"metadata":{"name":"p","creationTimestamp":"2026-01-05T10:00:00Z",
+      "ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u-9","controller":true}]},
+      "spec":{"hostname":"h","hostNetwork":true},"status":{"startTime":"2026-01-05T10:00:01Z",
+      "containerStatuses":[{"name":"c","containerID":"x://1","restartCount":3}]}}"#;
+    let object = KubeObject::from_json(ObjectKind::Pod, text.as_bytes()).unwrap();
+    let metadata = &object.metadata;
+    assert_eq!(&*metadata.created, "2026-01-05T10:00:00Z");
+    assert_eq!(&*metadata.controller.as_ref().unwrap().uid, "u-9");
+    let Body::Pod(pod) = &object.body else {
+        panic!("{object:?}")
+    };
+    assert_eq!((&*pod.spec.hostname, pod.spec.host_network), ("h", true));
+    assert_eq!(&*pod.status.started, "2026-01-05T10:00:01Z");
+    assert_eq!(pod.status.container_statuses[0].restarts, 3);
+}
+
+#[test]
+fn workloads_have_the_metadata_that_users_need() {
+    let text = POD.replace(
+        "\"uid\":\"u-1\"",
+        "\"uid\":\"u-1\",\"creationTimestamp\":\"2026-01-05T10:00:00Z\"",
+    );
+    let read = |kind| KubeObject::from_json(kind, text.as_bytes()).unwrap();
+    let set = read(ObjectKind::ReplicaSet);
+    assert_eq!(set.body, Body::Workload);
+    assert!(set.metadata.controller.is_some() && set.metadata.labels.iter().len() == 0);
+    for kind in [
+        ObjectKind::Deployment,
+        ObjectKind::StatefulSet,
+        ObjectKind::DaemonSet,
+        ObjectKind::Job,
+    ] {
+        let object = read(kind);
+        assert_eq!(object.metadata.labels.get("a"), Some("1"));
+        assert!(object.metadata.created.is_empty());
+        assert!(set.weight() < object.weight());
+    }
+}
+
+#[test]
 fn the_weight_of_an_object_covers_its_texts() {
     let small = KubeObject::from_json(ObjectKind::Pod, POD.as_bytes()).unwrap();
     let text = POD.replace("\"a\":\"1\"", &format!("\"a\":\"{}\"", "x".repeat(1_000)));

@@ -253,3 +253,41 @@ impl Added {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+    use opentelemetry_proto::tonic::resource::v1::Resource;
+    use prost::Message;
+
+    use super::*;
+
+    #[test]
+    fn one_attribute_is_read_without_the_others() {
+        let attribute = |key: &str, value: Value| KeyValue {
+            key: key.to_owned(),
+            value: Some(AnyValue { value: Some(value) }),
+            ..KeyValue::default()
+        };
+        let text = |text: &str| Value::StringValue(text.to_owned());
+        let attributes = vec![
+            attribute("a", text("1")),
+            attribute("b", text("")),
+            attribute("c", Value::IntValue(7)),
+            attribute("a", text("2")),
+        ];
+        let resource = Resource {
+            attributes,
+            ..Resource::default()
+        };
+        let message = resource.encode_to_vec();
+        let found = ["a", "b", "c", "d"].map(|key| text_of(&message, 1, key));
+        assert_eq!(found, [Some("1"), None, None, None]);
+        assert_eq!(value_of(&message, 1, "c"), Some(AttributeValue::Int(7)));
+        assert_eq!(value_of(&message, 1, "d"), None);
+        // The text is a part of the message.
+        let part = text_of(&message, 1, "a").unwrap().as_bytes().as_ptr_range();
+        assert!(message.as_ptr_range().contains(&part.start));
+    }
+}
