@@ -23,12 +23,12 @@ pub(super) enum Unmatched {
 const REASONS: [&str; 4] = ["not_synced", "no_identifier", "unknown", "excluded"];
 
 /// The counters of a processor.
-pub(super) struct Counters {
+pub(super) struct MatchCounters {
     enriched: Counter,
     unmatched: [Counter; REASONS.len()],
 }
 
-impl Counters {
+impl MatchCounters {
     pub(super) fn new(processor: &Arc<str>) -> Self {
         let enriched = metrics::counter!("tidegate_k8sattributes_enriched_resources_total", "processor" => processor.clone());
         let unmatched = REASONS.map(|reason| {

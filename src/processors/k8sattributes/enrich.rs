@@ -10,10 +10,10 @@ use tidegate_engine::{AttributeValue, Attributes, Resource};
 
 use super::association::Identification;
 use super::config::MetadataField as Field;
-use super::counters::{Counters, Unmatched};
+use super::counters::{MatchCounters, Unmatched};
 use super::pod::PodEntry;
 use super::resource::{ResourceTexts, WireResource};
-use super::rules::Rules;
+use super::rules::PodRules;
 use super::table::{PodTable, RelatedEntry};
 use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
 use crate::batch::wire::edit::Editor;
@@ -31,12 +31,12 @@ const WORKLOAD_UIDS: [Field; 4] = [
 
 /// Adds attributes to the resources of a batch.
 pub(super) struct Enricher<'a> {
-    pub(super) rules: &'a Rules,
+    pub(super) rules: &'a PodRules,
     /// `None`: only addresses are added.
     pub(super) table: Option<&'a PodTable>,
     /// The address of the connection.
     pub(super) peer: Option<IpAddr>,
-    pub(super) counters: &'a Counters,
+    pub(super) counters: &'a MatchCounters,
 }
 
 /// The things to add to a resource.
@@ -129,24 +129,20 @@ impl<'a> Enricher<'a> {
 }
 
 /// Adds the objects around the pod, or those that the resource itself names.
-fn add_related<'a>(table: &'a PodTable, resource: &dyn ResourceTexts, to: &mut Additions<'a>) {
+fn add_related<'a: 'r, 'r>(table: &'a PodTable, resource: &'r dyn ResourceTexts, to: &mut Additions<'a>) {
     let pod = to.pod;
     let mut add = |entry: Option<&'a Arc<RelatedEntry>>| to.related.extend(entry.map(|entry| &**entry));
-    let named = |of_pod: Option<&'a str>, field: Field, look_up: &mut dyn FnMut(&str)| {
+    let name = |of_pod: Option<&'r str>, field: Field| {
         let name = of_pod.filter(|name| !name.is_empty());
-        if let Some(name) = name.or_else(|| resource.text(field.as_str())) {
-            look_up(name);
-        }
+        name.or_else(|| resource.text(field.as_str()))
     };
     if !table.namespaces.is_empty() {
-        let name = pod.map(|pod| &*pod.namespace);
-        named(name, Field::NamespaceName, &mut |name| {
-            add(table.namespaces.get(name))
-        });
+        let name = name(pod.map(|pod| &*pod.namespace), Field::NamespaceName);
+        add(name.and_then(|name| table.namespaces.get(name)));
     }
     if !table.nodes.is_empty() {
-        let name = pod.map(|pod| &*pod.node);
-        named(name, Field::NodeName, &mut |name| add(table.nodes.get(name)));
+        let name = name(pod.map(|pod| &*pod.node), Field::NodeName);
+        add(name.and_then(|name| table.nodes.get(name)));
     }
     if table.workloads.is_empty() {
         return;

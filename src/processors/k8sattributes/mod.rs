@@ -27,9 +27,9 @@ use tidegate_engine::{Resource, Schema, Series, Source};
 use tidegate_kubernetes::Scope;
 
 use self::config::K8sAttributesConfig;
-use self::counters::Counters;
+use self::counters::MatchCounters;
 use self::enrich::{Enricher, WireEnricher};
-use self::rules::Rules;
+use self::rules::PodRules;
 use self::table::PodTable;
 use self::view::{ApiAccess, PodView, ViewOptions};
 use super::sources::EditedSources;
@@ -56,21 +56,21 @@ pub static FACTORY: ProcessorFactory = Factory {
 
 struct K8sAttributes {
     config: Arc<K8sAttributesConfig>,
-    rules: Arc<Rules>,
+    rules: Arc<PodRules>,
     access: ApiAccess,
     scopes: Vec<Scope>,
     base: Context,
     /// `None`: the processor does not run.
     view: RwLock<Option<Arc<PodView>>>,
     sources: EditedSources,
-    counters: Counters,
+    counters: MatchCounters,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
 }
 
 impl K8sAttributes {
     fn new(config: Arc<K8sAttributesConfig>, cx: ProcessorContext) -> Result<Self, ComponentError> {
-        let rules = Rules::new(&config).map_err(|error| cx.base.error(error.to_string()))?;
+        let rules = PodRules::new(&config).map_err(|error| cx.base.error(error.to_string()))?;
         let (access, scopes) = if config.passthrough {
             (ApiAccess::OfPod, Vec::new())
         } else {
@@ -83,7 +83,7 @@ impl K8sAttributes {
             rules: Arc::new(rules),
             access,
             scopes,
-            counters: Counters::new(&cx.base.id),
+            counters: MatchCounters::new(&cx.base.id),
             base: cx.base,
             view: RwLock::default(),
             sources: EditedSources::default(),

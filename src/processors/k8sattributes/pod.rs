@@ -11,7 +11,7 @@ use tidegate_kubernetes::{Body, Container, Controller, Metadata, Pod, StoredObje
 use super::association::{PodPart, key_of, normalized_ip};
 use super::config::{MetadataField as Field, ObjectSource};
 use super::resource::ResourceTexts;
-use super::rules::{AttributePairs, PairList, Rules};
+use super::rules::{AttributePairs, PairList, PodRules};
 use crate::component::{Held, NoRoom};
 
 /// The label of pods of a Deployment that ends the name of their ReplicaSet.
@@ -56,7 +56,7 @@ impl PodEntry {
     pub(super) fn new(
         object: &StoredObject,
         above: Option<&Controller>,
-        rules: &Rules,
+        rules: &PodRules,
         mut held: Held,
     ) -> Result<Option<Self>, NoRoom> {
         let Body::Pod(pod) = &object.body else {
@@ -110,7 +110,7 @@ impl PodEntry {
     pub(super) fn each_of_container(
         &self,
         resource: &dyn ResourceTexts,
-        rules: &Rules,
+        rules: &PodRules,
         add: &mut dyn FnMut(&str, AttributeValue),
     ) {
         let Some(container) = self.container(resource) else {
@@ -158,7 +158,12 @@ pub(super) fn weight_of(attributes: &AttributePairs) -> usize {
         .sum()
 }
 
-fn attributes(metadata: &Metadata, pod: &Pod, above: Option<&Controller>, rules: &Rules) -> AttributePairs {
+fn attributes(
+    metadata: &Metadata,
+    pod: &Pod,
+    above: Option<&Controller>,
+    rules: &PodRules,
+) -> AttributePairs {
     let mut list = PairList::default();
     for (field, value) in [
         (Field::PodName, &metadata.name),
@@ -192,7 +197,7 @@ fn put_controller(
     metadata: &Metadata,
     controller: &Controller,
     above: Option<&Controller>,
-    rules: &Rules,
+    rules: &PodRules,
     list: &mut PairList,
 ) {
     let (name, uid) = (&*controller.name, &*controller.uid);
@@ -241,7 +246,7 @@ fn cronjob_of(job: &str) -> Option<&str> {
     is_time.then_some(name)
 }
 
-fn containers(metadata: &Metadata, pod: &Pod, rules: &Rules) -> Box<[ContainerEntry]> {
+fn containers(metadata: &Metadata, pod: &Pod, rules: &PodRules) -> Box<[ContainerEntry]> {
     let all = pod.spec.containers.iter().chain(&pod.spec.init_containers);
     let statuses = || {
         let of_init = &pod.status.init_container_statuses;
@@ -260,7 +265,7 @@ fn containers(metadata: &Metadata, pod: &Pod, rules: &Rules) -> Box<[ContainerEn
     all.map(entry).collect()
 }
 
-fn container_attributes(metadata: &Metadata, container: &Container, rules: &Rules) -> AttributePairs {
+fn container_attributes(metadata: &Metadata, container: &Container, rules: &PodRules) -> AttributePairs {
     let image = Image::of(&container.image);
     let mut list = PairList::default();
     rules.put(Field::ContainerName, &container.name, &mut list);
@@ -313,7 +318,7 @@ fn keys(
     pod: &Pod,
     attributes: &AttributePairs,
     containers: &[ContainerEntry],
-    rules: &Rules,
+    rules: &PodRules,
 ) -> Box<[Arc<[u8]>]> {
     let ip = normalized_ip(&pod.status.pod_ip);
     let value = |part: &PodPart, container: &ContainerEntry| -> Option<String> {

@@ -26,7 +26,7 @@ pub(super) type AttributePairs = Box<[(Arc<str>, Arc<str>)]>;
 
 /// Why options have no rules.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RulesError {
+pub(super) enum PodRulesError {
     #[error("extract: the expression `{0}` matches no whole key: {1}")]
     Expression(String, regex::Error),
     #[error(
@@ -79,7 +79,7 @@ enum FieldName {
 
 impl FieldRule {
     /// `of` is `label` or `annotation`.
-    fn new(options: &FieldExtract, of: &str) -> Result<Self, RulesError> {
+    fn new(options: &FieldExtract, of: &str) -> Result<Self, PodRulesError> {
         let from = options.from;
         let matcher = match &options.key_regex {
             None => {
@@ -92,7 +92,7 @@ impl FieldRule {
             Some(pattern) => {
                 let text = pattern.0.as_str();
                 let whole = Regex::new(&format!("^(?:{text})$"))
-                    .map_err(|error| RulesError::Expression(text.to_owned(), error))?;
+                    .map_err(|error| PodRulesError::Expression(text.to_owned(), error))?;
                 let has_template = !options.tag_name.is_empty() && whole.captures_len() > 1;
                 let name = if has_template {
                     FieldName::Template(options.tag_name.as_str().into())
@@ -149,7 +149,7 @@ fn default_prefix(from: ObjectSource, of: &str) -> String {
 }
 
 /// The rules of a processor.
-pub(super) struct Rules {
+pub(super) struct PodRules {
     fields: Vec<(MetadataField, Arc<str>)>,
     labels: Vec<FieldRule>,
     annotations: Vec<FieldRule>,
@@ -159,8 +159,8 @@ pub(super) struct Rules {
     pub(super) associations: Associations,
 }
 
-impl Rules {
-    pub(super) fn new(config: &K8sAttributesConfig) -> Result<Self, RulesError> {
+impl PodRules {
+    pub(super) fn new(config: &K8sAttributesConfig) -> Result<Self, PodRulesError> {
         let extract = &config.extract;
         let rules = |options: &[FieldExtract], of| {
             let rules = options.iter().map(|options| FieldRule::new(options, of));
@@ -287,7 +287,7 @@ impl Rules {
     }
 
     /// The objects to watch, pods first.
-    pub(super) fn scopes(&self, filter: &FilterConfig) -> Result<Vec<Scope>, RulesError> {
+    pub(super) fn scopes(&self, filter: &FilterConfig) -> Result<Vec<Scope>, PodRulesError> {
         let node = node(filter)?;
         let selector = |field: &str, value: &str| format!("{field}={value}");
         let mut fields: Vec<_> = filter.fields.iter().map(field_condition).collect();
@@ -326,12 +326,12 @@ fn in_namespaces(scope: &Scope, filter: &FilterConfig) -> Vec<Scope> {
 }
 
 /// The node of the pods. `None`: all nodes.
-fn node(filter: &FilterConfig) -> Result<Option<String>, RulesError> {
+fn node(filter: &FilterConfig) -> Result<Option<String>, PodRulesError> {
     let name = match filter.node_from_env_var.as_str() {
         "" => filter.node.clone(),
         variable => {
             let value = std::env::var(variable).ok().filter(|value| !value.is_empty());
-            value.ok_or_else(|| RulesError::NoNode(variable.to_owned()))?
+            value.ok_or_else(|| PodRulesError::NoNode(variable.to_owned()))?
         }
     };
     Ok(Some(name).filter(|name| !name.is_empty()))

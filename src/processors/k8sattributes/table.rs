@@ -10,7 +10,7 @@ use tidegate_kubernetes::{Controller, ObjectKind, StoredObject};
 
 use super::config::{MetadataField as Field, ObjectSource};
 use super::pod::{PodEntry, weight_of};
-use super::rules::{AttributePairs, CLUSTER_NAMESPACE, PairList, Rules};
+use super::rules::{AttributePairs, CLUSTER_NAMESPACE, PairList, PodRules};
 use crate::component::{Account, Held, NoRoom};
 
 /// The bytes of an entry of a map, in a map that is half empty.
@@ -67,7 +67,7 @@ struct DepartedPod {
 
 /// Makes tables. It keeps the parts of the last one.
 pub(super) struct TableBuilder {
-    rules: Arc<Rules>,
+    rules: Arc<PodRules>,
     account: Arc<Account>,
     grace: Duration,
     version: u64,
@@ -77,7 +77,7 @@ pub(super) struct TableBuilder {
 }
 
 impl TableBuilder {
-    pub(super) fn new(rules: Arc<Rules>, account: Arc<Account>, grace: Duration) -> Self {
+    pub(super) fn new(rules: Arc<PodRules>, account: Arc<Account>, grace: Duration) -> Self {
         Self {
             rules,
             account,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::config::{AuthType, K8sAttributesConfig};
-use super::rules::Rules;
+use super::rules::PodRules;
 use super::table::{Objects, PodTable, TableBuilder};
 use crate::component::{Context, worker};
 
@@ -81,7 +81,7 @@ fn kubeconfig_path(configured: &str) -> PathBuf {
 pub(super) struct ViewOptions {
     pub(super) access: ApiAccess,
     pub(super) scopes: Vec<Scope>,
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<PodRules>,
     pub(super) grace: Duration,
 }
 

@@ -16,7 +16,7 @@ fn pods() -> Vec<(ObjectKind, Value)> {
 #[test]
 fn a_pod_is_found_by_address_in_the_order_of_the_default() {
     let world = World::of(&format!("{{{NAME_ONLY}}}"), &pods());
-    let table: [(&[(&str, &str)], Option<&str>, &[&str]); 8] = [
+    let table: [(Given, Option<&str>, Expected); 8] = [
         (&[], Some("10.0.0.1"), &["k8s.pod.name=a"]),
         (&[], Some("fd00::2"), &["k8s.pod.name=b"]),
         (
@@ -46,7 +46,7 @@ fn configured_associations_are_tried_in_their_order() {
            {{sources: [{{from: connection}}]}}]}}"
     );
     let world = World::of(&yaml, &pods());
-    let table: [(&[(&str, &str)], &[&str]); 6] = [
+    let table: [(Given, Expected); 6] = [
         (&[("k8s.pod.uid", "uid-b")], &["k8s.pod.name=b"]),
         (&[], &["k8s.pod.name=a"]),
         // Both sources must be there.

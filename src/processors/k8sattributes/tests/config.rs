@@ -5,7 +5,7 @@ use tidegate_kubernetes::Scope;
 
 fn scopes(yaml: &str) -> Vec<Scope> {
     let config: K8sAttributesConfig = options(yaml).unwrap();
-    Rules::new(&config).unwrap().scopes(&config.filter).unwrap()
+    PodRules::new(&config).unwrap().scopes(&config.filter).unwrap()
 }
 
 fn shown(yaml: &str) -> Vec<String> {
@@ -82,7 +82,10 @@ fn wrong_options_are_refused_with_the_remedy() {
 #[test]
 fn a_node_from_a_missing_variable_is_an_error() {
     let config: K8sAttributesConfig = options("{filter: {node_from_env_var: TIDEGATE_NO_SUCH}}").unwrap();
-    let error = Rules::new(&config).unwrap().scopes(&config.filter).unwrap_err();
+    let error = PodRules::new(&config)
+        .unwrap()
+        .scopes(&config.filter)
+        .unwrap_err();
     assert!(
         error.to_string().contains("TIDEGATE_NO_SUCH is not set"),
         "{error}"

@@ -47,7 +47,7 @@ fn present_values_stay_and_empty_ones_are_replaced() {
         rules: &world.rules,
         table: Some(&world.table),
         peer: Some("10.0.0.1".parse().unwrap()),
-        counters: &Counters::new(&"k".into()),
+        counters: &MatchCounters::new(&"k".into()),
     };
     let resource = Resource {
         attributes: before.into_iter().collect(),
@@ -66,7 +66,7 @@ fn owners_give_their_names_and_ids() {
         k8s.statefulset.name, k8s.daemonset.uid, k8s.job.name, k8s.cronjob.name, k8s.cronjob.uid]}}";
     let job = json!({"metadata": {"name": "tidy-29000000", "namespace": "shop", "uid": "uid-owner",
         "ownerReferences": [{"kind": "CronJob", "name": "tidy", "uid": "uid-cron", "controller": true}]}});
-    let table: [(Vec<(ObjectKind, Value)>, &[&str]); 6] = [
+    let table: [(Vec<(ObjectKind, Value)>, Expected); 6] = [
         (
             vec![web(), (ObjectKind::ReplicaSet, replica_set())],
             &[
@@ -168,7 +168,7 @@ fn objects_that_a_resource_names_need_no_pod() {
 #[test]
 fn a_container_is_found_by_name_or_id() {
     let yaml = "{extract: {metadata: [k8s.container.name, container.id, container.image.tag]}}";
-    let table: [(&[(&str, &str)], &[&str]); 5] = [
+    let table: [(Given, Expected); 5] = [
         (
             &[("k8s.container.name", "app")],
             &["container.id=aa", "container.image.tag=1.2"],

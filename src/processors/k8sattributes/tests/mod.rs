@@ -15,14 +15,20 @@ use tidegate_engine::{Attributes, Resource};
 use tidegate_kubernetes::{KubeObject, ObjectKind, StoredObject};
 
 use super::config::K8sAttributesConfig;
-use super::counters::Counters;
+use super::counters::MatchCounters;
 use super::enrich::Enricher;
-use super::rules::Rules;
+use super::rules::PodRules;
 use super::table::{Objects, PodTable, TableBuilder};
 use crate::component::Account;
 use crate::component::testing::options;
 
 const GRACE: Duration = Duration::from_secs(120);
+
+/// Attributes of a resource.
+type Given = &'static [(&'static str, &'static str)];
+
+/// Attributes as `name=value`.
+type Expected = &'static [&'static str];
 
 /// A pod as an API server has it.
 fn pod(name: &str, ip: &str, started: &str) -> Value {
@@ -71,7 +77,7 @@ fn objects(all: &[(ObjectKind, Value)]) -> Vec<Objects> {
 
 /// The rules of options, a builder of tables and the last table.
 struct World {
-    rules: Arc<Rules>,
+    rules: Arc<PodRules>,
     builder: TableBuilder,
     table: PodTable,
     account: Arc<Account>,
@@ -80,7 +86,7 @@ struct World {
 impl World {
     fn new(yaml: &str) -> Self {
         let config: K8sAttributesConfig = options(yaml).unwrap();
-        let rules = Arc::new(Rules::new(&config).unwrap());
+        let rules = Arc::new(PodRules::new(&config).unwrap());
         let account = Arc::<Account>::default();
         Self {
             builder: TableBuilder::new(rules.clone(), account.clone(), GRACE),
@@ -107,7 +113,7 @@ impl World {
             rules: &self.rules,
             table: Some(&self.table),
             peer: peer.map(|ip| ip.parse::<IpAddr>().unwrap()),
-            counters: &Counters::new(&"k8sattributes".into()),
+            counters: &MatchCounters::new(&"k8sattributes".into()),
         };
         let resource = Resource {
             attributes: before.clone(),
