@@ -5,7 +5,7 @@
 //! `cargo xtask bench [GROUP...]` builds both and runs this. Each group starts gateways of its own, on a core of
 //! their own where there are two, and yields rows; the report prints them with their budgets and writes
 //! `target/bench/report.json` and `report.md`. `cargo xtask soak [MINUTES]` runs the long one, `cargo xtask cluster` a
-//! cluster under kills, `cargo xtask abuse` peers that lie.
+//! cluster under faults, `cargo xtask abuse` peers that lie.
 
 mod abuse;
 mod cluster;
@@ -57,7 +57,9 @@ fn main() -> ExitCode {
 fn run() -> Result<(), BenchError> {
     const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--publish] [--only SUBJECT,...] \
         [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES] | \
-        cluster OUTPUT_DIRECTORY [MINUTES] [--agents N] [--engine nats|direct] [--seed S] [--server NATS_SERVER] | \
+        cluster OUTPUT_DIRECTORY [MINUTES] [--agents N,...] [--engine nats|kafka|direct] [--seed S] \
+        [--interval SECONDS] [--faults FAULT,...] [--server NATS_SERVER] [--jars KAFKA_JARS] \
+        [--prometheus PROMETHEUS] | \
         abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...])";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

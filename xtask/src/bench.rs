@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `cargo xtask bench`, `soak` and `cluster`: measurements of the release binary from outside.
+//! `cargo xtask bench` and `soak`: measurements of the release binary from outside.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Outcome, instructions, process, sdk, test::workspace, testenv};
+use crate::{Outcome, instructions, process, sdk, test::workspace};
 
 /// The manifest of the harness, which is a workspace of its own.
 pub(crate) const MANIFEST: &str = "bench/Cargo.toml";
@@ -51,24 +51,6 @@ pub(crate) fn soak(minutes: &[String]) -> Outcome {
     let mut harness = Command::new(release.join("tidegate-bench"));
     harness.arg(release.join("tidegate")).arg("soak");
     process::stream(harness.args(minutes))
-}
-
-/// Simulated agents, a NATS server and two replicas, all of which are killed again and again. Figures are kept in
-/// `target/cluster`.
-pub(crate) fn cluster(arguments: &[String]) -> Outcome {
-    let server = testenv::directory().join("nats/bin/nats-server");
-    if !server.exists() {
-        return Err(format!("no {}: run `cargo xtask setup`", server.display()));
-    }
-    let release = build()?;
-    let mut harness = Command::new(release.join("tidegate-bench"));
-    harness
-        .arg(release.join("tidegate"))
-        .arg("cluster")
-        .arg(process::target().join("cluster"))
-        .arg("--server")
-        .arg(server);
-    process::stream(harness.args(arguments))
 }
 
 /// Builds the gateway and the harness with optimisations; gives the directory of both.

@@ -44,6 +44,14 @@ pub(crate) fn setup() -> Outcome {
     })
 }
 
+/// The directory of the jars.
+///
+/// # Errors
+/// The user has no cache directory.
+pub(crate) fn jars() -> Result<PathBuf, String> {
+    Ok(golang::cache()?.join(NAME).join("jars"))
+}
+
 fn install(package: &str) -> Outcome {
     eprintln!("installing {package} on the system, for {NAME}");
     process::retry(package, process::PAUSE, || apt::install(&[package])).map_err(|error| {

@@ -9,6 +9,7 @@ mod api;
 mod apt;
 mod bench;
 mod capi;
+mod cluster;
 mod crates_picture;
 mod deny;
 mod deploy;
@@ -81,8 +82,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "cluster",
-        about: "kill replicas, NATS and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N (100), --engine nats|direct, --seed S",
-        run: bench::cluster,
+        about: "kill, suspend and cut off replicas, the broker and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N,... (100), --engine nats|kafka|direct, --seed S, --faults FAULT,..., --interval SECONDS (1), --debug",
+        run: cluster::cluster,
     },
     Command {
         name: "abuse",

@@ -2,14 +2,16 @@
 
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, abuse, bench, deny, deploy, instructions, loom, process, python, rules, testenv};
+use crate::{
+    Outcome, abuse, bench, cluster, deny, deploy, instructions, loom, process, python, rules, testenv,
+};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 /// Installs the missing peers and runs every test of the workspace, also after a failure. Without arguments it also
 /// checks the rules of the source, the spelling and the dependencies. It then runs loom, the tests in Python, of `deploy/`
-/// and of the harness, the instruction counts and small attacks. Arguments go to `cargo test`.
+/// and of the harness, the instruction counts, small attacks and a small cluster. Arguments go to `cargo test`.
 ///
 /// The checks and the examples in the documentation come first, so that the run ends with the closing lines of the unit
 /// and whole-gateway tests.
@@ -17,7 +19,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
         [] => {
-            let parts: [TestPart; 9] = [
+            let parts: [TestPart; 10] = [
                 ("rules", || rules::rules(&[])),
                 ("spelling", spelling),
                 ("deny", || deny::deny(&[])),
@@ -27,6 +29,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
                 ("harness", harness),
                 ("instructions", || instructions::bench(&[])),
                 ("abuse", abuse::small),
+                ("cluster", cluster::small),
             ];
             // All parts run, also after a failure.
             let results: Vec<_> = parts.map(timed).into();

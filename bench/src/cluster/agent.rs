@@ -24,9 +24,6 @@ use crate::BenchError;
 /// The name of the cluster.
 pub(super) const CLUSTER: &str = "sim";
 
-/// The interval of the pages.
-pub(super) const INTERVAL: Duration = Duration::from_secs(1);
-
 /// The interval at which a run that waits for its end asks for calls that are due.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -74,6 +71,8 @@ pub(super) struct RunSetup {
     pub(super) agent: Arc<str>,
     /// The difference of its clock from the true time, in nanoseconds.
     pub(super) skew: i64,
+    /// The interval of the pages.
+    pub(super) interval: Duration,
     pub(super) counts: RunCounts,
     pub(super) random: SmallRng,
 }
@@ -83,6 +82,7 @@ pub(super) struct AgentRun {
     agent: Arc<str>,
     number: RunNumber,
     skew: i64,
+    interval: Duration,
     counts: RunCounts,
     random: SmallRng,
     series: Vec<Arc<Series>>,
@@ -106,6 +106,7 @@ impl AgentRun {
         let RunSetup {
             agent,
             skew,
+            interval,
             counts,
             mut random,
         } = setup;
@@ -114,7 +115,7 @@ impl AgentRun {
             producer: ProducerName::new(&agent)?,
             partitions: 1,
             rules: 0,
-            interval: INTERVAL,
+            interval,
             refresh: Duration::from_secs(30),
             max_bytes_per_second: 8 << 20,
             max_series: 100_000,
@@ -126,10 +127,11 @@ impl AgentRun {
         Ok(Self {
             series: ROWS.iter().map(|row| Arc::new(row.series(&agent))).collect(),
             // Agents do not publish at one moment.
-            next: Instant::now() + INTERVAL.mul_f64(random.random()),
+            next: Instant::now() + interval.mul_f64(random.random()),
             agent,
             number,
             skew,
+            interval,
             counts,
             random,
             model,
@@ -186,7 +188,7 @@ impl AgentRun {
     fn tick(&mut self) {
         if self.is_counting {
             self.update();
-            self.next += INTERVAL;
+            self.next += self.interval;
         } else {
             self.next = Instant::now() + LOOK;
         }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A real NATS server with JetStream, which keeps its port and its data over restarts.
+//! A real broker, which keeps its ports and its data over restarts.
 
-use std::io::Read;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,67 +9,193 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::member::Member;
+use super::store::Store;
+use super::{kafka, nats};
 use crate::BenchError;
 use crate::gateway::free_port;
 
-/// The longest time of a start.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time of a start on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Between two checks of a start.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The program.
+enum Program {
+    Nats(PathBuf),
+    /// The directory of the jars.
+    Kafka(PathBuf),
+}
 
 /// The server.
 pub(super) struct Broker {
     pub(super) member: Member,
-    binary: PathBuf,
+    program: Program,
     port: u16,
+    /// Where the proxy of each replica forwards to.
+    pub(super) upstreams: Vec<u16>,
     data: TempDir,
+    /// When it started, until it is ready.
+    starts_since: Option<Instant>,
 }
 
 impl Broker {
-    /// A server that is not started. It writes to disk before it acknowledges, so it loses nothing when it is killed.
-    pub(super) fn new(binary: &Path, logs: &Path) -> Result<Self, BenchError> {
-        let broker = Self {
+    /// A NATS server that is not started, for so many replicas and agents.
+    pub(super) fn nats(
+        binary: &Path,
+        replicas: usize,
+        agents: usize,
+        logs: &Path,
+    ) -> Result<Self, BenchError> {
+        let (port, data) = (free_port()?, TempDir::new_in(logs)?);
+        nats::configure(data.path(), port, agents)?;
+        Ok(Self {
             member: Member::new("nats-server".to_owned(), logs),
-            binary: binary.to_owned(),
-            port: free_port()?,
-            data: TempDir::new_in(logs)?,
-        };
-        let config = format!(
-            "listen: \"127.0.0.1:{}\"\njetstream {{ store_dir: \"{}\", sync_interval: always }}\n",
-            broker.port,
-            broker.data.path().display()
-        );
-        std::fs::write(broker.config(), config)?;
-        Ok(broker)
+            program: Program::Nats(binary.to_owned()),
+            port,
+            upstreams: vec![port; replicas],
+            data,
+            starts_since: None,
+        })
     }
 
-    fn config(&self) -> PathBuf {
-        self.data.path().join("nats.conf")
+    /// A Kafka broker that is not started. A client connects to the address that the broker names, so each replica has a
+    /// listener of its own, whose address is that of its proxy.
+    pub(super) fn kafka(jars: &Path, proxies: &[u16], logs: &Path) -> Result<Self, BenchError> {
+        let (port, controller, data) = (free_port()?, free_port()?, TempDir::new_in(logs)?);
+        let upstreams = proxies.iter().map(|_| free_port());
+        let upstreams = upstreams.collect::<Result<Vec<_>, BenchError>>()?;
+        kafka::configure(jars, data.path(), [port, controller], &upstreams, proxies)?;
+        Ok(Self {
+            member: Member::new("kafka".to_owned(), logs),
+            program: Program::Kafka(jars.to_owned()),
+            port,
+            upstreams,
+            data,
+            starts_since: None,
+        })
     }
 
-    pub(super) fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+    /// The store behind this port of the machine.
+    pub(super) fn store(&self, port: u16) -> Store {
+        match self.program {
+            Program::Nats(_) => Store::Nats(format!("nats://127.0.0.1:{port}")),
+            Program::Kafka(_) => Store::Kafka(format!("127.0.0.1:{port}")),
+        }
     }
 
-    /// Starts it and waits until it greets.
+    /// The store without a proxy.
+    pub(super) fn direct_store(&self) -> Store {
+        self.store(self.port)
+    }
+
+    /// Starts it.
     pub(super) fn start(&mut self) -> Result<(), BenchError> {
-        let mut command = Command::new(&self.binary);
-        command.arg("--config").arg(self.config());
-        self.member.start(|_| Ok(command))?;
-        let begun = Instant::now();
-        while !self.greets() {
-            if begun.elapsed() > PATIENCE {
-                return Err("the NATS server did not start in time".into());
+        let command = match &self.program {
+            Program::Nats(binary) => {
+                let mut command = Command::new(binary);
+                command.arg("--config").arg(nats::config(self.data.path()));
+                command
             }
-            std::thread::sleep(Duration::from_millis(10));
+            Program::Kafka(jars) => kafka::server(jars, self.data.path()),
+        };
+        self.member.start(|_| Ok(command))?;
+        self.starts_since = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Waits until it is ready.
+    pub(super) fn wait(&mut self) -> Result<(), BenchError> {
+        while !self.is_ready() {
+            std::thread::sleep(PAUSE);
+            self.look()?;
         }
         Ok(())
     }
 
-    fn greets(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
-            return false;
+    /// Whether it has become ready since the last look.
+    pub(super) fn look(&mut self) -> Result<bool, BenchError> {
+        let Some(since) = self.starts_since else {
+            return Ok(false);
         };
-        let mut first = [0; 4];
-        let is_limited = stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok();
-        is_limited && stream.read_exact(&mut first).is_ok() && &first == b"INFO"
+        let is_ready = match self.program {
+            Program::Nats(_) => nats::greets(self.port),
+            Program::Kafka(_) => self.member.printed().contains("Kafka Server started"),
+        };
+        if is_ready {
+            self.starts_since = None;
+        } else if since.elapsed() > PATIENCE {
+            return Err(format!("{} did not start in time", self.member.name).into());
+        }
+        Ok(is_ready)
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.member.runs() && self.starts_since.is_none()
+    }
+
+    /// SIGKILL.
+    pub(super) fn kill(&mut self) {
+        self.member.kill();
+        self.starts_since = None;
+    }
+
+    /// Fills its store.
+    pub(super) fn fill(&self) -> Result<(), BenchError> {
+        nats::fill(self.port)
+    }
+
+    /// Removes what filled it.
+    pub(super) fn empty(&self) -> Result<(), BenchError> {
+        nats::empty(self.port)
+    }
+
+    /// Copies its files of one moment.
+    pub(super) fn keep_state(&mut self) -> Result<TempDir, BenchError> {
+        let copy = TempDir::new()?;
+        self.member.pause(true)?;
+        let copied = copy_directory(&nats::files(self.data.path()), copy.path());
+        self.member.pause(false)?;
+        copied?;
+        Ok(copy)
+    }
+
+    /// Kills it, and starts it with earlier files.
+    pub(super) fn put_back(&mut self, earlier: &Path) -> Result<(), BenchError> {
+        self.kill();
+        let files = nats::files(self.data.path());
+        std::fs::remove_dir_all(&files)?;
+        copy_directory(earlier, &files)?;
+        self.start()
+    }
+}
+
+/// Copies a directory with all that is in it.
+fn copy_directory(from: &Path, to: &Path) -> Result<(), BenchError> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy_directory(&source, &target)?;
+        } else {
+            std::fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_a_directory_has_its_folders_and_files() {
+        let directories = [(); 2].map(|()| TempDir::new().unwrap());
+        let [from, to] = directories.each_ref().map(TempDir::path);
+        std::fs::create_dir(from.join("folder")).unwrap();
+        std::fs::write(from.join("folder/file"), "text").unwrap();
+        copy_directory(from, to).unwrap();
+        assert_eq!(std::fs::read_to_string(to.join("folder/file")).unwrap(), "text");
     }
 }

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Fault: kills, pauses and acts of agents, in an order that depends on a seed only.
+//! Fault: kills, pauses, cuts and acts of agents, in an order that depends on a seed only.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tempfile::TempDir;
 
 use super::Cluster;
 use super::fleet::AgentAct;
+use super::options::Options;
+use super::schedule::{CUT, FULL, Fault, PUT_BACK, STOP, Schedule};
 use crate::BenchError;
-
-/// A kind of fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fault {
-    KillReplica,
-    KillServer,
-    PauseReplica,
-    Agent(AgentAct),
-}
 
 /// The acts of agents that are faults.
 const ACTS: [AgentAct; 5] = [
@@ -30,12 +24,6 @@ const ACTS: [AgentAct; 5] = [
     AgentAct::Leave,
 ];
 
-/// The mean times between two faults of a kind. Each time is between half and one and a half of it.
-const KILLED_REPLICA: Duration = Duration::from_secs(5);
-const KILLED_SERVER: Duration = Duration::from_secs(20);
-const PAUSED_REPLICA: Duration = Duration::from_secs(25);
-const ACT: Duration = Duration::from_secs(1);
-
 /// The most time until a killed replica starts again, and a killed server.
 const MAX_DOWN: Duration = Duration::from_secs(1);
 const MAX_SERVER_DOWN: Duration = Duration::from_secs(3);
@@ -45,85 +33,146 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Without a broker, a replica must have copied its peer before the peer is harmed. So long after a pause it has.
 const COPYING: Duration = Duration::from_secs(3);
 
-#[derive(Clone, Copy, Debug)]
+/// Between two attempts to do something that was not possible.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// No fault happens for this long before the store is put back. Replicas have read all that ended runs have stored.
+const QUIET: Duration = Duration::from_secs(15);
+
+/// So long after a repair, all replicas have read what the store has.
+const REST: Duration = Duration::from_secs(5);
+
+/// Replicas keep their memory for this long after it. The leader folds ended runs, which only replicas know, after 1 min and the
+/// lease.
+const RESTORING: Duration = Duration::from_secs(75);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    Fault(Fault),
+    Act(AgentAct),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     StartReplica(usize),
     StartServer,
     Continue(usize),
+    Reconnect(usize),
+    Empty,
 }
 
 /// Injects faults.
 pub(super) struct FaultInjector {
     random: SmallRng,
-    due: Vec<(Fault, Instant)>,
+    schedule: Schedule,
     repairs: Vec<(Instant, Repair)>,
-    /// The number of faults of each kind.
-    pub(super) counts: BTreeMap<Fault, u64>,
+    /// The state of the store to which it is put back then.
+    earlier: Option<(Instant, TempDir)>,
+    /// The store was put back, and replicas may not lose their memory until then.
+    restored_at: Option<Instant>,
+    /// When something was repaired last.
+    repaired_at: Option<Instant>,
+    /// The number of events of each kind.
+    pub(super) counts: BTreeMap<Event, u64>,
 }
 
 impl FaultInjector {
-    pub(super) fn new(seed: u64, now: Instant) -> Self {
-        let kinds = [
-            Fault::KillReplica,
-            Fault::KillServer,
-            Fault::PauseReplica,
-            Fault::Agent(AgentAct::Restart),
-        ];
-        let mut injector = Self {
-            random: SmallRng::seed_from_u64(seed),
-            due: Vec::new(),
+    pub(super) fn new(options: &Options, now: Instant) -> Self {
+        let mut random = SmallRng::seed_from_u64(options.seed);
+        let schedule = Schedule::new(&options.faults, options.time, &options.engine, now, &mut random);
+        Self {
+            random,
+            schedule,
             repairs: Vec::new(),
-            counts: BTreeMap::new(),
-        };
-        injector.due = kinds.map(|kind| (kind, now + injector.pause(kind))).into();
-        injector
-    }
-
-    /// The time until the next fault of a kind.
-    fn pause(&mut self, kind: Fault) -> Duration {
-        let mean = match kind {
-            Fault::KillReplica => KILLED_REPLICA,
-            Fault::KillServer => KILLED_SERVER,
-            Fault::PauseReplica => PAUSED_REPLICA,
-            Fault::Agent(_) => ACT,
-        };
-        mean.mul_f64(self.random.random_range(0.5..1.5))
+            earlier: None,
+            restored_at: None,
+            repaired_at: None,
+            // A kind that does not happen has a row.
+            counts: options
+                .faults
+                .iter()
+                .filter(|fault| **fault != Fault::Agents)
+                .map(|fault| (Event::Fault(*fault), 0))
+                .collect(),
+        }
     }
 
     /// Injects all faults that are due, and repairs.
     pub(super) fn step(&mut self, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
         self.repair(cluster, |at| at <= now)?;
-        for place in 0..self.due.len() {
-            let (kind, at) = self.due[place];
-            if at <= now {
-                self.due[place].1 = now + self.pause(kind);
-                self.inject(kind, cluster)?;
+        self.put_back(cluster, now)?;
+        for fault in self.schedule.take(now, &mut self.random) {
+            let has_happened = self.may_inject(fault, now) && self.inject(fault, cluster)?;
+            match fault {
+                Fault::Agents => {}
+                Fault::PutBack if has_happened => {}
+                Fault::PutBack => self.schedule.retry(fault, now + RETRY),
+                fault => self.count(Event::Fault(fault), has_happened),
             }
         }
         Ok(())
     }
 
-    /// Repairs everything.
+    /// Repairs everything, and waits until replicas may lose their memory.
     pub(super) fn end(&mut self, cluster: &mut Cluster) -> Result<(), BenchError> {
-        self.repair(cluster, |_| true)
+        self.earlier = None;
+        while !self.repairs.is_empty() {
+            self.repair(cluster, |_| true)?;
+            cluster.step()?;
+        }
+        while self.is_restoring(Instant::now()) {
+            cluster.step()?;
+        }
+        Ok(())
+    }
+
+    /// Nothing happens before the store is put back. After that, only agents act for some time.
+    fn may_inject(&self, fault: Fault, now: Instant) -> bool {
+        let is_quiet = self.earlier.as_ref().is_some_and(|(due, _)| now + QUIET >= *due);
+        !is_quiet && (fault == Fault::Agents || !self.is_restoring(now))
+    }
+
+    fn is_restoring(&self, now: Instant) -> bool {
+        self.restored_at.is_some_and(|at| now < at)
     }
 
     fn repair(&mut self, cluster: &mut Cluster, is_due: impl Fn(Instant) -> bool) -> Result<(), BenchError> {
         let repairs: Vec<_> = self.repairs.extract_if(.., |(at, _)| is_due(*at)).collect();
+        if !repairs.is_empty() {
+            self.repaired_at = Some(Instant::now());
+        }
         for (_, repair) in repairs {
             match repair {
                 Repair::StartReplica(number) => cluster.replicas[number].start()?,
                 Repair::StartServer => cluster.start_server()?,
                 Repair::Continue(number) => {
                     cluster.replicas[number].member.pause(false)?;
-                    if cluster.broker.is_none() {
-                        let soonest = Instant::now() + COPYING;
-                        self.due.iter_mut().for_each(|(_, at)| *at = soonest.max(*at));
+                    self.wait_for_copies(cluster);
+                }
+                Repair::Reconnect(number) => {
+                    cluster.cut(number, false);
+                    cluster.replicas[number].note_server();
+                    self.wait_for_copies(cluster);
+                }
+                Repair::Empty => {
+                    let is_empty = match &mut cluster.broker {
+                        Some(broker) if broker.is_ready() => broker.empty().is_ok(),
+                        _ => false,
+                    };
+                    if !is_empty {
+                        self.repairs.push((Instant::now() + RETRY, Repair::Empty));
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    fn wait_for_copies(&mut self, cluster: &Cluster) {
+        if cluster.broker.is_none() {
+            self.schedule.delay(Instant::now() + COPYING);
+        }
     }
 
     /// Repairs something within a time.
@@ -132,43 +181,122 @@ impl FaultInjector {
         self.repairs.push((Instant::now() + wait, repair));
     }
 
-    fn inject(&mut self, kind: Fault, cluster: &mut Cluster) -> Result<(), BenchError> {
-        let number = self.random.random_range(0..cluster.replicas.len());
-        let has_happened = match kind {
-            Fault::KillReplica if cluster.may_harm(number) => {
-                cluster.replicas[number].kill(&cluster.violations);
-                // A replica that is killed in its pause does not continue.
-                self.repairs
-                    .retain(|(_, repair)| !matches!(repair, Repair::Continue(one) if *one == number));
-                self.repair_within(MAX_DOWN, Repair::StartReplica(number));
-                true
+    /// Repairs something between two times.
+    fn repair_between(&mut self, [least, most]: [Duration; 2], repair: Repair) {
+        let wait = least + (most - least).mul_f64(self.random.random());
+        self.repairs.push((Instant::now() + wait, repair));
+    }
+
+    /// Puts the store back if that is due, and all replicas have everything.
+    fn put_back(&mut self, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
+        let is_rested = self.repaired_at.is_none_or(|at| now >= at + REST);
+        let may = is_rested && self.repairs.is_empty() && cluster.is_whole();
+        if let Some((_, earlier)) = self.earlier.take_if(|(due, _)| may && *due <= now)
+            && let Some(broker) = &mut cluster.broker
+        {
+            broker.put_back(earlier.path())?;
+            self.restored_at = Some(now + RESTORING);
+            for replica in &mut cluster.replicas {
+                replica.note_server();
+                replica.expect_losses();
             }
-            Fault::PauseReplica if cluster.may_harm(number) && cluster.replicas[number].member.runs() => {
-                cluster.replicas[number].member.pause(true)?;
-                self.repair_within(MAX_PAUSE, Repair::Continue(number));
-                true
-            }
-            Fault::KillServer => match &mut cluster.broker {
-                Some(broker) if broker.member.is_alive() => {
-                    broker.member.kill();
-                    self.repair_within(MAX_SERVER_DOWN, Repair::StartServer);
-                    true
-                }
-                _ => false,
-            },
-            Fault::Agent(_) => {
-                let act = ACTS[self.random.random_range(0..ACTS.len())];
-                let place = self.random.random_range(0..cluster.fleet.len());
-                self.count(Fault::Agent(act), cluster.fleet.act(place, act));
-                return Ok(());
-            }
-            _ => false,
-        };
-        self.count(kind, has_happened);
+            self.count(Event::Fault(Fault::PutBack), true);
+        }
         Ok(())
     }
 
-    fn count(&mut self, kind: Fault, has_happened: bool) {
-        *self.counts.entry(kind).or_default() += u64::from(has_happened);
+    /// Injects a fault. `false`: the cluster must not have it now.
+    fn inject(&mut self, fault: Fault, cluster: &mut Cluster) -> Result<bool, BenchError> {
+        let number = self.random.random_range(0..cluster.replicas.len());
+        match fault {
+            Fault::KillReplica => Ok(self.kill(number, cluster)),
+            Fault::PauseReplica => self.pause(number, cluster, [Duration::ZERO, MAX_PAUSE]),
+            Fault::StopReplica => self.pause(number, cluster, [STOP, STOP]),
+            Fault::Cut => Ok(self.cut(number, cluster)),
+            Fault::KillServer => Ok(self.kill_server(cluster)),
+            Fault::Fill => self.fill(cluster),
+            Fault::PutBack => self.keep_state(cluster),
+            Fault::Agents => {
+                let act = ACTS[self.random.random_range(0..ACTS.len())];
+                let agent = self.random.random_range(0..cluster.fleet.len());
+                let has_happened = cluster.fleet.act(agent, act);
+                self.count(Event::Act(act), has_happened);
+                Ok(has_happened)
+            }
+        }
+    }
+
+    fn kill(&mut self, number: usize, cluster: &mut Cluster) -> bool {
+        let may = cluster.may_harm(number) && cluster.replicas[number].member.runs();
+        if may {
+            cluster.replicas[number].kill(&cluster.violations);
+            self.repair_within(MAX_DOWN, Repair::StartReplica(number));
+            return true;
+        }
+        false
+    }
+
+    fn pause(
+        &mut self,
+        number: usize,
+        cluster: &mut Cluster,
+        times: [Duration; 2],
+    ) -> Result<bool, BenchError> {
+        if !cluster.may_harm(number) || !cluster.replicas[number].member.runs() {
+            return Ok(false);
+        }
+        cluster.replicas[number].member.pause(true)?;
+        self.repair_between(times, Repair::Continue(number));
+        Ok(true)
+    }
+
+    fn cut(&mut self, number: usize, cluster: &mut Cluster) -> bool {
+        let may = cluster.may_harm(number) && !cluster.is_cut(number);
+        if may {
+            cluster.cut(number, true);
+            self.repair_between(CUT, Repair::Reconnect(number));
+        }
+        may
+    }
+
+    fn kill_server(&mut self, cluster: &mut Cluster) -> bool {
+        match &mut cluster.broker {
+            Some(broker) if broker.is_ready() => {
+                broker.kill();
+                self.repair_within(MAX_SERVER_DOWN, Repair::StartServer);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn fill(&mut self, cluster: &mut Cluster) -> Result<bool, BenchError> {
+        let is_full = self.repairs.iter().any(|(_, repair)| *repair == Repair::Empty);
+        match &mut cluster.broker {
+            Some(broker) if broker.is_ready() && !is_full && self.earlier.is_none() => {
+                broker.fill()?;
+                self.repair_between(FULL, Repair::Empty);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Keeps the state of the store, to which it is put back later.
+    fn keep_state(&mut self, cluster: &mut Cluster) -> Result<bool, BenchError> {
+        let is_full = self.repairs.iter().any(|(_, repair)| *repair == Repair::Empty);
+        let now = Instant::now();
+        let may = self.earlier.is_none() && !is_full;
+        match &mut cluster.broker {
+            Some(broker) if may && broker.is_ready() => {
+                self.earlier = Some((now + PUT_BACK, broker.keep_state()?));
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn count(&mut self, event: Event, has_happened: bool) {
+        *self.counts.entry(event).or_default() += u64::from(has_happened);
     }
 }

@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The figures of a run, as a table.
+//! The figures of a run: a row for each, as text and as numbers.
 
-use std::fmt::Write;
-use std::path::Path;
 use std::time::Duration;
 
+use serde_json::{Map, Value, json};
+
 use super::Cluster;
-use super::faults::{Fault, FaultInjector};
+use super::faults::{Event, FaultInjector};
 use super::fleet::AgentAct;
 use super::member::Member;
-use super::options::{EngineChoice, Options};
+use super::options::Options;
+use super::prometheus::Resets;
 use super::reader::ReadResult;
 use super::rows::ROWS;
-use crate::BenchError;
+use super::schedule::Fault;
 use crate::stats::Samples;
 
-/// The rows of the table.
+/// The figures of a run with one number of agents.
+#[derive(Debug, Default)]
 pub(super) struct Figures {
-    rows: Vec<(String, String)>,
+    /// The rows of the table.
+    pub(super) rows: Vec<(String, String)>,
+    /// The same for programs.
+    pub(super) numbers: Map<String, Value>,
     time: Duration,
 }
 
@@ -26,70 +31,145 @@ impl Figures {
     /// The figures of the time with faults.
     pub(super) fn of(cluster: &Cluster, options: &Options, time: Duration, faults: &FaultInjector) -> Self {
         let mut figures = Self {
-            rows: Vec::new(),
             time,
-        };
-        let engine = match options.engine {
-            EngineChoice::Nats(_) => "nats",
-            EngineChoice::Direct => "direct",
+            ..Self::default()
         };
         let (living, agents) = cluster.fleet.model.lock().agents();
-        figures.add("engine, seed", format!("{engine}, {}", options.seed));
-        figures.add("time with faults", format!("{:.0} s", time.as_secs_f64()));
-        figures.add("agents: at a time, of all names", format!("{living}, {agents}"));
-        figures.add("series of an agent", ROWS.len().to_string());
-        for (kind, count) in &faults.counts {
-            figures.add(what(*kind), count.to_string());
-        }
-        if let Some(broker) = &cluster.broker {
-            figures.add_usage(&broker.member);
-        }
-        for replica in &cluster.replicas {
-            figures.add_usage(&replica.member);
-        }
-        let folded: f64 = cluster.replicas.iter().map(|replica| replica.folded).sum();
-        figures.add("runs folded by replicas that were killed", folded.to_string());
-        figures.add_sent(cluster);
-        let catch_ups = cluster.replicas.iter().flat_map(|replica| &replica.catch_ups);
-        let catch_ups = Samples::new(catch_ups.map(Duration::as_secs_f64));
         figures.add(
-            "start of a replica until it is ready: p50, max",
-            format!(
-                "{:.2}, {:.2} s, of {}",
-                catch_ups.median(),
-                catch_ups.max(),
-                catch_ups.count()
-            ),
+            "time with faults",
+            format!("{:.0} s", time.as_secs_f64()),
+            &[("seconds", json!(time.as_secs_f64()))],
         );
+        figures.add(
+            "agents: at a time, of all names",
+            format!("{living}, {agents}"),
+            &[("agents", json!(living)), ("agent_names", json!(agents))],
+        );
+        let interval = options.interval.as_secs_f64();
+        figures.add(
+            "series of an agent, interval",
+            format!("{}, {interval} s", ROWS.len()),
+            &[
+                ("series_of_an_agent", json!(ROWS.len())),
+                ("interval_seconds", json!(interval)),
+            ],
+        );
+        for (event, count) in &faults.counts {
+            let (name, key) = describe(*event);
+            figures.add(name, count.to_string(), &[(key, json!(count))]);
+        }
+        figures.add_members(cluster);
+        figures.add_sent(cluster);
+        figures.add_replicas(cluster);
         figures
     }
 
-    pub(super) fn add(&mut self, name: &str, value: String) {
-        self.rows.push((name.to_owned(), value));
+    /// Adds a row, and its numbers under their keys.
+    pub(super) fn add(&mut self, name: &str, text: String, numbers: &[(&str, Value)]) {
+        self.rows.push((name.to_owned(), text));
+        let numbers = numbers.iter().cloned();
+        self.numbers
+            .extend(numbers.map(|(key, number)| (key.to_owned(), number)));
+    }
+
+    fn add_members(&mut self, cluster: &Cluster) {
+        if let Some(producer) = &cluster.producer {
+            self.add_usage(&producer.member);
+        }
+        if let Some(broker) = &cluster.broker {
+            self.add_usage(&broker.member);
+        }
+        for replica in &cluster.replicas {
+            self.add_usage(&replica.member);
+        }
     }
 
     fn add_usage(&mut self, member: &Member) {
-        let usage = member.usage();
-        let name = format!("{}: cores, peak memory", member.name);
-        self.add(&name, format!("{:.3}, {:.1} MiB", usage.cores(), usage.peak_mib));
+        let (usage, name) = (member.usage(), &member.name);
+        let (cores, resident, peak) = (usage.cores(), usage.resident_mib, usage.peak_mib);
+        self.add(
+            &format!("{name}: cores, resident memory, peak"),
+            format!("{cores:.3}, {resident:.1}, {peak:.1} MiB"),
+            &[
+                (&format!("{name}_cores"), json!(cores)),
+                (&format!("{name}_resident_mib"), json!(resident)),
+                (&format!("{name}_peak_mib"), json!(peak)),
+            ],
+        );
     }
 
     fn add_sent(&mut self, cluster: &Cluster) {
         let sent = cluster.fleet.model.lock().sent();
         let (bytes, connections) = cluster.fleet.sent();
         let rate = |count: u64| count as f64 / self.time.as_secs_f64();
-        let (pages, raw, packed) = (rate(sent.stored), rate(sent.bytes) / 1e3, rate(bytes) / 1e3);
-        self.add("runs of agents", sent.runs.to_string());
-        self.add("messages stored", format!("{pages:.0}/s"));
+        let (pages, raw, packed) = (rate(sent.stored), rate(sent.bytes), rate(bytes));
+        self.add(
+            "runs of agents",
+            sent.runs.to_string(),
+            &[("runs", json!(sent.runs))],
+        );
+        self.add(
+            "messages stored",
+            format!("{pages:.0}/s"),
+            &[("messages_per_second", json!(pages))],
+        );
         self.add(
             "bytes of pages, compressed",
-            format!("{raw:.0}, {packed:.0} kB/s"),
+            format!("{:.0}, {:.0} kB/s", raw / 1e3, packed / 1e3),
+            &[
+                ("bytes_per_second", json!(raw)),
+                ("compressed_bytes_per_second", json!(packed)),
+            ],
         );
         self.add(
             "messages that the store did not take, late pages",
             format!("{}, {}", sent.failed, sent.late),
+            &[
+                ("failed_messages", json!(sent.failed)),
+                ("late_pages", json!(sent.late)),
+            ],
         );
-        self.add("connections of agents to the store", connections.to_string());
+        self.add(
+            "connections of agents to the store",
+            connections.to_string(),
+            &[("connections", json!(connections))],
+        );
+    }
+
+    fn add_replicas(&mut self, cluster: &Cluster) {
+        let folded: f64 = cluster.replicas.iter().map(|replica| replica.folded).sum();
+        self.add(
+            "runs folded by replicas that were killed",
+            folded.to_string(),
+            &[("folded_runs", json!(folded))],
+        );
+        let catch_ups = cluster.replicas.iter().flat_map(|replica| &replica.catch_ups);
+        let catch_ups = Samples::new(catch_ups.map(Duration::as_secs_f64));
+        let (median, max, count) = (catch_ups.median(), catch_ups.max(), catch_ups.count());
+        self.add(
+            "start of a replica until it is ready: p50, max",
+            format!("{median:.2}, {max:.2} s, of {count}"),
+            &[
+                ("catch_up_p50_seconds", json!(median)),
+                ("catch_up_max_seconds", json!(max)),
+                ("catch_ups", json!(count)),
+            ],
+        );
+    }
+
+    /// What is known when replicas have been killed for the last time.
+    pub(super) fn add_end(&mut self, cluster: &Cluster, samples: usize) {
+        self.add(
+            "samples of a page",
+            samples.to_string(),
+            &[("samples_of_a_page", json!(samples))],
+        );
+        let restored: f64 = cluster.replicas.iter().map(|replica| replica.restored).sum();
+        self.add(
+            "records that replicas put back into the store",
+            restored.to_string(),
+            &[("restored_records", json!(restored))],
+        );
     }
 
     /// The figures of the reader.
@@ -99,88 +179,99 @@ impl Figures {
             refused,
             failed,
             missed,
+            lower,
             ..
         } = read;
         self.add(
             "pages answered, with 503, not answered",
             format!("{answered}, {refused}, {failed}"),
+            &[
+                ("pages_answered", json!(answered)),
+                ("pages_refused", json!(refused)),
+                ("pages_failed", json!(failed)),
+            ],
         );
         self.add(
             "pages older than another one, within `max_lag`",
-            read.lower.to_string(),
+            lower.to_string(),
+            &[("pages_older_within_max_lag", json!(lower))],
         );
-        self.add("rounds without a page", missed.to_string());
+        self.add(
+            "rounds without a page",
+            missed.to_string(),
+            &[("rounds_without_a_page", json!(missed))],
+        );
+        let gap = read.longest_gap.as_secs_f64();
         self.add(
             "longest time without a page",
-            format!("{:.1} s", read.longest_gap.as_secs_f64()),
+            format!("{gap:.1} s"),
+            &[("longest_gap_seconds", json!(gap))],
         );
         if !read.staleness.is_empty() {
             let ages = Samples::new(read.staleness.iter().copied());
-            let [p50, p99] = [0.5, 0.99].map(|q| ages.quantile(q));
+            let ([p50, p99], max) = ([0.5, 0.99].map(|q| ages.quantile(q)), ages.max());
             self.add(
                 "age of what a page shows: p50, p99, max",
-                format!("{p50:.2}, {p99:.2}, {:.2} s ({})", ages.max(), read.stalest),
+                format!("{p50:.2}, {p99:.2}, {max:.2} s ({})", read.stalest),
+                &[
+                    ("staleness_p50_seconds", json!(p50)),
+                    ("staleness_p99_seconds", json!(p99)),
+                    ("staleness_max_seconds", json!(max)),
+                ],
             );
         }
     }
 
-    /// Prints the table and the verdict, and writes both to a file. An error if there are violations.
-    pub(super) fn finish(&self, output: &Path, count: u64, violations: &[String]) -> Result<(), BenchError> {
-        let mut text = "| | |\n| --- | --- |\n".to_owned();
-        for (name, value) in &self.rows {
-            writeln!(text, "| {name} | {value} |")?;
-        }
-        let verdict = match count {
-            0 => "all totals are exact".to_owned(),
-            count => format!("{count} violations"),
-        };
-        writeln!(text, "\n{verdict}")?;
-        for violation in violations {
-            writeln!(text, "- {violation}")?;
-        }
-        println!("\n{text}");
-        let file = output.join("cluster.md");
-        std::fs::write(&file, &text)?;
-        if count == 0 {
-            Ok(())
-        } else {
-            Err(format!("{verdict}: see {}", file.display()).into())
-        }
-    }
-}
-
-fn what(kind: Fault) -> &'static str {
-    match kind {
-        Fault::KillReplica => "replicas killed",
-        Fault::KillServer => "NATS servers killed",
-        Fault::PauseReplica => "replicas paused for up to 10 s",
-        Fault::Agent(AgentAct::Restart) => "agents restarted",
-        Fault::Agent(AgentAct::SetBack) => "agents restarted with a clock that was set back",
-        Fault::Agent(AgentAct::Resume) => "agents killed and resumed with their totals",
-        Fault::Agent(AgentAct::Surge) => "agents with two runs for 5 s",
-        Fault::Agent(AgentAct::Leave) => "agents that left, and others that came",
-        Fault::Agent(AgentAct::Freeze | AgentAct::End) => "agents ended",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_with_a_violation_fails_and_keeps_its_list() {
-        let directory = tempfile::tempdir().unwrap();
-        let figures = Figures {
-            rows: vec![("agents".to_owned(), "3".to_owned())],
-            time: Duration::from_secs(1),
-        };
-        assert!(figures.finish(directory.path(), 0, &[]).is_ok());
-        let wrong = ["a fell".to_owned()];
-        assert!(figures.finish(directory.path(), 1, &wrong).is_err());
-        let text = std::fs::read_to_string(directory.path().join("cluster.md")).unwrap();
-        assert!(
-            text.contains("| agents | 3 |") && text.contains("1 violations\n- a fell"),
-            "{text}"
+    /// The resets that a Prometheus saw.
+    pub(super) fn add_resets(&mut self, resets: &Resets) {
+        let Resets {
+            counters,
+            scrapes,
+            rested,
+            second,
+        } = resets;
+        self.add(
+            "Prometheus: counters, scrapes answered",
+            format!("{counters}, {scrapes}"),
+            &[
+                ("prometheus_counters", json!(counters)),
+                ("prometheus_scrapes", json!(scrapes)),
+            ],
         );
+        self.add(
+            "Prometheus: resets at an interval of 3 s, of 1 s (below `max_lag`)",
+            format!("{rested}, {second}"),
+            &[
+                ("prometheus_resets", json!(rested)),
+                ("prometheus_resets_below_max_lag", json!(second)),
+            ],
+        );
+    }
+}
+
+/// The row of an event, and its key.
+fn describe(event: Event) -> (&'static str, &'static str) {
+    match event {
+        Event::Fault(Fault::KillReplica) => ("replicas killed", "killed_replicas"),
+        Event::Fault(Fault::KillServer) => ("brokers killed", "killed_brokers"),
+        Event::Fault(Fault::PauseReplica) => ("replicas suspended for up to 10 s", "paused_replicas"),
+        Event::Fault(Fault::StopReplica) => ("replicas suspended for 30 s", "stopped_replicas"),
+        Event::Fault(Fault::Cut) => ("networks of a replica cut for 3 s to 15 s", "cut_networks"),
+        Event::Fault(Fault::Fill) => ("times that the store was full for 4 s to 10 s", "full_stores"),
+        Event::Fault(Fault::PutBack) => (
+            "times that the store lost what it stored in 30 s",
+            "stores_put_back",
+        ),
+        Event::Fault(Fault::Agents) | Event::Act(AgentAct::Freeze | AgentAct::End) => {
+            ("agents ended", "ended_agents")
+        }
+        Event::Act(AgentAct::Restart) => ("agents restarted", "restarted_agents"),
+        Event::Act(AgentAct::SetBack) => (
+            "agents restarted with a clock that was set back",
+            "agents_set_back",
+        ),
+        Event::Act(AgentAct::Resume) => ("agents killed and resumed with their totals", "resumed_agents"),
+        Event::Act(AgentAct::Surge) => ("agents with two runs for 5 s", "surged_agents"),
+        Event::Act(AgentAct::Leave) => ("agents that left, and others that came", "replaced_agents"),
     }
 }

@@ -11,14 +11,13 @@ use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidegate_cluster::ClusterEngine;
-use tidegate_direct::{DirectConfig, DirectEngine, ReplicaAddresses};
-use tidegate_nats::{NatsConfig, NatsEngine};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::agent::{AgentRun, CLUSTER, Order, RunCounts, RunEnd, RunSetup};
+use super::agent::{AgentRun, Order, RunCounts, RunEnd, RunSetup};
 use super::check::Violations;
 use super::model::Model;
+use super::store::Store;
 use crate::BenchError;
 
 /// The agents that share a connection.
@@ -32,12 +31,6 @@ const SURGE: Duration = Duration::from_secs(5);
 
 /// The largest step of a clock, in nanoseconds (1 h).
 const MAX_STEP_NS: i64 = 3_600_000_000_000;
-
-/// The store of the agents.
-pub(super) enum Store {
-    Nats(String),
-    Direct(Vec<String>),
-}
 
 /// The events of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,14 +66,14 @@ impl Fleet {
     pub(super) fn start(
         agents: usize,
         store: &Store,
-        seed: u64,
+        (seed, interval): (u64, Duration),
         violations: &Violations,
     ) -> Result<Self, BenchError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let entered = runtime.enter();
-        let connections = (0..agents.div_ceil(AGENTS_A_CONNECTION)).map(|_| engine(store));
+        let connections = (0..agents.div_ceil(AGENTS_A_CONNECTION)).map(|_| store.connect());
         let engines = connections.collect::<Result<Vec<_>, _>>()?;
         let model = Arc::new(Mutex::new(Model::new()));
         let (sender, done) = sync_channel(agents);
@@ -90,6 +83,7 @@ impl Fleet {
                 place,
                 successors: 0,
                 skew: 0,
+                interval,
                 random: SmallRng::seed_from_u64(seed ^ ((place as u64 + 1) << 32)),
                 engine: engines[place / AGENTS_A_CONNECTION].clone(),
                 model: model.clone(),
@@ -164,29 +158,13 @@ impl Drop for Fleet {
     }
 }
 
-/// Must be called within the runtime.
-fn engine(store: &Store) -> Result<Arc<dyn ClusterEngine>, BenchError> {
-    Ok(match store {
-        Store::Nats(url) => {
-            let config = NatsConfig {
-                servers: vec![url.clone()],
-                ..NatsConfig::default()
-            };
-            Arc::new(NatsEngine::start(config, CLUSTER)?)
-        }
-        Store::Direct(replicas) => {
-            let config = DirectConfig::new(ReplicaAddresses::Endpoints(replicas.clone()));
-            Arc::new(DirectEngine::start(config, CLUSTER)?)
-        }
-    })
-}
-
 /// The place of an agent. After an agent has left, another one has it.
 struct Agent {
     place: usize,
     /// The number of agents that left this place.
     successors: u32,
     skew: i64,
+    interval: Duration,
     random: SmallRng,
     engine: Arc<dyn ClusterEngine>,
     model: Arc<Mutex<Model>>,
@@ -258,6 +236,7 @@ impl Agent {
         let setup = RunSetup {
             agent: format!("agent-{}-{}", self.place, self.successors).into(),
             skew: self.skew,
+            interval: self.interval,
             counts,
             random: SmallRng::seed_from_u64(self.random.random()),
         };

@@ -18,6 +18,8 @@ use crate::process::Process;
 pub(super) struct Usage {
     cpu: Duration,
     alive: Duration,
+    /// The memory at the last look, in MiB.
+    pub(super) resident_mib: f64,
     /// The most memory, in MiB.
     pub(super) peak_mib: f64,
 }
@@ -31,6 +33,7 @@ impl Usage {
     fn add(&mut self, other: Self) {
         self.cpu += other.cpu;
         self.alive += other.alive;
+        self.resident_mib = other.resident_mib;
         self.peak_mib = self.peak_mib.max(other.peak_mib);
     }
 }
@@ -117,10 +120,15 @@ impl Member {
     /// Notes its usage. It may have ended.
     pub(super) fn look(&mut self) {
         if let Some(current) = &mut self.current
-            && let (Ok(cpu), Ok((_, peak_mib))) = (current.process.cpu(), current.process.memory_mib())
+            && let (Ok(cpu), Ok((resident_mib, peak_mib))) =
+                (current.process.cpu(), current.process.memory_mib())
         {
-            let alive = current.started.elapsed();
-            current.usage = Usage { cpu, alive, peak_mib };
+            current.usage = Usage {
+                cpu,
+                alive: current.started.elapsed(),
+                resident_mib,
+                peak_mib,
+            };
         }
     }
 
@@ -131,6 +139,12 @@ impl Member {
             usage.add(current.usage);
         }
         usage
+    }
+
+    /// The output of the present process.
+    pub(super) fn printed(&self) -> String {
+        let current = self.current.as_ref();
+        current.map_or_else(String::new, |current| current.process.printed())
     }
 
     /// Says if it has ended by itself.

@@ -1,35 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A cluster under kills: are the totals exact?
+//! A cluster under faults: are the totals exact?
 //!
-//! Simulated agents publish their totals. Two replicas show the sums. Replicas, the server and agents are killed, paused and
-//! started again. A reader asks the replicas in turn, and no counter may fall or exceed what the agents have counted. At the
-//! end, both replicas must show what the agents have counted, to the bit.
+//! Simulated agents and a real gateway publish their totals. Two replicas show the sums. Replicas, the broker and agents are
+//! killed, suspended, cut off and started again. A reader asks the replicas in turn, and no counter may fall or exceed what
+//! has been counted. At the end, both replicas must show what has been counted, to the bit. A Prometheus sees no reset.
 
 mod agent;
+mod balancer;
 mod broker;
 mod check;
+mod end;
 mod faults;
 mod figures;
 mod fleet;
+mod kafka;
 mod member;
 mod model;
+mod nats;
 mod options;
+mod producer;
+mod prometheus;
+mod proxy;
 mod reader;
 mod replica;
+mod report;
 mod rows;
+mod schedule;
+mod store;
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use self::broker::Broker;
-use self::check::{Violations, compare};
+use self::check::Violations;
 use self::faults::FaultInjector;
 use self::figures::Figures;
-use self::fleet::{AgentAct, Fleet, Store};
+use self::fleet::Fleet;
 use self::options::{EngineChoice, Options};
+use self::producer::Producer;
+use self::prometheus::Prometheus;
+use self::proxy::Proxy;
 use self::reader::{RoundRobin, page};
 use self::replica::Replica;
+use self::report::{ReportHead, RunResult};
+use self::store::Store;
 use crate::BenchError;
 use crate::gateway::free_port;
 
@@ -41,90 +57,169 @@ const STEP: Duration = Duration::from_millis(20);
 /// Between two looks at processor time and memory.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The longest time until a replica is ready, all pages are stored, or all totals are shown. It is two times `refresh`.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A page that takes longer has failed: a time for all, and one for each agent.
+const PAGE: Duration = Duration::from_secs(1);
+const PAGE_OF_AN_AGENT: Duration = Duration::from_micros(500);
 
-/// The totals must stay right for this long. Gauges of ended runs go after 3 s.
-const REST: Duration = Duration::from_secs(5);
+/// The most agents whose series a Prometheus beside them holds.
+const MAX_SCRAPED: usize = 2_000;
 
 /// The processes and the agents.
+///
+/// They end in this order: a producer sends its last pages to the broker.
 struct Cluster {
+    prometheus: Option<Prometheus>,
+    producer: Option<Producer>,
     replicas: Vec<Replica>,
-    broker: Option<Broker>,
     fleet: Fleet,
+    /// The network of each replica.
+    proxies: Vec<Proxy>,
+    broker: Option<Broker>,
     violations: Violations,
+    page_timeout: Duration,
     next_look: Instant,
 }
 
-/// Runs a cluster and prints its figures.
+/// Runs a cluster with each number of agents, and prints their figures.
 pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<(), BenchError> {
     let options = Options::parse(arguments)?;
+    let head = ReportHead::new(binary, &options)?;
     println!("seed {}", options.seed);
     let logs = output.join("logs");
     let _ = std::fs::remove_dir_all(&logs);
-    std::fs::create_dir_all(&logs)?;
-    let mut cluster = Cluster::start(binary, &logs, &options)?;
+    let mut results = Vec::new();
+    for agents in &options.agents {
+        let logs = logs.join(agents.to_string());
+        std::fs::create_dir_all(&logs)?;
+        results.push(run_with(*agents, binary, &std::path::absolute(logs)?, &options)?);
+    }
+    report::finish(output, &head, &results)
+}
+
+fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Result<RunResult, BenchError> {
+    let mut cluster = Cluster::start(agents, binary, logs, options)?;
     let reader = RoundRobin::start(
-        cluster.replicas.iter().map(|replica| replica.page).collect(),
+        cluster.pages(),
+        cluster.page_timeout,
         cluster.fleet.model.clone(),
         cluster.violations.clone(),
     );
     let begun = Instant::now();
-    let mut faults = FaultInjector::new(options.seed, begun);
+    let mut faults = FaultInjector::new(options, begun);
     while begun.elapsed() < options.time {
         faults.step(&mut cluster, Instant::now())?;
         cluster.step()?;
     }
     let ran = begun.elapsed();
     reader.quiet();
-    let mut figures = Figures::of(&cluster, &options, ran, &faults);
+    let mut figures = Figures::of(&cluster, options, ran, &faults);
     faults.end(&mut cluster)?;
     cluster.check_end()?;
-    figures.add("samples of a page", cluster.samples().to_string());
+    let samples = cluster.samples();
     cluster.check_after_goodbyes()?;
+    figures.add_end(&cluster, samples);
     figures.add_read(&reader.end()?);
-    let sent = cluster.fleet.model.lock().sent();
-    if sent.wrong > 0 {
-        let wrong = sent.wrong;
-        cluster.violations.add(format!(
-            "the senders count {wrong} series that were refused, and pages that wait"
-        ));
+    if let Some(prometheus) = &cluster.prometheus {
+        figures.add_resets(&prometheus.check(&cluster.violations)?);
     }
-    let (count, kept) = cluster.violations.all();
-    figures.finish(output, count, &kept)
+    cluster.check_senders();
+    Ok(RunResult {
+        agents,
+        figures,
+        violations: cluster.violations.all(),
+    })
+}
+
+/// The broker, the network of each replica, and the stores behind: that of producers, and that of each replica.
+struct Network {
+    broker: Option<Broker>,
+    proxies: Vec<Proxy>,
+    of_producers: Store,
+    of_replicas: Vec<Store>,
+}
+
+impl Network {
+    fn start(agents: usize, logs: &Path, options: &Options) -> Result<Self, BenchError> {
+        let listeners = (0..REPLICAS).map(|_| TcpListener::bind("127.0.0.1:0"));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
+        let ports = ports.collect::<Result<Vec<u16>, BenchError>>()?;
+        let broker = match &options.engine {
+            EngineChoice::Nats(server) => Some(Broker::nats(server, REPLICAS, agents, logs)?),
+            EngineChoice::Kafka(jars) => Some(Broker::kafka(jars, &ports, logs)?),
+            EngineChoice::Direct => None,
+        };
+        let (upstreams, of_producers, of_replicas) = match &broker {
+            Some(broker) => {
+                let of_replicas = ports.iter().map(|port| broker.store(*port)).collect();
+                (broker.upstreams.clone(), broker.direct_store(), of_replicas)
+            }
+            None => {
+                let own = (0..REPLICAS)
+                    .map(|_| free_port())
+                    .collect::<Result<Vec<_>, _>>()?;
+                let of_replicas = (0..REPLICAS).map(|number| between_replicas(number, &own, &ports));
+                let of_replicas = of_replicas.collect();
+                (own.clone(), addresses(&own), of_replicas)
+            }
+        };
+        let proxies = listeners.into_iter().zip(upstreams);
+        let proxies = proxies.map(|(listener, upstream)| Proxy::start(listener, upstream));
+        let mut network = Self {
+            proxies: proxies.collect::<Result<_, _>>()?,
+            broker,
+            of_producers,
+            of_replicas,
+        };
+        if let Some(broker) = &mut network.broker {
+            broker.start()?;
+            broker.wait()?;
+        }
+        Ok(network)
+    }
+}
+
+/// The addresses that a replica of `direct` has: its own one, and those of the proxies of its peers.
+fn between_replicas(number: usize, own: &[u16], proxies: &[u16]) -> Store {
+    let mut ports = proxies.to_vec();
+    ports[number] = own[number];
+    addresses(&ports)
+}
+
+fn addresses(ports: &[u16]) -> Store {
+    Store::Direct(ports.iter().map(|port| format!("127.0.0.1:{port}")).collect())
 }
 
 impl Cluster {
-    fn start(binary: &Path, logs: &Path, options: &Options) -> Result<Self, BenchError> {
+    fn start(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Result<Self, BenchError> {
         let violations = Violations::default();
-        let mut broker = None;
-        let store = match &options.engine {
-            EngineChoice::Nats(server) => {
-                let mut started = Broker::new(server, logs)?;
-                started.start()?;
-                let url = started.url();
-                broker = Some(started);
-                Store::Nats(url)
-            }
-            EngineChoice::Direct => {
-                let ports = (0..REPLICAS).map(|_| free_port());
-                let address = |port: Result<u16, BenchError>| Ok(format!("127.0.0.1:{}", port?));
-                Store::Direct(ports.map(address).collect::<Result<_, BenchError>>()?)
-            }
-        };
-        let replicas = (0..REPLICAS).map(|number| {
-            let mut replica = Replica::new(number, binary, &store, logs)?;
+        let network = Network::start(agents, logs, options)?;
+        let replicas = network.of_replicas.iter().enumerate().map(|(number, store)| {
+            let mut replica = Replica::new(number, binary, store, logs)?;
             replica.start()?;
             Ok(replica)
         });
+        let replicas = replicas.collect::<Result<Vec<_>, BenchError>>()?;
+        let seed = (options.seed, options.interval);
         let mut cluster = Self {
-            replicas: replicas.collect::<Result<_, BenchError>>()?,
-            broker,
-            fleet: Fleet::start(options.agents, &store, options.seed, &violations)?,
+            replicas,
+            fleet: Fleet::start(agents, &network.of_producers, seed, &violations)?,
+            proxies: network.proxies,
+            broker: network.broker,
+            producer: None,
+            prometheus: None,
             violations,
+            page_timeout: PAGE + PAGE_OF_AN_AGENT * u32::try_from(agents)?,
             next_look: Instant::now(),
         };
         cluster.wait_until_ready()?;
+        let model = cluster.fleet.model.clone();
+        cluster.producer = Some(Producer::start(binary, &network.of_producers, logs, model)?);
+        if let Some(server) = &options.prometheus
+            && agents <= MAX_SCRAPED
+        {
+            cluster.prometheus = Some(Prometheus::start(server, cluster.pages(), logs)?);
+        }
         Ok(cluster)
     }
 
@@ -133,142 +228,71 @@ impl Cluster {
         std::thread::sleep(STEP);
         for replica in &mut self.replicas {
             replica.look();
-            replica.member.check(&self.violations)?;
         }
-        if let Some(broker) = &mut self.broker {
-            broker.member.check(&self.violations)?;
+        if let Some(broker) = &mut self.broker
+            && broker.look()?
+        {
+            self.replicas.iter_mut().for_each(Replica::note_server);
         }
-        if self.next_look <= Instant::now() {
+        let is_due = self.next_look <= Instant::now();
+        if is_due {
             self.next_look = Instant::now() + LOOK;
-            let brokers = self.broker.iter_mut().map(|broker| &mut broker.member);
-            let replicas = self.replicas.iter_mut().map(|replica| &mut replica.member);
-            brokers.chain(replicas).for_each(member::Member::look);
+        }
+        let brokers = self.broker.iter_mut().map(|broker| &mut broker.member);
+        let producers = self.producer.iter_mut().map(|producer| &mut producer.member);
+        let servers = self
+            .prometheus
+            .iter_mut()
+            .map(|prometheus| &mut prometheus.member);
+        let replicas = self.replicas.iter_mut().map(|replica| &mut replica.member);
+        for member in brokers.chain(producers).chain(servers).chain(replicas) {
+            member.check(&self.violations)?;
+            if is_due {
+                member.look();
+            }
         }
         Ok(())
     }
 
     fn start_server(&mut self) -> Result<(), BenchError> {
-        if let Some(broker) = &mut self.broker {
-            broker.start()?;
-            self.replicas.iter_mut().for_each(Replica::note_server);
-        }
-        Ok(())
+        self.broker.as_mut().map_or(Ok(()), Broker::start)
     }
 
-    /// Whether a replica may be killed or paused. Without a broker, only the replicas have the totals of ended runs: one of
-    /// them must have everything at any time.
+    /// Cuts the network of a replica, or restores it. Without a broker, all replicas lose each other.
+    fn cut(&self, number: usize, is_cut: bool) {
+        let proxies = match self.broker {
+            Some(_) => &self.proxies[number..=number],
+            None => &self.proxies,
+        };
+        proxies.iter().for_each(|proxy| proxy.cut(is_cut));
+    }
+
+    fn is_cut(&self, number: usize) -> bool {
+        self.proxies[number].is_cut()
+    }
+
+    /// Whether a replica may be killed or suspended. Without a broker, only the replicas have the totals of ended runs: one
+    /// of them must have everything at any time.
     fn may_harm(&self, number: usize) -> bool {
         let is_alive = self.replicas[number].member.is_alive();
-        is_alive && (self.broker.is_some() || self.replicas.iter().all(Replica::is_ready))
+        is_alive && (self.broker.is_some() || self.is_whole())
     }
 
-    fn wait_until_ready(&mut self) -> Result<(), BenchError> {
-        let begun = Instant::now();
-        while !self.replicas.iter().all(Replica::is_ready) {
-            self.step()?;
-            if begun.elapsed() > PATIENCE {
-                return Err("a replica is not ready in time".into());
-            }
-        }
-        Ok(())
+    /// Whether all processes run, reach each other and have been ready.
+    fn is_whole(&self) -> bool {
+        let is_ready = self.broker.as_ref().is_none_or(Broker::is_ready);
+        let has_network = !self.proxies.iter().any(Proxy::is_cut);
+        is_ready && has_network && self.replicas.iter().all(Replica::is_ready)
     }
 
-    /// Both replicas show exactly what has been counted, also after they have lost their memory.
-    fn check_end(&mut self) -> Result<(), BenchError> {
-        let late = self.fleet.all(AgentAct::Freeze, PATIENCE);
-        if late > 0 {
-            self.violations
-                .add(format!("{late} agents could not store their pages in time"));
-        }
-        self.wait_until_ready()?;
-        self.check_totals("at rest");
-        self.check_own_metrics()?;
-        for number in 0..REPLICAS {
-            self.replicas[number].kill(&self.violations);
-            if self.broker.is_none() {
-                self.replicas[number].start()?;
-                self.wait_until_ready()?;
-            }
-        }
-        if self.broker.is_some() {
-            self.replicas.iter_mut().try_for_each(Replica::start)?;
-        }
-        self.wait_until_ready()?;
-        self.check_totals("after a restart of all replicas");
-        Ok(())
-    }
-
-    /// The totals stay when all agents have ended, and their gauges go.
-    fn check_after_goodbyes(&mut self) -> Result<(), BenchError> {
-        let late = self.fleet.all(AgentAct::End, PATIENCE);
-        if late > 0 {
-            self.violations
-                .add(format!("{late} agents could not end in time"));
-        }
-        self.check_totals("after all goodbyes");
-        self.check_own_metrics()
-    }
-
-    /// Waits until both pages equal the model, and says in what they differ if they do not or do not stay so.
-    fn check_totals(&self, when: &str) {
-        let begun = Instant::now();
-        while !self.wrong_totals().is_empty() && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        let is_late = !self.wrong_totals().is_empty();
-        if !is_late {
-            std::thread::sleep(REST);
-        }
-        let wrong = self.wrong_totals();
-        self.violations.add_all(when, &wrong);
-    }
-
-    fn wrong_totals(&self) -> Vec<String> {
-        let model = self.fleet.model.lock();
-        let mut expected = model.totals();
-        expected.extend(model.gauges());
-        drop(model);
-        let pages = self.replicas.iter().map(|replica| page(replica.page));
-        match pages.collect::<Result<Vec<_>, _>>() {
-            Ok(pages) => {
-                let mut wrong = Vec::new();
-                for (number, page) in pages.iter().enumerate() {
-                    let different = compare(page, &expected).into_iter();
-                    wrong.extend(different.map(|different| format!("replica-{number}: {different}")));
-                }
-                let pairs = pages.windows(2).flat_map(|pair| pair[0].differences(&pair[1]));
-                wrong.extend(pairs.map(|different| format!("the replicas show {different}")));
-                wrong
-            }
-            Err(error) => vec![format!("a page: {error}")],
-        }
-    }
-
-    /// The replicas refuse nothing, and know all series and agents.
-    fn check_own_metrics(&mut self) -> Result<(), BenchError> {
-        let model = self.fleet.model.lock();
-        let series = model.series();
-        drop(model);
-        for replica in &mut self.replicas {
-            self.violations
-                .add_all(&replica.member.name.clone(), &replica.wrong_counts()?);
-            let shown = replica.own_metric("tidegate_cluster_series")? as usize;
-            if shown != series {
-                let name = &replica.member.name;
-                self.violations.add(format!(
-                    "{name} says that it has {shown} series, and there are {series}"
-                ));
-            }
-        }
-        Ok(())
+    fn pages(&self) -> Vec<u16> {
+        self.replicas.iter().map(|replica| replica.page).collect()
     }
 
     /// The number of samples of a page.
     fn samples(&self) -> usize {
-        let pages = self
-            .replicas
-            .iter()
-            .map(|replica| page(replica.page).map_or(0, |page| page.len()));
-        pages.max().unwrap_or_default()
+        let pages = self.pages().into_iter();
+        let samples = pages.map(|port| page(port, self.page_timeout).map_or(0, |page| page.len()));
+        samples.max().unwrap_or_default()
     }
 }

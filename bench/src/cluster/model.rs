@@ -37,6 +37,8 @@ struct LivingRun {
 pub(super) struct Model {
     shared: Vec<u64>,
     agents: BTreeMap<String, AgentTotals>,
+    /// The samples of a producer that is a real gateway.
+    gateway: BTreeMap<String, u64>,
     runs: RunNumber,
     /// The counts of the senders of ended runs.
     sent: SentTotals,
@@ -104,6 +106,11 @@ impl Model {
         }
     }
 
+    /// A gateway counts. Call it before it knows the counts.
+    pub(super) fn count_at_gateway(&mut self, sample: &str, amount: u64) {
+        *self.gateway.entry(sample.to_owned()).or_default() += amount;
+    }
+
     /// Notes an update of a run: the values of its gauges, and the counts of its sender before.
     pub(super) fn update(&mut self, agent: &str, run: RunNumber, gauges: &[u64], stats: SenderStats) {
         if let Some(totals) = self.agents.get_mut(agent) {
@@ -141,7 +148,10 @@ impl Model {
 
     /// The samples of all counters and histograms.
     pub(super) fn totals(&self) -> BTreeMap<String, f64> {
-        let mut samples = BTreeMap::new();
+        let gateway = self.gateway.iter();
+        let mut samples: BTreeMap<_, _> = gateway
+            .map(|(sample, count)| (sample.clone(), *count as f64))
+            .collect();
         for row in ROWS.iter().filter(|row| !row.is_gauge()) {
             let mut add = |agent: &str, counts: &[u64]| {
                 let counts = &counts[row.cells.clone()];
@@ -195,7 +205,7 @@ impl Model {
                 (false, false) => usize::from(is_there(&self.shared)),
             }
         });
-        rows.sum()
+        rows.sum::<usize>() + self.gateway.len()
     }
 
     /// The age of the newest update that is shown, of each agent that counts.
@@ -259,6 +269,16 @@ mod tests {
         assert_eq!(totals[&updates_sample("a")], 1.0);
         assert_eq!(totals.len(), 3);
         assert_eq!(model().series(), 3 + 4 + 2 * 2);
+    }
+
+    #[test]
+    fn counts_of_a_gateway_are_totals_and_series() {
+        let mut model = model();
+        let series = model.series();
+        model.count_at_gateway("real_total", 2);
+        model.count_at_gateway("real_total", 3);
+        assert_eq!(model.totals()["real_total"], 5.0);
+        assert_eq!(model.series(), series + 1);
     }
 
     #[test]

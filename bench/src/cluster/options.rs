@@ -5,68 +5,160 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::schedule::Fault;
 use crate::BenchError;
 
 /// The defaults.
 const MINUTES: f64 = 2.0;
 const AGENTS: usize = 100;
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The most agents.
-const MAX_AGENTS: usize = 1_000;
+const MAX_AGENTS: usize = 10_000;
+
+/// The longest interval of a producer. One that is silent for 3 s counts as missing.
+const MAX_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The store of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EngineChoice {
     /// A NATS server, started from this binary.
     Nats(PathBuf),
+    /// A Kafka broker, started from the jars in this directory.
+    Kafka(PathBuf),
     /// The replicas themselves.
     Direct,
+}
+
+impl EngineChoice {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Nats(_) => "nats",
+            Self::Kafka(_) => "kafka",
+            Self::Direct => "direct",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
     /// The time with faults.
     pub(super) time: Duration,
-    pub(super) agents: usize,
+    /// The number of agents of each run.
+    pub(super) agents: Vec<usize>,
     pub(super) engine: EngineChoice,
     pub(super) seed: u64,
+    /// The interval of the pages.
+    pub(super) interval: Duration,
+    /// The kinds of faults.
+    pub(super) faults: Vec<Fault>,
+    /// The binary of a Prometheus that scrapes too.
+    pub(super) prometheus: Option<PathBuf>,
+}
+
+/// The values of the command line.
+struct Values<'a> {
+    minutes: f64,
+    agents: Vec<usize>,
+    engine: &'a str,
+    seed: Option<u64>,
+    interval: Duration,
+    faults: Option<&'a str>,
+    server: Option<PathBuf>,
+    jars: Option<PathBuf>,
+    prometheus: Option<PathBuf>,
 }
 
 impl Options {
     pub(super) fn parse(arguments: &[&str]) -> Result<Self, BenchError> {
-        let (mut minutes, mut agents, mut engine) = (MINUTES, AGENTS, "nats");
-        let (mut seed, mut server) = (None, None);
+        let values = Values::parse(arguments)?;
+        if !values
+            .agents
+            .iter()
+            .all(|agents| (1..=MAX_AGENTS).contains(agents))
+        {
+            return Err(format!("--agents wants numbers from 1 to {MAX_AGENTS}").into());
+        }
+        if values.interval.is_zero() || values.interval > MAX_INTERVAL {
+            return Err(format!("--interval wants at most {} s", MAX_INTERVAL.as_secs()).into());
+        }
+        let engine = match (values.engine, values.server, values.jars) {
+            ("nats", Some(server), _) => EngineChoice::Nats(server),
+            ("nats", None, _) => return Err("--server wants the binary of a NATS server".into()),
+            ("kafka", _, Some(jars)) => EngineChoice::Kafka(jars),
+            ("kafka", _, None) => return Err("--jars wants the directory with the jars of Kafka".into()),
+            ("direct", ..) => EngineChoice::Direct,
+            _ => return Err("--engine wants `nats`, `kafka` or `direct`".into()),
+        };
+        Ok(Self {
+            time: Duration::try_from_secs_f64(values.minutes * 60.0)?,
+            agents: values.agents,
+            faults: faults(values.faults, &engine)?,
+            engine,
+            seed: values.seed.unwrap_or_else(new_seed),
+            interval: values.interval,
+            prometheus: values.prometheus,
+        })
+    }
+}
+
+impl<'a> Values<'a> {
+    fn parse(arguments: &[&'a str]) -> Result<Self, BenchError> {
+        let mut values = Self {
+            minutes: MINUTES,
+            agents: vec![AGENTS],
+            engine: "nats",
+            seed: None,
+            interval: INTERVAL,
+            faults: None,
+            server: None,
+            jars: None,
+            prometheus: None,
+        };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let mut value = || {
                 arguments
                     .next()
+                    .copied()
                     .ok_or_else(|| format!("{argument} wants a value"))
             };
             match *argument {
-                "--agents" => agents = value()?.parse()?,
-                "--engine" => engine = value()?,
-                "--seed" => seed = Some(value()?.parse()?),
-                "--server" => server = Some(PathBuf::from(value()?)),
+                "--agents" => {
+                    let numbers = value()?.split(',').map(str::parse);
+                    values.agents = numbers.collect::<Result<_, _>>()?;
+                }
+                "--engine" => values.engine = value()?,
+                "--seed" => values.seed = Some(value()?.parse()?),
+                "--interval" => values.interval = Duration::try_from_secs_f64(value()?.parse()?)?,
+                "--faults" => values.faults = Some(value()?),
+                "--server" => values.server = Some(value()?.into()),
+                "--jars" => values.jars = Some(value()?.into()),
+                "--prometheus" => values.prometheus = Some(value()?.into()),
                 option if option.starts_with("--") => return Err(format!("no option {option}").into()),
-                time => minutes = time.parse()?,
+                time => values.minutes = time.parse()?,
             }
         }
-        if !(1..=MAX_AGENTS).contains(&agents) {
-            return Err(format!("--agents wants a number from 1 to {MAX_AGENTS}").into());
+        Ok(values)
+    }
+}
+
+/// The kinds of faults that are named, or all that the engine has.
+fn faults(names: Option<&str>, engine: &EngineChoice) -> Result<Vec<Fault>, BenchError> {
+    let all = Fault::of(engine);
+    match names {
+        None => Ok(all),
+        Some("none") => Ok(Vec::new()),
+        Some(names) => {
+            let named = names.split(',').map(|name| {
+                let known = all.iter().find(|fault| fault.name() == name);
+                known.copied().ok_or_else(|| {
+                    let all: Vec<_> = all.iter().map(|fault| fault.name()).collect();
+                    format!("no fault `{name}`; there are: none, {}", all.join(", ")).into()
+                })
+            });
+            named.collect()
         }
-        let engine = match (engine, server) {
-            ("nats", Some(server)) => EngineChoice::Nats(server),
-            ("nats", None) => return Err("--server wants the binary of a NATS server".into()),
-            ("direct", _) => EngineChoice::Direct,
-            _ => return Err("--engine wants `nats` or `direct`".into()),
-        };
-        Ok(Self {
-            time: Duration::try_from_secs_f64(minutes * 60.0)?,
-            agents,
-            engine,
-            seed: seed.unwrap_or_else(new_seed),
-        })
     }
 }
 
@@ -85,17 +177,25 @@ mod tests {
         let options = Options::parse(&["0.5", "--agents", "7", "--seed", "3", "--server", "nats"]).unwrap();
         let expected = Options {
             time: Duration::from_secs(30),
-            agents: 7,
+            agents: vec![7],
             engine: EngineChoice::Nats("nats".into()),
             seed: 3,
+            interval: INTERVAL,
+            faults: Fault::ALL.to_vec(),
+            prometheus: None,
         };
         assert_eq!(options, expected);
         let direct = Options::parse(&["--engine", "direct"]).unwrap();
-        assert_eq!((direct.agents, direct.engine), (AGENTS, EngineChoice::Direct));
+        assert_eq!(
+            (direct.agents, direct.engine),
+            (vec![AGENTS], EngineChoice::Direct)
+        );
         for wrong in [
             &["--agents", "0"][..],
-            &["--agents", "1001"],
+            &["--agents", "10,10001"],
             &["--engine", "kafka"],
+            &["--engine", "direct", "--faults", "server"],
+            &["--interval", "3"],
             &["--seed"],
             &["--fast"],
             &["-1"],
@@ -103,5 +203,15 @@ mod tests {
         ] {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn runs_and_faults_are_chosen_by_lists() {
+        let arguments = ["--engine", "kafka", "--jars", "jars", "--agents", "10,20"];
+        let options = Options::parse(&[&arguments[..], &["--faults", "cut,kill"]].concat()).unwrap();
+        assert_eq!(options.agents, [10, 20]);
+        assert_eq!(options.faults, [Fault::Cut, Fault::KillReplica]);
+        let calm = Options::parse(&[&arguments[..], &["--faults", "none"]].concat()).unwrap();
+        assert_eq!(calm.faults, []);
     }
 }

@@ -18,9 +18,6 @@ use crate::http::Scraper;
 /// Between two pages.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A page that takes longer has failed.
-const TIMEOUT: Duration = Duration::from_secs(1);
-
 /// A replica notices its lag this late, and an answer takes time.
 const TOLERANCE: Duration = Duration::from_millis(300);
 
@@ -45,9 +42,9 @@ pub(super) struct ReadResult {
     pub(super) stalest: String,
 }
 
-/// The page of a port.
-pub(super) fn page(port: u16) -> Result<Page, BenchError> {
-    let mut scraper = Scraper::connect_within(port, "/metrics", TIMEOUT)?;
+/// The page of a port. One that takes longer has failed.
+pub(super) fn page(port: u16, timeout: Duration) -> Result<Page, BenchError> {
+    let mut scraper = Scraper::connect_within(port, "/metrics", timeout)?;
     Ok(Page::parse(scraper.get()?))
 }
 
@@ -60,10 +57,16 @@ pub(super) struct RoundRobin {
 
 impl RoundRobin {
     /// Begins to ask the ports of the pages.
-    pub(super) fn start(ports: Vec<u16>, model: Arc<Mutex<Model>>, violations: Violations) -> Self {
+    pub(super) fn start(
+        ports: Vec<u16>,
+        timeout: Duration,
+        model: Arc<Mutex<Model>>,
+        violations: Violations,
+    ) -> Self {
         let (is_over, is_quiet) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let mut state = RoundRobinState {
             ports,
+            timeout,
             model,
             violations,
             is_quiet: is_quiet.clone(),
@@ -105,6 +108,7 @@ impl RoundRobin {
 
 struct RoundRobinState {
     ports: Vec<u16>,
+    timeout: Duration,
     model: Arc<Mutex<Model>>,
     violations: Violations,
     is_quiet: Arc<AtomicBool>,
@@ -120,7 +124,7 @@ impl RoundRobinState {
         for attempt in 0..self.ports.len() {
             let number = (round + attempt) % self.ports.len();
             let asked = Instant::now();
-            match page(self.ports[number]) {
+            match page(self.ports[number], self.timeout) {
                 Ok(page) => return self.take(page, number, asked),
                 Err(error) if error.to_string().contains(" 503 ") => self.result.refused += 1,
                 Err(_) => self.result.failed += 1,

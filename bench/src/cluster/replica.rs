@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::agent::CLUSTER;
 use super::check::Violations;
-use super::fleet::Store;
 use super::member::Member;
+use super::store::Store;
 use crate::BenchError;
 use crate::gateway::{command, free_port};
 use crate::http::{Scraper, sum};
@@ -23,20 +23,29 @@ const LOOK: Duration = Duration::from_millis(500);
 const ZEROS: [&str; 5] = [
     "tidegate_cluster_refused_total",
     "tidegate_cluster_unreadable_messages_total",
-    "tidegate_cluster_losses_total",
-    "tidegate_cluster_restored_records_total",
+    LOSSES,
+    RESTORED,
     "tidegate_cluster_failed_folds_total",
 ];
 
-/// The reasons for which pages of ended runs are not merged. A replica that starts reads many of them.
-const LATE: [&str; 2] = ["reason=\"lease_ended\"", "reason=\"final_run\""];
+/// The counts that stay 0 while the store loses nothing.
+const LOSSES: &str = "tidegate_cluster_losses_total";
+const RESTORED: &str = "tidegate_cluster_restored_records_total";
+
+/// The reasons that are no errors. Pages of ended runs are not merged, and a replica that starts reads many of them. A fold
+/// fails while the store is not available, and is repeated.
+const EXPECTED: [&str; 3] = [
+    "reason=\"lease_ended\"",
+    "reason=\"final_run\"",
+    "reason=\"store\"",
+];
 
 const CONFIG: &str = r#"
 extensions:
   cluster: {name: CLUSTER, engine: ENGINE}
   admin: {endpoint: "127.0.0.1:ADMIN"}
 receivers:
-  partials: {cluster: cluster, max_lag: LAG}
+  partials: {cluster: cluster, max_lag: LAG, max_producers: 30000}
 exporters:
   prometheus: {endpoint: "127.0.0.1:PAGE"}
 service:
@@ -61,24 +70,18 @@ pub(super) struct Replica {
     /// The times from each start until it was ready.
     pub(super) catch_ups: Vec<Duration>,
     pub(super) folded: f64,
+    pub(super) restored: f64,
+    has_losses: bool,
 }
 
 impl Replica {
     /// A replica that is not started.
     pub(super) fn new(number: usize, binary: &Path, store: &Store, logs: &Path) -> Result<Self, BenchError> {
         let name = format!("replica-{number}");
-        let engine = match store {
-            Store::Nats(url) => format!("{{nats: {{servers: [\"{url}\"]}}}}"),
-            Store::Direct(replicas) => format!(
-                "{{direct: {{replicas: [\"{}\"], serve: {{endpoint: \"{}\", name: {name}, sync_timeout: 5s}}}}}}",
-                replicas.join("\", \""),
-                replicas[number]
-            ),
-        };
         let (page, admin, own) = (free_port()?, free_port()?, free_port()?);
         let places = [
             ("CLUSTER", CLUSTER.to_owned()),
-            ("ENGINE", engine),
+            ("ENGINE", store.of_replica(number)),
             ("LAG", format!("{}s", MAX_LAG.as_secs())),
             ("ADMIN", admin.to_string()),
             ("PAGE", page.to_string()),
@@ -95,6 +98,8 @@ impl Replica {
             waits_since: None,
             catch_ups: Vec::new(),
             folded: 0.0,
+            restored: 0.0,
+            has_losses: false,
         })
     }
 
@@ -108,16 +113,25 @@ impl Replica {
 
     /// SIGKILL, after a look at its own metrics.
     pub(super) fn kill(&mut self, violations: &Violations) {
-        if self.is_ready() {
-            // It may be too busy to answer.
-            let wrong = self.wrong_counts().unwrap_or_default();
-            violations.add_all(&format!("{} before it is killed", self.member.name), &wrong);
+        // It may be too busy to answer.
+        if self.is_ready()
+            && let Ok(page) = self.own_page()
+        {
+            self.folded += sum(&page, "tidegate_cluster_folded_runs_total");
+            self.restored += sum(&page, RESTORED);
+            let check = format!("{} before it is killed", self.member.name);
+            violations.add_all(&check, &self.wrong_lines(&page));
         }
         self.member.kill();
         self.waits_since = None;
     }
 
-    /// The server has just started: a replica that waits could not be ready before.
+    /// The store has lost something on purpose.
+    pub(super) fn expect_losses(&mut self) {
+        self.has_losses = true;
+    }
+
+    /// The server is reachable again: a replica that waits could not be ready before.
     pub(super) fn note_server(&mut self) {
         self.waits_since = self.waits_since.map(|_| Instant::now());
     }
@@ -140,16 +154,23 @@ impl Replica {
     }
 
     /// Its own counts that should be 0.
-    pub(super) fn wrong_counts(&mut self) -> Result<Vec<String>, BenchError> {
+    pub(super) fn wrong_counts(&self) -> Result<Vec<String>, BenchError> {
+        Ok(self.wrong_lines(&self.own_page()?))
+    }
+
+    fn own_page(&self) -> Result<String, BenchError> {
         let mut own = Scraper::connect_within(self.own, "/metrics", LOOK)?;
-        let page = own.get()?;
-        self.folded += sum(page, "tidegate_cluster_folded_runs_total");
+        Ok(own.get()?.to_owned())
+    }
+
+    fn wrong_lines(&self, page: &str) -> Vec<String> {
         let lines = page.lines().filter(|line| {
             let value = line.rsplit(' ').next().unwrap_or_default();
             let is_counted = ZEROS.iter().any(|zero| line.starts_with(zero)) && value != "0";
-            is_counted && !LATE.iter().any(|late| line.contains(late))
+            let is_loss = self.has_losses && [LOSSES, RESTORED].iter().any(|loss| line.starts_with(loss));
+            is_counted && !is_loss && !EXPECTED.iter().any(|expected| line.contains(expected))
         });
-        Ok(lines.map(str::to_owned).collect())
+        lines.map(str::to_owned).collect()
     }
 
     /// One of its own metrics.

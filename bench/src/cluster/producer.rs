@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A producer that is a real gateway: what an agent on a node costs.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use super::agent::CLUSTER;
+use super::member::Member;
+use super::model::Model;
+use super::rows::ROWS;
+use super::store::Store;
+use crate::BenchError;
+use crate::gateway::command;
+
+/// The interval of its pages, and of the updates of all its series.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The longest time until it listens.
+const START: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+
+const CONFIG: &str = r#"
+extensions:
+  cluster: {name: CLUSTER, engine: ENGINE}
+receivers:
+  uds: {datagram: {path: "SOCKET"}}
+processors:
+  aggregate: {rules: [{match: {name: "real_*"}, by: []}]}
+exporters:
+  partials: {cluster: cluster, producer: gateway, interval: 1s}
+service:
+  extensions: [cluster]
+  telemetry: {logs: {level: warn}, metrics: {level: none}}
+  pipelines:
+    metrics: {receivers: [uds], processors: [aggregate], exporters: [partials]}
+"#;
+
+/// The gateway, and the thread that counts.
+pub(super) struct Producer {
+    pub(super) member: Member,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+    /// The directory of the socket: the path of a socket is short.
+    _directory: TempDir,
+}
+
+impl Producer {
+    /// Starts a gateway with as many counters as an agent has series. All of them change each second.
+    pub(super) fn start(
+        binary: &Path,
+        store: &Store,
+        logs: &Path,
+        model: Arc<Mutex<Model>>,
+    ) -> Result<Self, BenchError> {
+        let directory = TempDir::new()?;
+        let socket = directory.path().join("statsd.sock");
+        let config = CONFIG
+            .replace("CLUSTER", CLUSTER)
+            .replace("ENGINE", &store.of_producer())
+            .replace("SOCKET", &socket.display().to_string());
+        let mut member = Member::new("producer".to_owned(), logs);
+        member.start(|directory| command(binary, directory.path(), &config))?;
+        let sender = connect(&socket)?;
+        let is_over = Arc::<AtomicBool>::default();
+        let over = is_over.clone();
+        let thread = std::thread::spawn(move || count(&sender, &model, &over));
+        Ok(Self {
+            member,
+            is_over,
+            thread: Some(thread),
+            _directory: directory,
+        })
+    }
+
+    /// It counts nothing more.
+    pub(super) fn freeze(&mut self) -> Result<(), BenchError> {
+        self.is_over.store(true, Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(counted)) => Ok(counted?),
+            Some(Err(_)) => Err("the sender of the producer panicked".into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // An error of the sender is not the first one.
+        let _ = self.freeze();
+    }
+}
+
+fn connect(socket: &Path) -> Result<UnixDatagram, BenchError> {
+    let (sender, begun) = (UnixDatagram::unbound()?, Instant::now());
+    while let Err(error) = sender.connect(socket) {
+        if begun.elapsed() > START {
+            return Err(format!("the producer does not listen: {error}").into());
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(sender)
+}
+
+/// Counts once a second. The model knows it first.
+fn count(sender: &UnixDatagram, model: &Mutex<Model>, over: &AtomicBool) -> std::io::Result<()> {
+    for round in 1.. {
+        if over.load(Relaxed) {
+            break;
+        }
+        let mut lines = String::new();
+        let mut model = model.lock();
+        for number in 0..ROWS.len() {
+            let amount = (round + number) as u64 % 9 + 1;
+            model.count_at_gateway(&format!("real_{number}_total"), amount);
+            lines.push_str(&format!("real_{number}:{amount}|c\n"));
+        }
+        drop(model);
+        sender.send(lines.trim_end().as_bytes())?;
+        std::thread::sleep(INTERVAL);
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The report of all runs: a table with a column for each, and a file for programs.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::figures::Figures;
+use super::options::Options;
+use crate::{BenchError, machine};
+
+/// The names of the files.
+const TABLE: &str = "cluster.md";
+const NUMBERS: &str = "cluster.json";
+
+/// A run: its figures, the number of violations, and the first of them.
+pub(super) struct RunResult {
+    pub(super) agents: usize,
+    pub(super) figures: Figures,
+    pub(super) violations: (u64, Vec<String>),
+}
+
+/// The properties of all runs.
+pub(super) struct ReportHead {
+    machine: String,
+    engine: &'static str,
+    seed: u64,
+    build: String,
+}
+
+impl ReportHead {
+    /// The folder of the gateway's binary has the name of its build.
+    pub(super) fn new(binary: &Path, options: &Options) -> Result<Self, BenchError> {
+        let folder = binary.parent().and_then(Path::file_name);
+        Ok(Self {
+            machine: machine::describe()?,
+            engine: options.engine.name(),
+            seed: options.seed,
+            build: folder.unwrap_or_default().to_string_lossy().into_owned(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            machine,
+            engine,
+            seed,
+            build,
+        } = self;
+        format!("engine {engine}, seed {seed}, {build} build of the gateway, {machine}")
+    }
+}
+
+/// Prints the table and the outcome, and writes both. An error if there are violations.
+pub(super) fn finish(output: &Path, head: &ReportHead, runs: &[RunResult]) -> Result<(), BenchError> {
+    let count: u64 = runs.iter().map(|run| run.violations.0).sum();
+    let outcome = match count {
+        0 => "all totals are exact".to_owned(),
+        count => format!("{count} violations"),
+    };
+    let mut text = format!("{}\n\n{}\n{outcome}\n", head.text(), table(runs)?);
+    for violation in runs.iter().flat_map(|run| &run.violations.1) {
+        writeln!(text, "- {violation}")?;
+    }
+    println!("\n{text}");
+    std::fs::write(output.join(TABLE), &text)?;
+    let numbers = serde_json::to_string_pretty(&numbers(head, runs))?;
+    std::fs::write(output.join(NUMBERS), numbers)?;
+    if count == 0 {
+        Ok(())
+    } else {
+        Err(format!("{outcome}: see {}", output.join(TABLE).display()).into())
+    }
+}
+
+/// A row for each figure of any run, in the order of the first run that has it.
+fn table(runs: &[RunResult]) -> Result<String, BenchError> {
+    let mut text = "|".to_owned();
+    for run in runs {
+        write!(text, " | {} agents", run.agents)?;
+    }
+    writeln!(text, " |\n| ---{} |", " | ---".repeat(runs.len()))?;
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in runs.iter().flat_map(|run| &run.figures.rows) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        write!(text, "| {name}")?;
+        for run in runs {
+            let row = run.figures.rows.iter().find(|(other, _)| other == name);
+            write!(text, " | {}", row.map_or("", |(_, value)| value))?;
+        }
+        writeln!(text, " |")?;
+    }
+    Ok(text)
+}
+
+fn numbers(head: &ReportHead, runs: &[RunResult]) -> Value {
+    let runs = runs.iter().map(|run| {
+        let (count, first) = &run.violations;
+        let mut numbers = run.figures.numbers.clone();
+        numbers.insert("violations".to_owned(), json!(count));
+        numbers.insert("first_violations".to_owned(), json!(first));
+        Value::Object(numbers)
+    });
+    json!({
+        "machine": head.machine,
+        "engine": head.engine,
+        "seed": head.seed,
+        "build": head.build,
+        "runs": runs.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(agents: usize, rows: &[(&str, u64)], violations: &[&str]) -> RunResult {
+        let mut figures = Figures::default();
+        for (name, value) in rows {
+            figures.add(name, value.to_string(), &[(name, json!(value))]);
+        }
+        RunResult {
+            agents,
+            figures,
+            violations: (
+                violations.len() as u64,
+                violations.iter().map(|text| (*text).to_owned()).collect(),
+            ),
+        }
+    }
+
+    fn head() -> ReportHead {
+        ReportHead {
+            machine: "a machine".to_owned(),
+            engine: "nats",
+            seed: 3,
+            build: "debug".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_run_with_a_violation_fails_and_keeps_its_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut runs = vec![run(10, &[("kills", 3)], &[])];
+        assert!(finish(directory.path(), &head(), &runs).is_ok());
+        runs.push(run(20, &[("kills", 4), ("cuts", 1)], &["a fell"]));
+        assert!(finish(directory.path(), &head(), &runs).is_err());
+        let text = std::fs::read_to_string(directory.path().join(TABLE)).unwrap();
+        for part in [
+            "seed 3, debug build",
+            "| | 10 agents | 20 agents |\n| --- | --- | --- |\n| kills | 3 | 4 |\n| cuts |  | 1 |",
+            "1 violations\n- a fell",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        let numbers = std::fs::read_to_string(directory.path().join(NUMBERS)).unwrap();
+        let numbers: Value = serde_json::from_str(&numbers).unwrap();
+        assert_eq!(
+            (&numbers["build"], &numbers["runs"][1]["cuts"]),
+            (&json!("debug"), &json!(1))
+        );
+        assert_eq!(numbers["runs"][1]["first_violations"], json!(["a fell"]));
+    }
+}

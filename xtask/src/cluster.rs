@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `cargo xtask cluster`: a cluster of gateways under faults.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Outcome, bench, kafka, process, testenv};
+
+/// The option that chooses a build without optimisations.
+const DEBUG: &str = "--debug";
+
+/// The small run: 20 s with few agents. Its seed stays the same, and its times do not.
+const SMALL: [&str; 5] = ["0.34", "--agents", "10", "--seed", "1"];
+
+/// Simulated agents, a broker and two replicas, all of which are killed again and again. The figures are in
+/// `target/cluster`. The gateway has a release build, unless `--debug` is among the arguments.
+pub(crate) fn cluster(arguments: &[String]) -> Outcome {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let profile = if arguments.contains(&DEBUG) {
+        "dev"
+    } else {
+        "release"
+    };
+    let rest: Vec<&str> = arguments
+        .into_iter()
+        .filter(|argument| *argument != DEBUG)
+        .collect();
+    run(profile, &process::target().join("cluster"), &rest)
+}
+
+/// The small run, with NATS and a build without optimisations.
+pub(crate) fn small() -> Outcome {
+    run("dev", &process::target().join("cluster-small"), &SMALL)
+}
+
+fn run(profile: &str, output: &Path, arguments: &[&str]) -> Outcome {
+    let peers = testenv::directory();
+    let (server, prometheus) = (
+        peers.join("nats/bin/nats-server"),
+        peers.join("prometheus/usr/bin/prometheus"),
+    );
+    let jars = kafka::jars()?;
+    let missing = [&server, &prometheus, &jars]
+        .into_iter()
+        .find(|path| !path.exists());
+    if let Some(missing) = missing {
+        return Err(format!("no {}: run `cargo xtask setup`", missing.display()));
+    }
+    bench::build_with(profile)?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let binaries = process::target().join(folder);
+    let mut harness = Command::new(binaries.join("tidegate-bench"));
+    harness
+        .arg(binaries.join("tidegate"))
+        .arg("cluster")
+        .arg(output)
+        .arg("--server")
+        .arg(server)
+        .arg("--jars")
+        .arg(jars)
+        .arg("--prometheus")
+        .arg(prometheus);
+    process::stream(harness.args(arguments))
+}
