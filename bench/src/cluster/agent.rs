@@ -178,11 +178,19 @@ impl AgentRun {
         match event {
             StoreEvent::Done(id, result) => {
                 self.calls.remove(&id);
+                let last = self.epoch();
                 self.sender.answer(id, result, now);
+                if let Some(epoch) = self.epoch().filter(|epoch| last != Some(*epoch)) {
+                    self.model.lock().note_epoch(self.number, epoch);
+                }
             }
             StoreEvent::Connected => self.sender.reconnected(now),
             StoreEvent::Read(..) | StoreEvent::Pending(..) => {}
         }
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        self.sender.run().map(|run| run.epoch)
     }
 
     fn tick(&mut self) {

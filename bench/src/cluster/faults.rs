@@ -3,6 +3,9 @@
 //! Fault: kills, pauses, cuts and acts of agents, in an order that depends on a seed only.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
@@ -23,6 +26,9 @@ const ACTS: [AgentAct; 5] = [
     AgentAct::Surge,
     AgentAct::Leave,
 ];
+
+/// The file of all faults.
+const LOG: &str = "faults.log";
 
 /// The most time until a killed replica starts again, and a killed server.
 const MAX_DOWN: Duration = Duration::from_secs(1);
@@ -66,6 +72,9 @@ enum Repair {
 pub(super) struct FaultInjector {
     random: SmallRng,
     schedule: Schedule,
+    /// The faults and repairs, with their times.
+    log: File,
+    begun: Instant,
     repairs: Vec<(Instant, Repair)>,
     /// The state of the store to which it is put back then.
     earlier: Option<(Instant, TempDir)>,
@@ -78,12 +87,14 @@ pub(super) struct FaultInjector {
 }
 
 impl FaultInjector {
-    pub(super) fn new(options: &Options, now: Instant) -> Self {
+    pub(super) fn new(options: &Options, logs: &Path, now: Instant) -> Result<Self, BenchError> {
         let mut random = SmallRng::seed_from_u64(options.seed);
         let schedule = Schedule::new(&options.faults, options.time, &options.engine, now, &mut random);
-        Self {
+        Ok(Self {
             random,
             schedule,
+            log: File::create(logs.join(LOG))?,
+            begun: now,
             repairs: Vec::new(),
             earlier: None,
             restored_at: None,
@@ -95,7 +106,13 @@ impl FaultInjector {
                 .filter(|fault| **fault != Fault::Agents)
                 .map(|fault| (Event::Fault(*fault), 0))
                 .collect(),
-        }
+        })
+    }
+
+    /// Notes a fault or a repair.
+    fn note(&mut self, what: &str) -> Result<(), BenchError> {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        Ok(writeln!(self.log, "{seconds:.1} s: {what}")?)
     }
 
     /// Injects all faults that are due, and repairs.
@@ -104,6 +121,9 @@ impl FaultInjector {
         self.put_back(cluster, now)?;
         for fault in self.schedule.take(now, &mut self.random) {
             let has_happened = self.may_inject(fault, now) && self.inject(fault, cluster)?;
+            if has_happened {
+                self.note(&format!("{} has happened", fault.name()))?;
+            }
             match fault {
                 Fault::Agents => {}
                 Fault::PutBack if has_happened => {}
@@ -143,6 +163,7 @@ impl FaultInjector {
             self.repaired_at = Some(Instant::now());
         }
         for (_, repair) in repairs {
+            self.note(&format!("{repair:?}"))?;
             match repair {
                 Repair::StartReplica(number) => cluster.replicas[number].start()?,
                 Repair::StartServer => cluster.start_server()?,
@@ -201,6 +222,7 @@ impl FaultInjector {
                 replica.expect_losses();
             }
             self.count(Event::Fault(Fault::PutBack), true);
+            self.note("the store is put back")?;
         }
         Ok(())
     }
@@ -208,6 +230,7 @@ impl FaultInjector {
     /// Injects a fault. `false`: the cluster must not have it now.
     fn inject(&mut self, fault: Fault, cluster: &mut Cluster) -> Result<bool, BenchError> {
         let number = self.random.random_range(0..cluster.replicas.len());
+        self.note(&format!("{} is due, for replica-{number}", fault.name()))?;
         match fault {
             Fault::KillReplica => Ok(self.kill(number, cluster)),
             Fault::PauseReplica => self.pause(number, cluster, [Duration::ZERO, MAX_PAUSE]),

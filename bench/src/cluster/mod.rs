@@ -105,7 +105,7 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
         cluster.violations.clone(),
     );
     let begun = Instant::now();
-    let mut faults = FaultInjector::new(options, begun);
+    let mut faults = FaultInjector::new(options, logs, begun)?;
     while begun.elapsed() < options.time {
         faults.step(&mut cluster, Instant::now())?;
         cluster.step()?;
@@ -123,6 +123,7 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
         figures.add_resets(&prometheus.check(&cluster.violations)?);
     }
     cluster.check_senders();
+    std::fs::write(logs.join("agents.log"), cluster.fleet.model.lock().log())?;
     Ok(RunResult {
         agents,
         figures,

@@ -3,7 +3,8 @@
 //! The model: what all agents have counted, and so what a perfect replica shows.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::fmt::Write;
+use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_cluster::SenderStats;
 use tidegate_engine::MergeMode;
@@ -42,6 +43,8 @@ pub(super) struct Model {
     runs: RunNumber,
     /// The counts of the senders of ended runs.
     sent: SentTotals,
+    /// The begins and ends of runs.
+    log: String,
 }
 
 /// The sums of the counts of senders.
@@ -78,6 +81,7 @@ impl Model {
     /// Begins a run of an agent.
     pub(super) fn begin_run(&mut self, agent: &str) -> RunNumber {
         self.runs += 1;
+        self.note(&format!("{agent} begins its run {}", self.runs));
         let totals = self
             .agents
             .entry(agent.to_owned())
@@ -90,6 +94,17 @@ impl Model {
         totals.runs.insert(self.runs, LivingRun::default());
         totals.is_counting = true;
         self.runs
+    }
+
+    fn note(&mut self, event: &str) {
+        let now = humantime::format_rfc3339_millis(SystemTime::now());
+        // Writes to a text never fail.
+        let _ = writeln!(self.log, "{now} {event}");
+    }
+
+    /// The begins and ends of all runs, with their times.
+    pub(super) fn log(&self) -> &str {
+        &self.log
     }
 
     /// An agent counts. Call it before anybody can know the counts.
@@ -111,6 +126,11 @@ impl Model {
         *self.gateway.entry(sample.to_owned()).or_default() += amount;
     }
 
+    /// Notes the number with which a run publishes.
+    pub(super) fn note_epoch(&mut self, run: RunNumber, epoch: u64) {
+        self.note(&format!("run {run} is {epoch}"));
+    }
+
     /// Notes an update of a run: the values of its gauges, and the counts of its sender before.
     pub(super) fn update(&mut self, agent: &str, run: RunNumber, gauges: &[u64], stats: SenderStats) {
         if let Some(totals) = self.agents.get_mut(agent) {
@@ -129,6 +149,8 @@ impl Model {
 
     /// Ends a run. Its gauges go. `has_settled`: the store must have all that it said.
     pub(super) fn end_run(&mut self, agent: &str, run: RunNumber, stats: &SenderStats, has_settled: bool) {
+        let end = if has_settled { "ends" } else { "is killed in" };
+        self.note(&format!("{agent} {end} its run {run}: {stats:?}"));
         if let Some(totals) = self.agents.get_mut(agent) {
             totals.runs.remove(&run);
         }

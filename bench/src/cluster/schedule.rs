@@ -116,6 +116,8 @@ impl Schedule {
         for fault in faults {
             let wait = match fault {
                 Fault::PutBack => schedule.first_put_back(random),
+                // A run that is not much longer than a stop has hardly another fault.
+                Fault::StopReplica if time < STOP * 2 => None,
                 fault => Some(schedule.wait(*fault, random)),
             };
             schedule.due.extend(wait.map(|wait| (*fault, now + wait)));
@@ -190,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_is_not_put_back() {
+    fn a_short_run_has_no_long_faults() {
         let mut random = SmallRng::seed_from_u64(1);
         let time = Duration::from_secs(20);
         let schedule = Schedule::new(
-            &[Fault::PutBack, Fault::Cut],
+            &[Fault::PutBack, Fault::StopReplica, Fault::Cut],
             time,
             &EngineChoice::Nats("nats".into()),
             Instant::now(),
