@@ -12,9 +12,9 @@ use super::replica::Replica;
 use super::{Cluster, REPLICAS};
 use crate::BenchError;
 
-/// The longest time until a replica is ready, all pages are stored, or all totals are shown. It is four times `refresh`: a
-/// Kafka broker starts for some seconds, and an open transaction hides messages for up to 20 s.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// The longest time until a replica is ready, all pages are stored, or all totals are shown. It is two times `refresh`, and
+/// more than a Kafka broker needs to start and to end open transactions (10 s and 20 s).
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The totals must stay right for this long. Gauges of ended runs go after 3 s.
 const REST: Duration = Duration::from_secs(5);

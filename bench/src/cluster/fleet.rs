@@ -66,7 +66,7 @@ impl Fleet {
     pub(super) fn start(
         agents: usize,
         store: &Store,
-        (seed, interval): (u64, Duration),
+        (seed, interval, loses_claims): (u64, Duration, bool),
         violations: &Violations,
     ) -> Result<Self, BenchError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -84,6 +84,7 @@ impl Fleet {
                 successors: 0,
                 skew: 0,
                 interval,
+                loses_claims,
                 random: SmallRng::seed_from_u64(seed ^ ((place as u64 + 1) << 32)),
                 engine: engines[place / AGENTS_A_CONNECTION].clone(),
                 model: model.clone(),
@@ -165,6 +166,8 @@ struct Agent {
     successors: u32,
     skew: i64,
     interval: Duration,
+    /// Whether the store may lose the claim of a run.
+    loses_claims: bool,
     random: SmallRng,
     engine: Arc<dyn ClusterEngine>,
     model: Arc<Mutex<Model>>,
@@ -214,7 +217,8 @@ impl Agent {
             RunEnd::Stopped
         };
         match act {
-            AgentAct::Resume => {
+            // Decision 0031: start times must not stay if a claim is lost and a clock was set back.
+            AgentAct::Resume if self.skew == 0 || !self.loses_claims => {
                 let counts = running.end(RunEnd::Kept).await?;
                 return self.begin(counts);
             }

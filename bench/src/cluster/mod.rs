@@ -45,6 +45,7 @@ use self::proxy::Proxy;
 use self::reader::{RoundRobin, page};
 use self::replica::Replica;
 use self::report::{ReportHead, RunResult};
+use self::schedule::Fault;
 use self::store::Store;
 use crate::BenchError;
 use crate::gateway::free_port;
@@ -114,6 +115,7 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
     reader.quiet();
     let mut figures = Figures::of(&cluster, options, ran, &faults);
     faults.end(&mut cluster)?;
+    std::fs::write(logs.join("agents.log"), cluster.fleet.model.lock().log())?;
     cluster.check_end()?;
     let samples = cluster.samples();
     cluster.check_after_goodbyes()?;
@@ -123,7 +125,6 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
         figures.add_resets(&prometheus.check(&cluster.violations)?);
     }
     cluster.check_senders();
-    std::fs::write(logs.join("agents.log"), cluster.fleet.model.lock().log())?;
     Ok(RunResult {
         agents,
         figures,
@@ -201,7 +202,8 @@ impl Cluster {
             Ok(replica)
         });
         let replicas = replicas.collect::<Result<Vec<_>, BenchError>>()?;
-        let seed = (options.seed, options.interval);
+        let loses_claims = options.faults.contains(&Fault::PutBack);
+        let seed = (options.seed, options.interval, loses_claims);
         let mut cluster = Self {
             replicas,
             fleet: Fleet::start(agents, &network.of_producers, seed, &violations)?,

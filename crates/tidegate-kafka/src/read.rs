@@ -17,17 +17,45 @@ use crate::shared::{EngineState, Link};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 
-/// The same before everything is read. The end of a transaction has no record, so a poll does not end with it.
+/// The same before the ends of the log are read. The end of a transaction has no record, so a poll does not end with it.
 const FIRST_POLL: Duration = Duration::from_millis(20);
 
-/// The time between two reports of pending records.
+/// The time between two questions for the ends of the log.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Ends that were asked for longer ago say nothing of what is pending now: the process was suspended, the network was cut, or
+/// the read is slow.
+const MAX_GOAL_AGE: Duration = Duration::from_millis(1500);
 
 /// A read goes on after errors for this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause after an error.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The ends of the log at one moment. A reader that has read up to them knew everything then. It seldom reads up to the
+/// present end where many write.
+struct ReadGoal {
+    ends: HashMap<i32, i64>,
+    asked: Instant,
+    is_reached: bool,
+}
+
+impl ReadGoal {
+    async fn ask(client: &Client, partitions: &[i32]) -> Result<Self, ClientError> {
+        let asked = Instant::now();
+        Ok(Self {
+            ends: client.ends(partitions).await?,
+            asked,
+            is_reached: false,
+        })
+    }
+
+    /// Whether it still says what the log has.
+    fn is_current(&self, now: Instant) -> bool {
+        now.duration_since(self.asked) <= MAX_GOAL_AGE
+    }
+}
 
 /// One read of a session.
 pub(crate) struct ReadTask {
@@ -69,11 +97,10 @@ impl ReadTask {
         let partitions = self.shared.layout.scope(self.scope);
         let failed = |error| self.shared.failed(error);
         let mut reader = client.reader(&partitions).await.map_err(failed)?;
-        let goal = client.ends(&partitions).await.map_err(failed)?;
-        let (mut reported, mut worked) = (Instant::now(), Instant::now());
-        let mut has_caught_up = false;
+        let mut goal = ReadGoal::ask(client, &partitions).await.map_err(failed)?;
+        let mut worked = Instant::now();
         loop {
-            let wait = if has_caught_up { POLL } else { FIRST_POLL };
+            let wait = if goal.is_reached { POLL } else { FIRST_POLL };
             match self.turn(&mut reader, wait, wanted.as_ref()).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(StoreReply::ReadEnd),
@@ -84,24 +111,22 @@ impl ReadTask {
                     continue;
                 }
             }
-            if !has_caught_up && self.pending(&reader, &goal).await.map_err(failed)? == 0 {
-                has_caught_up = true;
+            if !goal.is_reached && self.pending(&reader, &goal.ends).await.map_err(failed)? == 0 {
+                goal.is_reached = true;
                 if self.scope == ReadScope::Retained {
                     return Ok(StoreReply::ReadEnd);
                 }
-                self.send(StoreEvent::Pending(self.id, 0)).await;
+                if goal.is_current(Instant::now()) {
+                    self.send(StoreEvent::Pending(self.id, 0)).await;
+                }
             }
-            if reported.elapsed() < REPORT_INTERVAL {
+            if goal.asked.elapsed() < REPORT_INTERVAL {
                 worked = Instant::now();
                 continue;
             }
             // A broker that does not answer is not current: the reader must not believe that it knows everything.
-            match client.ends(&partitions).await {
-                Ok(ends) => {
-                    let pending = self.pending(&reader, &ends).await.map_err(failed)?;
-                    self.send(StoreEvent::Pending(self.id, pending)).await;
-                    (reported, worked) = (Instant::now(), Instant::now());
-                }
+            match ReadGoal::ask(client, &partitions).await {
+                Ok(next) => (goal, worked) = (next, Instant::now()),
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
                 Err(error) => tracing::debug!(%error, "Kafka does not give the ends of the topic"),
             }
@@ -174,5 +199,23 @@ impl ReadTask {
 
     async fn send(&self, event: StoreEvent) -> bool {
         self.events.send(event).await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_ends_of_the_log_say_nothing_of_the_present() {
+        let asked = Instant::now();
+        let goal = ReadGoal {
+            ends: HashMap::new(),
+            asked,
+            is_reached: false,
+        };
+        assert!(goal.is_current(asked + Duration::from_millis(1400)));
+        // The process was suspended: the answer waited in a buffer.
+        assert!(!goal.is_current(asked + Duration::from_secs(4)));
     }
 }

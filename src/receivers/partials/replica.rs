@@ -60,6 +60,8 @@ pub(super) struct Replica {
     reported: Option<ReplicaState>,
     /// When the series were last shown, how long that took, and the messages that they contain.
     last_show: (UnixNanos, Duration, u64),
+    /// The time of the store that the shown series have: everything until then is in them.
+    shown_as_of: UnixNanos,
 }
 
 impl Replica {
@@ -95,6 +97,7 @@ impl Replica {
             last_sweep: 0,
             reported: None,
             last_show: (0, Duration::ZERO, 0),
+            shown_as_of: 0,
         })
     }
 
@@ -119,6 +122,7 @@ impl Replica {
     }
 
     fn tick(&mut self, now: UnixNanos) {
+        let begun = Instant::now();
         let is_sweep_due = now.saturating_sub(self.last_sweep) >= nanos(SWEEP);
         if is_sweep_due {
             self.last_sweep = now;
@@ -129,6 +133,10 @@ impl Replica {
         let is_ready = unready(&status).is_none();
         if is_ready && self.is_show_due(now) {
             self.show(now);
+        }
+        // Without new messages, the shown series are those of now.
+        if is_ready && self.last_show.2 == self.messages() {
+            self.shown_as_of = now.saturating_sub(status.lag_ns.unwrap_or_default());
         }
         self.cluster.note_leading(is_ready && self.leader.is_leading(now));
         if is_sweep_due || self.reported != Some(status.state) {
@@ -143,14 +151,15 @@ impl Replica {
             );
         }
         // Readers may come when the series and the warnings are there.
-        self.hold(&status);
+        self.hold(&status, now, begun);
     }
 
-    /// Says until when readers may come.
-    fn hold(&self, status: &ReplicaStatus) {
+    /// Says until when readers may come: while the shown series are not too old. Both times are those of the beginning: to
+    /// show them may take long.
+    fn hold(&self, status: &ReplicaStatus, now: UnixNanos, at: Instant) {
         let (health, path) = (&self.base.shared.health, &self.base.path);
-        let lag = Duration::from_nanos(status.lag_ns.unwrap_or_default());
-        let end = Instant::now().checked_add(self.max_lag.saturating_sub(lag));
+        let lag = Duration::from_nanos(now.saturating_sub(self.shown_as_of));
+        let end = at.checked_add(self.max_lag.saturating_sub(lag));
         match (unready(status), end) {
             (None, Some(end)) => health.hold_from(path, "stale", end),
             (why, _) => health.hold(path, why),
@@ -161,7 +170,7 @@ impl Replica {
     fn is_show_due(&self, now: UnixNanos) -> bool {
         let (at, took, messages) = self.last_show;
         let since = Duration::from_nanos(now.saturating_sub(at));
-        let is_rested = since >= took * SHOW_SHARE;
+        let is_rested = since >= rest_after(took, self.max_lag);
         is_rested && (since >= SWEEP || messages != self.messages())
     }
 
@@ -202,6 +211,11 @@ impl SourceList for ReplicaSources {
         let sources = self.0.upgrade()?.lock().reader.sources_of(series, now);
         (!sources.is_empty()).then_some(sources)
     }
+}
+
+/// The time between the beginnings of two shows. A slow machine shows the series before they are too old for readers.
+pub(super) fn rest_after(took: Duration, max_lag: Duration) -> Duration {
+    (took * SHOW_SHARE).min((max_lag / 2).max(took * 2))
 }
 
 /// Why readers must not trust the replica; `None`: they may.

@@ -7,9 +7,16 @@ use std::time::Duration;
 use tidegate_cluster::local::LocalEngine;
 use tidegate_cluster::{ReplicaState, ReplicaStatus};
 
-use super::replica::unready;
+use super::replica::{rest_after, unready};
 use super::*;
 use crate::component::testing::{Sink, add_cluster, options, settings};
+
+#[test]
+fn series_that_take_long_to_show_are_shown_before_they_are_too_old() {
+    let max_lag = Duration::from_secs(5);
+    let rest = |millis| rest_after(Duration::from_millis(millis), max_lag).as_millis();
+    assert_eq!([rest(10), rest(300), rest(2_000)], [100, 2_500, 4_000]);
+}
 
 #[test]
 fn only_a_replica_that_is_behind_is_not_ready() {

@@ -7,9 +7,13 @@ use tidegate_engine::UnixNanos;
 
 use crate::{CallId, StoreCall, StoreError, StoreMessage, StoreReply};
 
-/// The distance of two runs. The sequences of a run begin with its number, and a run has fewer sequences than this. So a
+/// The distance of two runs if the clock was set back. The sequences of a run begin with its number, and a run has fewer sequences than this. So a
 /// later run with the same start times has the higher sequences.
 const RUN_DISTANCE: u64 = 1 << 36;
+
+/// The time of a clock that is this far (1 s) after the last number is the next number. So it is higher than one whose claim
+/// the store has lost. Few runs send so many messages, and then only those count whose clock was set back meanwhile.
+const CLOCK_DISTANCE: u64 = 1 << 30;
 
 /// The bits of the nonce that a number has: 1 ms. A store that lost the last number can't cause two equal ones.
 const NONCE_MASK: u64 = (1 << 20) - 1;
@@ -47,11 +51,13 @@ impl EpochClaim {
         if self.asked.is_some() || now < self.retry_at {
             return None;
         }
-        let after_last = match self.last {
-            0 => 0,
-            last => last.saturating_add(RUN_DISTANCE),
+        let is_later = self.last == 0 || wall >= self.last.saturating_add(CLOCK_DISTANCE);
+        let least = if is_later {
+            wall
+        } else {
+            self.last.saturating_add(RUN_DISTANCE)
         };
-        let epoch = wall.max(after_last).saturating_add(u64::from(nonce) & NONCE_MASK);
+        let epoch = least.saturating_add(u64::from(nonce) & NONCE_MASK);
         let id = ids.advance();
         self.asked = Some((id, epoch));
         let message = StoreMessage {
@@ -87,4 +93,46 @@ impl EpochClaim {
 fn epoch_of(body: &Bytes) -> UnixNanos {
     let text = std::str::from_utf8(body).unwrap_or_default();
     text.parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoredMessage;
+
+    const LAST: UnixNanos = 1_000_000_000_000_000_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// The number of a run that begins so long after the last one that the store knows.
+    fn claimed(after: u64, nonce: u32) -> UnixNanos {
+        let wall = LAST + after;
+        let (mut claim, mut ids) = (EpochClaim::new(0), CallId::default());
+        let (id, _) = claim.poll(&mut ids, "s", nonce, (wall, wall)).unwrap();
+        let message = StoreMessage {
+            subject: "s".to_owned(),
+            headers: Vec::new(),
+            body: LAST.to_string().into(),
+        };
+        let current = StoredMessage {
+            message,
+            sequence: 7,
+            time: LAST,
+        };
+        let conflict = Err(StoreError::Conflict(Some(Box::new(current))));
+        assert_eq!(claim.answer(id, &conflict, 0), None);
+        let (id, _) = claim.poll(&mut ids, "s", nonce, (wall, wall)).unwrap();
+        claim.answer(id, &Ok(StoreReply::Stored(8)), 0).unwrap()
+    }
+
+    #[test]
+    fn a_run_after_a_claim_that_the_store_lost_has_the_higher_number() {
+        let lost = claimed(10 * SECOND, u32::MAX);
+        assert!(claimed(15 * SECOND, 0) > lost + SECOND);
+    }
+
+    #[test]
+    fn a_run_has_a_higher_number_although_its_clock_was_set_back() {
+        assert_eq!(claimed(0, 5), LAST + RUN_DISTANCE + 5);
+        assert!(claimed(SECOND, 0) >= LAST + RUN_DISTANCE);
+    }
 }
