@@ -32,9 +32,16 @@ impl ReplicaDriver {
     pub(super) async fn run(mut self) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        // No event waited then: the next ones are not older.
+        let mut empty_at = unix_now();
         loop {
+            if self.reader.events.is_empty() {
+                empty_at = unix_now();
+            }
             let input = tokio::select! {
-                events = next_events(&mut self.reader.events) => events.map(ReplicaInput::Read),
+                events = next_events(&mut self.reader.events) => {
+                    events.map(|events| ReplicaInput::Read(events, empty_at))
+                }
                 events = next_events(&mut self.leader.events) => events.map(ReplicaInput::Lead),
                 _ = ticks.tick() => Some(ReplicaInput::Tick),
             };

@@ -28,8 +28,8 @@ const CALLS_AT_ONCE: usize = 64;
 
 /// What happens to a replica.
 pub(super) enum ReplicaInput {
-    /// Events of the session of the reader.
-    Read(Vec<StoreEvent>),
+    /// Events of the session of the reader, and the time when none of them was there yet.
+    Read(Vec<StoreEvent>, UnixNanos),
     /// Events of the session of the leader.
     Lead(Vec<StoreEvent>),
     /// Time has passed.
@@ -105,7 +105,12 @@ impl Replica {
     pub(super) fn step(&mut self, input: ReplicaInput) -> ReplicaCalls {
         let now = unix_now();
         match input {
-            ReplicaInput::Read(events) => events.into_iter().for_each(|event| self.reader.event(event, now)),
+            ReplicaInput::Read(events, not_before) => events.into_iter().for_each(|event| {
+                // Where a slow replica lets it wait, it says nothing of the present.
+                let is_pending = matches!(event, StoreEvent::Pending(..));
+                self.reader
+                    .event(event, if is_pending { not_before.min(now) } else { now });
+            }),
             ReplicaInput::Lead(events) => events
                 .into_iter()
                 .for_each(|event| self.leader.event(event, &mut self.reader, now)),
