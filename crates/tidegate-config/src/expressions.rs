@@ -29,6 +29,11 @@ impl Default for Expressions {
 }
 
 impl Problems {
+    /// The bytes of the programs of all expressions so far.
+    pub fn expression_bytes(&self) -> usize {
+        MOST_BYTES_TOGETHER - self.expressions.left
+    }
+
     /// Whether there is room for a regular expression; complains where there is none. Call it before the expression is
     /// compiled. An invalid expression has room: its own compiler reports the mistake.
     pub fn has_room_for_expression(&mut self, text: &str, at: &Node) -> bool {

@@ -20,8 +20,8 @@ static CLUSTERS: Mutex<Vec<Weak<Cluster>>> = Mutex::new(Vec::new());
 
 /// An API server and its watches.
 pub struct Cluster {
-    client: Arc<ApiClient>,
-    account: Arc<Account>,
+    pub(crate) client: Arc<ApiClient>,
+    pub(crate) account: Arc<Account>,
     limits: WatchLimits,
     /// One list of each kind at a time, however many watches begin together.
     lists: [Arc<Semaphore>; ObjectKind::ALL.len()],

@@ -29,11 +29,17 @@ pub enum ObjectKind {
     DaemonSet,
     /// Jobs.
     Job,
+    /// Pod monitors of the Prometheus operator.
+    PodMonitor,
+    /// Service monitors of the Prometheus operator.
+    ServiceMonitor,
+    /// Scrape configurations of the Prometheus operator.
+    ScrapeConfig,
 }
 
 impl ObjectKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Pod,
         Self::Service,
         Self::Endpoints,
@@ -46,6 +52,9 @@ impl ObjectKind {
         Self::StatefulSet,
         Self::DaemonSet,
         Self::Job,
+        Self::PodMonitor,
+        Self::ServiceMonitor,
+        Self::ScrapeConfig,
     ];
 
     /// The name of the resource, which metrics have as `kind`.
@@ -63,6 +72,9 @@ impl ObjectKind {
             Self::StatefulSet => "statefulsets",
             Self::DaemonSet => "daemonsets",
             Self::Job => "jobs",
+            Self::PodMonitor => "podmonitors",
+            Self::ServiceMonitor => "servicemonitors",
+            Self::ScrapeConfig => "scrapeconfigs",
         }
     }
 
@@ -72,6 +84,8 @@ impl ObjectKind {
             Self::Ingress => "/apis/networking.k8s.io/v1",
             Self::ReplicaSet | Self::Deployment | Self::StatefulSet | Self::DaemonSet => "/apis/apps/v1",
             Self::Job => "/apis/batch/v1",
+            Self::PodMonitor | Self::ServiceMonitor => "/apis/monitoring.coreos.com/v1",
+            Self::ScrapeConfig => "/apis/monitoring.coreos.com/v1alpha1",
             _ => "/api/v1",
         }
     }
@@ -127,7 +141,7 @@ impl Scope {
 }
 
 /// A name as a segment of a path.
-fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     form_urlencoded::byte_serialize(name.as_bytes()).collect()
 }
 

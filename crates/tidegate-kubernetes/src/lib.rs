@@ -15,6 +15,7 @@
 mod access;
 mod client;
 mod cluster;
+mod data;
 mod error;
 mod kind;
 mod metrics;
@@ -28,6 +29,7 @@ mod watcher;
 pub use access::{AccessError, in_cluster, kubeconfig, own_namespace};
 pub use client::{ApiClient, ApiCredentials, ApiServer, SecretText};
 pub use cluster::{Cluster, SharedWatch};
+pub use data::{DataKind, NamedValue};
 pub use error::WatchError;
 pub use kind::{ObjectKind, Scope};
 pub use objects::core::{

@@ -302,6 +302,12 @@ fn answer(state: &Mutex<ServerState>, path: &str, head: &str) -> String {
             &json!({"message": "no such token", "code": 401}),
         );
     }
+    if let Some((resource, key)) = single(path) {
+        return match state.objects.get(&(resource, key)) {
+            Some(object) => whole("200 OK", object),
+            None => whole("404 Not Found", &json!({"message": "no such object", "code": 404})),
+        };
+    }
     if !path.contains("watch=1") {
         return whole("200 OK", &page(&state, path));
     }
@@ -318,6 +324,14 @@ fn answer(state: &Mutex<ServerState>, path: &str, head: &str) -> String {
         .map(|line| format!("{:x}\r\n{line}\r\n", line.len()))
         .collect();
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunks}")
+}
+
+/// The resource and the key in the path of a single object.
+fn single(path: &str) -> Option<(String, String)> {
+    let path = path.split('?').next().unwrap_or_default();
+    let mut parts = path.split("/namespaces/").nth(1)?.split('/');
+    let (namespace, resource, name) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((resource.to_owned(), format!("{namespace}/{name}")))
 }
 
 /// Events after a version.

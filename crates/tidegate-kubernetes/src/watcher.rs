@@ -204,7 +204,7 @@ impl ObjectStore {
 }
 
 /// The next bytes of a body. `None`: it has ended.
-async fn next_chunk(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes>, WatchError> {
+pub(crate) async fn next_chunk(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes>, WatchError> {
     loop {
         let frame = tokio::time::timeout(pause, body.frame()).await;
         let frame = frame.map_err(|_| WatchError::TimedOut(pause))?;

@@ -13,9 +13,11 @@ mod credentials;
 mod discovery;
 mod identity;
 mod job;
+mod jobs;
 mod labels;
 mod limiter;
 mod metrics;
+mod operator;
 mod pool;
 pub mod relabel;
 mod report;
@@ -33,17 +35,12 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::metrics::ScrapeMetrics;
-use client::Client;
 use config::PrometheusReceiverConfig;
-use config::scrape::ScrapeConfig;
-use discovery::{Discoveries, DiscoveryError};
-use job::Job;
+use jobs::{JobMaker};
 use limiter::ScrapeLimiter;
+use operator::Operator;
 use pool::Pool;
-use scrape::Workshop;
 use tidegate_pipeline::batch::Signal;
-use tidegate_pipeline::component::targets::ScrapePool;
 use tidegate_pipeline::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
     Stability,
@@ -67,6 +64,7 @@ pub static FACTORY: ReceiverFactory = Factory {
 struct Prometheus {
     base: Context,
     pools: Mutex<Vec<Pool>>,
+    operator: Mutex<Option<Operator>>,
     tasks: TaskTracker,
     stopping: CancellationToken,
 }
@@ -75,33 +73,20 @@ impl Prometheus {
     fn new(config: &PrometheusReceiverConfig, cx: &ReceiverContext) -> Result<Self, ComponentError> {
         let entry = cx.entry(Signal::Metrics);
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
-        let limiter = Arc::new(ScrapeLimiter::new(
-            config,
-            cx.base.shared.clone(),
-            entry.ceiling(),
-        ));
-        let seed = target::seed();
-        let pool = |job: &ScrapeConfig| {
-            let failed = |error: DiscoveryError| cx.base.error(format!("job {:?}: {error}", job.job_name));
-            let resolved = Job::new(job, config);
-            let metrics = ScrapeMetrics::new(cx.base.id.clone(), resolved.name.clone(), entry.clone());
-            let shown = Arc::new(ScrapePool::new(resolved.name.clone()));
-            cx.base.shared.scrape_pools.add(shown.clone());
-            let workshop = Workshop {
-                client: Client::new(&resolved.http).map_err(|error| failed(error.into()))?,
-                job: resolved,
-                metrics: Arc::new(metrics),
-                limiter: limiter.clone(),
-                seed,
-                shown,
-            };
-            let discoveries = Discoveries::new(job).map_err(failed)?;
-            Ok(Pool::new(Arc::new(workshop), discoveries))
-        };
-        let pools: Result<Vec<_>, ComponentError> = config.config.scrape_configs.iter().map(pool).collect();
+        let limiter = ScrapeLimiter::new(config, cx.base.shared.clone(), entry.ceiling());
+        let maker = Arc::new(JobMaker::new(&cx.base, entry.clone(), Arc::new(limiter)));
+        let mut pools = Vec::new();
+        for job in &config.config.scrape_configs {
+            let pool = maker.pool(job, config, maker.parts(&job.job_name), None);
+            pools.push(pool.map_err(|error| cx.base.error(format!("job {:?}: {error}", job.job_name)))?);
+        }
+        let operator = config.prometheus_cr.enabled.then(|| Operator::new(config, maker));
+        let operator = operator.transpose();
+        let operator = operator.map_err(|error| cx.base.error(format!("prometheus_cr: {error}")))?;
         Ok(Self {
             base: cx.base.clone(),
-            pools: Mutex::new(pools?),
+            pools: Mutex::new(pools),
+            operator: Mutex::new(operator),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
         })
@@ -116,6 +101,12 @@ impl Lifecycle for Prometheus {
         let pools = std::mem::take(&mut *self.pools.lock());
         for pool in pools {
             pool.start(&self.stopping, &self.tasks);
+        }
+        if let Some(operator) = self.operator.lock().take() {
+            let running = operator.run(self.stopping.clone(), self.tasks.clone());
+            let stopping = self.stopping.clone();
+            self.tasks
+                .spawn(async move { stopping.run_until_cancelled(running).await });
         }
         Ok(())
     }

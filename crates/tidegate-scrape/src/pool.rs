@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A running job: discovered targets get a loop each. Loops of vanished targets end by themselves.
+//! A running job: discovered targets get a loop each. Loops of vanished targets end by themselves. A job may change while
+//! it runs: its new loops continue the series of the old ones.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinSet};
@@ -15,12 +17,33 @@ use super::labels::Labels;
 use super::metrics::ScrapeMetrics;
 use super::scrape::{Order, Scraper, Workshop};
 use super::target::{Target, pairs};
+use tidegate_pipeline::component::Held;
 use tidegate_pipeline::component::targets::Pairs;
 
 /// The loops of a job.
 pub(super) struct Pool {
     workshop: Arc<Workshop>,
     discoveries: Discoveries,
+    /// The memory of the job itself, if others than the configuration list it.
+    held: Option<Held>,
+}
+
+/// A change of a running pool.
+pub(super) enum Change {
+    /// The job is now another one of the same name.
+    Replace(Box<Pool>),
+    /// The job is gone. Its series end.
+    End,
+}
+
+/// Changes that wait for a pool.
+const QUEUED_CHANGES: usize = 4;
+
+/// The way to a pool whose job may change.
+pub(super) struct PoolControl {
+    pub(super) changes: mpsc::Sender<Change>,
+    /// Whether the job is gone and its last loop has ended.
+    pub(super) is_idle: Arc<AtomicBool>,
 }
 
 /// A loop, and its last order.
@@ -32,42 +55,70 @@ struct Handle {
 struct RunningPool {
     workshop: Arc<Workshop>,
     stopping: CancellationToken,
+    tasks: TaskTracker,
+    /// Ends the discoveries of the current job.
+    discovering: CancellationToken,
+    changes: mpsc::Receiver<Change>,
+    is_idle: Arc<AtomicBool>,
+    /// Whether the job is gone.
+    is_ending: bool,
+    /// The memory of the current job.
+    held: Option<Held>,
     found: Vec<DiscoveredTargets>,
     loops: JoinSet<()>,
     /// By the target's hash.
     handles: HashMap<u64, Handle>,
     /// The hashes of the targets of running loops.
     hashes: HashMap<Id, u64>,
+    /// The loops of jobs that the current one has replaced.
+    retired: HashMap<Id, Handle>,
 }
 
 impl Pool {
-    pub(super) fn new(workshop: Arc<Workshop>, discoveries: Discoveries) -> Self {
+    pub(super) fn new(workshop: Arc<Workshop>, discoveries: Discoveries, held: Option<Held>) -> Self {
         Self {
             workshop,
             discoveries,
+            held,
         }
     }
 
-    /// Runs until `stopping`, and until the last loop has ended.
-    pub(super) fn start(self, stopping: &CancellationToken, tasks: &TaskTracker) {
-        let (metrics, memory) = (&self.workshop.metrics, &self.workshop.limiter.shared.memory);
-        let findings = self.discoveries.start(metrics, memory, stopping, tasks);
-        let running = RunningPool {
-            workshop: self.workshop,
+    /// Runs until `stopping`, or until the control is dropped and the last loop has ended.
+    pub(super) fn start(self, stopping: &CancellationToken, tasks: &TaskTracker) -> PoolControl {
+        let (sender, changes) = mpsc::channel(QUEUED_CHANGES);
+        let is_idle = Arc::<AtomicBool>::default();
+        let mut running = RunningPool {
+            workshop: self.workshop.clone(),
             stopping: stopping.clone(),
+            tasks: tasks.clone(),
+            discovering: stopping.child_token(),
+            changes,
+            is_idle: is_idle.clone(),
+            is_ending: false,
+            held: None,
             found: Vec::new(),
             loops: JoinSet::new(),
             handles: HashMap::new(),
             hashes: HashMap::new(),
+            retired: HashMap::new(),
         };
+        let findings = running.take_job(self);
         tasks.spawn(running.run(findings));
+        PoolControl {
+            changes: sender,
+            is_idle,
+        }
     }
 }
 
+/// The results of discoveries, each with the number of its discovery.
+type Findings = mpsc::Receiver<(usize, DiscoveredTargets)>;
+
 impl RunningPool {
-    async fn run(mut self, mut findings: mpsc::Receiver<(usize, DiscoveredTargets)>) {
+    async fn run(mut self, mut findings: Findings) {
         let stopping = self.stopping.clone();
         loop {
+            self.is_idle.store(self.is_ending && self.loops.is_empty(), Relaxed);
             tokio::select! {
                 () = stopping.cancelled() => break,
                 Some((source, found)) = findings.recv() => {
@@ -77,6 +128,12 @@ impl RunningPool {
                     }
                     self.sync().await;
                 }
+                Some(change) = self.changes.recv() => {
+                    findings = self.change(change);
+                    if self.is_ending {
+                        self.sync().await;
+                    }
+                }
                 Some(ended) = self.loops.join_next_with_id() => self.ended(ended),
                 else => break,
             }
@@ -84,6 +141,42 @@ impl RunningPool {
         // Discoveries that want to report something are not kept waiting.
         drop(findings);
         while self.loops.join_next().await.is_some() {}
+    }
+
+    fn change(&mut self, change: Change) -> Findings {
+        self.discovering.cancel();
+        self.discovering = self.stopping.child_token();
+        self.found.clear();
+        match change {
+            Change::Replace(pool) => {
+                self.retire();
+                self.take_job(*pool)
+            }
+            Change::End => {
+                self.is_ending = true;
+                mpsc::channel(1).1
+            }
+        }
+    }
+
+    /// The loops so far go on until the new job knows its targets.
+    fn retire(&mut self) {
+        for (id, hash) in self.hashes.drain() {
+            if let Some(handle) = self.handles.remove(&hash) {
+                self.workshop.shown.remove(hash);
+                self.retired.insert(id, handle);
+            }
+        }
+    }
+
+    /// Starts the discoveries of a job. Its loops begin when they find something.
+    fn take_job(&mut self, pool: Pool) -> Findings {
+        self.is_ending = false;
+        self.workshop = pool.workshop;
+        self.held = pool.held;
+        let memory = &self.workshop.limiter.shared.memory;
+        pool.discoveries
+            .start(&self.workshop.metrics, memory, &self.discovering, &self.tasks)
     }
 
     fn note(&mut self, source: usize, found: DiscoveredTargets) {
@@ -125,6 +218,10 @@ impl RunningPool {
         });
         let wanted = Order::Scrape { forced };
         let labels: HashSet<&Labels> = targets.values().map(|target| &target.labels).collect();
+        for handle in self.retired.values() {
+            let replaced = labels.contains(&handle.target.labels);
+            handle.send(Order::Leave { replaced });
+        }
         for (hash, handle) in &self.handles {
             if targets.contains_key(hash) {
                 handle.send(wanted.clone());
@@ -161,6 +258,9 @@ impl RunningPool {
                 error.id()
             }
         };
+        if self.retired.remove(&id).is_some() {
+            return;
+        }
         let hash = self.hashes.remove(&id);
         if let Some(handle) = hash.and_then(|hash| self.handles.remove(&hash)) {
             self.workshop.shown.remove(handle.target.hash);

@@ -3,6 +3,7 @@
 //! Compact copies of objects: the fields that users need, and none of the others.
 
 pub(crate) mod core;
+mod custom;
 pub(crate) mod network;
 mod read;
 mod weight;
@@ -47,6 +48,8 @@ pub enum Body {
     Namespace,
     /// A ReplicaSet, Deployment, StatefulSet, DaemonSet or Job. Only its metadata is of use.
     Workload,
+    /// The `spec` of a custom object as JSON.
+    Custom(Box<str>),
 }
 
 /// The metadata of an object.
@@ -167,6 +170,7 @@ impl Weigh for Body {
             Self::Node(node) => node.weight(),
             Self::Ingress(ingress) => ingress.weight(),
             Self::Namespace | Self::Workload => 0,
+            Self::Custom(spec) => spec.weight(),
         }
     }
 }

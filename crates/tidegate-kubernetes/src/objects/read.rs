@@ -127,6 +127,9 @@ fn body(kind: ObjectKind, json: &[u8]) -> Result<Body, serde_json::Error> {
         | ObjectKind::StatefulSet
         | ObjectKind::DaemonSet
         | ObjectKind::Job => Body::Workload,
+        ObjectKind::PodMonitor | ObjectKind::ServiceMonitor | ObjectKind::ScrapeConfig => {
+            Body::Custom(super::custom::spec(json)?)
+        }
     })
 }
 

@@ -84,7 +84,7 @@ impl KubernetesSdConfig {
         self.check_selectors(at, cx);
     }
 
-    fn check_server(&self, at: &Node, cx: &mut Problems) {
+    pub(super) fn check_server(&self, at: &Node, cx: &mut Problems) {
         let has_server = self.api_server.is_some();
         let has_file = self.kubeconfig_file.is_some();
         if has_server && has_file {

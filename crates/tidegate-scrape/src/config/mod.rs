@@ -5,12 +5,14 @@
 pub mod discovery;
 pub mod http;
 pub mod kubernetes;
+pub mod operator;
 mod refused;
 pub mod scrape;
 pub mod units;
 
 use std::num::NonZeroUsize;
 
+use operator::PrometheusCrConfig;
 use scrape::{GlobalConfig, ScrapeConfig};
 use tidegate_config::{ByteSize, Node, Problems};
 
@@ -20,8 +22,10 @@ const MAX_CONCURRENT_SCRAPES: NonZeroUsize = NonZeroUsize::new(1024).expect("not
 tidegate_config::options! {
     /// Options of the `prometheus` receiver.
     pub struct PrometheusReceiverConfig {
-        /// Configuration of Prometheus: `global` and `scrape_configs`.
-        pub config: PrometheusConfig = required,
+        /// Configuration of Prometheus: `global` and `scrape_configs`. Required without `prometheus_cr`.
+        pub config: PrometheusConfig = PrometheusConfig::default(),
+        /// Jobs from objects of the Prometheus operator.
+        pub prometheus_cr: PrometheusCrConfig = PrometheusCrConfig::default(),
         /// Whether all jobs have `extra_scrape_metrics`.
         #[alias = "report_extra_metrics"]
         pub report_extra_scrape_metrics: bool = false,
@@ -31,6 +35,7 @@ tidegate_config::options! {
         pub max_buffered_size: ByteSize = ByteSize::mib(512),
     }
     refused = refused::RECEIVER;
+    check = PrometheusReceiverConfig::check
 }
 
 tidegate_config::options! {
@@ -38,20 +43,35 @@ tidegate_config::options! {
     pub struct PrometheusConfig {
         /// Defaults of all jobs.
         pub global: GlobalConfig = GlobalConfig::default(),
-        /// Scrape jobs.
-        pub scrape_configs: Vec<ScrapeConfig> = required,
+        /// Scrape jobs. Required without `prometheus_cr`.
+        pub scrape_configs: Vec<ScrapeConfig> = Vec::new(),
     }
     refused = refused::PROMETHEUS;
     check = PrometheusConfig::check
 }
 
+impl PrometheusReceiverConfig {
+    /// A receiver has jobs, or a source of jobs.
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.prometheus_cr.enabled || !self.config.scrape_configs.is_empty() {
+            return;
+        }
+        let Some(config) = at.get("config").filter(|config| !config.is_null()) else {
+            cx.at(at)
+                .help("add the configuration of Prometheus, or `prometheus_cr`")
+                .error("`config` must be specified");
+            return;
+        };
+        match config.get("scrape_configs") {
+            None => cx.at(config).error("`scrape_configs` must be specified"),
+            Some(list) => cx.at(list).error("must have at least one job"),
+        }
+    }
+}
+
 impl PrometheusConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        let list = at.child("scrape_configs");
-        let nodes = list.as_list().unwrap_or_default();
-        if self.scrape_configs.is_empty() {
-            cx.at(list).error("must have at least one job");
-        }
+        let nodes = at.child("scrape_configs").as_list().unwrap_or_default();
         for (index, (job, node)) in self.scrape_configs.iter().zip(nodes).enumerate() {
             let before = &self.scrape_configs[..index];
             if before.iter().any(|other| other.job_name == job.job_name) {

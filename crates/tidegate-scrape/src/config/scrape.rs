@@ -232,7 +232,7 @@ impl ScrapeConfig {
     }
 
     /// Checks that need the options of `global`.
-    pub(super) fn check_with(&self, global: &GlobalConfig, at: &Node, cx: &mut Problems) {
+    pub(crate) fn check_with(&self, global: &GlobalConfig, at: &Node, cx: &mut Problems) {
         if self.scrape_timeout > self.interval(global) {
             let message = format!(
                 "scrape timeout greater than scrape interval for scrape config with job name {:?}",

@@ -7,7 +7,7 @@ mod dns;
 mod file;
 mod group;
 mod http;
-mod kubernetes;
+pub(super) mod kubernetes;
 
 use std::sync::Arc;
 

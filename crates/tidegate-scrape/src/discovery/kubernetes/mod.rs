@@ -146,8 +146,16 @@ impl KubernetesDiscovery {
     }
 }
 
+/// A client of the API server in the options of a discovery.
+///
+/// # Errors
+/// This is not a pod, or the kubeconfig or a TLS file is unusable.
+pub(crate) fn api_client(config: &KubernetesSdConfig) -> Result<ApiClient, DiscoveryError> {
+    Ok(ApiClient::new(server::of(config)?)?)
+}
+
 /// Waits for the first of several futures.
-async fn select_first<F: Future + Unpin>(mut futures: Vec<F>) {
+pub(crate) async fn select_first<F: Future + Unpin>(mut futures: Vec<F>) {
     std::future::poll_fn(|cx| {
         let is_ready = futures
             .iter_mut()

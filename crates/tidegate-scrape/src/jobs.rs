@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Jobs that come, change and go while the receiver runs. Each has a pool. A change of one job touches no other.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use md5::{Digest, Md5};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::client::Client;
+use super::config::PrometheusReceiverConfig;
+use super::config::kubernetes::KubernetesSdConfig;
+use super::config::scrape::ScrapeConfig;
+use super::discovery::{Discoveries, DiscoveryError};
+use super::job::Job;
+use super::limiter::ScrapeLimiter;
+use super::metrics::ScrapeMetrics;
+use super::pool::{Change, Pool, PoolControl};
+use super::scrape::Workshop;
+use super::target;
+use tidegate_config::{Decode, Problems, parse_text};
+use tidegate_pipeline::component::targets::ScrapePool;
+use tidegate_pipeline::component::{Context, Entry, Held};
+
+/// The most jobs from outside.
+const MAX_JOBS: usize = 10_000;
+
+/// The longest description of a job in bytes.
+const MAX_JOB_BYTES: usize = 256 << 10;
+
+/// The approximate bytes of a job without its rules: its clients, discoveries and tasks.
+const JOB_BYTES: usize = 64 << 10;
+
+/// The approximate bytes of a rule: a compiled expression with its caches.
+const RULE_BYTES: usize = 16 << 10;
+
+/// The factor between the program of an expression and its compiled forms.
+const EXPRESSION_FACTOR: usize = 4;
+
+/// The bytes to read a description, for each of its bytes: values with their positions.
+const READ_FACTOR: usize = 32;
+
+/// Makes pools of jobs.
+pub(super) struct JobMaker {
+    receiver: Arc<str>,
+    /// The path of the receiver, for notices.
+    path: Arc<str>,
+    entry: Entry,
+    limiter: Arc<ScrapeLimiter>,
+    seed: u64,
+}
+
+/// The parts of a job that stay when it changes: its counters, and the list of its targets for display.
+#[derive(Clone)]
+pub(super) struct JobParts {
+    metrics: Arc<ScrapeMetrics>,
+    shown: Arc<ScrapePool>,
+}
+
+impl JobMaker {
+    pub(super) fn new(base: &Context, entry: Entry, limiter: Arc<ScrapeLimiter>) -> Self {
+        Self {
+            receiver: base.id.clone(),
+            path: base.path.clone(),
+            entry,
+            limiter,
+            seed: target::seed(),
+        }
+    }
+
+    pub(super) fn limiter(&self) -> &Arc<ScrapeLimiter> {
+        &self.limiter
+    }
+
+    /// Replaces the notices of the receiver.
+    pub(super) fn report(&self, notices: Vec<String>) {
+        self.limiter.shared.notices.set(&self.path, notices);
+    }
+
+    /// The parts of a new job.
+    pub(super) fn parts(&self, name: &str) -> JobParts {
+        let name: Arc<str> = name.into();
+        let metrics = ScrapeMetrics::new(self.receiver.clone(), name.clone(), self.entry.clone());
+        let shown = Arc::new(ScrapePool::new(name));
+        self.limiter.shared.scrape_pools.add(shown.clone());
+        JobParts {
+            metrics: Arc::new(metrics),
+            shown,
+        }
+    }
+
+    /// The pool of a job.
+    ///
+    /// # Errors
+    /// A file of its options is unusable, or its API server is not known.
+    pub(super) fn pool(
+        &self,
+        job: &ScrapeConfig,
+        config: &PrometheusReceiverConfig,
+        parts: JobParts,
+        held: Option<Held>,
+    ) -> Result<Pool, DiscoveryError> {
+        let resolved = Job::new(job, config);
+        let workshop = Workshop {
+            client: Client::new(&resolved.http)?,
+            job: resolved,
+            metrics: parts.metrics,
+            limiter: self.limiter.clone(),
+            seed: self.seed,
+            shown: parts.shown,
+        };
+        Ok(Pool::new(Arc::new(workshop), Discoveries::new(job)?, held))
+    }
+}
+
+/// A job as others describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DescribedJob {
+    /// Its name.
+    pub(super) name: String,
+    /// Its options as JSON.
+    pub(super) options: String,
+    /// What it is from, for messages.
+    pub(super) source: String,
+}
+
+type Fingerprint = [u8; 16];
+
+/// A job of the set.
+struct RunningJob {
+    parts: JobParts,
+    /// The options that the pool has, or that were refused. `None`: the job is gone.
+    fingerprint: Option<Fingerprint>,
+    /// What is wrong with the options, or has no effect.
+    problems: Vec<String>,
+    control: Option<PoolControl>,
+}
+
+/// The jobs from one source.
+pub(super) struct JobSet {
+    maker: Arc<JobMaker>,
+    config: Arc<PrometheusReceiverConfig>,
+    /// The API server of discoveries that name none.
+    kubernetes: Option<KubernetesSdConfig>,
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+    jobs: BTreeMap<String, RunningJob>,
+}
+
+/// The result of a change of the set.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// What is wrong with jobs, or has no effect.
+    pub(super) problems: Vec<String>,
+    /// Whether a job lacks memory, so that another attempt makes sense.
+    pub(super) lacks_memory: bool,
+}
+
+impl JobSet {
+    pub(super) fn new(
+        maker: Arc<JobMaker>,
+        config: Arc<PrometheusReceiverConfig>,
+        kubernetes: Option<KubernetesSdConfig>,
+        (stopping, tasks): (CancellationToken, TaskTracker),
+    ) -> Self {
+        Self {
+            maker,
+            config,
+            kubernetes,
+            stopping,
+            tasks,
+            jobs: BTreeMap::new(),
+        }
+    }
+
+    /// Makes the set the same as these jobs. Jobs with unchanged options go on undisturbed.
+    pub(super) async fn apply(&mut self, wanted: Vec<DescribedJob>) -> Applied {
+        let mut applied = Applied::default();
+        let mut names = HashSet::new();
+        let fixed = self.config.clone();
+        let is_fixed = |name: &str| fixed.config.scrape_configs.iter().any(|job| job.job_name == name);
+        for job in wanted {
+            let refusal = if is_fixed(&job.name) || names.contains(&job.name) {
+                Some("another job has this name".to_owned())
+            } else if names.len() >= MAX_JOBS {
+                Some(format!("there are more than {MAX_JOBS} jobs"))
+            } else {
+                None
+            };
+            if let Some(why) = refusal {
+                applied.problems.push(format!("{}: job {}: {why}", job.source, job.name));
+                continue;
+            }
+            names.insert(job.name.clone());
+            self.apply_one(job, &mut applied).await;
+        }
+        for (name, job) in &mut self.jobs {
+            if !names.contains(name) {
+                job.end().await;
+            }
+        }
+        self.remove_ended();
+        applied
+    }
+
+    async fn apply_one(&mut self, job: DescribedJob, applied: &mut Applied) {
+        let fingerprint: Fingerprint = Md5::digest(job.options.as_bytes()).into();
+        let known = self.jobs.get(&job.name);
+        if let Some(known) = known.filter(|known| known.fingerprint == Some(fingerprint)) {
+            applied.problems.extend(known.problems.iter().cloned());
+            return;
+        }
+        let is_new = known.is_none();
+        let parts = known.map(|known| known.parts.clone());
+        let parts = parts.unwrap_or_else(|| self.maker.parts(&job.name));
+        let (maker, config, kubernetes) =
+            (self.maker.clone(), self.config.clone(), self.kubernetes.clone());
+        let (described, parts_of_pool) = (job.clone(), parts.clone());
+        let prepared = tokio::task::spawn_blocking(move || {
+            prepare(&maker, &config, kubernetes.as_ref(), &described, parts_of_pool)
+        });
+        let Ok(prepared) = prepared.await else {
+            return; // The gateway stops.
+        };
+        let Prepared { pool, problems, lacks_memory } = prepared;
+        applied.problems.extend(problems.iter().cloned());
+        if lacks_memory {
+            // The job goes on as it was. The next attempt may succeed.
+            applied.lacks_memory = true;
+            if is_new {
+                self.maker.limiter.shared.scrape_pools.remove(&parts.shown);
+            }
+            return;
+        }
+        let entry = self.jobs.entry(job.name).or_insert(RunningJob {
+            parts,
+            fingerprint: None,
+            problems: Vec::new(),
+            control: None,
+        });
+        match pool {
+            Some(pool) => entry.run(pool, &self.stopping, &self.tasks).await,
+            None => entry.end().await,
+        }
+        entry.fingerprint = Some(fingerprint);
+        entry.problems = problems;
+    }
+
+    /// Forgets jobs whose last loop has ended.
+    fn remove_ended(&mut self) {
+        let pools = &self.maker.limiter.shared.scrape_pools;
+        self.jobs.retain(|_, job| {
+            let control = job.control.as_ref();
+            let is_idle = control.is_none_or(|control| control.is_idle.load(Relaxed));
+            let stays = job.fingerprint.is_some() || !is_idle;
+            if !stays {
+                pools.remove(&job.parts.shown);
+            }
+            stays
+        });
+    }
+
+    /// Whether jobs that are gone still end their series.
+    pub(super) fn has_ending(&self) -> bool {
+        self.jobs.values().any(|job| job.fingerprint.is_none())
+    }
+}
+
+impl RunningJob {
+    async fn run(&mut self, pool: Pool, stopping: &CancellationToken, tasks: &TaskTracker) {
+        match &self.control {
+            // A closed channel means that the gateway stops.
+            Some(control) => drop(control.changes.send(Change::Replace(Box::new(pool))).await),
+            None => self.control = Some(pool.start(stopping, tasks)),
+        }
+    }
+
+    async fn end(&mut self) {
+        let was_there = self.fingerprint.take().is_some();
+        if let Some(control) = self.control.as_ref().filter(|_| was_there) {
+            let _ = control.changes.send(Change::End).await;
+        }
+    }
+}
+
+/// The pool of a job, if its options are valid.
+struct Prepared {
+    pool: Option<Pool>,
+    problems: Vec<String>,
+    lacks_memory: bool,
+}
+
+impl Prepared {
+    fn refused(job: &DescribedJob, why: &str) -> Self {
+        Self {
+            pool: None,
+            problems: vec![format!("{}: job {}: {why}; the job is skipped", job.source, job.name)],
+            lacks_memory: false,
+        }
+    }
+}
+
+/// Reads the options of a job and makes its pool. This takes time: do not call it on a runtime thread.
+fn prepare(
+    maker: &JobMaker,
+    config: &PrometheusReceiverConfig,
+    kubernetes: Option<&KubernetesSdConfig>,
+    job: &DescribedJob,
+    parts: JobParts,
+) -> Prepared {
+    if job.options.len() > MAX_JOB_BYTES {
+        return Prepared::refused(job, &format!("its options have more than {MAX_JOB_BYTES} bytes"));
+    }
+    let mut held = Held::new(maker.limiter.shared.memory.clone());
+    let no_memory = || Prepared {
+        lacks_memory: true,
+        ..Prepared::refused(job, "memory for it is short now")
+    };
+    if held.try_grow(job.options.len() * READ_FACTOR).is_err() {
+        return no_memory();
+    }
+    let (mut options, problems, expression_bytes) = match read_options(job, config) {
+        Ok(read) => read,
+        Err(why) => return Prepared::refused(job, &why),
+    };
+    add_server(&mut options, kubernetes);
+    let rules = options.relabel_configs.len() + options.metric_relabel_configs.len();
+    let bytes = JOB_BYTES + rules * RULE_BYTES + job.options.len() + EXPRESSION_FACTOR * expression_bytes;
+    if held.try_grow_to(bytes).is_err() {
+        return no_memory();
+    }
+    held.keep(bytes);
+    match maker.pool(&options, config, parts, Some(held)) {
+        Ok(pool) => Prepared {
+            pool: Some(pool),
+            problems,
+            lacks_memory: false,
+        },
+        Err(error) => Prepared::refused(job, &error.to_string()),
+    }
+}
+
+/// The options of a job, what has no effect in them, and the bytes of their expressions.
+fn read_options(
+    job: &DescribedJob,
+    config: &PrometheusReceiverConfig,
+) -> Result<(ScrapeConfig, Vec<String>, usize), String> {
+    let mut problems = Problems::default();
+    let node = parse_text(&job.name, &job.options, &mut problems);
+    let options = node.and_then(|node| {
+        let options = ScrapeConfig::decode(&node, &mut problems)?;
+        options.check_with(&config.config.global, &node, &mut problems);
+        Some(options)
+    });
+    let said: Vec<_> = problems.sorted().into_iter().map(shown).collect();
+    match options.filter(|_| !problems.has_errors()) {
+        None => Err(said.join("; ")),
+        Some(options) => {
+            let of_job = |problem: &String| format!("{}: job {}: {problem}", job.source, job.name);
+            Ok((options, said.iter().map(of_job).collect(), problems.expression_bytes()))
+        }
+    }
+}
+
+fn shown(problem: &tidegate_config::Problem) -> String {
+    let place = if problem.path.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", problem.path)
+    };
+    let help = problem.help.as_ref();
+    let help = help.map_or_else(String::new, |help| format!(" ({help})"));
+    format!("{place}{}{help}", problem.message)
+}
+
+/// Discoveries without an API server have that of the source of the job.
+fn add_server(options: &mut ScrapeConfig, kubernetes: Option<&KubernetesSdConfig>) {
+    let Some(server) = kubernetes else { return };
+    for discovery in &mut options.kubernetes_sd_configs {
+        if discovery.api_server.is_none() && discovery.kubeconfig_file.is_none() {
+            *discovery = KubernetesSdConfig {
+                role: discovery.role,
+                namespaces: discovery.namespaces.clone(),
+                selectors: std::mem::take(&mut discovery.selectors),
+                attach_metadata: discovery.attach_metadata.clone(),
+                ..server.clone()
+            };
+        }
+    }
+}
+
+/// The options of a job as the receiver reads them.
+#[cfg(test)]
+pub(super) fn options_for_test(job: &DescribedJob, config: &PrometheusReceiverConfig) -> ScrapeConfig {
+    let (options, problems, _) = read_options(job, config).expect("valid options");
+    assert_eq!(problems, Vec::<String>::new());
+    options
+}
