@@ -6,6 +6,7 @@
 mod answers;
 mod discovery;
 mod dns;
+mod operator;
 mod security;
 
 use super::kit::query_api::Sample;

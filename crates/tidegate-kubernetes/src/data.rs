@@ -124,15 +124,24 @@ mod tests {
             "secrets",
             &json!({"metadata": metadata, "data": {"a": "c2VjcmV0", "bad": "!"}}),
         );
-        server.apply_quietly("configmaps", &json!({"metadata": metadata, "data": {"a": "plain"}}));
+        server.apply_quietly(
+            "configmaps",
+            &json!({"metadata": metadata, "data": {"a": "plain"}}),
+        );
         let account = Arc::<tidegate_runtime::Account>::default();
         let cluster = Cluster::shared(ApiClient::new(server.server()).unwrap(), &account);
         let read = async |kind, name: &str, key: &str| {
             let value = cluster.named_value(kind, ("x", name), key).await;
             value.map(|value| value.map(|value| value.text.expose().to_owned()))
         };
-        assert_eq!(read(DataKind::Secret, "n", "a").await.unwrap().as_deref(), Some("secret"));
-        assert_eq!(read(DataKind::ConfigMap, "n", "a").await.unwrap().as_deref(), Some("plain"));
+        assert_eq!(
+            read(DataKind::Secret, "n", "a").await.unwrap().as_deref(),
+            Some("secret")
+        );
+        assert_eq!(
+            read(DataKind::ConfigMap, "n", "a").await.unwrap().as_deref(),
+            Some("plain")
+        );
         assert_eq!(read(DataKind::Secret, "n", "other").await.unwrap(), None);
         let error = read(DataKind::Secret, "n", "bad").await.unwrap_err().to_string();
         assert!(error.contains("not text in base64"), "{error}");

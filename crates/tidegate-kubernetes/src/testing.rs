@@ -305,7 +305,10 @@ fn answer(state: &Mutex<ServerState>, path: &str, head: &str) -> String {
     if let Some((resource, key)) = single(path) {
         return match state.objects.get(&(resource, key)) {
             Some(object) => whole("200 OK", object),
-            None => whole("404 Not Found", &json!({"message": "no such object", "code": 404})),
+            None => whole(
+                "404 Not Found",
+                &json!({"message": "no such object", "code": 404}),
+            ),
         };
     }
     if !path.contains("watch=1") {

@@ -191,7 +191,9 @@ impl JobSet {
                 None
             };
             if let Some(why) = refusal {
-                applied.problems.push(format!("{}: job {}: {why}", job.source, job.name));
+                applied
+                    .problems
+                    .push(format!("{}: job {}: {why}", job.source, job.name));
                 continue;
             }
             names.insert(job.name.clone());
@@ -216,8 +218,7 @@ impl JobSet {
         let is_new = known.is_none();
         let parts = known.map(|known| known.parts.clone());
         let parts = parts.unwrap_or_else(|| self.maker.parts(&job.name));
-        let (maker, config, kubernetes) =
-            (self.maker.clone(), self.config.clone(), self.kubernetes.clone());
+        let (maker, config, kubernetes) = (self.maker.clone(), self.config.clone(), self.kubernetes.clone());
         let (described, parts_of_pool) = (job.clone(), parts.clone());
         let prepared = tokio::task::spawn_blocking(move || {
             prepare(&maker, &config, kubernetes.as_ref(), &described, parts_of_pool)
@@ -225,7 +226,11 @@ impl JobSet {
         let Ok(prepared) = prepared.await else {
             return; // The gateway stops.
         };
-        let Prepared { pool, problems, lacks_memory } = prepared;
+        let Prepared {
+            pool,
+            problems,
+            lacks_memory,
+        } = prepared;
         applied.problems.extend(problems.iter().cloned());
         if lacks_memory {
             // The job goes on as it was. The next attempt may succeed.
@@ -297,7 +302,10 @@ impl Prepared {
     fn refused(job: &DescribedJob, why: &str) -> Self {
         Self {
             pool: None,
-            problems: vec![format!("{}: job {}: {why}; the job is skipped", job.source, job.name)],
+            problems: vec![format!(
+                "{}: job {}: {why}; the job is skipped",
+                job.source, job.name
+            )],
             lacks_memory: false,
         }
     }
@@ -360,7 +368,11 @@ fn read_options(
         None => Err(said.join("; ")),
         Some(options) => {
             let of_job = |problem: &String| format!("{}: job {}: {problem}", job.source, job.name);
-            Ok((options, said.iter().map(of_job).collect(), problems.expression_bytes()))
+            Ok((
+                options,
+                said.iter().map(of_job).collect(),
+                problems.expression_bytes(),
+            ))
         }
     }
 }

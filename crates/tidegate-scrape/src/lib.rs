@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use config::PrometheusReceiverConfig;
-use jobs::{JobMaker};
+use jobs::JobMaker;
 use limiter::ScrapeLimiter;
 use operator::Operator;
 use pool::Pool;

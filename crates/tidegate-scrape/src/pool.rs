@@ -118,7 +118,8 @@ impl RunningPool {
     async fn run(mut self, mut findings: Findings) {
         let stopping = self.stopping.clone();
         loop {
-            self.is_idle.store(self.is_ending && self.loops.is_empty(), Relaxed);
+            self.is_idle
+                .store(self.is_ending && self.loops.is_empty(), Relaxed);
             tokio::select! {
                 () = stopping.cancelled() => break,
                 Some((source, found)) = findings.recv() => {

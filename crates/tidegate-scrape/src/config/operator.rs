@@ -5,9 +5,7 @@
 use std::path::PathBuf;
 
 use super::http::{self, http_options};
-use super::kubernetes::{
-    KubernetesAttachMetadata, KubernetesNamespaces, KubernetesRole, KubernetesSdConfig,
-};
+use super::kubernetes::{KubernetesAttachMetadata, KubernetesNamespaces, KubernetesRole, KubernetesSdConfig};
 use super::units::ScalarText;
 use tidegate_config::{Node, Ordered, Problems};
 use tidegate_prometheus::duration::PromDuration;
@@ -121,7 +119,10 @@ http_options! {
 
 /// Options of the target allocator that the receiver does not take, and those of HTTP clients.
 const REFUSED: &[(&str, &str)] = &[
-    ("probe_selector", "probes are not supported: use a `ScrapeConfig` object"),
+    (
+        "probe_selector",
+        "probes are not supported: use a `ScrapeConfig` object",
+    ),
     (
         "probe_namespace_selector",
         "probes are not supported: use a `ScrapeConfig` object",
@@ -220,7 +221,12 @@ fn check_selector(
             cx.at(at).error(format!("no object can have the label {name:?}"));
         }
     }
-    for SelectorExpression { key, operator, values } in expressions {
+    for SelectorExpression {
+        key,
+        operator,
+        values,
+    } in expressions
+    {
         if key.is_empty() || !is_selectable(key) || !values.iter().all(|value| is_selectable(value)) {
             cx.at(at).error(format!("no object can have the label {key:?}"));
         }
@@ -235,7 +241,11 @@ fn check_selector(
 fn selector_text(labels: &Ordered<ScalarText>, expressions: &[SelectorExpression]) -> String {
     let labels = labels.iter().map(|(name, value)| format!("{name}={}", value.0));
     let expressions = expressions.iter().map(|expression| {
-        let SelectorExpression { key, operator, values } = expression;
+        let SelectorExpression {
+            key,
+            operator,
+            values,
+        } = expression;
         match operator {
             SelectorOperator::In => format!("{key} in ({})", values.join(",")),
             SelectorOperator::NotIn => format!("{key} notin ({})", values.join(",")),

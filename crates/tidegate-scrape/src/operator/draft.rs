@@ -71,15 +71,26 @@ pub(super) const LIMITS: &[(&str, &str)] = &[
     ("scrapeNativeHistograms", "scrape_native_histograms"),
     ("scrapeClassicHistograms", "always_scrape_classic_histograms"),
     ("nativeHistogramBucketLimit", "native_histogram_bucket_limit"),
-    ("nativeHistogramMinBucketFactor", "native_histogram_min_bucket_factor"),
-    ("convertClassicHistogramsToNHCB", "convert_classic_histograms_to_nhcb"),
+    (
+        "nativeHistogramMinBucketFactor",
+        "native_histogram_min_bucket_factor",
+    ),
+    (
+        "convertClassicHistogramsToNHCB",
+        "convert_classic_histograms_to_nhcb",
+    ),
     ("bodySizeLimit", "body_size_limit"),
 ];
 
 impl<'a> Draft<'a> {
     /// A job. `suffix` is the part of its name after that of the object.
     pub(super) fn new(origin: &'a Origin<'a>, suffix: &str, values: &'a mut Values) -> Self {
-        let Origin { kind, namespace, name, .. } = origin;
+        let Origin {
+            kind,
+            namespace,
+            name,
+            ..
+        } = origin;
         let name = format!("{kind}/{namespace}/{name}{suffix}");
         let mut options = Map::new();
         options.insert("job_name".to_owned(), json!(name));
@@ -125,7 +136,10 @@ impl<'a> Draft<'a> {
             set("proxy_from_environment", json!(true));
         }
         // The reader of the job refuses these two with the reason.
-        for (field, option) in [("oauth2", "oauth2"), ("proxyConnectHeader", "proxy_connect_header")] {
+        for (field, option) in [
+            ("oauth2", "oauth2"),
+            ("proxyConnectHeader", "proxy_connect_header"),
+        ] {
             fields.take(field).map(|_| set(option, json!({})));
         }
         if let Some(mut basic) = fields.part("basicAuth", &mut self.mistakes) {
@@ -180,7 +194,11 @@ impl<'a> Draft<'a> {
         let key = fields.part("keySecret", &mut self.mistakes);
         let key = key.and_then(|at| self.value(at, DataKind::Secret));
         key.map(|text| options.insert("key".to_owned(), json!(text)));
-        for (field, option) in [("caFile", "ca_file"), ("certFile", "cert_file"), ("keyFile", "key_file")] {
+        for (field, option) in [
+            ("caFile", "ca_file"),
+            ("certFile", "cert_file"),
+            ("keyFile", "key_file"),
+        ] {
             let file = self.file(&mut fields, field);
             file.map(|file| options.insert(option.to_owned(), json!(file)));
         }
@@ -221,7 +239,8 @@ impl<'a> Draft<'a> {
         let is_optional = at.flag("optional", &mut self.mistakes) == Some(true);
         self.ignore(&at);
         let (Some(name), Some(key)) = (name, key) else {
-            self.mistakes.push(format!("{place} or the key beside it is not set"));
+            self.mistakes
+                .push(format!("{place} or the key beside it is not set"));
             return None;
         };
         let reference = Reference {

@@ -35,8 +35,9 @@ pub(super) fn jobs(
     if objects.len() > MAX_OBJECTS {
         let others = objects.len() - MAX_OBJECTS;
         let kind = kind.resource();
-        to.notices
-            .push(format!("{others} {kind} beyond the limit of {MAX_OBJECTS} are skipped"));
+        to.notices.push(format!(
+            "{others} {kind} beyond the limit of {MAX_OBJECTS} are skipped"
+        ));
     }
     to
 }
@@ -69,8 +70,9 @@ pub(super) fn add(
     let spec: Value = match serde_json::from_str(spec) {
         Ok(spec @ Value::Object(_)) => spec,
         _ => {
-            to.notices
-                .push(format!("{origin}: its specification is not a map; the object is skipped"));
+            to.notices.push(format!(
+                "{origin}: its specification is not a map; the object is skipped"
+            ));
             return;
         }
     };

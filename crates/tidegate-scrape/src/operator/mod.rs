@@ -24,8 +24,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::PrometheusReceiverConfig;
 use crate::config::operator::{NamespaceSelector, ObjectSelector, PrometheusCrConfig};
-use crate::discovery::kubernetes::{api_client, select_first};
 use crate::discovery::DiscoveryError;
+use crate::discovery::kubernetes::{api_client, select_first};
 use crate::jobs::{DescribedJob, JobMaker, JobSet};
 use draft::Generated;
 use values::{RETRY_INTERVAL, Values};
@@ -80,7 +80,11 @@ impl Operator {
 
     /// Runs until it is dropped.
     pub(super) async fn run(self, stopping: CancellationToken, tasks: TaskTracker) {
-        let Self { config, client, maker } = self;
+        let Self {
+            config,
+            client,
+            maker,
+        } = self;
         let options = config.prometheus_cr.clone();
         let server = options.kubernetes();
         let client = match client {
@@ -211,9 +215,8 @@ impl KindWatch {
             names.as_ref().is_none_or(|names| names.iter().any(is_of))
         };
         let all = self.watches.iter().flat_map(|watch| watch.snapshot());
-        let key = |object: &Arc<StoredObject>| {
-            (object.metadata.namespace.clone(), object.metadata.name.clone())
-        };
+        let key =
+            |object: &Arc<StoredObject>| (object.metadata.namespace.clone(), object.metadata.name.clone());
         Some(all.filter(counts).map(|object| (key(&object), object)).collect())
     }
 }

@@ -79,11 +79,13 @@ fn jobs(
 ) {
     let count = spec[key].as_array().map_or(0, Vec::len);
     if count == 0 {
-        to.notices.push(format!("{origin}: {key} has no endpoint, so there is no job"));
+        to.notices
+            .push(format!("{origin}: {key} has no endpoint, so there is no job"));
     }
     if count > MAX_ENDPOINTS {
-        to.notices
-            .push(format!("{origin}: {key} has more than {MAX_ENDPOINTS} endpoints; the others are skipped"));
+        to.notices.push(format!(
+            "{origin}: {key} has more than {MAX_ENDPOINTS} endpoints; the others are skipped"
+        ));
     }
     let mut unused = Vec::new();
     for index in 0..count.min(MAX_ENDPOINTS) {
@@ -176,7 +178,12 @@ fn port(endpoint: &mut Fields, named: &str, mistakes: &mut Mistakes) -> Port {
         (None, Some(number), _) => (NUMBER, number.to_string()),
         (None, None, Some(Value::String(name))) => (NAME, name),
         (None, None, Some(number)) => (NUMBER, number.to_string()),
-        (None, None, None) => return Port { rule: None, label: None },
+        (None, None, None) => {
+            return Port {
+                rule: None,
+                label: None,
+            };
+        }
     };
     let is_zero = label == NUMBER && value == "0";
     Port {
@@ -201,7 +208,10 @@ fn pod_rules(draft: &mut Draft<'_>, fields: &mut Fields, endpoint: &mut Fields) 
         rename("__meta_kubernetes_pod_name", "pod"),
     ]);
     rules.extend(target_labels(draft, fields, "podTargetLabels", "pod"));
-    rules.push(constant("job", &format!("{}/{}", draft.origin.namespace, draft.origin.name)));
+    rules.push(constant(
+        "job",
+        &format!("{}/{}", draft.origin.namespace, draft.origin.name),
+    ));
     rules.extend(job_label(draft, fields, "pod"));
     rules.extend(port.label.map(|label| constant("endpoint", &label)));
     rules.extend(draft.own_rules(endpoint, "relabelings"));

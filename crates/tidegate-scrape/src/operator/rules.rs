@@ -9,7 +9,13 @@ use super::fields::Fields;
 
 /// The name of a label of Kubernetes in names of Prometheus.
 pub(super) fn sanitized(name: &str) -> String {
-    let valid = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
+    let valid = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '_'
+        }
+    };
     name.chars().map(valid).collect()
 }
 
@@ -61,7 +67,9 @@ impl Draft<'_> {
         }
         for mut expression in selector.parts("matchExpressions", &mut self.mistakes) {
             let key = expression.text("key", &mut self.mistakes).unwrap_or_default();
-            let operator = expression.text("operator", &mut self.mistakes).unwrap_or_default();
+            let operator = expression
+                .text("operator", &mut self.mistakes)
+                .unwrap_or_default();
             let values = expression.texts("values", &mut self.mistakes).join("|");
             let regex = format!("({values});true");
             rules.push(match operator.as_str() {

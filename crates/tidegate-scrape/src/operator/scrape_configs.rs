@@ -21,7 +21,11 @@ const SAME: &[(&str, &str)] = &[
 ];
 
 /// The options of a discovery in an object, and its place in jobs.
-type Discovery = (&'static str, &'static str, fn(&mut Draft<'_>, &mut Fields) -> Map<String, Value>);
+type Discovery = (
+    &'static str,
+    &'static str,
+    fn(&mut Draft<'_>, &mut Fields) -> Map<String, Value>,
+);
 
 const DISCOVERIES: &[Discovery] = &[
     ("staticConfigs", "static_configs", fixed),
@@ -38,7 +42,11 @@ pub(super) fn job(origin: &Origin<'_>, spec: &Value, values: &mut Values, to: &m
     draft.copy(&mut fields, SAME);
     draft.copy(&mut fields, LIMITS);
     draft.lowercase(&mut fields, "scheme", "scheme");
-    draft.lowercase(&mut fields, "nameValidationScheme", "metric_name_validation_scheme");
+    draft.lowercase(
+        &mut fields,
+        "nameValidationScheme",
+        "metric_name_validation_scheme",
+    );
     escaping(&mut draft, &mut fields);
     let client = draft.client(&mut fields);
     draft.options.extend(client);
@@ -97,7 +105,11 @@ fn take_all(fields: &mut Fields, table: &[(&str, &str)], options: &mut Map<Strin
 
 fn fixed(_: &mut Draft<'_>, fields: &mut Fields) -> Map<String, Value> {
     let mut options = Map::new();
-    take_all(fields, &[("targets", "targets"), ("labels", "labels")], &mut options);
+    take_all(
+        fields,
+        &[("targets", "targets"), ("labels", "labels")],
+        &mut options,
+    );
     options
 }
 
@@ -146,7 +158,11 @@ fn kubernetes(draft: &mut Draft<'_>, fields: &mut Fields) -> Map<String, Value> 
         let mut selector = Map::new();
         let role = part.text("role", &mut draft.mistakes).unwrap_or_default();
         selector.insert("role".to_owned(), json!(role.to_lowercase()));
-        take_all(&mut part, &[("label", "label"), ("field", "field")], &mut selector);
+        take_all(
+            &mut part,
+            &[("label", "label"), ("field", "field")],
+            &mut selector,
+        );
         draft.ignore(&part);
         selectors.push(Value::Object(selector));
     }

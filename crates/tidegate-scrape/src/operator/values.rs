@@ -79,7 +79,13 @@ impl Values {
             self.wanted.push(reference.clone());
         }
         let known = self.known.get(reference)?;
-        Some(known.value.as_ref().map(|value| &value.text).map_err(String::as_str))
+        Some(
+            known
+                .value
+                .as_ref()
+                .map(|value| &value.text)
+                .map_err(String::as_str),
+        )
     }
 
     /// Reads the values that are wanted, and those that are due.
