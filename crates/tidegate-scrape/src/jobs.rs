@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use md5::{Digest, Md5};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
 use super::config::PrometheusReceiverConfig;
-use super::config::kubernetes::KubernetesSdConfig;
 use super::config::scrape::ScrapeConfig;
 use super::discovery::{Discoveries, DiscoveryError};
 use super::job::Job;
@@ -24,9 +24,16 @@ use super::target;
 use tidegate_config::{Decode, Problems, parse_text};
 use tidegate_pipeline::component::targets::ScrapePool;
 use tidegate_pipeline::component::{Context, Entry, Held};
+use tidegate_pipeline::delivery::response::shorten;
 
 /// The most jobs from outside.
 const MAX_JOBS: usize = 10_000;
+
+/// The most notices of a source of jobs.
+const MAX_NOTICES: usize = 200;
+
+/// The most problems of a job that are shown.
+const MAX_SHOWN: usize = 5;
 
 /// The longest description of a job in bytes.
 const MAX_JOB_BYTES: usize = 256 << 10;
@@ -51,6 +58,8 @@ pub(super) struct JobMaker {
     entry: Entry,
     limiter: Arc<ScrapeLimiter>,
     seed: u64,
+    /// The notices of each source of jobs.
+    notices: Mutex<BTreeMap<&'static str, Vec<String>>>,
 }
 
 /// The parts of a job that stay when it changes: its counters, and the list of its targets for display.
@@ -68,6 +77,7 @@ impl JobMaker {
             entry,
             limiter,
             seed: target::seed(),
+            notices: Mutex::default(),
         }
     }
 
@@ -75,16 +85,23 @@ impl JobMaker {
         &self.limiter
     }
 
-    /// Replaces the notices of the receiver.
-    pub(super) fn report(&self, notices: Vec<String>) {
-        self.limiter.shared.notices.set(&self.path, notices);
+    /// Replaces the notices of a source of jobs.
+    pub(super) fn report(&self, source: &'static str, now: Vec<String>) {
+        let mut notices = self.notices.lock();
+        notices.insert(source, limited(now));
+        let all = notices.values().flatten().cloned().collect();
+        self.limiter.shared.notices.set(&self.path, all);
+    }
+
+    /// The metrics of a job, or of a source of jobs.
+    pub(super) fn metrics(&self, name: &str) -> ScrapeMetrics {
+        ScrapeMetrics::new(self.receiver.clone(), name.into(), self.entry.clone())
     }
 
     /// The parts of a new job.
     pub(super) fn parts(&self, name: &str) -> JobParts {
-        let name: Arc<str> = name.into();
-        let metrics = ScrapeMetrics::new(self.receiver.clone(), name.clone(), self.entry.clone());
-        let shown = Arc::new(ScrapePool::new(name));
+        let metrics = self.metrics(name);
+        let shown = Arc::new(ScrapePool::new(name.into()));
         self.limiter.shared.scrape_pools.add(shown.clone());
         JobParts {
             metrics: Arc::new(metrics),
@@ -116,6 +133,16 @@ impl JobMaker {
     }
 }
 
+/// Notices within the limit.
+fn limited(mut notices: Vec<String>) -> Vec<String> {
+    let others = notices.len().saturating_sub(MAX_NOTICES);
+    if others > 0 {
+        notices.truncate(MAX_NOTICES);
+        notices.push(format!("{others} more notices about objects"));
+    }
+    notices
+}
+
 /// A job as others describe it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DescribedJob {
@@ -126,6 +153,9 @@ pub(super) struct DescribedJob {
     /// What it is from, for messages.
     pub(super) source: String,
 }
+
+/// Adds what all jobs of a source have, after their options are read.
+pub(super) type Finish = Arc<dyn Fn(&mut ScrapeConfig) + Send + Sync>;
 
 type Fingerprint = [u8; 16];
 
@@ -143,8 +173,7 @@ struct RunningJob {
 pub(super) struct JobSet {
     maker: Arc<JobMaker>,
     config: Arc<PrometheusReceiverConfig>,
-    /// The API server of discoveries that name none.
-    kubernetes: Option<KubernetesSdConfig>,
+    finish: Finish,
     stopping: CancellationToken,
     tasks: TaskTracker,
     jobs: BTreeMap<String, RunningJob>,
@@ -163,13 +192,13 @@ impl JobSet {
     pub(super) fn new(
         maker: Arc<JobMaker>,
         config: Arc<PrometheusReceiverConfig>,
-        kubernetes: Option<KubernetesSdConfig>,
+        finish: Finish,
         (stopping, tasks): (CancellationToken, TaskTracker),
     ) -> Self {
         Self {
             maker,
             config,
-            kubernetes,
+            finish,
             stopping,
             tasks,
             jobs: BTreeMap::new(),
@@ -177,13 +206,13 @@ impl JobSet {
     }
 
     /// Makes the set the same as these jobs. Jobs with unchanged options go on undisturbed.
-    pub(super) async fn apply(&mut self, wanted: Vec<DescribedJob>) -> Applied {
+    pub(super) async fn apply(&mut self, wanted: &[&DescribedJob]) -> Applied {
         let mut applied = Applied::default();
         let mut names = HashSet::new();
         let fixed = self.config.clone();
         let is_fixed = |name: &str| fixed.config.scrape_configs.iter().any(|job| job.job_name == name);
         for job in wanted {
-            let refusal = if is_fixed(&job.name) || names.contains(&job.name) {
+            let refusal = if is_fixed(&job.name) || names.contains(job.name.as_str()) {
                 Some("another job has this name".to_owned())
             } else if names.len() >= MAX_JOBS {
                 Some(format!("there are more than {MAX_JOBS} jobs"))
@@ -196,11 +225,11 @@ impl JobSet {
                     .push(format!("{}: job {}: {why}", job.source, job.name));
                 continue;
             }
-            names.insert(job.name.clone());
+            names.insert(job.name.as_str());
             self.apply_one(job, &mut applied).await;
         }
         for (name, job) in &mut self.jobs {
-            if !names.contains(name) {
+            if !names.contains(name.as_str()) {
                 job.end().await;
             }
         }
@@ -208,7 +237,7 @@ impl JobSet {
         applied
     }
 
-    async fn apply_one(&mut self, job: DescribedJob, applied: &mut Applied) {
+    async fn apply_one(&mut self, job: &DescribedJob, applied: &mut Applied) {
         let fingerprint: Fingerprint = Md5::digest(job.options.as_bytes()).into();
         let known = self.jobs.get(&job.name);
         if let Some(known) = known.filter(|known| known.fingerprint == Some(fingerprint)) {
@@ -218,11 +247,10 @@ impl JobSet {
         let is_new = known.is_none();
         let parts = known.map(|known| known.parts.clone());
         let parts = parts.unwrap_or_else(|| self.maker.parts(&job.name));
-        let (maker, config, kubernetes) = (self.maker.clone(), self.config.clone(), self.kubernetes.clone());
+        let (maker, config, finish) = (self.maker.clone(), self.config.clone(), self.finish.clone());
         let (described, parts_of_pool) = (job.clone(), parts.clone());
-        let prepared = tokio::task::spawn_blocking(move || {
-            prepare(&maker, &config, kubernetes.as_ref(), &described, parts_of_pool)
-        });
+        let prepared =
+            tokio::task::spawn_blocking(move || prepare(&maker, &config, &finish, &described, parts_of_pool));
         let Ok(prepared) = prepared.await else {
             return; // The gateway stops.
         };
@@ -240,7 +268,7 @@ impl JobSet {
             }
             return;
         }
-        let entry = self.jobs.entry(job.name).or_insert(RunningJob {
+        let entry = self.jobs.entry(job.name.clone()).or_insert(RunningJob {
             parts,
             fingerprint: None,
             problems: Vec::new(),
@@ -315,7 +343,7 @@ impl Prepared {
 fn prepare(
     maker: &JobMaker,
     config: &PrometheusReceiverConfig,
-    kubernetes: Option<&KubernetesSdConfig>,
+    finish: &Finish,
     job: &DescribedJob,
     parts: JobParts,
 ) -> Prepared {
@@ -334,7 +362,7 @@ fn prepare(
         Ok(read) => read,
         Err(why) => return Prepared::refused(job, &why),
     };
-    add_server(&mut options, kubernetes);
+    finish(&mut options);
     let rules = options.relabel_configs.len() + options.metric_relabel_configs.len();
     let bytes = JOB_BYTES + rules * RULE_BYTES + job.options.len() + EXPRESSION_FACTOR * expression_bytes;
     if held.try_grow_to(bytes).is_err() {
@@ -363,7 +391,8 @@ fn read_options(
         options.check_with(&config.config.global, &node, &mut problems);
         Some(options)
     });
-    let said: Vec<_> = problems.sorted().into_iter().map(shown).collect();
+    let said = problems.sorted().into_iter().take(MAX_SHOWN);
+    let said: Vec<_> = said.map(shown).collect();
     match options.filter(|_| !problems.has_errors()) {
         None => Err(said.join("; ")),
         Some(options) => {
@@ -385,23 +414,7 @@ fn shown(problem: &tidegate_config::Problem) -> String {
     };
     let help = problem.help.as_ref();
     let help = help.map_or_else(String::new, |help| format!(" ({help})"));
-    format!("{place}{}{help}", problem.message)
-}
-
-/// Discoveries without an API server have that of the source of the job.
-fn add_server(options: &mut ScrapeConfig, kubernetes: Option<&KubernetesSdConfig>) {
-    let Some(server) = kubernetes else { return };
-    for discovery in &mut options.kubernetes_sd_configs {
-        if discovery.api_server.is_none() && discovery.kubeconfig_file.is_none() {
-            *discovery = KubernetesSdConfig {
-                role: discovery.role,
-                namespaces: discovery.namespaces.clone(),
-                selectors: std::mem::take(&mut discovery.selectors),
-                attach_metadata: discovery.attach_metadata.clone(),
-                ..server.clone()
-            };
-        }
-    }
+    shorten(&format!("{place}{}{help}", problem.message))
 }
 
 /// The options of a job as the receiver reads them.

@@ -7,6 +7,7 @@
 //! includes the series about the scrape itself. A refused batch is offered again until the next scrape is due, and
 //! then counted as lost.
 
+mod allocator;
 mod client;
 pub mod config;
 mod credentials;
@@ -35,6 +36,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use allocator::Allocator;
 use config::PrometheusReceiverConfig;
 use jobs::JobMaker;
 use limiter::ScrapeLimiter;
@@ -65,6 +67,7 @@ struct Prometheus {
     base: Context,
     pools: Mutex<Vec<Pool>>,
     operator: Mutex<Option<Operator>>,
+    allocator: Mutex<Option<Allocator>>,
     tasks: TaskTracker,
     stopping: CancellationToken,
 }
@@ -80,13 +83,21 @@ impl Prometheus {
             let pool = maker.pool(job, config, maker.parts(&job.job_name), None);
             pools.push(pool.map_err(|error| cx.base.error(format!("job {:?}: {error}", job.job_name)))?);
         }
-        let operator = config.prometheus_cr.enabled.then(|| Operator::new(config, maker));
+        let operator = config
+            .prometheus_cr
+            .enabled
+            .then(|| Operator::new(config, maker.clone()));
         let operator = operator.transpose();
         let operator = operator.map_err(|error| cx.base.error(format!("prometheus_cr: {error}")))?;
+        let allocator = config.target_allocator.as_ref();
+        let allocator = allocator.map(|options| Allocator::new(options, config, maker));
+        let allocator = allocator.transpose();
+        let allocator = allocator.map_err(|error| cx.base.error(format!("target_allocator: {error}")))?;
         Ok(Self {
             base: cx.base.clone(),
             pools: Mutex::new(pools),
             operator: Mutex::new(operator),
+            allocator: Mutex::new(allocator),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
         })
@@ -102,11 +113,14 @@ impl Lifecycle for Prometheus {
         for pool in pools {
             pool.start(&self.stopping, &self.tasks);
         }
+        let (stopping, tasks) = (&self.stopping, &self.tasks);
         if let Some(operator) = self.operator.lock().take() {
-            let running = operator.run(self.stopping.clone(), self.tasks.clone());
-            let stopping = self.stopping.clone();
-            self.tasks
-                .spawn(async move { stopping.run_until_cancelled(running).await });
+            let running = operator.run(stopping.clone(), tasks.clone());
+            tasks.spawn(stopping.clone().run_until_cancelled_owned(running));
+        }
+        if let Some(allocator) = self.allocator.lock().take() {
+            let running = allocator.run(stopping.clone(), tasks.clone());
+            tasks.spawn(stopping.clone().run_until_cancelled_owned(running));
         }
         Ok(())
     }

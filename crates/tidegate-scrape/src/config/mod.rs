@@ -2,6 +2,7 @@
 
 //! Options of the `prometheus` receiver. `config` is the scraping part of Prometheus's own configuration.
 
+pub mod allocator;
 pub mod discovery;
 pub mod http;
 pub mod kubernetes;
@@ -12,6 +13,7 @@ pub mod units;
 
 use std::num::NonZeroUsize;
 
+use allocator::TargetAllocatorConfig;
 use operator::PrometheusCrConfig;
 use scrape::{GlobalConfig, ScrapeConfig};
 use tidegate_config::{ByteSize, Node, Problems};
@@ -22,10 +24,12 @@ const MAX_CONCURRENT_SCRAPES: NonZeroUsize = NonZeroUsize::new(1024).expect("not
 tidegate_config::options! {
     /// Options of the `prometheus` receiver.
     pub struct PrometheusReceiverConfig {
-        /// Configuration of Prometheus: `global` and `scrape_configs`. Required without `prometheus_cr`.
+        /// Configuration of Prometheus: `global` and `scrape_configs`. Required without other sources of jobs.
         pub config: PrometheusConfig = PrometheusConfig::default(),
         /// Jobs from objects of the Prometheus operator.
         pub prometheus_cr: PrometheusCrConfig = PrometheusCrConfig::default(),
+        /// Jobs and targets from the target allocator of the OpenTelemetry operator.
+        pub target_allocator: Option<TargetAllocatorConfig> = None,
         /// Whether all jobs have `extra_scrape_metrics`.
         #[alias = "report_extra_metrics"]
         pub report_extra_scrape_metrics: bool = false,
@@ -43,7 +47,7 @@ tidegate_config::options! {
     pub struct PrometheusConfig {
         /// Defaults of all jobs.
         pub global: GlobalConfig = GlobalConfig::default(),
-        /// Scrape jobs. Required without `prometheus_cr`.
+        /// Scrape jobs. Required without other sources of jobs.
         pub scrape_configs: Vec<ScrapeConfig> = Vec::new(),
     }
     refused = refused::PROMETHEUS;
@@ -53,12 +57,13 @@ tidegate_config::options! {
 impl PrometheusReceiverConfig {
     /// A receiver has jobs, or a source of jobs.
     fn check(&self, at: &Node, cx: &mut Problems) {
-        if self.prometheus_cr.enabled || !self.config.scrape_configs.is_empty() {
+        let has_source = self.prometheus_cr.enabled || self.target_allocator.is_some();
+        if has_source || !self.config.scrape_configs.is_empty() {
             return;
         }
         let Some(config) = at.get("config").filter(|config| !config.is_null()) else {
             cx.at(at)
-                .help("add the configuration of Prometheus, or `prometheus_cr`")
+                .help("add the configuration of Prometheus, `prometheus_cr` or `target_allocator`")
                 .error("`config` must be specified");
             return;
         };

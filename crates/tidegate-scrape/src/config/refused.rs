@@ -7,10 +7,6 @@ use tidegate_config::WithoutEffect;
 /// Beside `config`.
 pub(super) const RECEIVER: &[(&str, &str)] = &[
     (
-        "target_allocator",
-        "there is no target allocator yet: give each replica its own targets, or a share by `hashmod` and `keep`",
-    ),
-    (
         "use_start_time_metric",
         "start times are those that the targets expose as created timestamps",
     ),

@@ -181,6 +181,32 @@ config:
 fn every_mistake_is_said_with_its_place() {
     let table = [
         ("config: {}", "`scrape_configs` must be specified"),
+        ("config:", "`config` must be specified"),
+        ("prometheus_cr: {enabled: true}", "no object is selected"),
+        (
+            "prometheus_cr: {pod_monitor_selector: {}}",
+            "`config` must be specified",
+        ),
+        (
+            "prometheus_cr: {enabled: true, pod_monitor_selector: {matchLabels: {'a b': x}}}",
+            "no object can have the label",
+        ),
+        (
+            "prometheus_cr: {enabled: true, pod_monitor_selector: {matchExpressions: [{key: a, operator: In}]}}",
+            "In needs values",
+        ),
+        (
+            "prometheus_cr: {enabled: true, pod_monitor_selector: {}, pod_monitor_namespace_selector: {names: [a], matchLabels: {b: c}}}",
+            "by name or by label, not both",
+        ),
+        (
+            "prometheus_cr: {probe_selector: {}}",
+            "`probe_selector` is not supported",
+        ),
+        (
+            "prometheus_cr: {enabled: true, pod_monitor_selector: {}, bearer_token: x}",
+            "please provide the 'api_server' URL explicitly",
+        ),
         ("config: {scrape_configs: []}", "must have at least one job"),
         ("config: {scrape_configs: [{}]}", "`job_name` must be specified"),
         (
@@ -241,7 +267,7 @@ fn every_mistake_is_said_with_its_place() {
         ),
         (
             "config: {scrape_configs: [{job_name: a}]}\ntarget_allocator: {endpoint: x}",
-            "`target_allocator` is not supported",
+            "expected a URL that begins with",
         ),
         (
             "config: {scrape_configs: [{job_name: a, bearer_token: x, basic_auth: {username: u}}]}",

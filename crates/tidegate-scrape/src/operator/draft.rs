@@ -2,12 +2,16 @@
 
 //! A job as it is made from the fields of an object.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use tidegate_kubernetes::DataKind;
 
 use super::fields::{Fields, Mistakes};
 use super::values::{Reference, Values};
 use crate::jobs::DescribedJob;
+use tidegate_pipeline::component::{Account, Held};
+use tidegate_pipeline::delivery::response::shorten;
 
 /// An object that jobs come from.
 pub(super) struct Origin<'a> {
@@ -31,8 +35,77 @@ pub(super) struct Generated {
     pub(super) jobs: Vec<DescribedJob>,
     /// What is wrong with objects, or has no effect.
     pub(super) notices: Vec<String>,
-    /// Whether a job lacks a value of a Secret or ConfigMap.
-    pub(super) lacks_values: bool,
+    /// The bytes of the jobs of the current object.
+    object_bytes: usize,
+    /// The reservation of the jobs. `None`: nothing counts them.
+    held: Option<Held>,
+    /// Whether memory was short.
+    pub(super) lacks_memory: bool,
+}
+
+/// The most notices of a kind of objects.
+const MAX_NOTICES: usize = 1000;
+
+/// The most fields that one notice or job names.
+const MAX_NAMED: usize = 10;
+
+/// The most bytes of all jobs of an object. Each endpoint repeats the selector of its object.
+const MAX_OBJECT_BYTES: usize = 4 << 20;
+
+impl Generated {
+    /// Jobs that are on an account.
+    pub(super) fn on(account: &Arc<Account>) -> Self {
+        Self {
+            held: Some(Held::new(account.clone())),
+            ..Self::default()
+        }
+    }
+
+    /// The jobs of another object begin.
+    pub(super) fn begin_object(&mut self) {
+        self.object_bytes = 0;
+    }
+
+    /// Adds a notice. Texts in it come from outside.
+    pub(super) fn note(&mut self, notice: &str) {
+        if self.notices.len() < MAX_NOTICES {
+            self.notices.push(shorten(notice));
+        }
+    }
+
+    /// Adds a notice for each field without effect.
+    pub(super) fn note_ignored(&mut self, origin: &Origin<'_>, places: &[String]) {
+        for place in places.iter().take(MAX_NAMED) {
+            self.note(&format!("{origin}: {place} has no effect"));
+        }
+        let others = places.len().saturating_sub(MAX_NAMED);
+        if others > 0 {
+            self.note(&format!("{origin}: {others} more fields have no effect"));
+        }
+    }
+
+    /// Adds a job, if there is room for it.
+    fn add(&mut self, job: DescribedJob) {
+        let bytes = job.options.len() + job.name.len() + job.source.len();
+        self.object_bytes += bytes;
+        if self.object_bytes > MAX_OBJECT_BYTES {
+            let why = format!("the jobs of the object have more than {MAX_OBJECT_BYTES} bytes");
+            return self.note(&format!("{}: {why}; the job {} is skipped", job.source, job.name));
+        }
+        if let Some(held) = &mut self.held {
+            if held.try_grow(bytes).is_err() {
+                self.lacks_memory = true;
+                let name = &job.name;
+                return self.note(&format!(
+                    "{}: memory is short; the job {name} is skipped",
+                    job.source
+                ));
+            }
+            let reserved = held.bytes();
+            held.keep(reserved);
+        }
+        self.jobs.push(job);
+    }
 }
 
 /// A job that is being made.
@@ -46,7 +119,6 @@ pub(super) struct Draft<'a> {
     pub(super) ignored: Vec<String>,
     values: &'a mut Values,
     is_waiting: bool,
-    lacks_values: bool,
 }
 
 /// Options that HTTP clients have, by the names in objects and in jobs.
@@ -102,7 +174,6 @@ impl<'a> Draft<'a> {
             ignored: Vec::new(),
             values,
             is_waiting: false,
-            lacks_values: false,
         }
     }
 
@@ -258,7 +329,6 @@ impl<'a> Draft<'a> {
             Some(Err(_)) if is_optional => None,
             Some(Err(why)) => {
                 self.mistakes.push(format!("{reference}: {why}"));
-                self.lacks_values = true;
                 None
             }
         }
@@ -272,20 +342,21 @@ impl<'a> Draft<'a> {
     /// Adds the job to the others, or the reasons why it is skipped.
     pub(super) fn finish(self, to: &mut Generated) {
         let Self { origin, name, .. } = self;
-        to.lacks_values |= self.lacks_values;
         if self.is_waiting {
             return;
         }
-        for place in self.ignored {
-            to.notices.push(format!("{origin}: {place} has no effect"));
-        }
+        to.note_ignored(origin, &self.ignored);
         if !self.mistakes.is_empty() {
-            let mistakes = self.mistakes.join("; ");
-            to.notices
-                .push(format!("{origin}: {mistakes}; the job {name} is skipped"));
+            let mut mistakes = self.mistakes;
+            mistakes.truncate(MAX_NAMED);
+            // The name of the job comes first: long texts are shortened.
+            to.note(&format!(
+                "{origin}: the job {name} is skipped: {}",
+                mistakes.join("; ")
+            ));
             return;
         }
-        to.jobs.push(DescribedJob {
+        to.add(DescribedJob {
             name,
             options: Value::Object(self.options).to_string(),
             source: origin.to_string(),

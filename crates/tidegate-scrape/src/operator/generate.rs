@@ -11,6 +11,7 @@ use super::draft::{Generated, Origin};
 use super::values::Values;
 use super::{monitors, scrape_configs};
 use crate::config::operator::PrometheusCrConfig;
+use tidegate_pipeline::component::{Account, Held};
 
 /// The most objects of a kind.
 const MAX_OBJECTS: usize = 10_000;
@@ -18,24 +19,39 @@ const MAX_OBJECTS: usize = 10_000;
 /// The largest specification of an object in bytes.
 const MAX_SPEC_BYTES: usize = 256 << 10;
 
+/// The bytes to make jobs of a specification, for each of its bytes: `{},` is a rule of 200 bytes.
+const READ_FACTOR: usize = 128;
+
 /// The jobs of the objects of a kind. This takes time: do not call it on a runtime thread.
 pub(super) fn jobs(
     kind: ObjectKind,
     objects: &[Arc<StoredObject>],
     options: &PrometheusCrConfig,
     values: &mut Values,
+    account: &Arc<Account>,
 ) -> Generated {
-    let mut to = Generated::default();
+    let mut to = Generated::on(account);
     for object in objects.iter().take(MAX_OBJECTS) {
-        if let Body::Custom(spec) = &object.body {
-            let of = (&*object.metadata.namespace, &*object.metadata.name);
-            add(kind, of, spec, options, values, &mut to);
+        let Body::Custom(spec) = &object.body else {
+            continue;
+        };
+        let of = (&*object.metadata.namespace, &*object.metadata.name);
+        let mut held = Held::new(account.clone());
+        if held.try_grow(spec.len().saturating_mul(READ_FACTOR)).is_err() {
+            to.lacks_memory = true;
+            let (namespace, name, kind) = (of.0, of.1, kind.resource());
+            to.note(&format!(
+                "{kind} {namespace}/{name}: memory is short; the object is skipped"
+            ));
+            continue;
         }
+        to.begin_object();
+        add(kind, of, spec, options, values, &mut to);
     }
     if objects.len() > MAX_OBJECTS {
         let others = objects.len() - MAX_OBJECTS;
         let kind = kind.resource();
-        to.notices.push(format!(
+        to.note(&format!(
             "{others} {kind} beyond the limit of {MAX_OBJECTS} are skipped"
         ));
     }
@@ -62,7 +78,7 @@ pub(super) fn add(
         allows_files: options.allow_file_access,
     };
     if spec.len() > MAX_SPEC_BYTES {
-        to.notices.push(format!(
+        to.note(&format!(
             "{origin}: its specification has more than {MAX_SPEC_BYTES} bytes; the object is skipped"
         ));
         return;
@@ -70,7 +86,7 @@ pub(super) fn add(
     let spec: Value = match serde_json::from_str(spec) {
         Ok(spec @ Value::Object(_)) => spec,
         _ => {
-            to.notices.push(format!(
+            to.note(&format!(
                 "{origin}: its specification is not a map; the object is skipped"
             ));
             return;

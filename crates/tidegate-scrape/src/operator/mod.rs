@@ -23,18 +23,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::PrometheusReceiverConfig;
+use crate::config::kubernetes::KubernetesSdConfig;
 use crate::config::operator::{NamespaceSelector, ObjectSelector, PrometheusCrConfig};
+use crate::config::scrape::ScrapeConfig;
 use crate::discovery::DiscoveryError;
 use crate::discovery::kubernetes::{api_client, select_first};
-use crate::jobs::{DescribedJob, JobMaker, JobSet};
+use crate::jobs::{JobMaker, JobSet};
 use draft::Generated;
+use tidegate_pipeline::component::Account;
 use values::{RETRY_INTERVAL, Values};
 
 /// The shortest time between two turns, so that a busy cluster does not keep a thread busy.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most notices that are kept.
-const MAX_NOTICES: usize = 200;
+/// The part that notices are from.
+const NAME: &str = "prometheus_cr";
 
 /// Jobs from objects of the Prometheus operator.
 pub(super) struct Operator {
@@ -91,21 +94,23 @@ impl Operator {
             Some(client) => client,
             None => client_of_pod(&options, &maker).await,
         };
-        let cluster = Cluster::shared(client, &maker.limiter().shared.memory);
+        let memory = maker.limiter().shared.memory.clone();
+        let cluster = Cluster::shared(client, &memory);
         let mut kinds = kinds(&options, &cluster);
         let mut states: Vec<_> = kinds.iter().flat_map(KindWatch::states).collect();
         let mut values = Values::default();
-        let mut jobs = JobSet::new(maker.clone(), config, Some(server), (stopping, tasks));
+        let finish = move |job: &mut ScrapeConfig| add_server(job, &server);
+        let mut jobs = JobSet::new(maker.clone(), config, Arc::new(finish), (stopping, tasks));
         loop {
             states.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            values = turn(&mut kinds, &options, values, &cluster).await;
-            let described = kinds.iter().flat_map(|kind| kind.last.jobs.iter().cloned());
-            let described: Vec<DescribedJob> = described.collect();
-            let applied = jobs.apply(described).await;
+            values = turn(&mut kinds, &options, values, &cluster, &memory).await;
+            let described: Vec<_> = kinds.iter().flat_map(|kind| &kind.last.jobs).collect();
+            let applied = jobs.apply(&described).await;
             let notices = kinds.iter().flat_map(|kind| kind.last.notices.iter().cloned());
-            maker.report(limited(notices.chain(applied.problems).collect()));
+            maker.report(NAME, notices.chain(applied.problems).collect());
             tokio::time::sleep(MIN_INTERVAL).await;
-            let is_due = applied.lacks_memory || jobs.has_ending();
+            let lacks_memory = kinds.iter().any(|kind| kind.last.lacks_memory);
+            let is_due = lacks_memory || applied.lacks_memory || jobs.has_ending();
             let due = is_due.then_some(RETRY_INTERVAL);
             let due = due.into_iter().chain(values.next_read()).min();
             let changes = states.iter_mut().map(|state| Box::pin(state.changed()));
@@ -123,23 +128,28 @@ async fn client_of_pod(options: &PrometheusCrConfig, maker: &JobMaker) -> ApiCli
     loop {
         match api_client(&options.kubernetes()) {
             Ok(client) => {
-                maker.report(Vec::new());
+                maker.report(NAME, Vec::new());
                 return client;
             }
-            Err(error) => maker.report(vec![format!("prometheus_cr: {error}")]),
+            Err(error) => maker.report(NAME, vec![format!("prometheus_cr: {error}")]),
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// Notices within the limit.
-fn limited(mut notices: Vec<String>) -> Vec<String> {
-    let others = notices.len().saturating_sub(MAX_NOTICES);
-    if others > 0 {
-        notices.truncate(MAX_NOTICES);
-        notices.push(format!("{others} more notices about objects"));
+/// Discoveries without an API server have that of the objects.
+fn add_server(options: &mut ScrapeConfig, server: &KubernetesSdConfig) {
+    for discovery in &mut options.kubernetes_sd_configs {
+        if discovery.api_server.is_none() && discovery.kubeconfig_file.is_none() {
+            *discovery = KubernetesSdConfig {
+                role: discovery.role,
+                namespaces: discovery.namespaces.clone(),
+                selectors: std::mem::take(&mut discovery.selectors),
+                attach_metadata: discovery.attach_metadata.clone(),
+                ..server.clone()
+            };
+        }
     }
-    notices
 }
 
 fn kinds(options: &PrometheusCrConfig, cluster: &Arc<Cluster>) -> Vec<KindWatch> {
@@ -228,6 +238,7 @@ async fn turn(
     options: &PrometheusCrConfig,
     mut values: Values,
     cluster: &Cluster,
+    memory: &Arc<Account>,
 ) -> Values {
     values.begin();
     values.read(cluster).await;
@@ -237,10 +248,11 @@ async fn turn(
         };
         let objects: Arc<[Arc<StoredObject>]> = objects.into_values().collect();
         for _ in 0..2 {
-            let (of, objects, options) = (kind.kind, objects.clone(), options.clone());
+            let (of, objects, options, account) =
+                (kind.kind, objects.clone(), options.clone(), memory.clone());
             let made = tokio::task::spawn_blocking(move || {
                 let mut values = values;
-                let made = generate::jobs(of, &objects, &options, &mut values);
+                let made = generate::jobs(of, &objects, &options, &mut values, &account);
                 (made, values)
             });
             let Ok((made, back)) = made.await else {

@@ -79,11 +79,10 @@ fn jobs(
 ) {
     let count = spec[key].as_array().map_or(0, Vec::len);
     if count == 0 {
-        to.notices
-            .push(format!("{origin}: {key} has no endpoint, so there is no job"));
+        to.note(&format!("{origin}: {key} has no endpoint, so there is no job"));
     }
     if count > MAX_ENDPOINTS {
-        to.notices.push(format!(
+        to.note(&format!(
             "{origin}: {key} has more than {MAX_ENDPOINTS} endpoints; the others are skipped"
         ));
     }
@@ -99,9 +98,7 @@ fn jobs(
         draft.finish(to);
     }
     // Once for all endpoints.
-    for place in unused {
-        to.notices.push(format!("{origin}: {place} has no effect"));
-    }
+    to.note_ignored(origin, &unused);
 }
 
 fn job(draft: &mut Draft<'_>, fields: &mut Fields, mut endpoint: Fields, selected: Selected) {

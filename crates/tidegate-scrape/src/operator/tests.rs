@@ -354,7 +354,7 @@ async fn values_come_from_the_secrets_and_maps_that_an_object_names() {
         "{notice}"
     );
     assert!(
-        notice.contains("serviceMonitor/shop/web/3 is skipped"),
+        notice.contains("the job serviceMonitor/shop/web/3 is skipped: "),
         "{notice}"
     );
     assert_eq!(server.count("/api/v1/namespaces/shop/secrets/auth"), 5);

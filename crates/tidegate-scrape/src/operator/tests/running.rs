@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use serde_json::{Value, json};
+use tidegate_engine::Value as PointValue;
+use tidegate_pipeline::batch::Payload;
 use tidegate_pipeline::component::testing::Sink;
 use tidegate_pipeline::component::{Lifecycle, Shared};
 
@@ -24,7 +26,7 @@ struct Running {
     receiver: Prometheus,
     shared: Arc<Shared>,
     server: FakeApiServer,
-    _sink: Arc<Sink>,
+    sink: Arc<Sink>,
 }
 
 impl Running {
@@ -44,7 +46,7 @@ impl Running {
             receiver,
             shared,
             server,
-            _sink: sink,
+            sink,
         }
     }
 
@@ -129,6 +131,53 @@ async fn jobs_follow_their_objects() {
     running.server.apply("scrapeconfigs", &scraped("b", "d:1"));
     running.scrapes(&["a:1", "d:1", "fixed:1"]).await;
     assert_eq!(running.notices(), "");
+    running.stop().await;
+}
+
+impl Running {
+    /// The values of `up` of a target so far.
+    fn ups(&self, address: &str) -> Vec<PointValue> {
+        let points = self
+            .sink
+            .batches()
+            .into_iter()
+            .flat_map(|batch| match batch.payload {
+                Payload::Points(points) => points.points.to_vec(),
+                _ => Vec::new(),
+            });
+        let is_up = |point: &tidegate_engine::Point| {
+            &*point.series.metric.name == "up" && format!("{:?}", point.series).contains(address)
+        };
+        points.filter(is_up).map(|point| point.value).collect()
+    }
+}
+
+#[tokio::test]
+async fn series_go_on_when_a_job_changes_and_end_with_it() {
+    // Nobody listens there, so `up` is 0.
+    const ADDRESS: &str = "127.0.0.1:1";
+    let server = FakeApiServer::start().await;
+    let mut object = scraped("a", ADDRESS);
+    server.apply_quietly("scrapeconfigs", &object);
+    let running = Running::start(server, SCRAPED).await;
+    let has_ended = || running.ups(ADDRESS).contains(&PointValue::NoRecordedValue);
+    eventually(|| running.ups(ADDRESS).len() > 1).await;
+    running.watches("scrapeconfigs", 1).await;
+    let active = || {
+        let pools = running.shared.scrape_pools.list();
+        let pool = pools.iter().find(|pool| pool.name() == "scrapeConfig/shop/a");
+        pool.and_then(|pool| pool.active().first().cloned())
+    };
+    let before = active().unwrap();
+    object["spec"]["sampleLimit"] = json!(5);
+    running.server.apply("scrapeconfigs", &object);
+    eventually(|| active().is_some_and(|now| !Arc::ptr_eq(&now, &before))).await;
+    let scraped = running.ups(ADDRESS).len();
+    // The loop of the old job ends after a little more than two intervals.
+    eventually(|| running.ups(ADDRESS).len() > scraped + 5).await;
+    assert!(!has_ended(), "{:?}", running.ups(ADDRESS));
+    running.server.delete("scrapeconfigs", "shop", "a");
+    eventually(has_ended).await;
     running.stop().await;
 }
 
