@@ -83,14 +83,11 @@ pub(super) fn add(
         ));
         return;
     }
-    let spec: Value = match serde_json::from_str(spec) {
-        Ok(spec @ Value::Object(_)) => spec,
-        _ => {
-            to.note(&format!(
-                "{origin}: its specification is not a map; the object is skipped"
-            ));
-            return;
-        }
+    let Ok(spec @ Value::Object(_)) = serde_json::from_str::<Value>(spec) else {
+        to.note(&format!(
+            "{origin}: its specification is not a map; the object is skipped"
+        ));
+        return;
     };
     match kind {
         ObjectKind::PodMonitor => monitors::of_pods(&origin, &spec, values, to),

@@ -13,7 +13,7 @@ mod scrape_configs;
 mod tests;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,9 @@ pub(super) struct Operator {
     client: Option<ApiClient>,
     maker: Arc<JobMaker>,
 }
+
+/// Objects by namespace and name.
+type ObjectsByName = BTreeMap<(Box<str>, Box<str>), Arc<StoredObject>>;
 
 /// The objects of a kind.
 struct KindWatch {
@@ -125,13 +128,17 @@ impl Operator {
 
 /// The client of this pod. Its files may come after the start, so this waits for them.
 async fn client_of_pod(options: &PrometheusCrConfig, maker: &JobMaker) -> ApiClient {
+    let metrics = maker.metrics(NAME);
     loop {
         match api_client(&options.kubernetes()) {
             Ok(client) => {
                 maker.report(NAME, Vec::new());
                 return client;
             }
-            Err(error) => maker.report(NAME, vec![format!("prometheus_cr: {error}")]),
+            Err(error) => {
+                metrics.discovery_failed("kubernetes", &error);
+                maker.report(NAME, vec![format!("prometheus_cr: {error}")]);
+            }
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
@@ -214,15 +221,20 @@ impl KindWatch {
 
     /// The objects that count, by namespace and name. `None`: the first lists are not complete. The custom resources may not
     /// be installed, which must not keep the other kinds.
-    fn objects(&self) -> Option<BTreeMap<(Box<str>, Box<str>), Arc<StoredObject>>> {
+    fn objects(&self) -> Option<ObjectsByName> {
         let is_synced = self.states().iter().all(|state| state.borrow().is_synced);
         if !is_synced {
             return None;
         }
-        let names = self.namespaces.as_ref().map(|watch| watch.snapshot());
+        let namespaces = self.namespaces.as_ref().map(|watch| watch.snapshot());
+        let names = namespaces.as_ref().map(|all| {
+            let names = all.iter().map(|namespace| &namespace.metadata.name);
+            names.collect::<HashSet<_>>()
+        });
         let counts = |object: &Arc<StoredObject>| {
-            let is_of = |namespace: &Arc<StoredObject>| namespace.metadata.name == object.metadata.namespace;
-            names.as_ref().is_none_or(|names| names.iter().any(is_of))
+            names
+                .as_ref()
+                .is_none_or(|names| names.contains(&object.metadata.namespace))
         };
         let all = self.watches.iter().flat_map(|watch| watch.snapshot());
         let key =

@@ -77,23 +77,26 @@ fn jobs(
     values: &mut Values,
     to: &mut Generated,
 ) {
-    let count = spec[key].as_array().map_or(0, Vec::len);
-    if count == 0 {
+    let mut rest = spec.clone();
+    let endpoints = rest.as_object_mut().and_then(|fields| fields.remove(key));
+    let endpoints = match endpoints {
+        Some(Value::Array(endpoints)) => endpoints,
+        _ => Vec::new(),
+    };
+    if endpoints.is_empty() {
         to.note(&format!("{origin}: {key} has no endpoint, so there is no job"));
     }
-    if count > MAX_ENDPOINTS {
+    if endpoints.len() > MAX_ENDPOINTS {
         to.note(&format!(
             "{origin}: {key} has more than {MAX_ENDPOINTS} endpoints; the others are skipped"
         ));
     }
     let mut unused = Vec::new();
-    for index in 0..count.min(MAX_ENDPOINTS) {
+    for (index, endpoint) in endpoints.into_iter().take(MAX_ENDPOINTS).enumerate() {
         let mut draft = Draft::new(origin, &format!("/{index}"), values);
-        let mut fields = Fields::of("", spec.clone(), &mut draft.mistakes);
-        let endpoint = fields.parts(key, &mut draft.mistakes).into_iter().nth(index);
-        if let Some(endpoint) = endpoint {
-            job(&mut draft, &mut fields, endpoint, selected);
-        }
+        let mut fields = Fields::of("", rest.clone(), &mut draft.mistakes);
+        let endpoint = Fields::of(&format!("{key}[{index}]"), endpoint, &mut draft.mistakes);
+        job(&mut draft, &mut fields, endpoint, selected);
         unused = fields.rest();
         draft.finish(to);
     }
