@@ -4,6 +4,7 @@
 
 pub mod debug;
 pub mod file;
+pub mod kafka;
 pub mod loadbalancing;
 pub mod nop;
 pub mod otlp;
@@ -23,6 +24,7 @@ use crate::component::ExporterFactory;
 pub static FACTORIES: &[&ExporterFactory] = &[
     &debug::FACTORY,
     &file::FACTORY,
+    &kafka::FACTORY,
     &loadbalancing::FACTORY,
     &nop::FACTORY,
     &otlp::FACTORY,

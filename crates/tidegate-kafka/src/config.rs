@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Options of the engine.
+//! Options of the engine. The transport shares those of TLS and SASL.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_config::{ByteSize, Node, Problems, Secret};
+
+use crate::connection::{Connection, SHOWN_SECRET};
 
 tidegate_config::options! {
     /// `kafka`: a compacted topic. The engine creates it.
@@ -76,10 +78,12 @@ tidegate_config::options! {
         pub server_name_override: Option<String> = None,
         /// Whether the gateway takes any certificate, for tests.
         pub insecure_skip_verify: bool = false,
+        /// Whether connections are not encrypted, as without `tls`.
+        pub insecure: bool = false,
     }
 }
 
-/// Why an engine does not start.
+/// Why a client does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum KafkaError {
     /// No broker is given.
@@ -122,9 +126,21 @@ impl KafkaConfig {
         if let Err(error) = self.validate() {
             cx.at(at).error(error.to_string());
         }
-        if self.tls.is_none() && self.sasl.as_ref().is_some_and(KafkaSaslConfig::sends_secret) {
-            cx.at(at.child("sasl"))
-                .warning("without `tls`, this mechanism shows the secret to everybody on the network");
+        if self.connection().shows_secret() {
+            cx.at(at.child("sasl")).warning(SHOWN_SECRET);
+        }
+    }
+
+    /// The part that every client of the brokers has.
+    pub(crate) fn connection(&self) -> Connection {
+        Connection {
+            brokers: self.brokers.clone(),
+            client_id: self.client_id.clone(),
+            sasl: self.sasl.clone(),
+            tls: self.tls.clone(),
+            connect_timeout: self.connect_timeout,
+            request_timeout: self.request_timeout,
+            creates_topics: false,
         }
     }
 
@@ -133,25 +149,10 @@ impl KafkaConfig {
     /// # Errors
     /// Options that are not valid or contradict each other.
     pub fn validate(&self) -> Result<(), KafkaError> {
-        if self.brokers.is_empty() {
-            return Err(KafkaError::NoBrokers);
-        }
-        self.brokers
-            .iter()
-            .try_for_each(|address| check_broker(address))?;
         if self.replication_factor == Some(0) {
             return Err(KafkaError::ReplicationFactor);
         }
-        if self.connect_timeout.is_zero() || self.request_timeout.is_zero() {
-            return Err(KafkaError::Timeout);
-        }
-        let is_half = |tls: &KafkaTlsConfig| tls.cert_file.is_some() != tls.key_file.is_some();
-        if self.tls.as_ref().is_some_and(is_half) {
-            return Err(KafkaError::Certificate);
-        }
-        if let Some(sasl) = &self.sasl {
-            sasl.validate()?;
-        }
+        self.connection().validate()?;
         self.topic.as_deref().map_or(Ok(()), check_topic)
     }
 
@@ -172,7 +173,7 @@ impl KafkaConfig {
 }
 
 impl KafkaSaslConfig {
-    fn validate(&self) -> Result<(), KafkaError> {
+    pub(crate) fn validate(&self) -> Result<(), KafkaError> {
         let (has_user, has_password) = (self.username.is_some(), self.password.is_some());
         let (needs_token, has_token) = (
             self.mechanism == SaslMechanism::OauthBearer,
@@ -188,25 +189,16 @@ impl KafkaSaslConfig {
     }
 
     /// Whether the brokers get the secret itself.
-    fn sends_secret(&self) -> bool {
+    pub(crate) fn sends_secret(&self) -> bool {
         matches!(self.mechanism, SaslMechanism::Plain | SaslMechanism::OauthBearer)
     }
 }
 
-fn check_broker(address: &str) -> Result<(), KafkaError> {
-    if address.contains('@') {
-        return Err(KafkaError::BrokerCredentials);
-    }
-    let is_valid = address.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains([',', ' ', '/']) && port.parse::<u16>().is_ok()
-    });
-    if is_valid {
-        return Ok(());
-    }
-    Err(KafkaError::Broker(address.to_owned()))
-}
-
-fn check_topic(name: &str) -> Result<(), KafkaError> {
+/// Checks the name of a topic.
+///
+/// # Errors
+/// Kafka refuses the name.
+pub fn check_topic(name: &str) -> Result<(), KafkaError> {
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let has_length = (1..=249).contains(&name.len()) && !matches!(name, "." | "..");
     if has_length && name.bytes().all(is_legal) {
@@ -269,16 +261,6 @@ mod tests {
             change(&mut config);
             assert!(config.validate().is_err(), "case {number}");
         }
-    }
-
-    #[test]
-    fn an_address_that_is_no_host_and_port_is_refused() {
-        for address in ["", "kafka", ":9092", "a:9092,b:9092", "kafka://a:9092"] {
-            let refused = check_broker(address);
-            assert!(matches!(refused, Err(KafkaError::Broker(_))), "{address}");
-        }
-        let error = check_broker("u:hunter2@kafka:9092").unwrap_err();
-        assert!(!error.to_string().contains("hunter2"));
     }
 
     #[test]

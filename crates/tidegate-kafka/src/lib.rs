@@ -6,7 +6,9 @@
 //! retained totals compare and set: each is a transaction that stops all earlier writers of its subject. Decision 0032 gives
 //! the reasons.
 //!
-//! Only the module `client` knows the library for the protocol.
+//! [`transport`] is another matter: it carries telemetry through topics, for the `kafka` exporter and the `kafka` receiver.
+//!
+//! Only the modules `client` and `transport` know the library for the protocol.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +16,7 @@ mod broker_time;
 mod client;
 mod compare;
 mod config;
+mod connection;
 mod engine;
 mod page_index;
 mod read;
@@ -21,7 +24,9 @@ mod record;
 mod records;
 mod session;
 mod shared;
+pub mod transport;
 mod view;
 
-pub use config::{KafkaConfig, KafkaError, KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
+pub use config::{KafkaConfig, KafkaError, KafkaSaslConfig, KafkaTlsConfig, SaslMechanism, check_topic};
+pub use connection::{Connection, SHOWN_SECRET};
 pub use engine::KafkaEngine;

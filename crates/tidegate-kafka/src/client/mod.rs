@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The Kafka client of the engine. No other module uses the library for the protocol, so that another library can replace it.
+//! The Kafka client of the engine. Only this module and `transport` use the library for the protocol, so that another one can
+//! replace it.
 
 mod reader;
 mod security;
@@ -23,6 +24,7 @@ pub(crate) use self::reader::LogReader;
 pub(crate) use self::transaction::SubjectTransaction;
 use crate::KafkaConfig;
 use crate::broker_time::BrokerTime;
+use crate::connection::Connection;
 use crate::record::{Appended, TopicLayout};
 
 /// The most bytes of a response, and of the records that wait to be sent.
@@ -141,7 +143,7 @@ pub(crate) struct Client {
 impl Client {
     /// Connects, creates the topic if it is absent, and checks it.
     pub(crate) async fn connect(config: &KafkaConfig, layout: &TopicLayout) -> Result<Self, ClientError> {
-        let kafka = builder(config).connect().await?;
+        let kafka = builder(&config.connection()).connect().await?;
         let topic = config.topic_of(&layout.cluster);
         topic::ensure(&kafka, config, &topic, layout.partitions()).await?;
         let producer = kafka
@@ -239,7 +241,7 @@ impl Client {
 
     /// Reads partitions from their beginnings.
     pub(crate) async fn reader(&self, partitions: &[i32]) -> Result<LogReader, ClientError> {
-        let kafka = builder(&self.config).connect().await?;
+        let kafka = builder(&self.config.connection()).connect().await?;
         LogReader::open(kafka, &self.topic, partitions).await
     }
 
@@ -261,7 +263,7 @@ impl Drop for Client {
 }
 
 /// Closes a client in the background: the library demands it, and it takes time.
-fn close_later(close: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn close_later(close: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn(close);
     }
@@ -276,14 +278,17 @@ fn closed() -> ClientError {
     ClientError::Kafka("the client is closed".to_owned())
 }
 
-fn builder(config: &KafkaConfig) -> KafkaBuilder {
-    let builder = Kafka::builder(config.brokers.join(","))
-        .client_id(config.client_id.clone())
-        .connect_timeout(config.connect_timeout)
-        .request_timeout(config.request_timeout.max(config.connect_timeout))
+/// The settings of a connection, for the library.
+pub(crate) fn builder(connection: &Connection) -> KafkaBuilder {
+    let request_timeout = connection.request_timeout.max(connection.connect_timeout);
+    let builder = Kafka::builder(connection.brokers.join(","))
+        .client_id(connection.client_id.clone())
+        .connect_timeout(connection.connect_timeout)
+        .request_timeout(request_timeout)
+        .allow_auto_create_topics(connection.creates_topics)
         .max_response_size(BUFFER_BYTES)
-        .tls_reload_interval(config.tls.as_ref().map(|_| RELOAD_INTERVAL));
-    match security::auth(config) {
+        .tls_reload_interval(connection.encryption().map(|_| RELOAD_INTERVAL));
+    match security::auth(connection) {
         Some(auth) => builder.security(auth),
         None => builder,
     }

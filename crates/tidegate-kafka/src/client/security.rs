@@ -8,12 +8,13 @@ use krafka::KrafkaError;
 use krafka::auth::{AuthConfig, OAuthBearerToken, TlsConfig};
 use tidegate_config::Secret;
 
-use crate::{KafkaConfig, KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
+use crate::connection::Connection;
+use crate::{KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
 
 /// The security of the configuration; `None`: plain connections without a user.
-pub(super) fn auth(config: &KafkaConfig) -> Option<AuthConfig> {
-    let tls = config.tls.as_ref().map(tls);
-    match (config.sasl.as_ref().map(sasl), tls) {
+pub(super) fn auth(connection: &Connection) -> Option<AuthConfig> {
+    let tls = connection.encryption().map(tls);
+    match (connection.sasl.as_ref().map(sasl), tls) {
         (Some(sasl), Some(tls)) => Some(sasl.with_tls(tls)),
         (Some(sasl), None) => Some(sasl),
         (None, Some(tls)) => Some(AuthConfig::ssl(tls)),

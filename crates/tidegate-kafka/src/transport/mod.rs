@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Telemetry through topics: a producer for the `kafka` exporter and a member of a group for the `kafka` receiver.
+//!
+//! Keys go to the partitions that the OpenTelemetry Collector gives them.
+
+mod partitioner;
+mod producer;
+mod send_error;
+
+pub use partitioner::KeyHasher;
+pub use producer::{Codec, Delivery, OutgoingMessage, ProducerOptions, RequiredAcks, TransportProducer};
+pub use send_error::SendError;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The progress of an export request: the messages that no broker has confirmed, and the losses.
+//!
+//! A message leaves it only when its outcome is known. So an attempt may end anywhere, and the next one sends only messages
+//! that are not confirmed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::Mutex;
+
+use super::keys::Piece;
+use crate::component::{Held, Reason};
+use crate::delivery::{Left, Loss, Outcome, Parts};
+
+pub(super) struct Progress {
+    state: Mutex<State>,
+    /// The memory of the pieces.
+    _held: Held,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Piece>,
+    /// By number, those of which the outcome is not known.
+    flying: BTreeMap<u64, Piece>,
+    next_number: u64,
+    losses: Vec<Loss>,
+    denied: Option<String>,
+}
+
+impl Progress {
+    pub(super) fn new(pieces: Vec<Piece>, held: Held) -> Self {
+        let state = State {
+            waiting: pieces.into(),
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            _held: held,
+        }
+    }
+
+    /// Begins an attempt: all messages without an outcome wait again, in their order.
+    pub(super) fn begin(&self) {
+        let mut state = self.state.lock();
+        let flying = std::mem::take(&mut state.flying);
+        for piece in flying.into_values().rev() {
+            state.waiting.push_front(piece);
+        }
+    }
+
+    /// The next message, with its number.
+    pub(super) fn next(&self) -> Option<(u64, Piece)> {
+        let mut state = self.state.lock();
+        let piece = state.waiting.pop_front()?;
+        let number = state.next_number;
+        state.next_number += 1;
+        state.flying.insert(number, piece.clone());
+        Some((number, piece))
+    }
+
+    /// The brokers have the message.
+    pub(super) fn taken(&self, number: u64) {
+        self.state.lock().flying.remove(&number);
+    }
+
+    /// The message is too large: its halves wait instead of it, unless it has one item.
+    pub(super) fn halve(&self, number: u64, reason: Reason, why: String) {
+        let mut state = self.state.lock();
+        let Some(piece) = state.flying.remove(&number) else {
+            return;
+        };
+        match piece.halves() {
+            Some([left, right]) => {
+                state.waiting.push_front(right);
+                state.waiting.push_front(left);
+            }
+            None => state.lose(piece.items(), reason, why),
+        }
+    }
+
+    /// The message is lost.
+    pub(super) fn lose(&self, number: u64, reason: Reason, why: String) {
+        let mut state = self.state.lock();
+        if let Some(piece) = state.flying.remove(&number) {
+            state.lose(piece.items(), reason, why);
+        }
+    }
+
+    /// The brokers do not accept the user.
+    pub(super) fn deny(&self, why: &str) {
+        self.state.lock().denied.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// The outcome of an attempt. `failed`: why the rest must come again.
+    pub(super) fn outcome(&self, failed: Option<String>) -> Outcome {
+        let mut state = self.state.lock();
+        let items = state
+            .waiting
+            .iter()
+            .chain(state.flying.values())
+            .map(Piece::items);
+        let left = failed.map(|why| Left {
+            items: items.sum(),
+            after: None,
+            why,
+        });
+        Outcome::Parts(Parts {
+            losses: std::mem::take(&mut state.losses),
+            denied: state.denied.take(),
+            left,
+        })
+    }
+}
+
+impl State {
+    fn lose(&mut self, items: usize, reason: Reason, why: String) {
+        self.losses.push(Loss { items, reason, why });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::keys::{KeyRule, divide};
+    use super::*;
+    use crate::component::Shared;
+    use crate::exporters::testing::points;
+
+    fn progress(items: i64) -> Progress {
+        let pieces = divide(KeyRule::None, points(items).payload.encode());
+        let shared = Arc::new(Shared::default());
+        Progress::new(pieces, Held::ours(shared.memory.clone()))
+    }
+
+    fn parts(outcome: Outcome) -> Parts {
+        match outcome {
+            Outcome::Parts(parts) => parts,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_the_half_that_failed_comes_again() {
+        let progress = progress(5);
+        let (number, _) = progress.next().unwrap();
+        progress.halve(number, Reason::Rejected, "too large".to_owned());
+        let (left, piece) = progress.next().unwrap();
+        assert_eq!(piece.items(), 2);
+        let (_, piece) = progress.next().unwrap();
+        assert_eq!(piece.items(), 3);
+        progress.taken(left);
+        let parts = parts(progress.outcome(Some("down".to_owned())));
+        assert_eq!(parts.left.unwrap().items, 3);
+        progress.begin();
+        assert_eq!(progress.next().unwrap().1.items(), 3);
+        assert!(progress.next().is_none());
+    }
+
+    #[test]
+    fn an_item_that_is_too_large_alone_is_lost_with_its_reason() {
+        let progress = progress(1);
+        let (number, _) = progress.next().unwrap();
+        progress.halve(number, Reason::Limit, "large".to_owned());
+        let parts = parts(progress.outcome(None));
+        assert_eq!(
+            (parts.losses[0].items, parts.losses[0].reason),
+            (1, Reason::Limit)
+        );
+        assert!(parts.left.is_none() && progress.next().is_none());
+    }
+
+    #[test]
+    fn an_attempt_that_was_broken_off_leaves_its_messages_in_order() {
+        let progress = progress(4);
+        let (number, _) = progress.next().unwrap();
+        progress.halve(number, Reason::Rejected, String::new());
+        let first = progress.next().unwrap().1.encoded().joined();
+        let _second = progress.next().unwrap();
+        progress.begin();
+        assert_eq!(progress.next().unwrap().1.encoded().joined(), first);
+    }
+}
