@@ -26,6 +26,7 @@ mod examples;
 mod exposed;
 mod falling;
 mod hostile;
+mod kafka_transport;
 mod kit;
 mod kubernetes;
 mod memory;

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// The directory in the user's cache. `xtask/src/kafka.rs` has the same name.
 const NAME: &str = "kafka-4.3.1";
 
+/// The partitions of a topic that a client creates without a number.
+pub(crate) const PARTITIONS: i32 = 4;
+
 /// How long a broker may take to start on a busy machine.
 const START: Duration = Duration::from_mins(3);
 
@@ -39,6 +42,10 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 log.cleaner.dedupe.buffer.size=4194304
+num.partitions={PARTITIONS}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
 ",
             directory.path().join("data").display()
         );

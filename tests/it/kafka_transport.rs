@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Telemetry through a real Kafka.
+
+mod out;
+mod requests;
+mod topic;

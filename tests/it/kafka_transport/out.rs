@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The `kafka` exporter: what stands in the topics, read by another client.
+
+use krafka::consumer::ConsumerRecord;
+use tidegate::batch::Signal;
+use tidegate::batch::json::to_protobuf;
+
+use super::requests::{SIGNALS, body, numbers, send, trace_id};
+use super::topic;
+use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
+use crate::kit::{Gateway, SOON, free_port, wait_until};
+
+/// A gateway from OTLP to Kafka, and the port of its receiver.
+fn writer(broker: &KafkaBroker, options: &str) -> (Gateway, u16) {
+    let receiver = free_port();
+    let pipeline = |signal| format!("{signal}: {{receivers: [otlp], exporters: [kafka]}}");
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters:
+  kafka: {{brokers: [\"{}\"], retry_on_failure: {{initial_interval: 50ms, max_interval: 200ms}}, {options}}}
+service: {{pipelines: {{{}}}}}
+",
+        broker.address(),
+        ["metrics", "traces", "logs"].map(pipeline).join(", ")
+    ));
+    (gateway, receiver)
+}
+
+/// The numbers in messages, sorted.
+fn numbers_of(signal: Signal, records: &[ConsumerRecord]) -> Vec<u64> {
+    let value = |record: &ConsumerRecord| record.value.clone().expect("a value");
+    let mut all: Vec<u64> = records
+        .iter()
+        .flat_map(|record| numbers(signal, &value(record)))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+fn sent(gateway: &Gateway, signal: Signal) -> f64 {
+    let name = match signal {
+        Signal::Metrics => "otelcol_exporter_sent_metric_points_total",
+        Signal::Traces => "otelcol_exporter_sent_spans_total",
+        Signal::Logs => "otelcol_exporter_sent_log_records_total",
+    };
+    gateway.own_metric(name, &["exporter=\"kafka\""])
+}
+
+#[test]
+fn each_request_is_a_message_in_the_topic_of_its_signal() {
+    let broker = KafkaBroker::start();
+    let (gateway, port) = writer(&broker, "timeout: 10s");
+    for (signal, _, name) in SIGNALS {
+        let whole = body(signal, 0..100);
+        send(port, signal, &whole);
+        let records = topic::read(&broker, name, |records| !records.is_empty());
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].value.as_deref(), Some(&whole[..]), "the bytes stay");
+        assert_eq!(records[0].key, None);
+        wait_until(SOON, "its own metric counts them", || {
+            sent(&gateway, signal) == 100.0
+        });
+    }
+    gateway.stop();
+
+    let options = "encoding: otlp_json, topic: json, producer: {compression: zstd, required_acks: all}";
+    let (gateway, port) = writer(&broker, options);
+    send(port, Signal::Logs, &body(Signal::Logs, 0..3));
+    let records = topic::read(&broker, "json", |records| !records.is_empty());
+    let value = records[0].value.clone().expect("a value");
+    let read = to_protobuf(Signal::Logs, &value).expect("OTLP in JSON");
+    assert_eq!(numbers(Signal::Logs, &read), [0, 1, 2]);
+    gateway.stop();
+}
+
+#[test]
+fn a_trace_goes_to_the_partition_of_its_id_as_in_the_collector() {
+    let broker = KafkaBroker::start();
+    topic::create(&broker, "otlp_spans", &[]);
+    let (gateway, port) = writer(&broker, "partition_traces_by_id: true");
+    send(port, Signal::Traces, &body(Signal::Traces, 0..40));
+    let records = topic::read(&broker, "otlp_spans", |records| records.len() >= 40);
+    assert_eq!(numbers_of(Signal::Traces, &records), (0..40).collect::<Vec<_>>());
+    for record in &records {
+        let value = record.value.clone().expect("a value");
+        let trace = trace_id(numbers(Signal::Traces, &value)[0]);
+        let key: String = trace.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(record.key_str(), Some(&*key));
+        // FNV-1a, as a signed number.
+        let hash = key.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        assert_eq!(record.partition, (hash.cast_signed() % PARTITIONS).abs());
+    }
+    gateway.stop();
+}
+
+#[test]
+fn a_topic_with_a_lower_limit_gets_smaller_messages_without_duplicates() {
+    let broker = KafkaBroker::start();
+    topic::create(&broker, "otlp_logs", &[("max.message.bytes", "2000")]);
+    let (gateway, port) = writer(&broker, "producer: {max_message_bytes: 8KiB}");
+    send(port, Signal::Logs, &body(Signal::Logs, 0..3_000));
+    wait_until(SOON, "all records are sent", || {
+        sent(&gateway, Signal::Logs) == 3_000.0
+    });
+    let records = topic::read(&broker, "otlp_logs", |records| {
+        numbers_of(Signal::Logs, records).len() >= 3_000
+    });
+    assert_eq!(numbers_of(Signal::Logs, &records), (0..3_000).collect::<Vec<_>>());
+    gateway.stop();
+}
+
+#[test]
+fn nothing_is_lost_when_the_broker_is_killed_while_data_is_sent() {
+    let mut broker = KafkaBroker::start();
+    let (gateway, port) = writer(&broker, "producer: {required_acks: all}");
+    for batch in 0..300_u64 {
+        if batch == 100 {
+            broker.kill();
+        }
+        if batch == 200 {
+            broker.restart();
+        }
+        send(
+            port,
+            Signal::Logs,
+            &body(Signal::Logs, batch * 10..batch * 10 + 10),
+        );
+    }
+    wait_until(SOON, "all records are sent", || {
+        sent(&gateway, Signal::Logs) == 3_000.0
+    });
+    let failed = gateway.own_metric("otelcol_exporter_send_failed_log_records_total", &[]);
+    assert_eq!(failed, 0.0);
+    let records = topic::read(&broker, "otlp_logs", |records| {
+        let mut all = numbers_of(Signal::Logs, records);
+        all.dedup();
+        all.len() >= 3_000
+    });
+    let mut all = numbers_of(Signal::Logs, &records);
+    all.dedup();
+    assert_eq!(all, (0..3_000).collect::<Vec<_>>());
+    gateway.stop();
+}

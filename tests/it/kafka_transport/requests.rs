@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Requests of all signals whose items have numbers, and the numbers of what arrives.
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message;
+use std::ops::Range;
+use tidegate::batch::Signal;
+use tidegate_requests::{gauge, int, request};
+
+use crate::kit::http;
+
+/// Of each signal: its path, its topic.
+pub(super) const SIGNALS: [(Signal, &str, &str); 3] = [
+    (Signal::Metrics, "/v1/metrics", "otlp_metrics"),
+    (Signal::Traces, "/v1/traces", "otlp_spans"),
+    (Signal::Logs, "/v1/logs", "otlp_logs"),
+];
+
+/// A request with items of these numbers. Each span has a trace of its own.
+pub(super) fn body(signal: Signal, numbers: Range<u64>) -> Vec<u8> {
+    match signal {
+        Signal::Metrics => {
+            let points = numbers.map(|number| int(number as i64));
+            let made: ExportMetricsServiceRequest = request(Vec::new(), "", [gauge("g", points)]);
+            made.encode_to_vec()
+        }
+        Signal::Traces => {
+            let span = |number: u64| Span {
+                trace_id: trace_id(number),
+                span_id: vec![1; 8],
+                start_time_unix_nano: number,
+                ..Span::default()
+            };
+            let scope = ScopeSpans {
+                spans: numbers.map(span).collect(),
+                ..ScopeSpans::default()
+            };
+            let resource = ResourceSpans {
+                scope_spans: vec![scope],
+                ..ResourceSpans::default()
+            };
+            let made = ExportTraceServiceRequest {
+                resource_spans: vec![resource],
+            };
+            made.encode_to_vec()
+        }
+        Signal::Logs => {
+            let record = |time_unix_nano| LogRecord {
+                time_unix_nano,
+                ..LogRecord::default()
+            };
+            let scope = ScopeLogs {
+                log_records: numbers.map(record).collect(),
+                ..ScopeLogs::default()
+            };
+            let resource = ResourceLogs {
+                scope_logs: vec![scope],
+                ..ResourceLogs::default()
+            };
+            let made = ExportLogsServiceRequest {
+                resource_logs: vec![resource],
+            };
+            made.encode_to_vec()
+        }
+    }
+}
+
+/// The trace of the span with this number.
+pub(super) fn trace_id(number: u64) -> Vec<u8> {
+    [[0xab; 8], number.to_be_bytes()].concat()
+}
+
+/// The numbers of the items of a request.
+pub(super) fn numbers(signal: Signal, body: &[u8]) -> Vec<u64> {
+    match signal {
+        Signal::Metrics => {
+            let request = ExportMetricsServiceRequest::decode(body).expect("a request");
+            let scopes = request
+                .resource_metrics
+                .into_iter()
+                .flat_map(|all| all.scope_metrics);
+            let data = scopes
+                .flat_map(|all| all.metrics)
+                .filter_map(|metric| metric.data);
+            let points = data.flat_map(|data| match data {
+                Data::Gauge(gauge) => gauge.data_points,
+                other => panic!("{other:?}"),
+            });
+            let number = |value| match value {
+                Some(Value::AsInt(number)) => number as u64,
+                other => panic!("{other:?}"),
+            };
+            points.map(|point| number(point.value)).collect()
+        }
+        Signal::Traces => {
+            let request = ExportTraceServiceRequest::decode(body).expect("a request");
+            let scopes = request.resource_spans.into_iter().flat_map(|all| all.scope_spans);
+            let spans = scopes.flat_map(|all| all.spans);
+            spans.map(|span| span.start_time_unix_nano).collect()
+        }
+        Signal::Logs => {
+            let request = ExportLogsServiceRequest::decode(body).expect("a request");
+            let scopes = request.resource_logs.into_iter().flat_map(|all| all.scope_logs);
+            let records = scopes.flat_map(|all| all.log_records);
+            records.map(|record| record.time_unix_nano).collect()
+        }
+    }
+}
+
+/// Sends a request by OTLP/HTTP; the gateway must take it.
+pub(super) fn send(port: u16, signal: Signal, body: &[u8]) {
+    let (_, path, _) = SIGNALS[signal as usize];
+    let answer = http::post(port, path, "application/x-protobuf", body).expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
