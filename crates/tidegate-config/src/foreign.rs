@@ -204,7 +204,6 @@ const KNOWN: &[ForeignComponent] = &[
             "loki",
             "elasticsearch",
             "clickhouse",
-            "kafka",
             "awsxray",
             "awss3",
             "googlemanagedprometheus",
