@@ -23,7 +23,7 @@ pub(super) fn create(broker: &KafkaBroker, topic: &str, settings: &[(&str, &str)
             .connect()
             .await
             .expect("a broker");
-        let mut new = NewTopic::new(topic, PARTITIONS, 1);
+        let mut new = NewTopic::new(topic, PARTITIONS, 1).expect("a topic");
         for (name, value) in settings {
             new = new.with_config(*name, *value);
         }
