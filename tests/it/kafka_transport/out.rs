@@ -40,9 +40,9 @@ fn numbers_of(signal: Signal, records: &[ConsumerRecord]) -> Vec<u64> {
 
 fn sent(gateway: &Gateway, signal: Signal) -> f64 {
     let name = match signal {
-        Signal::Metrics => "otelcol_exporter_sent_metric_points_total",
-        Signal::Traces => "otelcol_exporter_sent_spans_total",
-        Signal::Logs => "otelcol_exporter_sent_log_records_total",
+        Signal::Metrics => "otelcol_exporter_sent_metric_points",
+        Signal::Traces => "otelcol_exporter_sent_spans",
+        Signal::Logs => "otelcol_exporter_sent_log_records",
     };
     gateway.own_metric(name, &["exporter=\"kafka\""])
 }
@@ -132,7 +132,7 @@ fn nothing_is_lost_when_the_broker_is_killed_while_data_is_sent() {
     wait_until(SOON, "all records are sent", || {
         sent(&gateway, Signal::Logs) == 3_000.0
     });
-    let failed = gateway.own_metric("otelcol_exporter_send_failed_log_records_total", &[]);
+    let failed = gateway.own_metric("otelcol_exporter_send_failed_log_records", &[]);
     assert_eq!(failed, 0.0);
     let records = topic::read(&broker, "otlp_logs", |records| {
         let mut all = numbers_of(Signal::Logs, records);
