@@ -5,6 +5,7 @@
 //! The `prometheus` receiver is the crate `tidegate-scrape`: it is large, and it depends on no other component.
 
 mod globs;
+pub mod kafka;
 mod kept;
 pub mod nixl;
 pub mod nixl_mp;
@@ -20,6 +21,7 @@ use crate::component::ReceiverFactory;
 
 /// Every receiver type. Adding one touches its folder and this list.
 pub static FACTORIES: &[&ReceiverFactory] = &[
+    &kafka::FACTORY,
     &nixl::FACTORY,
     &nixl_mp::FACTORY,
     &nop::FACTORY,

@@ -4,4 +4,5 @@
 
 mod out;
 mod requests;
+mod through;
 mod topic;

@@ -169,7 +169,6 @@ const KNOWN: &[ForeignComponent] = &[
         IN,
         &[
             "receivercreator",
-            "kafka",
             "googlecloudpubsub",
             "awsecscontainermetrics",
             "awscontainerinsightreceiver",

@@ -5,25 +5,17 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate_kafka::transport::{Codec, KeyHasher, ProducerOptions, RequiredAcks};
-use tidegate_kafka::{Connection, KafkaSaslConfig, KafkaTlsConfig, SHOWN_SECRET, SaslMechanism, check_topic};
+use tidegate_kafka::transport::{
+    Codec, KafkaAuthConfig, KeyHasher, ProducerOptions, RequiredAcks, TOPICS, TelemetryEncoding,
+};
+use tidegate_kafka::{Connection, KafkaTlsConfig, SHOWN_SECRET, check_topic};
 
 use super::keys::KeyRule;
 use crate::batch::Signal;
 use crate::config::{
-    ByteSize, Decode, Node, Ordered, Problems, ScalarKind, Secret, TypeHelp, WithoutEffect, wrong_type,
+    ByteSize, Decode, Node, Ordered, Problems, ScalarKind, TypeHelp, WithoutEffect, wrong_type,
 };
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
-
-crate::choices! {
-    /// The encoding of messages.
-    pub(super) enum Encoding {
-        /// An OTLP request in protobuf.
-        OtlpProto = "otlp_proto",
-        /// An OTLP request in JSON.
-        OtlpJson = "otlp_json",
-    }
-}
 
 crate::choices! {
     /// The compression of batches of messages.
@@ -67,7 +59,7 @@ crate::options! {
         /// Old form of the topics of all signals.
         pub topic: Option<String> = None,
         /// Old form of the encodings of all signals.
-        pub encoding: Option<Encoding> = None,
+        pub encoding: Option<TelemetryEncoding> = None,
         /// Whether the spans of a trace go to one partition: each trace is a message with the trace id as its key.
         pub partition_traces_by_id: bool = false,
         /// Whether the metrics of a resource go to one partition: its key is a hash of the attributes.
@@ -85,7 +77,7 @@ crate::options! {
         /// TLS to the brokers. Unset: connections are not encrypted.
         pub tls: Option<KafkaTlsConfig> = None,
         /// User of the brokers. Unset: the brokers do not ask.
-        pub auth: AuthConfig = AuthConfig::default(),
+        pub auth: KafkaAuthConfig = KafkaAuthConfig::default(),
         /// The producer.
         pub producer: ProducerConfig = ProducerConfig::default(),
         /// Most time from a message to its acknowledgement. The exporter retries later.
@@ -106,7 +98,7 @@ crate::options! {
         /// Name of the topic. Unset: `otlp_metrics`, `otlp_spans` or `otlp_logs`.
         pub topic: Option<String> = None,
         /// Encoding of messages. Unset: `otlp_proto`.
-        pub encoding: Option<Encoding> = None,
+        pub encoding: Option<TelemetryEncoding> = None,
     }
     refused = REFUSED_OF_SIGNALS;
 }
@@ -133,29 +125,6 @@ crate::options! {
 crate::options! {
     /// `round_robin`. It has no options.
     pub(super) struct RoundRobin {}
-}
-
-crate::options! {
-    /// `auth`.
-    pub(super) struct AuthConfig {
-        /// User for SASL.
-        pub sasl: Option<KafkaSaslConfig> = None,
-        /// Old form of `sasl` with the mechanism `PLAIN`.
-        pub plain_text: Option<PlainText> = None,
-        /// Old form of `tls` at the top.
-        pub tls: Option<KafkaTlsConfig> = None,
-    }
-    refused = REFUSED_AUTH;
-}
-
-crate::options! {
-    /// `plain_text`.
-    pub(super) struct PlainText {
-        /// Name of the user.
-        pub username: String = required,
-        /// Password of the user.
-        pub password: Secret = required,
-    }
 }
 
 crate::options! {
@@ -252,8 +221,6 @@ const REFUSED_PARTITIONERS: &[(&str, &str)] = &[
     ),
 ];
 
-const REFUSED_AUTH: &[(&str, &str)] = &[("kerberos", "use `sasl` or client certificates in `tls`")];
-
 const WITHOUT_EFFECT: &WithoutEffect = &[
     (
         "protocol_version",
@@ -281,9 +248,6 @@ const MIN_MESSAGE_BYTES: usize = 1024;
 /// The most: the wire format counts bytes in 31 bits, and a request has more than one message.
 const MAX_MESSAGE_BYTES: usize = 512 << 20;
 
-/// Topics, by `Signal as usize`.
-const TOPICS: [&str; 3] = ["otlp_metrics", "otlp_spans", "otlp_logs"];
-
 impl KafkaExporterConfig {
     fn of(&self, signal: Signal) -> &SignalConfig {
         match signal {
@@ -300,9 +264,9 @@ impl KafkaExporterConfig {
     }
 
     /// The encoding of a signal.
-    pub(super) fn encoding(&self, signal: Signal) -> Encoding {
+    pub(super) fn encoding(&self, signal: Signal) -> TelemetryEncoding {
         let own = self.of(signal).encoding;
-        own.or(self.encoding).unwrap_or(Encoding::OtlpProto)
+        own.or(self.encoding).unwrap_or(TelemetryEncoding::OtlpProto)
     }
 
     /// The keys of a signal.
@@ -318,16 +282,10 @@ impl KafkaExporterConfig {
 
     /// How to reach the brokers.
     pub(super) fn connection(&self) -> Connection {
-        let plain = self.auth.plain_text.as_ref().map(|plain| KafkaSaslConfig {
-            mechanism: SaslMechanism::Plain,
-            username: Some(plain.username.clone()),
-            password: Some(plain.password.clone()),
-            token_file: None,
-        });
         Connection {
             brokers: self.brokers.clone(),
             client_id: self.client_id.clone(),
-            sasl: self.auth.sasl.clone().or(plain),
+            sasl: self.auth.user(),
             tls: self.tls.clone().or_else(|| self.auth.tls.clone()),
             connect_timeout: self.timeout,
             request_timeout: self.timeout,

@@ -19,7 +19,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidegate_kafka::Connection;
-use tidegate_kafka::transport::{OutgoingMessage, ProducerOptions, SendError, TransportProducer};
+use tidegate_kafka::transport::{
+    OutgoingMessage, ProducerOptions, SendError, TelemetryEncoding, TransportProducer,
+};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
@@ -27,7 +29,7 @@ use crate::batch::{Encoded, Signal, json};
 use crate::component::{ConfigType, ExporterFactory, Factory, PeerLabels, Reason, Shared, Stability};
 use crate::delivery::machine::Load;
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, INLINE_BYTES, Outcome, apart};
-use config::{Encoding, KafkaExporterConfig};
+use config::KafkaExporterConfig;
 use keys::{KeyRule, Piece};
 use progress::Progress;
 
@@ -77,7 +79,7 @@ struct KafkaWriter {
 /// What a signal becomes.
 struct Topic {
     name: String,
-    encoding: Encoding,
+    encoding: TelemetryEncoding,
     rule: KeyRule,
 }
 
@@ -167,8 +169,8 @@ impl KafkaWriter {
     /// Reserves memory for the messages in flight: their content, and the library's form of it before and after compression.
     async fn reserve(&self, export: &ExportRequest) -> Result<EncodingPermit, String> {
         let bytes = match self.topic(export.signal()).encoding {
-            Encoding::OtlpProto => 3 * export.encoded_bytes().min(self.window()),
-            Encoding::OtlpJson => export.clone().weighed(ExportRequest::json_bytes).await?.1,
+            TelemetryEncoding::OtlpProto => 3 * export.encoded_bytes().min(self.window()),
+            TelemetryEncoding::OtlpJson => export.clone().weighed(ExportRequest::json_bytes).await?.1,
         };
         Ok(EncodingPermit::reserve(&self.shared, bytes).await)
     }
@@ -201,7 +203,8 @@ impl KafkaWriter {
             return Made::TooLarge(piece.bytes());
         }
         let (encoding, key) = (topic.encoding, piece.key.clone());
-        let is_long = piece.bytes() > INLINE_BYTES && (piece.is_made() || encoding == Encoding::OtlpJson);
+        let is_long =
+            piece.bytes() > INLINE_BYTES && (piece.is_made() || encoding == TelemetryEncoding::OtlpJson);
         let value = match apart(is_long, move || encode(encoding, &piece.encoded())).await {
             Ok(Ok(value)) => value,
             Ok(Err(why)) | Err(why) => return Made::Broken(why),
@@ -218,10 +221,10 @@ impl KafkaWriter {
     }
 }
 
-fn encode(encoding: Encoding, encoded: &Encoded) -> Result<Bytes, String> {
+fn encode(encoding: TelemetryEncoding, encoded: &Encoded) -> Result<Bytes, String> {
     match encoding {
-        Encoding::OtlpProto => Ok(encoded.joined()),
-        Encoding::OtlpJson => match json::to_json(encoded) {
+        TelemetryEncoding::OtlpProto => Ok(encoded.joined()),
+        TelemetryEncoding::OtlpJson => match json::to_json(encoded) {
             Ok(text) => Ok(text.into()),
             Err(error) => Err(error.to_string()),
         },

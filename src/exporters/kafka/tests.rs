@@ -29,7 +29,7 @@ fn the_defaults_are_those_of_the_collector() {
     assert_eq!(config.client_id, "otel-collector");
     let topics = Signal::ALL.map(|signal| config.topic(signal).to_owned());
     assert_eq!(topics, ["otlp_metrics", "otlp_spans", "otlp_logs"]);
-    assert_eq!(config.encoding(Signal::Logs), Encoding::OtlpProto);
+    assert_eq!(config.encoding(Signal::Logs), TelemetryEncoding::OtlpProto);
     assert_eq!(config.producer.required_acks.0, RequiredAcks::Leader);
     assert_eq!(config.producer_options().max_batch_bytes, 1_000_000);
     assert_eq!(config.timeout, Duration::from_secs(5));
@@ -41,9 +41,9 @@ fn the_options_of_a_signal_win_over_the_old_ones() {
     let options = "{topic: all, encoding: otlp_json, traces: {topic: spans, encoding: otlp_proto}}";
     let config = config(options);
     assert_eq!(config.topic(Signal::Traces), "spans");
-    assert_eq!(config.encoding(Signal::Traces), Encoding::OtlpProto);
+    assert_eq!(config.encoding(Signal::Traces), TelemetryEncoding::OtlpProto);
     assert_eq!(config.topic(Signal::Logs), "all");
-    assert_eq!(config.encoding(Signal::Logs), Encoding::OtlpJson);
+    assert_eq!(config.encoding(Signal::Logs), TelemetryEncoding::OtlpJson);
     assert!(problems(options).contains("deprecated"), "{}", problems(options));
 }
 

@@ -12,7 +12,7 @@ use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
 use crate::kit::{Gateway, SOON, free_port, wait_until};
 
 /// A gateway from OTLP to Kafka, and the port of its receiver.
-fn writer(broker: &KafkaBroker, options: &str) -> (Gateway, u16) {
+pub(super) fn writer(broker: &KafkaBroker, options: &str) -> (Gateway, u16) {
     let receiver = free_port();
     let pipeline = |signal| format!("{signal}: {{receivers: [otlp], exporters: [kafka]}}");
     let gateway = Gateway::start(&format!(
@@ -38,7 +38,7 @@ fn numbers_of(signal: Signal, records: &[ConsumerRecord]) -> Vec<u64> {
     all
 }
 
-fn sent(gateway: &Gateway, signal: Signal) -> f64 {
+pub(super) fn sent(gateway: &Gateway, signal: Signal) -> f64 {
     let name = match signal {
         Signal::Metrics => "otelcol_exporter_sent_metric_points",
         Signal::Traces => "otelcol_exporter_sent_spans",

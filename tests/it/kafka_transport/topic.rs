@@ -2,9 +2,10 @@
 
 //! A topic as another client reads it, with the library itself.
 
-use krafka::Kafka;
 use krafka::admin::{CreateTopicsOptions, NewTopic};
 use krafka::consumer::{AutoOffsetReset, ConsumerRecord};
+use krafka::producer::Record;
+use krafka::{Compression, Kafka};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
@@ -69,4 +70,35 @@ pub(super) fn read(
         consumer.close().await.expect("it closes");
         records
     })
+}
+
+/// Writes messages to one partition, in one batch that is compressed. `None`: a message without content.
+pub(super) fn write(broker: &KafkaBroker, topic: &str, values: &[Option<Vec<u8>>]) {
+    runtime().block_on(async {
+        let kafka = Kafka::builder(broker.address())
+            .connect()
+            .await
+            .expect("a broker");
+        let producer = kafka
+            .producer()
+            .compression(Compression::Zstd)
+            .batch_size(1 << 20);
+        let producer = producer
+            .linger(Duration::from_millis(50))
+            .build()
+            .await
+            .expect("a producer");
+        let mut deliveries = Vec::new();
+        for value in values {
+            let record = match value {
+                Some(value) => Record::new(topic, value.clone()),
+                None => Record::tombstone(topic, "key"),
+            };
+            deliveries.push(producer.enqueue(record.partition(0)).await.expect("it is taken"));
+        }
+        for delivery in deliveries {
+            let _ = delivery.await.expect("it is written");
+        }
+        producer.close().await.expect("it closes");
+    });
 }

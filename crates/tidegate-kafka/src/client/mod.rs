@@ -7,6 +7,7 @@ mod reader;
 mod security;
 mod topic;
 mod transaction;
+mod undecodable;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use tokio::runtime::Handle;
 
 pub(crate) use self::reader::LogReader;
 pub(crate) use self::transaction::SubjectTransaction;
+pub(crate) use self::undecodable::{next_decodable, undecodable};
 use crate::KafkaConfig;
 use crate::broker_time::BrokerTime;
 use crate::connection::Connection;

@@ -4,10 +4,16 @@
 //!
 //! Keys go to the partitions that the OpenTelemetry Collector gives them.
 
+mod member;
+mod options;
+mod ownership;
 mod partitioner;
 mod producer;
 mod send_error;
 
+pub use member::{Assignor, GroupError, GroupMember, GroupOptions, IncomingMessage, Polled, Waker};
+pub use options::{KafkaAuthConfig, PlainTextConfig, TOPICS, TelemetryEncoding};
+pub use ownership::{Marks, Place};
 pub use partitioner::KeyHasher;
 pub use producer::{Codec, Delivery, OutgoingMessage, ProducerOptions, RequiredAcks, TransportProducer};
 pub use send_error::SendError;

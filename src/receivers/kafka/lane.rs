@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A lane hands the messages of one partition to the pipelines, one after another. Lanes do not wait for each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tidegate_kafka::transport::{IncomingMessage, Marks, Place, Waker};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use super::intake::{Intake, Taken, Why};
+use crate::component::Held;
+
+/// The parts of a partition's log that may wait behind the one that is being handed on.
+pub(super) const WAITING: usize = 2;
+
+/// The least time between two log lines of the same kind.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Messages of one partition, and their memory.
+pub(super) struct Work {
+    pub(super) messages: Vec<IncomingMessage>,
+    pub(super) held: Held,
+}
+
+/// What all lanes share.
+pub(super) struct LaneContext {
+    pub(super) receiver: Arc<str>,
+    pub(super) intake: Intake,
+    /// Whether messages are marked when the pipelines have them.
+    pub(super) marks_after: bool,
+    /// Whether a message that is refused for now is dropped.
+    pub(super) drops_busy: bool,
+    /// Whether each part is committed at once.
+    pub(super) commits_at_once: bool,
+    pub(super) log: Log,
+}
+
+/// Limits log lines.
+#[derive(Default)]
+pub(super) struct Log {
+    skipped: Mutex<Option<Instant>>,
+    waiting: Mutex<Option<Instant>>,
+}
+
+/// Whether a line may be written now.
+pub(super) fn is_due(last: &Mutex<Option<Instant>>) -> bool {
+    let mut last = last.lock();
+    let is_due = last.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
+    if is_due {
+        *last = Some(Instant::now());
+    }
+    is_due
+}
+
+impl LaneContext {
+    /// Counts messages that are skipped.
+    pub(super) fn skip(&self, place: &Place, offset: i64, messages: u64, why: Why, error: &str) {
+        metrics::counter!(
+            "tidegate_kafka_skipped_messages_total", "receiver" => self.receiver.clone(), "reason" => why.name()
+        )
+        .increment(messages);
+        if is_due(&self.log.skipped) {
+            let (receiver, topic, partition) = (&*self.receiver, &*place.topic, place.partition);
+            warn!(receiver, topic, partition, offset, messages, reason = why.name(), %error, "messages are skipped");
+        }
+    }
+
+    fn note_wait(&self, place: &Place, why: &str) {
+        if is_due(&self.log.waiting) {
+            let (receiver, topic, partition) = (&*self.receiver, &*place.topic, place.partition);
+            warn!(
+                receiver,
+                topic,
+                partition,
+                reason = why,
+                "a partition waits: its messages are refused for now"
+            );
+        }
+    }
+}
+
+/// A partition that is being read.
+pub(super) struct Lane {
+    /// The number of the partition.
+    pub(super) number: u64,
+    work: mpsc::Sender<Work>,
+    is_paused: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Lane {
+    pub(super) fn start(
+        context: Arc<LaneContext>,
+        place: Place,
+        number: u64,
+        marks: Marks,
+        waker: Waker,
+        stopping: watch::Receiver<Option<Instant>>,
+    ) -> Self {
+        let (work, waiting) = mpsc::channel(WAITING);
+        let is_paused = Arc::new(AtomicBool::new(false));
+        let run = Run {
+            context,
+            place,
+            number,
+            marks,
+            waker,
+            stopping,
+            is_paused: is_paused.clone(),
+        };
+        Self {
+            number,
+            work,
+            is_paused,
+            task: tokio::spawn(run.work(waiting)),
+        }
+    }
+
+    /// Takes work; gives it back if there is no room.
+    pub(super) fn take(&self, work: Work) -> Result<(), Work> {
+        self.work.try_send(work).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(work) | mpsc::error::TrySendError::Closed(work) => work,
+        })
+    }
+
+    /// Whether there is no room for more work.
+    pub(super) fn is_full(&self) -> bool {
+        self.work.capacity() == 0
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.load(SeqCst)
+    }
+
+    pub(super) fn set_paused(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, SeqCst);
+    }
+
+    /// The end of the work that is in progress; the rest is dropped.
+    pub(super) async fn end(mut self, wait: Duration) {
+        drop(self.work);
+        if tokio::time::timeout(wait, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+
+    /// Drops all work: the partition is gone.
+    pub(super) fn abandon(self) {
+        self.task.abort();
+    }
+}
+
+struct Run {
+    context: Arc<LaneContext>,
+    place: Place,
+    number: u64,
+    marks: Marks,
+    waker: Waker,
+    stopping: watch::Receiver<Option<Instant>>,
+    is_paused: Arc<AtomicBool>,
+}
+
+impl Run {
+    async fn work(mut self, mut waiting: mpsc::Receiver<Work>) {
+        while let Some(work) = waiting.recv().await {
+            if self.is_paused.load(SeqCst) {
+                self.waker.wake();
+            }
+            let is_shared = work.messages.len() > 1;
+            for message in &work.messages {
+                if self.is_stopping() || !self.hand_on(message, is_shared).await {
+                    return;
+                }
+                if self.context.marks_after {
+                    self.marks
+                        .mark(&self.place, self.number, message.offset + 1, message.epoch);
+                }
+            }
+            drop(work.held);
+            if self.context.commits_at_once {
+                self.waker.wake();
+            }
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.borrow().is_some()
+    }
+
+    /// Hands a message on, or skips it. False: the gateway stops before.
+    async fn hand_on(&mut self, message: &IncomingMessage, is_shared: bool) -> bool {
+        loop {
+            let (why, error) = match self.context.intake.take(message, is_shared).await {
+                Taken::Yes => return true,
+                Taken::Later(after, error) if !self.context.drops_busy => {
+                    self.context.note_wait(&self.place, &error);
+                    if !self.sleep(after).await {
+                        return false;
+                    }
+                    continue;
+                }
+                Taken::Later(_, error) => (Why::Busy, error),
+                Taken::Never(why, error) => (why, error),
+            };
+            if why == Why::Invalid {
+                self.context.intake.fail(&self.place.topic, 1);
+            }
+            self.context.skip(&self.place, message.offset, 1, why, &error);
+            return true;
+        }
+    }
+
+    /// Waits. False: the gateway stops.
+    async fn sleep(&mut self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => true,
+            _ = self.stopping.wait_for(Option::is_some) => false,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `kafka`: reads metrics, traces and logs from topics of Kafka, as the Collector's receiver does.
+//!
+//! One task is a member of the group and fetches (`reader.rs`). Each partition has a lane of its own to the pipelines
+//! (`lane.rs`), so that a partition that waits does not hold up the others.
+
+pub mod config;
+mod intake;
+mod lane;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::batch::Signal;
+use crate::component::{
+    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
+    Stability,
+};
+use config::KafkaReceiverConfig;
+use intake::Intake;
+use lane::{LaneContext, Log};
+use reader::Reader;
+
+/// The factory of `kafka`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "kafka",
+    aliases: &[],
+    signals: &[
+        (Signal::Metrics, Stability::Alpha),
+        (Signal::Traces, Stability::Alpha),
+        (Signal::Logs, Stability::Alpha),
+    ],
+    help: "reads metrics, traces and logs from topics of Kafka",
+    config: ConfigType::of::<KafkaReceiverConfig>(),
+    build: |settings, cx| Ok(Arc::new(KafkaReceiver::new(settings.get(), &cx)?)),
+};
+
+/// How long after its deadline the task may end by itself.
+const END_ALLOWANCE: Duration = Duration::from_millis(200);
+
+struct KafkaReceiver {
+    config: Arc<KafkaReceiverConfig>,
+    base: Context,
+    lanes: Arc<LaneContext>,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    stop: watch::Sender<Option<Instant>>,
+    task: JoinHandle<()>,
+}
+
+impl KafkaReceiver {
+    fn new(config: Arc<KafkaReceiverConfig>, cx: &ReceiverContext) -> Result<Self, ComponentError> {
+        let intake = Intake::new(&config, cx).map_err(|error| cx.base.error(error))?;
+        let lanes = LaneContext {
+            receiver: cx.base.id.clone(),
+            intake,
+            marks_after: config.message_marking.after,
+            drops_busy: config.message_marking.on_error,
+            commits_at_once: !config.autocommit.enable,
+            log: Log::default(),
+        };
+        Ok(Self {
+            config,
+            base: cx.base.clone(),
+            lanes: Arc::new(lanes),
+            running: Mutex::default(),
+        })
+    }
+}
+
+impl Receiver for KafkaReceiver {}
+
+#[async_trait]
+impl Lifecycle for KafkaReceiver {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let (stop, stopping) = watch::channel(None);
+        let reader = Reader {
+            connection: self.config.connection(),
+            group: self.config.group(self.lanes.intake.topics()),
+            commit_interval: self.config.autocommit.interval,
+            lanes: self.lanes.clone(),
+            shared: self.base.shared.clone(),
+            stopping,
+        };
+        let task = tokio::spawn(reader.run());
+        *self.running.lock() = Some(Running { stop, task });
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        let running = self.running.lock().take();
+        let Some(Running { stop, mut task }) = running else {
+            return;
+        };
+        let _ = stop.send(Some(deadline));
+        let end = deadline + END_ALLOWANCE;
+        if tokio::time::timeout_at(end.into(), &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Options, and messages on their way to a sink. `tests/it/kafka_transport/` uses a real broker.
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use prost::Message;
+use tidegate_kafka::transport::{IncomingMessage, Place, TelemetryEncoding};
+
+use super::intake::{Taken, Why};
+use super::*;
+use crate::batch::json;
+use crate::component::Limit;
+use crate::component::testing::{Sink, options};
+use crate::config::{Decode, Problems, parse_text};
+
+fn config(yaml: &str) -> KafkaReceiverConfig {
+    options(yaml).unwrap()
+}
+
+fn problems(yaml: &str) -> String {
+    let mut problems = Problems::default();
+    let node = parse_text("test.yaml", yaml, &mut problems).unwrap();
+    let _ = KafkaReceiverConfig::decode(&node, &mut problems);
+    problems.to_string()
+}
+
+#[test]
+fn the_defaults_are_those_of_the_collector() {
+    let config = config("{}");
+    assert_eq!(config.group_id, "otel-collector");
+    assert_eq!(config.client_id, "otel-collector");
+    let topics = Signal::ALL.map(|signal| config.topics(signal).join(","));
+    assert_eq!(topics, ["otlp_metrics", "otlp_spans", "otlp_logs"]);
+    assert_eq!(config.session_timeout, Duration::from_secs(10));
+    assert_eq!(config.heartbeat_interval, Duration::from_secs(3));
+    assert!(!config.group(Vec::new()).from_beginning);
+    assert!(config.autocommit.enable && !config.message_marking.after);
+}
+
+#[test]
+fn a_default_that_loses_data_is_warned_about_with_its_cure() {
+    let default = problems("{}");
+    assert!(default.contains("a crash loses them"), "{default}");
+    assert!(default.contains("message_marking: {after: true}"), "{default}");
+    assert_eq!(problems("{message_marking: {after: true}}"), "");
+}
+
+#[test]
+fn old_topics_are_read_and_the_options_of_a_signal_win() {
+    let config = config(
+        "{topic: all, encoding: otlp_json, logs: {topics: [a, b], encoding: otlp_proto}, traces: {topic: t}}",
+    );
+    assert_eq!(config.topics(Signal::Logs), ["a", "b"]);
+    assert_eq!(config.topics(Signal::Traces), ["t"]);
+    assert_eq!(config.topics(Signal::Metrics), ["all"]);
+    assert_eq!(config.encoding(Signal::Logs), TelemetryEncoding::OtlpProto);
+    assert_eq!(config.encoding(Signal::Metrics), TelemetryEncoding::OtlpJson);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (yaml, expected) in [
+        ("{brokers: [kafka]}", "is not a host and a port"),
+        ("{logs: {topics: [\"^a\"]}}", "logs: `topic`: `^a`"),
+        ("{logs: {topics: [a], topic: b}}", "either `topics` or `topic`"),
+        ("{heartbeat_interval: 10s}", "less than `session_timeout`"),
+        ("{max_batch_size: 1KiB}", "between 64KiB and 512MiB"),
+        ("{group_id: \"\"}", "must not be empty"),
+        ("{group_rebalance_strategies: [sticky]}", "cooperative-sticky"),
+        (
+            "{header_extraction: {extract_headers: true}}",
+            "at least one header",
+        ),
+        ("{initial_offset: newest}", "latest"),
+    ] {
+        let said = problems(yaml);
+        assert!(
+            said.contains("error") && said.contains(expected),
+            "{yaml}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_topic_of_two_signals_is_an_error() {
+    let config = config("{topic: all}");
+    let error = Intake::new(&config, &Sink::new().receiver_context("kafka"))
+        .err()
+        .unwrap();
+    assert!(error.contains("more than one signal"), "{error}");
+}
+
+fn logs(records: usize) -> Vec<u8> {
+    let scope = ScopeLogs {
+        log_records: vec![LogRecord::default(); records],
+        ..Default::default()
+    };
+    let resource = ResourceLogs {
+        scope_logs: vec![scope],
+        ..Default::default()
+    };
+    let request = ExportLogsServiceRequest {
+        resource_logs: vec![resource],
+    };
+    request.encode_to_vec()
+}
+
+fn message(topic: &str, value: Option<Vec<u8>>) -> IncomingMessage {
+    IncomingMessage {
+        place: Place {
+            topic: topic.into(),
+            partition: 0,
+        },
+        offset: 7,
+        epoch: None,
+        value: value.map(Bytes::from),
+        headers: vec![("tenant".to_owned(), Some(Bytes::from_static(b"a")))],
+        bytes: 100,
+    }
+}
+
+fn intake(sink: &Arc<Sink>, yaml: &str) -> Intake {
+    Intake::new(&config(yaml), &sink.receiver_context("kafka")).unwrap()
+}
+
+#[tokio::test]
+async fn protobuf_passes_as_it_is_and_json_is_converted() {
+    let sink = Sink::new();
+    let intake = intake(&sink, "{metrics: {encoding: otlp_json}}");
+    let taken = intake.take(&message("otlp_logs", Some(logs(3))), false).await;
+    assert_eq!(taken, Taken::Yes);
+    assert_eq!(sink.batches()[0].payload.encode().joined(), logs(3));
+    let text = br#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"n","gauge":{"dataPoints":[{"asInt":"4"}]}}]}]}]}"#;
+    let taken = intake
+        .take(&message("otlp_metrics", Some(text.to_vec())), true)
+        .await;
+    assert_eq!(taken, Taken::Yes);
+    let points = sink.batches()[1].payload.encode().joined();
+    assert_eq!(points, json::to_protobuf(Signal::Metrics, text).unwrap());
+}
+
+#[tokio::test]
+async fn a_message_that_nobody_can_decode_is_skipped_with_its_reason() {
+    let sink = Sink::new();
+    let intake = intake(&sink, "{metrics: {encoding: otlp_json}}");
+    for (topic, value, why) in [
+        ("otlp_logs", Some(b"\xff\xff".to_vec()), Why::Invalid),
+        ("otlp_metrics", Some(b"{".to_vec()), Why::Invalid),
+        ("otlp_logs", None, Why::Empty),
+        ("otlp_logs", Some(Vec::new()), Why::Empty),
+        ("unknown", Some(logs(1)), Why::Invalid),
+    ] {
+        let taken = intake.take(&message(topic, value), false).await;
+        assert!(matches!(&taken, Taken::Never(is, _) if *is == why), "{taken:?}");
+    }
+    assert_eq!(sink.items(), 0);
+}
+
+#[tokio::test]
+async fn a_message_waits_while_the_pipelines_or_the_memory_refuse() {
+    let sink = Sink::new();
+    let cx = sink.receiver_context("kafka");
+    let memory = cx.base.shared.memory.clone();
+    let intake = Intake::new(&config("{}"), &cx).unwrap();
+    sink.refuse(1);
+    let message = message("otlp_logs", Some(logs(2)));
+    assert!(matches!(intake.take(&message, false).await, Taken::Later(..)));
+    assert_eq!(intake.take(&message, false).await, Taken::Yes);
+    memory.add_limit(Limit::of(1 << 20));
+    memory.note(1 << 20);
+    assert!(matches!(intake.take(&message, false).await, Taken::Later(..)));
+    memory.note(0);
+    assert_eq!(intake.take(&message, false).await, Taken::Yes);
+    assert_eq!(sink.items(), 4);
+}
+
+#[tokio::test]
+async fn wanted_headers_become_attributes_of_all_resources() {
+    let sink = Sink::new();
+    let intake = intake(
+        &sink,
+        "{header_extraction: {extract_headers: true, headers: [tenant, other]}}",
+    );
+    assert_eq!(
+        intake.take(&message("otlp_logs", Some(logs(1))), false).await,
+        Taken::Yes
+    );
+    let bytes = sink.batches()[0].payload.encode().joined();
+    let request = ExportLogsServiceRequest::decode(bytes).unwrap();
+    let attributes = request.resource_logs[0].resource.clone().unwrap().attributes;
+    assert_eq!(attributes.len(), 1);
+    assert_eq!(attributes[0].key, "kafka.header.tenant");
+    assert!(format!("{:?}", attributes[0].value).contains("\"a\""));
+}
+
+#[tokio::test]
+async fn a_receiver_without_brokers_starts_and_stops_in_time() {
+    let sink = Sink::new();
+    let config = Arc::new(config(
+        "{brokers: [\"127.0.0.1:1\"], message_marking: {after: true}}",
+    ));
+    let receiver = KafkaReceiver::new(config, &sink.receiver_context("kafka")).unwrap();
+    receiver.start().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let started = Instant::now();
+    receiver.stop(started + Duration::from_secs(5)).await;
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
+}
